@@ -1,0 +1,1 @@
+"""klet: a complete kubelet in Python, and a one-command single node."""

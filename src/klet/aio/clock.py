@@ -1,0 +1,57 @@
+"""Time as a port: everything that waits or dates goes through a Clock."""
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall time, monotonic time and waiting."""
+
+    def now(self) -> datetime:
+        """Aware UTC wall time."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never step back, for measuring durations."""
+        ...
+
+    async def sleep(self, duration: timedelta) -> None: ...
+
+    async def sleep_until(self, at: datetime) -> None: ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, duration: timedelta) -> None:
+        await asyncio.sleep(max(0.0, duration.total_seconds()))
+
+    async def sleep_until(self, at: datetime) -> None:
+        await self.sleep(at - self.now())
+
+
+class LoopClock:
+    """Time as the running event loop tells it: virtual on a virtual loop, so a simulation has one notion of time."""
+
+    def __init__(self, *, epoch: datetime) -> None:
+        self._epoch = epoch
+
+    def now(self) -> datetime:
+        return self._epoch + timedelta(seconds=self.monotonic())
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, duration: timedelta) -> None:
+        await asyncio.sleep(max(0.0, duration.total_seconds()))
+
+    async def sleep_until(self, at: datetime) -> None:
+        await self.sleep(at - self.now())

@@ -1,0 +1,1 @@
+"""The Kubernetes objects a kubelet handles, as immutable values, and the pure rules about them."""

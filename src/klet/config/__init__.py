@@ -1,0 +1,1 @@
+"""KubeletConfiguration, flags and feature gates: load, default, merge, validate."""

@@ -1,0 +1,1 @@
+"""Port to the container runtime: CRI calls, their deadlines and errors, and the event streams."""

@@ -1,0 +1,1 @@
+"""Port to the machine: cgroups, mounts, procfs, inotify, kernel messages."""

@@ -1,0 +1,1 @@
+"""The bounded store of cause records."""

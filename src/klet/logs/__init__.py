@@ -1,0 +1,1 @@
+"""Container log files in the CRI format."""

@@ -1,0 +1,1 @@
+"""Values that more than one subsystem speaks of. Types and pure helpers only."""

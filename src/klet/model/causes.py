@@ -1,0 +1,57 @@
+"""Cause records: who decided what about whom, on what measurement, since when, and what comes next.
+
+A decision is pure, so it returns a `Finding`; the journal gives it an id and an instant and keeps it as a `Cause`.
+Secrets, environment values and whole objects never enter: a measurement is a number, a short word or an instant.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NewType, Protocol, TypeAlias
+
+CauseId = NewType("CauseId", str)
+Measurement: TypeAlias = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a decision is about: a pod, one of its containers, or (all pod fields empty) the node itself."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    container: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A decision and its reason, before the journal has dated it."""
+
+    subject: Subject
+    decider: str
+    """The part that decided, by its package: `sync.workers`, `runtime.actions`."""
+    decision: str
+    """One CamelCase word for what was decided: `StartContainer`, `Wait`, `KillPod`."""
+    message: str = ""
+    """One sentence for a person: why."""
+    measurements: Mapping[str, Measurement] = field(default_factory=dict)
+    since: datetime | None = None
+    """When the state that led to this began, if it is known."""
+    next: str = ""
+    """What happens next, or what is waited for; empty when the decision ends the matter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """A finding as the journal keeps it."""
+
+    id: CauseId
+    parent: CauseId | None
+    at: datetime
+    finding: Finding
+
+
+class CauseRecorder(Protocol):
+    """Where decisions leave their reasons. Returns the id, so that a consequence can name its parent."""
+
+    def record(self, finding: Finding, *, parent: CauseId | None = None) -> CauseId: ...

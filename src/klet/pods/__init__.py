@@ -1,0 +1,1 @@
+"""The pods this node should run (pod manager)."""

@@ -1,0 +1,1 @@
+"""QoS, cgroups and resource accounting."""

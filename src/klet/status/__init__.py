@@ -1,0 +1,1 @@
+"""Pod status computed from what the runtime shows."""

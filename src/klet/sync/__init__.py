@@ -1,0 +1,1 @@
+"""The conductor: sync loop, pod workers, the steps of a pod sync."""

@@ -1,0 +1,1 @@
+"""The gRPC protocols: .proto files and the modules generated from them."""
