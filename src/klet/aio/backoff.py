@@ -1,0 +1,72 @@
+"""Exponential delays: per key (client-go's flowcontrol.Backoff) and as a plain sequence."""
+
+import random
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    delay: timedelta
+    updated: datetime
+
+
+class Backoff(Generic[K]):
+    """Doubling delays per key. A key untouched for twice the longest delay starts again from the first one."""
+
+    def __init__(self, *, first: timedelta, longest: timedelta) -> None:
+        self._first = first
+        self._longest = longest
+        self._entries: dict[K, _Entry] = {}
+
+    def get(self, key: K) -> timedelta:
+        """The delay in force now; zero for a key that never failed."""
+        entry = self._entries.get(key)
+        return entry.delay if entry else timedelta(0)
+
+    def next(self, key: K, *, now: datetime, longest: timedelta | None = None) -> timedelta:
+        """Count one more failure and return the delay that follows it. `longest` overrides the cap for this key."""
+        cap = self._longest if longest is None else longest
+        entry = self._entries.get(key)
+        if entry is None or self._expired(entry, now):
+            delay = min(self._first, cap)
+        else:
+            delay = min(entry.delay * 2, cap)
+        self._entries[key] = _Entry(delay=delay, updated=now)
+        return delay
+
+    def is_waiting_since(self, key: K, event: datetime, *, now: datetime) -> bool:
+        """True while less than the key's delay has passed since `event`."""
+        entry = self._entries.get(key)
+        if entry is None or self._expired(entry, event):
+            return False
+        return now - event < entry.delay
+
+    def restore(self, key: K, *, delay: timedelta, updated: datetime) -> None:
+        """Put back what an earlier life of the process knew about a key."""
+        self._entries[key] = _Entry(delay=min(delay, self._longest), updated=updated)
+
+    def reset(self, key: K) -> None:
+        self._entries.pop(key, None)
+
+    def collect(self, *, now: datetime) -> None:
+        """Forget keys that nothing has touched for twice the longest delay."""
+        for key in [key for key, entry in self._entries.items() if self._expired(entry, now)]:
+            del self._entries[key]
+
+    def _expired(self, entry: _Entry, now: datetime) -> bool:
+        return now - entry.updated > self._longest * 2
+
+
+def exponential_delays(
+    *, first: timedelta, longest: timedelta, factor: float = 2.0, jitter: float = 0.0, randomness: random.Random
+) -> Iterator[timedelta]:
+    """Endless delays, each `factor` times the one before up to `longest`, stretched by up to `jitter` of itself."""
+    delay = first
+    while True:
+        yield delay * (1.0 + jitter * randomness.random())
+        delay = min(delay * factor, longest)

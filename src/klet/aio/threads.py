@@ -1,0 +1,25 @@
+"""Blocking work on a bounded number of threads, so that a slow disk never takes more of the machine than it was given."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Threads:
+    """A pool of at most `limit` threads. Close it when the last user is gone."""
+
+    def __init__(self, *, limit: int, name: str = "klet") -> None:
+        self._executor = ThreadPoolExecutor(max_workers=limit, thread_name_prefix=name)
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a blocking function. A cancelled caller leaves the thread to finish: a system call cannot be taken back."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, partial(function, *args, **kwargs))
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=True, cancel_futures=True)
