@@ -1,0 +1,54 @@
+"""Where klet starts: `klet run`, or being called `kubelet`, is the agent; everything else is the command line.
+
+The choice comes before the imports, so that the agent never pays for the command-line libraries.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import PurePath
+
+
+def main() -> int:
+    """Run klet with the process's own arguments."""
+    return dispatch(sys.argv[0], sys.argv[1:])
+
+
+def dispatch(program: str, arguments: Sequence[str]) -> int:
+    agent = agent_arguments(program, arguments)
+    # Imported here, not above: the agent and the command line never load each other's libraries.
+    if agent is None:
+        from klet.cli.app import main as run_command  # noqa: PLC0415
+
+        return run_command(arguments)
+    if is_version_request(agent):
+        from klet.version import KUBELET_VERSION  # noqa: PLC0415
+
+        # kubeadm reads this line, word for word.
+        sys.stdout.write(f"Kubernetes {KUBELET_VERSION}\n")
+        return 0
+    from klet.app.run import main as run_agent  # noqa: PLC0415
+
+    return run_agent(list(agent))
+
+
+def agent_arguments(program: str, arguments: Sequence[str]) -> Sequence[str] | None:
+    """The agent's own arguments, or None when this is not a call of the agent."""
+    if PurePath(program).name == "kubelet":
+        return arguments
+    if arguments[:1] == ["run"]:
+        return arguments[1:]
+    return None
+
+
+def is_version_request(arguments: Sequence[str]) -> bool:
+    """Whether `--version` asks for the short form; `--version=raw` is left to the agent's flags."""
+    for argument in arguments:
+        if argument == "--":
+            return False
+        if argument in {"--version", "--version=true"}:
+            return True
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())
