@@ -87,7 +87,8 @@ def test_cancelling_a_group_follows_the_order_of_creation():
                 await asyncio.sleep(1)
                 raise ValueError
         except* ValueError:
-            return seen
+            pass
+        return seen
 
     first = run_virtual(main())
     keep = [object() for _ in range(1000)]  # move the addresses of what follows
