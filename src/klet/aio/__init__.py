@@ -1,1 +1,1 @@
-"""The kit: time, periodic work, queues, backoff, broadcast and bounded threads. No other klet package is imported here."""
+"""The kit: time, periodic work, queues, backoff, broadcast, bounded threads. It imports no other klet package."""

@@ -14,6 +14,6 @@ async def run_periodically(work: Callable[[], Awaitable[None]], *, every: timede
     while True:
         try:
             await work()
-        except Exception as error:  # noqa: BLE001 - the guard: a bug in one pass must not end the loop
+        except Exception as error:
             logger.error("Periodic work failed", extra={"work": name, "error": repr(error)}, exc_info=error)
         await clock.sleep(every)

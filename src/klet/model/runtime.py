@@ -1,0 +1,87 @@
+"""A pod as the runtime shows it: immutable records read from the CRI, newest first (kubecontainer.PodStatus)."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import NewType
+
+from klet.model.pods import PodUID
+
+ContainerId = NewType("ContainerId", str)
+SandboxId = NewType("SandboxId", str)
+
+
+class ContainerState(StrEnum):
+    """What the runtime says of a container."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    EXITED = "exited"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerRecord:
+    """One container the runtime knows: running, created or dead."""
+
+    id: ContainerId
+    sandbox_id: SandboxId
+    name: str
+    attempt: int = 0
+    state: ContainerState
+    image: str = ""
+    image_ref: str = ""
+    created_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    spec_hash: int = 0
+    restart_count: int = 0
+    log_path: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxRecord:
+    """One sandbox of a pod."""
+
+    id: SandboxId
+    attempt: int
+    ready: bool
+    created_at: datetime
+    ips: tuple[str, ...] = ()
+    host_network: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodRuntimeStatus:
+    """Everything the runtime knows of one pod, at one instant. Sandboxes and containers are sorted newest first."""
+
+    uid: PodUID
+    name: str = ""
+    namespace: str = ""
+    ips: tuple[str, ...] = ()
+    sandboxes: tuple[SandboxRecord, ...] = ()
+    containers: tuple[ContainerRecord, ...] = ()
+
+    def newest(self, container_name: str) -> ContainerRecord | None:
+        """The newest record of that name in any sandbox."""
+        return next((record for record in self.containers if record.name == container_name), None)
+
+    def running(self) -> tuple[ContainerRecord, ...]:
+        return tuple(record for record in self.containers if record.state is ContainerState.RUNNING)
+
+    def active_containers(self) -> tuple[ContainerRecord, ...]:
+        """Containers of the newest ready sandbox."""
+        ready = next((sandbox.id for sandbox in self.sandboxes if sandbox.ready), None)
+        return tuple(record for record in self.containers if record.sandbox_id == ready)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.sandboxes and not self.containers
+
+    @property
+    def is_live(self) -> bool:
+        """True while a container runs or a sandbox is ready."""
+        return bool(self.running()) or any(sandbox.ready for sandbox in self.sandboxes)

@@ -1,0 +1,243 @@
+"""What to do with a pod's sandbox and containers now, from its spec and what the runtime shows (computePodActions)."""
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from klet.api.container import Container
+from klet.api.pod import Pod
+from klet.model.causes import Finding
+from klet.model.pods import subject_of
+from klet.model.probes import ProbeKey, ProbeKind, ProbeResult, ProbeView
+from klet.model.runtime import ContainerId, ContainerRecord, ContainerState, PodRuntimeStatus, SandboxId
+from klet.runtime.hashing import container_hash
+from klet.runtime.init_actions import InitPlan, plan_init_containers
+from klet.runtime.restart import NEVER, ON_FAILURE, effective_policy, should_restart
+
+DECIDER = "runtime.actions"
+
+
+class KillReason(StrEnum):
+    """Why one container of a pod is killed; probes may bring their own grace period."""
+
+    UNKNOWN = "Unknown"
+    STARTUP_PROBE = "StartupProbe"
+    LIVENESS_PROBE = "LivenessProbe"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerKill:
+    """One container to kill while the rest of the pod goes on."""
+
+    id: ContainerId
+    name: str
+    message: str
+    reason: KillReason = KillReason.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxPlan:
+    """Whether the pod needs a new sandbox, and which attempt it would be."""
+
+    create: bool
+    attempt: int
+    id: SandboxId | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodActions:
+    """Everything one sync of a pod does to the runtime. Indexes point into the spec's container lists."""
+
+    kill_pod: bool = False
+    create_sandbox: bool = False
+    sandbox_id: SandboxId | None = None
+    attempt: int = 0
+    start_init: tuple[int, ...] = ()
+    start: tuple[int, ...] = ()
+    start_ephemeral: tuple[int, ...] = ()
+    kill: tuple[ContainerKill, ...] = ()
+    findings: tuple[Finding, ...] = field(default=(), compare=False)
+
+    @property
+    def is_idle(self) -> bool:
+        """True when the runtime already is as the spec wants it."""
+        return not (self.kill_pod or self.create_sandbox or self.starts or self.kill)
+
+    @property
+    def starts(self) -> bool:
+        return bool(self.start_init or self.start or self.start_ephemeral)
+
+
+def plan_sandbox(pod: Pod, status: PodRuntimeStatus) -> SandboxPlan:
+    """Decide whether the newest sandbox can be used (PodSandboxChanged)."""
+    if not status.sandboxes:
+        return SandboxPlan(create=True, attempt=0, id=None, why="no sandbox exists")
+    newest = status.sandboxes[0]
+    fresh = SandboxPlan(create=True, attempt=newest.attempt + 1, id=newest.id)
+    if sum(sandbox.ready for sandbox in status.sandboxes) > 1:
+        return replace(fresh, why="more than one sandbox is ready")
+    if not newest.ready:
+        return replace(fresh, why="the sandbox is not ready")
+    if newest.host_network != pod.spec.host_network:
+        return replace(fresh, id=None, why="the sandbox has another network namespace mode")
+    if not pod.spec.host_network and not newest.ips:
+        return replace(fresh, why="the sandbox has no IP address")
+    return SandboxPlan(create=False, attempt=newest.attempt, id=newest.id)
+
+
+def compute_pod_actions(pod: Pod, status: PodRuntimeStatus, *, probes: ProbeView) -> PodActions:
+    """Compute what brings the runtime from `status` to what the spec wants."""
+    sandbox = plan_sandbox(pod, status)
+    if sandbox.create:
+        return _with_new_sandbox(pod, status, sandbox)
+    ephemeral = tuple(
+        index for index, container in enumerate(pod.spec.ephemeral_containers) if status.newest(container.name) is None
+    )
+    init = plan_init_containers(pod, status, probes=probes)
+    actions = PodActions(
+        kill_pod=init.kill_pod,
+        sandbox_id=sandbox.id,
+        attempt=sandbox.attempt,
+        start_init=init.start,
+        start_ephemeral=ephemeral,
+        kill=tuple(_init_kill(kill.id, kill.name, kill.message, kill.probe) for kill in init.kill),
+        findings=_init_findings(pod, init),
+    )
+    if init.kill_pod or not init.initialized:
+        return actions
+    return _with_regular_containers(pod, status, actions, probes=probes)
+
+
+def _with_new_sandbox(pod: Pod, status: PodRuntimeStatus, sandbox: SandboxPlan) -> PodActions:
+    base = PodActions(kill_pod=True, create_sandbox=True, sandbox_id=sandbox.id, attempt=sandbox.attempt)
+    if pod.spec.restart_policy == NEVER and sandbox.attempt != 0 and status.containers:
+        why = f"{sandbox.why} and the restart policy is Never"
+        return replace(base, create_sandbox=False, findings=(_finding(pod, "KillPod", why),))
+    start = tuple(index for index, container in enumerate(pod.spec.containers) if not _is_done(pod, container, status))
+    if not start and any(
+        (record := status.newest(container.name)) and record.state is not ContainerState.UNKNOWN
+        for container in pod.spec.containers
+    ):
+        why = f"{sandbox.why} and every container has completed"
+        return replace(base, create_sandbox=False, findings=(_finding(pod, "KillPod", why),))
+    findings = (
+        _finding(
+            pod, "CreateSandbox", sandbox.why, attempt=sandbox.attempt, next_step="start the containers in the sandbox"
+        ),
+    )
+    if pod.spec.init_containers:
+        return replace(base, start_init=(0,), findings=findings)
+    return replace(base, start=start, findings=findings)
+
+
+def _is_done(pod: Pod, container: Container, status: PodRuntimeStatus) -> bool:
+    """A container that ended well and is only restarted on failure stays ended, also in a new sandbox."""
+    record = status.newest(container.name)
+    return (
+        record is not None
+        and record.state is ContainerState.EXITED
+        and record.exit_code == 0
+        and effective_policy(container, pod) == ON_FAILURE
+    )
+
+
+def _with_regular_containers(
+    pod: Pod, status: PodRuntimeStatus, actions: PodActions, *, probes: ProbeView
+) -> PodActions:
+    start: list[int] = []
+    kill: list[ContainerKill] = list(actions.kill)
+    findings: list[Finding] = list(actions.findings)
+    kept = 0
+    for index, container in enumerate(pod.spec.containers):
+        record = status.newest(container.name)
+        if record is None or record.state is not ContainerState.RUNNING:
+            if should_restart(container, pod, record):
+                start.append(index)
+                findings.append(_start_finding(pod, container, record))
+                if record is not None and record.state is ContainerState.UNKNOWN:
+                    message = 'Container is in "unknown" state, try killing it before restart'
+                    kill.append(ContainerKill(id=record.id, name=container.name, message=message))
+            continue
+        verdict = _judge_running(pod, container, record, probes)
+        if verdict is None:
+            kept += 1
+            continue
+        kill.append(verdict.kill)
+        if verdict.restart:
+            start.append(index)
+        findings.append(_finding(pod, "KillContainer", verdict.kill.message, container=container.name))
+    if not kept and not start:
+        # A sidecar must not keep a pod alive whose work is done.
+        done = _finding(pod, "KillPod", "no container is running and none is to be started")
+        return replace(actions, kill_pod=True, start_init=(), kill=tuple(kill), findings=(*findings, done))
+    return replace(actions, start=tuple(start), kill=tuple(kill), findings=tuple(findings))
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    kill: ContainerKill
+    restart: bool
+
+
+def _judge_running(pod: Pod, container: Container, record: ContainerRecord, probes: ProbeView) -> _Verdict | None:
+    """Say why a running container has to go, or None to keep it."""
+    restart = effective_policy(container, pod) != NEVER
+    reason = KillReason.UNKNOWN
+    if record.spec_hash != container_hash(container):
+        message = f"Container {container.name} definition changed"
+        restart = True
+    elif probes.get(ProbeKey(record.id, ProbeKind.LIVENESS)) is ProbeResult.FAILURE:
+        message = f"Container {container.name} failed liveness probe"
+        reason = KillReason.LIVENESS_PROBE
+    elif probes.get(ProbeKey(record.id, ProbeKind.STARTUP)) is ProbeResult.FAILURE:
+        message = f"Container {container.name} failed startup probe"
+        reason = KillReason.STARTUP_PROBE
+    else:
+        return None
+    if restart:
+        message += ", will be restarted"
+    return _Verdict(ContainerKill(id=record.id, name=container.name, message=message, reason=reason), restart)
+
+
+def _init_kill(container: ContainerId, name: str, message: str, probe: ProbeKind | None) -> ContainerKill:
+    reasons = {ProbeKind.STARTUP: KillReason.STARTUP_PROBE, ProbeKind.LIVENESS: KillReason.LIVENESS_PROBE}
+    reason = reasons.get(probe, KillReason.UNKNOWN) if probe else KillReason.UNKNOWN
+    return ContainerKill(id=container, name=name, message=message, reason=reason)
+
+
+def _init_findings(pod: Pod, init: InitPlan) -> tuple[Finding, ...]:
+    names = [pod.spec.init_containers[index].name for index in init.start]
+    findings = [
+        _finding(pod, "StartInitContainer", "it is the next init container to run", container=name) for name in names
+    ]
+    if init.kill_pod:
+        findings.append(_finding(pod, "KillPod", init.why))
+    return tuple(findings)
+
+
+def _start_finding(pod: Pod, container: Container, record: ContainerRecord | None) -> Finding:
+    if record is None:
+        return _finding(pod, "StartContainer", "it has not run in this pod yet", container=container.name)
+    why = f"it is {record.state} and the restart policy is {effective_policy(container, pod)}"
+    measured: dict[str, str | int] = {"exitCode": record.exit_code, "restarts": record.restart_count}
+    return Finding(
+        subject=subject_of(pod, container.name),
+        decider=DECIDER,
+        decision="RestartContainer",
+        message=why,
+        measurements=measured,
+        since=record.finished_at,
+    )
+
+
+def _finding(
+    pod: Pod, decision: str, why: str, *, container: str = "", attempt: int | None = None, next_step: str = ""
+) -> Finding:
+    return Finding(
+        subject=subject_of(pod, container),
+        decider=DECIDER,
+        decision=decision,
+        message=why,
+        measurements={} if attempt is None else {"attempt": attempt},
+        next=next_step,
+    )

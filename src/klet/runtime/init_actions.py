@@ -1,0 +1,145 @@
+"""Which init containers run next, and whether the pod is initialized (computeInitContainerActions).
+
+Init containers run one after another; sidecars (restart policy Always) stay and are kept running beside the others.
+"""
+
+from dataclasses import dataclass, field
+
+from klet.api.container import Container
+from klet.api.pod import Pod
+from klet.model.pods import is_sidecar
+from klet.model.probes import ProbeKey, ProbeKind, ProbeResult, ProbeView
+from klet.model.runtime import ContainerId, ContainerRecord, ContainerState, PodRuntimeStatus
+from klet.runtime.hashing import container_hash
+from klet.runtime.restart import NEVER, effective_policy, should_restart
+
+OOM_KILLED = "OOMKilled"
+
+
+@dataclass(frozen=True, slots=True)
+class InitKill:
+    """An init container to kill before it is started again."""
+
+    id: ContainerId
+    name: str
+    message: str
+    probe: ProbeKind | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitPlan:
+    """Which init containers to start (ascending) and to kill, and whether regular containers may run."""
+
+    initialized: bool
+    kill_pod: bool = False
+    start: tuple[int, ...] = ()
+    kill: tuple[InitKill, ...] = ()
+    why: str = ""
+
+
+@dataclass(slots=True)
+class _Walk:
+    """What the walk from the last init container to the first has found."""
+
+    initialized: bool
+    later_seen: bool
+    """True once a later init container has a record, or a regular one runs: earlier plain ones are then done."""
+    start: list[int] = field(default_factory=list)
+    kill: list[InitKill] = field(default_factory=list)
+    fatal: str = ""
+
+
+def plan_init_containers(pod: Pod, status: PodRuntimeStatus, *, probes: ProbeView) -> InitPlan:
+    """Decide from the last init container to the first, because the latest one that ran says how far the pod got."""
+    containers = pod.spec.init_containers
+    if not containers:
+        return InitPlan(initialized=True)
+    live = {ContainerState.CREATED, ContainerState.RUNNING}
+    running = any((record := status.newest(c.name)) and record.state in live for c in pod.spec.containers)
+    walk = _Walk(initialized=running, later_seen=running)
+    for index in range(len(containers) - 1, -1, -1):
+        record = status.newest(containers[index].name)
+        if record is None:
+            if walk.later_seen and is_sidecar(containers[index]):
+                walk.start.append(index)
+            continue
+        if walk.later_seen and not is_sidecar(containers[index]):
+            continue
+        _visit(pod, index, record, walk, probes)
+        if walk.fatal:
+            return InitPlan(initialized=False, kill_pod=True, why=walk.fatal)
+        walk.later_seen = True
+    if not walk.later_seen:
+        walk.start.append(0)
+    return InitPlan(initialized=walk.initialized, start=tuple(reversed(walk.start)), kill=tuple(reversed(walk.kill)))
+
+
+def _visit(pod: Pod, index: int, record: ContainerRecord, walk: _Walk, probes: ProbeView) -> None:
+    container = pod.spec.init_containers[index]
+    match record.state:
+        case ContainerState.CREATED:
+            walk.start.append(index)
+        case ContainerState.RUNNING:
+            if is_sidecar(container):
+                _visit_running_sidecar(pod, index, record, walk, probes)
+        case ContainerState.EXITED:
+            _visit_exited(pod, index, record, walk)
+        case ContainerState.UNKNOWN:
+            if not is_sidecar(container) and effective_policy(container, pod) == NEVER:
+                walk.fatal = f"init container {container.name} is in an unknown state and must not be restarted"
+                return
+            message = 'Init container is in "unknown" state, try killing it before restart'
+            walk.kill.append(InitKill(record.id, container.name, message))
+            walk.start.append(index)
+
+
+def _visit_exited(pod: Pod, index: int, record: ContainerRecord, walk: _Walk) -> None:
+    container = pod.spec.init_containers[index]
+    if is_sidecar(container):
+        walk.start.append(index)
+    elif record.exit_code != 0 or record.reason == OOM_KILLED:
+        if should_restart(container, pod, record):
+            walk.start.append(index)
+        else:
+            walk.fatal = f"init container {container.name} failed and must not be restarted"
+    else:
+        _advance(pod, index, walk)
+
+
+def _advance(pod: Pod, index: int, walk: _Walk) -> None:
+    """Init container `index` has done its part: the next one may start, or the pod is initialized."""
+    if index == len(pod.spec.init_containers) - 1:
+        walk.initialized = True
+    else:
+        walk.start.append(index + 1)
+
+
+def _visit_running_sidecar(pod: Pod, index: int, record: ContainerRecord, walk: _Walk, probes: ProbeView) -> None:
+    container = pod.spec.init_containers[index]
+    if container.startup_probe is not None:
+        startup = probes.get(ProbeKey(record.id, ProbeKind.STARTUP))
+        if startup is ProbeResult.FAILURE:
+            message = f"Init container {container.name} failed startup probe"
+            walk.kill.append(InitKill(record.id, container.name, message, ProbeKind.STARTUP))
+            walk.start.append(index)
+        if startup is not ProbeResult.SUCCESS:
+            return
+    if index == len(pod.spec.init_containers) - 1:
+        walk.initialized = True
+    elif not walk.later_seen:
+        walk.start.append(index + 1)
+    kill = _sidecar_kill(container, record, probes)
+    if kill is not None:
+        walk.kill.append(kill)
+        walk.start.append(index)
+
+
+def _sidecar_kill(container: Container, record: ContainerRecord, probes: ProbeView) -> InitKill | None:
+    if record.spec_hash != container_hash(container):
+        return InitKill(record.id, container.name, f"Init container {container.name} definition changed")
+    if container.liveness_probe is None:
+        return None
+    if probes.get(ProbeKey(record.id, ProbeKind.LIVENESS)) is ProbeResult.FAILURE:
+        message = f"Init container {container.name} failed liveness probe"
+        return InitKill(record.id, container.name, message, ProbeKind.LIVENESS)
+    return None

@@ -1,0 +1,53 @@
+"""Whether a container that is not running should be started again, by policies and rules (ContainerShouldRestart)."""
+
+from klet.api.container import Container
+from klet.api.pod import Pod
+from klet.model.runtime import ContainerRecord, ContainerState
+
+ON_FAILURE = "OnFailure"
+NEVER = "Never"
+
+
+def effective_policy(container: Container, pod: Pod) -> str:
+    """The container's own restart policy if it has one, else the pod's."""
+    return container.restart_policy or pod.spec.restart_policy
+
+
+def restarts_after(container: Container, pod: Pod, exit_code: int) -> bool:
+    """Say whether an exit with that code leads to another start."""
+    if container.restart_policy and _rule_restarts(container, exit_code):
+        return True
+    match effective_policy(container, pod):
+        case "Never":
+            return False
+        case "OnFailure":
+            return exit_code != 0
+        case _:
+            return True
+
+
+def should_restart(container: Container, pod: Pod, record: ContainerRecord | None) -> bool:
+    """Say whether a container in that state is to be started (ShouldContainerBeRestarted)."""
+    if pod.metadata.deletion_timestamp is not None:
+        return False
+    if record is None:
+        return True
+    match record.state:
+        case ContainerState.RUNNING:
+            return False
+        case ContainerState.EXITED:
+            return restarts_after(container, pod, record.exit_code)
+        case ContainerState.UNKNOWN | ContainerState.CREATED:
+            return True
+
+
+def _rule_restarts(container: Container, exit_code: int) -> bool:
+    """Only the first rule that matches counts; an action other than Restart leaves the decision to the policy."""
+    for rule in container.restart_policy_rules:
+        codes = rule.exit_codes
+        if codes is None:
+            continue
+        listed = exit_code in codes.values
+        if (codes.operator == "In" and listed) or (codes.operator == "NotIn" and not listed):
+            return rule.action == "Restart"
+    return False

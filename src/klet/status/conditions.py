@@ -1,0 +1,94 @@
+"""The pod conditions a kubelet owns, from container statuses and the phase (status.Generate…Condition)."""
+
+from collections.abc import Sequence
+
+from klet.api.container import Container
+from klet.api.container_status import ContainerStatus
+from klet.api.pod import Pod, PodCondition
+from klet.model.pods import is_sidecar
+from klet.status.phase import FAILED, SUCCEEDED
+
+TRUE = "True"
+FALSE = "False"
+
+POD_SCHEDULED = "PodScheduled"
+READY = "Ready"
+INITIALIZED = "Initialized"
+CONTAINERS_READY = "ContainersReady"
+READY_TO_START = "PodReadyToStartContainers"
+RESIZE_PENDING = "PodResizePending"
+RESIZE_IN_PROGRESS = "PodResizeInProgress"
+
+OWNED = frozenset(
+    {POD_SCHEDULED, READY, INITIALIZED, CONTAINERS_READY, READY_TO_START, RESIZE_PENDING, RESIZE_IN_PROGRESS}
+)
+
+
+def containers_ready(pod: Pod, statuses: Sequence[ContainerStatus] | None, phase: str) -> PodCondition:
+    """True when every sidecar and regular container is ready."""
+    if statuses is None:
+        return PodCondition(type=CONTAINERS_READY, status=FALSE, reason="UnknownContainerStatuses")
+    by_name = {status.name: status for status in statuses}
+    watched = [c for c in pod.spec.init_containers if is_sidecar(c)] + list(pod.spec.containers)
+    unknown = [c.name for c in watched if c.name not in by_name]
+    unready = [c.name for c in watched if c.name in by_name and not by_name[c.name].ready]
+    if phase == SUCCEEDED and not unknown:
+        return PodCondition(type=CONTAINERS_READY, status=FALSE, reason="PodCompleted")
+    if phase == FAILED:
+        return PodCondition(type=CONTAINERS_READY, status=FALSE, reason="PodFailed")
+    if message := _listing(unknown, unready, "unready"):
+        return PodCondition(type=CONTAINERS_READY, status=FALSE, reason="ContainersNotReady", message=message)
+    return PodCondition(type=CONTAINERS_READY, status=TRUE)
+
+
+def ready(pod: Pod, containers: PodCondition, others: Sequence[PodCondition]) -> PodCondition:
+    """True when the containers are ready and every readiness gate is open."""
+    if containers.status != TRUE:
+        return PodCondition(type=READY, status=containers.status, reason=containers.reason, message=containers.message)
+    status_of = {condition.type: condition.status for condition in others}
+    closed = []
+    for gate in pod.spec.readiness_gates:
+        kind = gate.condition_type
+        if kind not in status_of:
+            closed.append(f'corresponding condition of pod readiness gate "{kind}" does not exist.')
+        elif status_of[kind] != TRUE:
+            closed.append(f'the status of pod readiness gate "{kind}" is not "True", but {status_of[kind]}')
+    if closed:
+        return PodCondition(type=READY, status=FALSE, reason="ReadinessGatesNotReady", message=", ".join(closed))
+    return PodCondition(type=READY, status=TRUE)
+
+
+def initialized(
+    pod: Pod,
+    statuses: Sequence[ContainerStatus],
+    init_statuses: Sequence[ContainerStatus] | None,
+    phase: str,
+) -> PodCondition:
+    """True when every init container has done its part."""
+    if init_statuses is None and pod.spec.init_containers:
+        return PodCondition(type=INITIALIZED, status=FALSE, reason="UnknownContainerStatuses")
+    by_name = {status.name: status for status in init_statuses or ()}
+    unknown = [c.name for c in pod.spec.init_containers if c.name not in by_name]
+    incomplete = [
+        c.name for c in pod.spec.init_containers if c.name in by_name and not _is_complete(c, by_name[c.name])
+    ]
+    if phase == SUCCEEDED and not unknown:
+        return PodCondition(type=INITIALIZED, status=TRUE, reason="PodCompleted")
+    if any(s.state is not None and (s.state.running or s.state.terminated) for s in statuses):
+        return PodCondition(type=INITIALIZED, status=TRUE)
+    if message := _listing(unknown, incomplete, "incomplete"):
+        return PodCondition(type=INITIALIZED, status=FALSE, reason="ContainersNotInitialized", message=message)
+    return PodCondition(type=INITIALIZED, status=TRUE)
+
+
+def _is_complete(container: Container, status: ContainerStatus) -> bool:
+    return bool(status.started) if is_sidecar(container) else status.ready
+
+
+def _listing(unknown: list[str], bad: list[str], word: str) -> str:
+    parts = []
+    if unknown:
+        parts.append(f"containers with unknown status: [{' '.join(unknown)}]")
+    if bad:
+        parts.append(f"containers with {word} status: [{' '.join(bad)}]")
+    return ", ".join(parts)

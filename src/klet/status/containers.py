@@ -1,0 +1,179 @@
+"""API container statuses from runtime records and the statuses reported before (convertToAPIContainerStatuses).
+
+Only what the runtime shows and what was already reported enters: no clock, no I/O.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from klet.api.container import Container, EphemeralContainer
+from klet.api.container_status import (
+    ContainerState,
+    ContainerStateRunning,
+    ContainerStateTerminated,
+    ContainerStateWaiting,
+    ContainerStatus,
+    VolumeMountStatus,
+)
+from klet.api.pod import Pod
+from klet.model import runtime as seen
+
+CONTAINER_CREATING = "ContainerCreating"
+POD_INITIALIZING = "PodInitializing"
+STATUS_UNKNOWN = "ContainerStatusUnknown"
+LOST_EXIT_CODE = 137
+LOST_BEFORE_DELETION = "The container could not be located when the pod was deleted.  The container used to be Running"
+LOST_AT_TERMINATION = "The container could not be located when the pod was terminated"
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailure:
+    """Why the newest try to start a container did not lead to a running one (an entry of the reason cache)."""
+
+    reason: str
+    message: str
+
+
+def build_container_statuses(
+    pod: Pod,
+    containers: Sequence[Container | EphemeralContainer],
+    records: seen.PodRuntimeStatus,
+    previous: Sequence[ContainerStatus],
+    *,
+    runtime_name: str,
+) -> tuple[ContainerStatus, ...]:
+    """One status for each container of the spec, in spec order."""
+    before = {status.name: status for status in previous}
+    return tuple(
+        _container_status(pod, container, records, before.get(container.name), runtime_name) for container in containers
+    )
+
+
+def overlay_waiting(
+    statuses: Sequence[ContainerStatus], failures: Mapping[str, StartFailure], restartable: frozenset[str]
+) -> tuple[ContainerStatus, ...]:
+    """Show why a container that is to be started again is not running yet."""
+    return tuple(
+        _waiting_for(status, failures[status.name])
+        if status.name in restartable and status.name in failures
+        else status
+        for status in statuses
+    )
+
+
+def _waiting_for(status: ContainerStatus, failure: StartFailure) -> ContainerStatus:
+    waiting = ContainerState(waiting=ContainerStateWaiting(reason=failure.reason, message=failure.message))
+    if status.state is not None and status.state.terminated is not None:
+        return replace(status, state=waiting, last_state=status.state)
+    return replace(status, state=waiting)
+
+
+def _container_status(
+    pod: Pod,
+    container: Container | EphemeralContainer,
+    records: seen.PodRuntimeStatus,
+    previous: ContainerStatus | None,
+    runtime_name: str,
+) -> ContainerStatus:
+    found = [record for record in records.containers if record.name == container.name][:2]
+    if not found:
+        return _without_record(pod, container, previous)
+    newest = _converted(found[0], previous, runtime_name)
+    newest = replace(newest, volume_mounts=_volume_mounts(container, previous))
+    if len(found) > 1:
+        newest = replace(newest, last_state=_converted(found[1], previous, runtime_name).state)
+    return newest
+
+
+def _without_record(
+    pod: Pod, container: Container | EphemeralContainer, previous: ContainerStatus | None
+) -> ContainerStatus:
+    default = ContainerStatus(
+        name=container.name,
+        image=container.image,
+        state=ContainerState(
+            waiting=ContainerStateWaiting(reason=POD_INITIALIZING if pod.spec.init_containers else CONTAINER_CREATING)
+        ),
+        volume_mounts=_volume_mounts(container, previous),
+    )
+    if previous is None or previous.state is None:
+        return default
+    if previous.state.terminated is not None:
+        return previous
+    default = replace(default, restart_count=previous.restart_count, last_state=previous.last_state)
+    lost = previous.state.running is not None
+    known_end = default.last_state is not None and default.last_state.terminated is not None
+    if not lost or known_end:
+        return default
+    end = ContainerStateTerminated(exit_code=LOST_EXIT_CODE, reason=STATUS_UNKNOWN, message=LOST_BEFORE_DELETION)
+    restarts = default.restart_count + (1 if pod.metadata.deletion_timestamp is None else 0)
+    return replace(default, last_state=ContainerState(terminated=end), restart_count=restarts)
+
+
+def _converted(record: seen.ContainerRecord, previous: ContainerStatus | None, runtime_name: str) -> ContainerStatus:
+    container_id = f"{runtime_name}://{record.id}"
+    restarts = record.restart_count
+    match record.state:
+        case seen.ContainerState.RUNNING:
+            state = ContainerState(running=ContainerStateRunning(started_at=_seconds(record.started_at)))
+        case seen.ContainerState.CREATED:
+            state = ContainerState(waiting=ContainerStateWaiting())
+        case seen.ContainerState.EXITED:
+            state = ContainerState(
+                terminated=ContainerStateTerminated(
+                    exit_code=record.exit_code,
+                    reason=record.reason,
+                    message=record.message,
+                    started_at=_seconds(record.started_at),
+                    finished_at=_seconds(record.finished_at),
+                    container_id=container_id,
+                )
+            )
+        case seen.ContainerState.UNKNOWN:
+            was_running = previous is not None and previous.state is not None and previous.state.running is not None
+            if previous is not None and was_running:
+                state = ContainerState(
+                    terminated=ContainerStateTerminated(
+                        exit_code=LOST_EXIT_CODE,
+                        reason=STATUS_UNKNOWN,
+                        message=LOST_AT_TERMINATION,
+                        container_id=container_id,
+                    )
+                )
+                restarts = previous.restart_count + 1
+            else:
+                state = ContainerState(waiting=ContainerStateWaiting())
+    return ContainerStatus(
+        name=record.name,
+        container_id=container_id,
+        image=record.image,
+        image_id=record.image_ref,
+        restart_count=restarts,
+        state=state,
+    )
+
+
+def _volume_mounts(
+    container: Container | EphemeralContainer, previous: ContainerStatus | None
+) -> tuple[VolumeMountStatus, ...]:
+    if previous is not None and previous.volume_mounts:
+        return previous.volume_mounts
+    return tuple(
+        VolumeMountStatus(
+            name=mount.name,
+            mount_path=mount.mount_path,
+            read_only=mount.read_only,
+            recursive_read_only=("Enabled" if mount.recursive_read_only == "Enabled" else "Disabled")
+            if mount.read_only
+            else None,
+        )
+        for mount in container.volume_mounts
+    )
+
+
+def _seconds(at: datetime | None) -> datetime | None:
+    """API times have whole seconds."""
+    return at.replace(microsecond=0) if at else None

@@ -1,0 +1,152 @@
+"""A pod's API status from its spec, the runtime's view and what was reported before (generateAPIPodStatus)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+
+from msgspec.structs import replace
+
+from klet.api.container import Container
+from klet.api.container_status import ContainerStatus
+from klet.api.pod import Pod, PodCondition, PodIP, PodStatus
+from klet.model.pods import is_sidecar, is_static
+from klet.model.probes import ProbeKey, ProbeKind, ProbeResult, ProbeView
+from klet.model.runtime import ContainerId, PodRuntimeStatus
+from klet.status import conditions
+from klet.status.containers import StartFailure, build_container_statuses, overlay_waiting
+from klet.status.phase import RestartRule, compute_phase, is_terminal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusInputs:
+    """Everything a status is computed from, besides the pod and the runtime's view of it."""
+
+    previous: PodStatus
+    runtime_name: str
+    qos_class: str
+    restarts: RestartRule
+    needs_sandbox: bool
+    startable: frozenset[str] = frozenset()
+    """Names of containers that the next sync would start."""
+    failures: Mapping[str, StartFailure] = field(default_factory=dict)
+    probes: ProbeView = field(default_factory=dict)
+    ends_here: bool = False
+    """True once the pod is known never to run again."""
+    prefer_ipv6: bool = False
+
+
+def generate_status(pod: Pod, seen: PodRuntimeStatus, inputs: StatusInputs) -> PodStatus:
+    """Compute the status to report now. Instants of condition changes are the board's business."""
+    previous = inputs.previous
+
+    def statuses(containers: Sequence[Container], before: Sequence[ContainerStatus]) -> tuple[ContainerStatus, ...]:
+        built = build_container_statuses(pod, containers, seen, before, runtime_name=inputs.runtime_name)
+        return _with_flags(containers, overlay_waiting(built, inputs.failures, inputs.startable), inputs.probes)
+
+    init = statuses(pod.spec.init_containers, previous.init_container_statuses)
+    init = tuple(
+        _completed(container, status) for container, status in zip(pod.spec.init_containers, init, strict=True)
+    )
+    regular = statuses(pod.spec.containers, previous.container_statuses)
+    ephemeral = build_container_statuses(
+        pod,
+        pod.spec.ephemeral_containers,
+        seen,
+        previous.ephemeral_container_statuses,
+        runtime_name=inputs.runtime_name,
+    )
+    active = {record.name for record in seen.active_containers()}
+    phase = compute_phase(
+        pod,
+        regular,
+        init,
+        is_initialized=any(container.name in active for container in pod.spec.containers),
+        ends_here=inputs.ends_here and not is_static(pod),
+        restarts=inputs.restarts,
+    )
+    phase = _settled_phase(pod, phase, previous)
+    unchanged = phase == previous.phase
+    ips = order_ips(seen.ips, prefer_ipv6=inputs.prefer_ipv6)
+    return PodStatus(
+        phase=phase,
+        reason=(previous.reason or pod.status.reason) if unchanged else "",
+        message=(previous.message or pod.status.message) if unchanged else "",
+        conditions=_conditions(pod, phase, regular, init, inputs),
+        pod_ip=ips[0] if ips else "",
+        pod_ips=tuple(PodIP(ip=ip) for ip in ips),
+        start_time=previous.start_time,
+        qos_class=inputs.qos_class,
+        init_container_statuses=init,
+        container_statuses=tuple(sorted(regular, key=lambda status: status.name)),
+        ephemeral_container_statuses=tuple(sorted(ephemeral, key=lambda status: status.name)),
+        observed_generation=pod.metadata.generation,
+    )
+
+
+def order_ips(ips: Sequence[str], *, prefer_ipv6: bool) -> tuple[str, ...]:
+    """At most one address of each family, the node's primary family first."""
+    parsed = [ip_address(ip) for ip in ips]
+    first: dict[int, str] = {}
+    for ip in parsed:
+        first.setdefault(ip.version, str(ip))
+    families = (6, 4) if prefer_ipv6 else (4, 6)
+    return tuple(first[family] for family in families if family in first)
+
+
+def _settled_phase(pod: Pod, phase: str, previous: PodStatus) -> str:
+    """A terminal phase that was reported never changes."""
+    if is_terminal(pod.status.phase):
+        return pod.status.phase
+    if not is_terminal(phase) and is_terminal(previous.phase):
+        return previous.phase
+    return phase
+
+
+def _with_flags(
+    containers: Sequence[Container], statuses: Sequence[ContainerStatus], probes: ProbeView
+) -> tuple[ContainerStatus, ...]:
+    """Set `started` and `ready` from the state and the probes."""
+    return tuple(_flagged(container, status, probes) for container, status in zip(containers, statuses, strict=True))
+
+
+def _flagged(container: Container, status: ContainerStatus, probes: ProbeView) -> ContainerStatus:
+    running = status.state is not None and status.state.running is not None
+    instance = ContainerId(status.container_id.rpartition("://")[2])
+    started = running and _passed(container.startup_probe is not None, ProbeKey(instance, ProbeKind.STARTUP), probes)
+    ready = started and _passed(container.readiness_probe is not None, ProbeKey(instance, ProbeKind.READINESS), probes)
+    return replace(status, started=started, ready=ready)
+
+
+def _completed(container: Container, status: ContainerStatus) -> ContainerStatus:
+    """A plain init container is ready once it has ended well, and never while it runs."""
+    if is_sidecar(container):
+        return status
+    terminated = status.state.terminated if status.state else None
+    return replace(status, ready=terminated is not None and terminated.exit_code == 0)
+
+
+def _passed(has_probe: bool, key: ProbeKey, probes: ProbeView) -> bool:  # noqa: FBT001 - a private two-way switch
+    return not has_probe or probes.get(key) is ProbeResult.SUCCESS
+
+
+def _conditions(
+    pod: Pod,
+    phase: str,
+    regular: Sequence[ContainerStatus],
+    init: Sequence[ContainerStatus],
+    inputs: StatusInputs,
+) -> tuple[PodCondition, ...]:
+    foreign = [condition for condition in pod.status.conditions if condition.type not in conditions.OWNED]
+    ready_to_start = PodCondition(
+        type=conditions.READY_TO_START, status=conditions.FALSE if inputs.needs_sandbox else conditions.TRUE
+    )
+    containers = conditions.containers_ready(pod, (*init, *regular), phase)
+    owned = (
+        ready_to_start,
+        conditions.initialized(pod, regular, init, phase),
+        conditions.ready(pod, containers, foreign),
+        containers,
+        PodCondition(type=conditions.POD_SCHEDULED, status=conditions.TRUE),
+    )
+    generation = pod.metadata.generation
+    return (*foreign, *(replace(condition, observed_generation=generation) for condition in owned))

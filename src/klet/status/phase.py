@@ -1,0 +1,126 @@
+"""The phase of a pod from its container statuses (getPhase)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from klet.api.container import Container
+from klet.api.container_status import ContainerStatus
+from klet.api.pod import Pod
+from klet.model.pods import is_sidecar
+
+PENDING = "Pending"
+RUNNING = "Running"
+SUCCEEDED = "Succeeded"
+FAILED = "Failed"
+UNKNOWN = "Unknown"
+
+RestartRule = Callable[[Container, int], bool]
+"""Says whether a container that ended with that exit code is started again."""
+
+
+@dataclass(slots=True)
+class _Count:
+    failed_init: int = 0
+    pending_init: int = 0
+    pending_sidecar: int = 0
+    waiting: int = 0
+    running: int = 0
+    unknown: int = 0
+    stopped: int = 0
+    succeeded: int = 0
+    restartable: int = 0
+
+
+def is_terminal(phase: str) -> bool:
+    return phase in {SUCCEEDED, FAILED}
+
+
+def compute_phase(
+    pod: Pod,
+    statuses: Sequence[ContainerStatus],
+    init_statuses: Sequence[ContainerStatus],
+    *,
+    is_initialized: bool,
+    ends_here: bool,
+    restarts: RestartRule,
+) -> str:
+    """Count the containers by state and take the first rule that fits.
+
+    `ends_here` is true for a pod that will not be started again and is not static.
+    """
+    by_name = {status.name: status for status in (*init_statuses, *statuses)}
+    count = _Count()
+    for container in pod.spec.init_containers:
+        if is_sidecar(container):
+            _count_sidecar(count, by_name.get(container.name))
+        else:
+            _count_init(count, container, by_name.get(container.name), restarts)
+    for container in pod.spec.containers:
+        _count_regular(count, container, by_name.get(container.name), restarts)
+    return _decide(count, is_initialized=is_initialized, ends_here=ends_here)
+
+
+def _decide(count: _Count, *, is_initialized: bool, ends_here: bool) -> str:
+    if count.failed_init:
+        return FAILED
+    if count.pending_init or (count.pending_sidecar and not is_initialized) or count.waiting:
+        return PENDING
+    if count.running and not count.unknown:
+        return RUNNING
+    if count.stopped and not count.running and not count.unknown:
+        if count.restartable and not ends_here:
+            return RUNNING
+        return SUCCEEDED if count.stopped == count.succeeded else FAILED
+    return PENDING
+
+
+def _last_exit(status: ContainerStatus) -> int | None:
+    """The exit code of a waiting container's previous life, if it had one."""
+    if status.last_state is None or status.last_state.terminated is None:
+        return None
+    return status.last_state.terminated.exit_code
+
+
+def _count_init(count: _Count, container: Container, status: ContainerStatus | None, restarts: RestartRule) -> None:
+    state = status.state if status else None
+    if status is None or state is None or state.running is not None:
+        count.pending_init += 1
+        return
+    code = state.terminated.exit_code if state.terminated is not None else _last_exit(status)
+    if code is None:
+        count.pending_init += 1
+    elif code != 0 and not restarts(container, code):
+        count.failed_init += 1
+
+
+def _count_sidecar(count: _Count, status: ContainerStatus | None) -> None:
+    state = status.state if status else None
+    if status is None:
+        count.unknown += 1
+    elif state is None:
+        count.pending_sidecar += 1
+        count.unknown += 1
+    elif state.running is not None:
+        if not status.started:
+            count.pending_sidecar += 1
+        count.running += 1
+    elif state.waiting is not None and _last_exit(status) is None:
+        count.pending_sidecar += 1
+        count.waiting += 1
+
+
+def _count_regular(count: _Count, container: Container, status: ContainerStatus | None, restarts: RestartRule) -> None:
+    state = status.state if status else None
+    if status is None or state is None:
+        count.unknown += 1
+    elif state.running is not None:
+        count.running += 1
+    elif state.terminated is not None:
+        count.stopped += 1
+        count.succeeded += state.terminated.exit_code == 0
+        count.restartable += restarts(container, state.terminated.exit_code)
+    elif (code := _last_exit(status)) is not None:
+        count.stopped += 1
+        count.restartable += restarts(container, code)
+    else:
+        count.waiting += 1
