@@ -1,0 +1,98 @@
+"""One gRPC channel to a runtime's Unix socket; whatever fails on it becomes a CriError."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import grpc
+from grpc import aio
+
+from klet.cri.errors import Code, CriError, error_for
+from klet.wire.methods import Method, RequestT, ResponseT
+
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+
+_OPTIONS: tuple[tuple[str, str | int], ...] = (
+    ("grpc.default_authority", "localhost"),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 3000),
+    ("grpc.min_reconnect_backoff_ms", 5000),  # despite its name the time that one connection attempt may take
+    ("grpc.enable_retries", 0),
+    ("grpc.use_local_subchannel_pool", 1),  # two connections to one socket do not share their backoff
+)
+
+
+@asynccontextmanager
+async def open_connection(endpoint: str) -> AsyncIterator["Connection"]:
+    """A connection that is made at the first call and again whenever it was lost."""
+    async with aio.insecure_channel(_target(endpoint), options=_OPTIONS) as channel:
+        yield Connection(channel=channel, endpoint=endpoint)
+
+
+class Connection:
+    """Calls on one channel."""
+
+    def __init__(self, *, channel: aio.Channel, endpoint: str) -> None:
+        self._channel = channel
+        self._calls: dict[str, Any] = {}
+        self.endpoint = endpoint
+
+    async def call(
+        self, method: Method[RequestT, ResponseT], request: RequestT, *, timeout: timedelta | None
+    ) -> ResponseT:
+        """Ask once and wait for the answer; no call is repeated."""
+        send = self._calls.get(method.path)
+        if send is None:
+            send = self._calls[method.path] = self._channel.unary_unary(
+                method.path, method.request.SerializeToString, method.response.FromString
+            )
+        try:
+            answer: ResponseT = await send(request, timeout=timeout.total_seconds() if timeout is not None else None)
+        except aio.AioRpcError as error:
+            raise _translate(error) from error
+        except asyncio.CancelledError:
+            if _was_cancelled():
+                raise
+            raise _closed(self.endpoint) from None
+        return answer
+
+    async def stream(self, method: Method[RequestT, ResponseT], request: RequestT) -> AsyncGenerator[ResponseT, None]:
+        """Ask once and give the answers as they come, without a deadline."""
+        call = self._channel.unary_stream(method.path, method.request.SerializeToString, method.response.FromString)(
+            request
+        )
+        try:
+            async for answer in call:
+                yield answer
+        except aio.AioRpcError as error:
+            raise _translate(error) from error
+        except asyncio.CancelledError:
+            if _was_cancelled():
+                raise
+            raise _closed(self.endpoint) from None
+        finally:
+            call.cancel()
+
+
+def _target(endpoint: str) -> str:
+    """How gRPC spells an endpoint; a bare path means a Unix socket."""
+    return f"unix:{endpoint.removeprefix('unix://').removeprefix('unix:')}"
+
+
+def _translate(error: aio.AioRpcError) -> CriError:
+    code: grpc.StatusCode = error.code()
+    return error_for(Code[code.name], error.details() or "")
+
+
+def _was_cancelled() -> bool:
+    """Whether the running task itself was cancelled; grpc raises the same when the channel is closed under a call."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _closed(endpoint: str) -> CriError:
+    return error_for(Code.UNAVAILABLE, f"the connection to {endpoint} was closed")

@@ -1,0 +1,134 @@
+"""What can go wrong when the runtime is asked for something.
+
+CriError               code and message as the runtime gave them; str() is `rpc error: code = … desc = …`
+├── Unavailable        the socket does not answer: the runtime is down or restarting
+├── NotFound           the sandbox, container or image does not exist (any more)
+├── AlreadyExists      the name or id is taken
+├── ResourceExhausted  too many requests or too large an answer
+├── Unimplemented      the runtime does not have this call
+├── DeadlineExceeded   no answer in time
+│   └── ExecTimeout    a command in a container ran out of time
+├── InvalidRuntime     the endpoint does not speak CRI v1
+└── BadAnswer          the runtime answered, but left out what the protocol requires
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from enum import StrEnum
+
+from klet.errors import KletError
+
+
+class Code(StrEnum):
+    """gRPC status codes under the names that users know from events."""
+
+    OK = "OK"
+    CANCELLED = "Canceled"
+    UNKNOWN = "Unknown"
+    INVALID_ARGUMENT = "InvalidArgument"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+    NOT_FOUND = "NotFound"
+    ALREADY_EXISTS = "AlreadyExists"
+    PERMISSION_DENIED = "PermissionDenied"
+    RESOURCE_EXHAUSTED = "ResourceExhausted"
+    FAILED_PRECONDITION = "FailedPrecondition"
+    ABORTED = "Aborted"
+    OUT_OF_RANGE = "OutOfRange"
+    UNIMPLEMENTED = "Unimplemented"
+    INTERNAL = "Internal"
+    UNAVAILABLE = "Unavailable"
+    DATA_LOSS = "DataLoss"
+    UNAUTHENTICATED = "Unauthenticated"
+
+
+class CriError(KletError):
+    """The runtime refused, failed or could not be reached."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"rpc error: code = {self.code} desc = {self.message}"
+
+
+class Unavailable(CriError):
+    """The runtime's socket does not answer."""
+
+
+class NotFound(CriError):
+    """No such sandbox, container or image."""
+
+
+class AlreadyExists(CriError):
+    """The name or id is taken."""
+
+
+class ResourceExhausted(CriError):
+    """Too many requests, or an answer over the size limit."""
+
+
+class Unimplemented(CriError):
+    """The runtime does not have this call."""
+
+
+class DeadlineExceeded(CriError):
+    """No answer in time."""
+
+
+class ExecTimeout(DeadlineExceeded):
+    """A command in a container ran out of time."""
+
+    def __init__(self, command: Sequence[str], limit: timedelta) -> None:
+        quoted = " ".join(command).replace("\\", "\\\\").replace('"', '\\"')
+        super().__init__(
+            Code.DEADLINE_EXCEEDED, f'command timed out: "{quoted}" timed out after {_format_seconds(limit)}'
+        )
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class InvalidRuntime(CriError):
+    """The endpoint does not speak CRI v1."""
+
+    def __init__(self, service: str, endpoint: str, cause: CriError) -> None:
+        super().__init__(cause.code, f'validate CRI v1 {service} API for endpoint "{endpoint}": {cause}')
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class BadAnswer(CriError):
+    """An answer without what the protocol requires."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Code.UNKNOWN, message)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def error_for(code: Code, message: str) -> CriError:
+    """The error of the class that callers look for."""
+    return _CLASSES.get(code, CriError)(code, message)
+
+
+_CLASSES: dict[Code, type[CriError]] = {
+    Code.UNAVAILABLE: Unavailable,
+    Code.NOT_FOUND: NotFound,
+    Code.ALREADY_EXISTS: AlreadyExists,
+    Code.RESOURCE_EXHAUSTED: ResourceExhausted,
+    Code.UNIMPLEMENTED: Unimplemented,
+    Code.DEADLINE_EXCEEDED: DeadlineExceeded,
+}
+
+
+def _format_seconds(duration: timedelta) -> str:
+    """Whole seconds as upstream prints a duration: 5s, 1m0s, 1h0m5s."""
+    minutes, seconds = divmod(int(duration.total_seconds()), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes}m{seconds}s"
+    return f"{minutes}m{seconds}s" if minutes else f"{seconds}s"
