@@ -1,0 +1,1 @@
+"""The one-command node: preparing the machine, keeping the daemons alive, and leaving nothing behind."""

@@ -1,0 +1,154 @@
+"""Where a `klet up` node keeps its files, and the names it uses on the host.
+
+One state directory is one node. Everything that lives outside of the directory (bridge, cgroup, CNI network, ports) has
+a name derived from it, so that several nodes share a machine without meeting.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_STATE = Path("/var/lib/klet")
+DEFAULT_RUN = Path("/run/klet")
+SOCKET_PATH_LIMIT = 107
+"""The kernel's limit for the path of a Unix socket."""
+
+KUBELET_PORT = 10250
+HEALTHZ_PORT = 10248
+FIRST_DERIVED_PORT = 20000
+DERIVED_PORT_PAIRS = 6000
+"""Pairs of ports from 20000 on: above the well-known ones, below the range the kernel hands out."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodePaths:
+    """The files of one node."""
+
+    state: Path
+    run: Path
+
+    @property
+    def agent_socket(self) -> Path:
+        return self.state / "klet.sock"
+
+    @property
+    def record(self) -> Path:
+        return self.state / "node.json"
+
+    @property
+    def applied(self) -> Path:
+        return self.state / "applied.json"
+
+    @property
+    def manifests(self) -> Path:
+        return self.state / "manifests"
+
+    @property
+    def configuration(self) -> Path:
+        return self.state / "etc"
+
+    @property
+    def containerd_configuration(self) -> Path:
+        return self.configuration / "containerd.toml"
+
+    @property
+    def cni_configuration(self) -> Path:
+        return self.configuration / "cni"
+
+    @property
+    def kubelet_configuration(self) -> Path:
+        return self.configuration / "kubelet.yaml"
+
+    @property
+    def logs(self) -> Path:
+        return self.state / "log"
+
+    @property
+    def pod_logs(self) -> Path:
+        return self.state / "pod-logs"
+
+    @property
+    def kubelet_root(self) -> Path:
+        return self.state / "kubelet"
+
+    @property
+    def containerd_root(self) -> Path:
+        return self.state / "containerd"
+
+    @property
+    def cni_data(self) -> Path:
+        """Addresses that are given out; gone after a reboot, like the pods that hold them."""
+        return self.run / "cni"
+
+    @property
+    def images(self) -> Path:
+        return self.state / "images"
+
+    @property
+    def containerd_state(self) -> Path:
+        return self.run / "containerd"
+
+    @property
+    def containerd_socket(self) -> Path:
+        return self.run / "containerd.sock"
+
+    @property
+    def runc_root(self) -> Path:
+        return self.run / "runc"
+
+    @property
+    def services(self) -> Path:
+        return self.run / "services.json"
+
+    @property
+    def pids(self) -> Path:
+        return self.run / "pids"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNames:
+    """What one node is called on the host."""
+
+    tag: str
+    """Empty for the default node; otherwise eight hexadecimal digits of the state directory."""
+    bridge: str
+    network: str
+    cgroup: str
+    port: int
+    healthz_port: int
+
+
+def node_paths(state: Path) -> NodePaths:
+    """The default state directory has its short-lived files under /run; any other keeps them to itself."""
+    return NodePaths(state=state, run=DEFAULT_RUN if state == DEFAULT_STATE else state / "run")
+
+
+def node_names(state: Path) -> NodeNames:
+    if state == DEFAULT_STATE:
+        return NodeNames(
+            tag="", bridge="klet0", network="klet", cgroup="/klet", port=KUBELET_PORT, healthz_port=HEALTHZ_PORT
+        )
+    tag = hashlib.sha256(str(state).encode()).hexdigest()[:8]
+    port = FIRST_DERIVED_PORT + int(tag, 16) % DERIVED_PORT_PAIRS * 2
+    return NodeNames(
+        tag=tag,
+        bridge=f"klet{tag}",
+        network=f"klet-{tag}",
+        cgroup=f"/klet-{tag}",
+        port=port,
+        healthz_port=port + 1,
+    )
+
+
+def state_directory_problem(state: Path) -> str | None:
+    """Why the directory cannot hold a node, or None when it can."""
+    paths = node_paths(state)
+    longest = max((paths.agent_socket, paths.containerd_socket), key=lambda path: len(str(path)))
+    # containerd puts a second socket beside its own, with this ending.
+    excess = len(str(longest)) + len(".ttrpc") - SOCKET_PATH_LIMIT
+    if excess > 0:
+        return (
+            f"--state-dir {state} is {excess} characters too long: the kernel allows {SOCKET_PATH_LIMIT} for the path "
+            f"of a socket, and klet makes {longest}.ttrpc"
+        )
+    return None
