@@ -1,0 +1,59 @@
+"""CNI configuration of a single node: pods on a bridge, with host ports and bandwidth limits."""
+
+import json
+from collections.abc import Sequence
+from ipaddress import IPv4Network, IPv6Network
+
+CNI_VERSION = "0.4.0"
+Subnet = IPv4Network | IPv6Network
+
+
+def build_cni_list(
+    *,
+    name: str,
+    bridge: str,
+    subnets: Sequence[Subnet],
+    data_dir: str = "",
+    masquerade: bool = True,
+    mtu: int = 0,
+) -> str:
+    """A .conflist: bridge with host-local addresses (one from each subnet), portmap, bandwidth.
+
+    `data_dir` keeps the leases of addresses apart from those of other networks on the machine.
+    """
+    ipam: dict[str, object] = {
+        "type": "host-local",
+        "ranges": [[{"subnet": str(subnet)}] for subnet in subnets],
+        "routes": [{"dst": _ANYWHERE[subnet.version]} for subnet in subnets],
+    }
+    if data_dir:
+        ipam["dataDir"] = data_dir
+    bridge_plugin: dict[str, object] = {
+        "type": "bridge",
+        "bridge": bridge,
+        "isGateway": True,
+        "isDefaultGateway": False,
+        "ipMasq": masquerade,
+        "hairpinMode": True,
+        "ipam": ipam,
+    }
+    if mtu:
+        bridge_plugin["mtu"] = mtu
+    plugins = [
+        bridge_plugin,
+        {"type": "portmap", "capabilities": {"portMappings": True}},
+        {"type": "bandwidth", "capabilities": {"bandwidth": True}},
+    ]
+    return _dump({"cniVersion": CNI_VERSION, "name": name, "plugins": plugins})
+
+
+def build_loopback() -> str:
+    """A .conf for runtimes that do not set up `lo` by themselves."""
+    return _dump({"cniVersion": CNI_VERSION, "name": "lo", "type": "loopback"})
+
+
+_ANYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, indent=2) + "\n"
