@@ -1,0 +1,119 @@
+"""JSON and plain data to API structs and back.
+
+Nulls are tolerated as upstream does: a null field is an absent one. Errors name the field as the API does
+(`spec.containers[0].image`).
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import cache
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from klet.api.quantity import Quantity
+from klet.api.schema import prune_nulls
+from klet.api.times import Duration, MicroTime, Time
+from klet.errors import KletError
+
+T = TypeVar("T")
+
+
+class DecodeError(KletError):
+    """Data that does not fit the type: which field, and what is wrong with it."""
+
+    def __init__(self, message: str, *, field: str = "") -> None:
+        super().__init__(f"{field}: {message}" if field else message)
+        self.field = field
+        self.message = message
+
+
+def decode(cls: type[T], data: bytes | str) -> T:
+    """Read one object from JSON."""
+    try:
+        read: T = _decoder(cls).decode(data)
+        return read
+    except msgspec.ValidationError as error:
+        strict = error
+    except msgspec.DecodeError as error:
+        raise DecodeError(f"invalid JSON: {error}") from error
+    return _convert_leniently(cls, msgspec.json.decode(data), strict)
+
+
+def convert(cls: type[T], data: object) -> T:
+    """Read one object from plain data, such as a parsed YAML document."""
+    try:
+        return msgspec.convert(data, cls, dec_hook=_from_plain)
+    except msgspec.ValidationError as error:
+        strict = error
+    return _convert_leniently(cls, data, strict)
+
+
+def encode(obj: object) -> bytes:
+    """Write an object, or plain data, as JSON."""
+    return _ENCODER.encode(obj)
+
+
+def to_builtins(obj: object) -> Any:
+    """Turn an object into plain data as JSON would hold it."""
+    return msgspec.to_builtins(obj, enc_hook=_to_plain)
+
+
+def field_path(path: str) -> str:
+    """Turn msgspec's `$.spec.containers[0]` into the API's `spec.containers[0]`."""
+    return path.removeprefix("$").removeprefix(".")
+
+
+@cache
+def _decoder(cls: type[Any]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(cls, dec_hook=_from_plain)
+
+
+def _convert_leniently(cls: type[T], data: object, strict: msgspec.ValidationError) -> T:
+    """Read once more without nulls; what then fails is the caller's fault."""
+    pruned = prune_nulls(cls, data)
+    if pruned != data:
+        try:
+            return msgspec.convert(pruned, cls, dec_hook=_from_plain)
+        except msgspec.ValidationError as error:
+            strict = error
+    message, _, path = str(strict).partition(" - at `")
+    raise DecodeError(message, field=field_path(path.removesuffix("`"))) from strict
+
+
+def _from_plain(kind: type[Any], value: Any) -> Any:
+    read = _READERS.get(kind)
+    if read is None:
+        raise TypeError(f"no way to read {kind.__name__}")
+    return read(value)
+
+
+def _to_plain(value: Any) -> str:
+    if isinstance(value, Quantity):
+        return str(value)
+    if isinstance(value, Time | MicroTime | Duration):
+        return value.wire()
+    raise TypeError(f"no way to write {type(value).__name__}")
+
+
+def _read_quantity(value: object) -> Quantity:
+    if isinstance(value, str):
+        return Quantity.parse(value.strip())
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return Quantity.parse(str(value))
+    raise ValueError(f"Expected a quantity, got `{type(value).__name__}`")
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"Expected `str`, got `{type(value).__name__}`")  # noqa: TRY004  # msgspec adds the path to a ValueError
+    return value
+
+
+_READERS: Final[Mapping[type[Any], Callable[[Any], Any]]] = {
+    Quantity: _read_quantity,
+    Time: lambda value: Time.of(value) if isinstance(value, datetime) else Time.parse(_text(value)),
+    MicroTime: lambda value: MicroTime.of(value) if isinstance(value, datetime) else MicroTime.parse(_text(value)),
+    Duration: lambda value: Duration.parse(_text(value)),
+}
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=_to_plain)

@@ -1,0 +1,147 @@
+"""The shape of API structs, read from their annotations: which wire fields there are and what they hold."""
+
+import difflib
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
+
+import msgspec
+
+from klet.api.base import ApiObject, JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A value without fields: text, number, boolean, bytes, time, quantity."""
+
+    type: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """Data of unknown type that is passed on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    item: "Shape"
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    value: "Shape"
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """A struct with named fields."""
+
+    struct: type[ApiObject]
+
+    @property
+    def fields(self) -> Mapping[str, "Field"]:
+        return fields_of(self.struct)
+
+
+Shape: TypeAlias = Scalar | Opaque | ListOf | MapOf | Object
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a struct: its names in Python and on the wire, what it holds, whether None says unset."""
+
+    name: str
+    wire: str
+    shape: Shape
+    nullable: bool
+
+
+@cache
+def fields_of(struct: type[ApiObject]) -> Mapping[str, Field]:
+    """The fields of a struct by wire name."""
+    found = {}
+    for info in msgspec.structs.fields(struct):
+        bare, nullable = _without_none(info.type)
+        found[info.encode_name] = Field(info.name, info.encode_name, _shape(bare), nullable)
+    return found
+
+
+def unknown_fields(struct: type[ApiObject], data: object) -> list[tuple[str, str | None]]:
+    """Name the fields in plain data that the struct does not have, each with the known name most like it."""
+    return list(_unknown(Object(struct), data, ""))
+
+
+def prune_nulls(struct: type[Any], data: object) -> object:
+    """Leave out the fields that are null, as upstream reads them; opaque data keeps its nulls."""
+    return _pruned(_shape(struct), data)
+
+
+def _unknown(shape: Shape, data: object, path: str) -> Iterator[tuple[str, str | None]]:
+    match shape, data:
+        case Object(), dict():
+            known = shape.fields
+            for key, value in data.items():
+                here = f"{path}.{key}" if path else str(key)
+                if key in known:
+                    yield from _unknown(known[key].shape, value, here)
+                else:
+                    yield here, _nearest(str(key), known)
+        case ListOf(item), list() | tuple():
+            for index, element in enumerate(data):
+                yield from _unknown(item, element, f"{path}[{index}]")
+        case MapOf(value_shape), dict():
+            for key, value in data.items():
+                yield from _unknown(value_shape, value, f"{path}[{key}]")
+        case _:
+            return
+
+
+def _nearest(key: str, known: Mapping[str, Field]) -> str | None:
+    by_lower = {name.lower(): name for name in known}
+    if exact := by_lower.get(key.lower()):
+        return exact
+    close = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.7)
+    return by_lower[close[0]] if close else None
+
+
+def _pruned(shape: Shape, data: object) -> object:
+    match shape, data:
+        case Object(), dict():
+            known = shape.fields
+            return {
+                key: _pruned(known[key].shape, value) if key in known else value
+                for key, value in data.items()
+                if value is not None
+            }
+        case ListOf(item), list() | tuple():
+            return [_pruned(item, element) for element in data]
+        case MapOf(value_shape), dict():
+            return {key: _pruned(value_shape, value) for key, value in data.items()}
+        case _:
+            return data
+
+
+def _without_none(annotation: Any) -> tuple[Any, bool]:
+    if get_origin(annotation) in (Union, types.UnionType):
+        members = get_args(annotation)
+        rest = tuple(member for member in members if member is not types.NoneType)
+        if len(rest) < len(members):
+            return Union[rest], True  # noqa: UP007  # a tuple of members cannot be written with `|`
+    return annotation, False
+
+
+def _shape(annotation: Any) -> Shape:
+    if annotation == JsonObject or annotation is msgspec.Raw or annotation is Any:
+        return Opaque()
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return Scalar(annotation)
+    if origin is tuple:
+        return ListOf(_shape(get_args(annotation)[0]))
+    if origin is Mapping:
+        return MapOf(_shape(get_args(annotation)[1]))
+    if isinstance(annotation, type) and issubclass(annotation, ApiObject):
+        return Object(annotation)
+    return Scalar(annotation)

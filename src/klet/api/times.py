@@ -1,0 +1,157 @@
+"""Instants and durations as the Kubernetes API writes them (upstream: metav1.Time, MicroTime, Duration)."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final, Self, TypeVar
+
+from klet.errors import KletError
+
+
+class TimeError(KletError, ValueError):
+    """A text that is not an instant or a duration."""
+
+
+Instant = TypeVar("Instant", bound=datetime)
+
+_RFC3339: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_MICRO: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(?:Z|[+-]\d\d:\d\d)", re.ASCII)
+
+
+class Time(datetime):
+    """An instant in UTC that is written in whole seconds."""
+
+    @classmethod
+    def of(cls, instant: datetime) -> Self:
+        """The second in which an aware instant lies."""
+        return _copy(cls, instant.astimezone(UTC).replace(microsecond=0))
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        match = _RFC3339.fullmatch(text)
+        if match is None:
+            raise TimeError(f"{text!r} is not an RFC 3339 time")
+        whole, fraction, zone = match.groups()
+        try:
+            instant = datetime.fromisoformat(f"{whole}.{(fraction or '')[:6]:0<6}{zone}")
+        except ValueError as error:
+            raise TimeError(f"{text!r} is not a time: {error}") from error
+        return _copy(cls, instant.astimezone(UTC))
+
+    def wire(self) -> str:
+        return self.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
+
+
+class MicroTime(datetime):
+    """An instant in UTC that is written with exactly six digits of fraction."""
+
+    @classmethod
+    def of(cls, instant: datetime) -> Self:
+        return _copy(cls, instant.astimezone(UTC))
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        if _MICRO.fullmatch(text) is None:
+            raise TimeError(f"{text!r} is not an RFC 3339 time with six digits of fraction")
+        try:
+            return _copy(cls, datetime.fromisoformat(text).astimezone(UTC))
+        except ValueError as error:
+            raise TimeError(f"{text!r} is not a time: {error}") from error
+
+    def wire(self) -> str:
+        return self.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+class Duration(timedelta):
+    """A length of time written as Go does, such as `1m30s`; finer than a microsecond is rounded down."""
+
+    @classmethod
+    def of(cls, length: timedelta) -> Self:
+        return cls(length.days, length.seconds, length.microseconds)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        return cls(microseconds=parse_duration(text) // 1000)
+
+    def wire(self) -> str:
+        return format_duration((self // timedelta(microseconds=1)) * 1000)
+
+
+_UNITS: Final = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,  # micro sign
+    "μs": 10**3,  # Greek mu  # both spellings are legal
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+}
+_PART: Final = re.compile(r"([0-9]*)(\.[0-9]*)?([^0-9.]*)")
+_MAX: Final = 2**63 - 1
+
+
+def parse_duration(text: str) -> int:
+    """Nanoseconds of a Go duration string, with the errors of Go's time.ParseDuration."""
+    invalid = TimeError(f"time: invalid duration {_quote(text)}")
+    negative = text.startswith("-")
+    rest = text[1:] if text[:1] in ("-", "+") else text
+    if rest == "0":
+        return 0
+    if not rest:
+        raise invalid
+    total = 0
+    while rest:
+        match = _PART.match(rest)
+        if match is None or not (match[1] or (match[2] or "") > "."):
+            raise invalid
+        whole, fraction, unit = match[1] or "0", (match[2] or ".")[1:], match[3]
+        if not unit:
+            raise TimeError(f"time: missing unit in duration {_quote(text)}")
+        if unit not in _UNITS:
+            raise TimeError(f"time: unknown unit {_quote(unit)} in duration {_quote(text)}")
+        total += int(whole) * _UNITS[unit] + int(fraction or "0") * _UNITS[unit] // 10 ** len(fraction)
+        if total > _MAX + negative:
+            raise invalid
+        rest = rest[match.end() :]
+    return -total if negative else total
+
+
+def format_duration(nanoseconds: int) -> str:
+    """A Go duration string, as Go's Duration.String writes it."""
+    if nanoseconds == 0:
+        return "0s"
+    sign, rest = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)
+    if rest < 10**9:
+        name, unit = ("ns", 1) if rest < 10**3 else ("µs", 10**3) if rest < 10**6 else ("ms", 10**6)
+        return f"{sign}{_decimal(rest, unit)}{name}"
+    minutes, rest = divmod(rest, 60 * 10**9)
+    hours, minutes = divmod(minutes, 60)
+    text = f"{_decimal(rest, 10**9)}s"
+    if hours:
+        return f"{sign}{hours}h{minutes}m{text}"
+    return f"{sign}{minutes}m{text}" if minutes else f"{sign}{text}"
+
+
+def _decimal(number: int, unit: int) -> str:
+    whole, fraction = divmod(number, unit)
+    if not fraction:
+        return str(whole)
+    return f"{whole}.{fraction:0{len(str(unit)) - 1}}".rstrip("0")
+
+
+def _quote(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _copy(cls: type[Instant], instant: datetime) -> Instant:
+    return cls(
+        instant.year,
+        instant.month,
+        instant.day,
+        instant.hour,
+        instant.minute,
+        instant.second,
+        instant.microsecond,
+        tzinfo=UTC,
+    )

@@ -1,0 +1,17 @@
+"""Switches of pod validation that the caller knows and the pod does not."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PodValidationOptions:
+    """The defaults are those of an API server with its default feature gates; `STATIC_POD` is the kubelet's set."""
+
+    resource_is_pod: bool = True
+    allow_privileged: bool = True
+    user_namespaces_host_network: bool = False
+    pod_level_resize: bool = False
+
+
+API_POD = PodValidationOptions()
+STATIC_POD = PodValidationOptions(resource_is_pod=False)
