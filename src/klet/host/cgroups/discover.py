@@ -1,0 +1,34 @@
+"""Finds the cgroup hierarchies of the machine."""
+
+import re
+from pathlib import Path
+
+from klet.host.cgroups.layout import CGROUP_ROOT, detect_layout
+from klet.host.cgroups.v1 import V1Hierarchy
+from klet.host.cgroups.v2 import V2Hierarchy
+from klet.host.errors import CgroupMissing
+from klet.host.files import read_text
+from klet.host.mountinfo import parse_mountinfo
+
+_HUGEPAGES = re.compile(r"hugepages-(\d+)kB")
+
+
+def find_hierarchy(
+    *,
+    mountinfo: Path = Path("/proc/self/mountinfo"),
+    root: Path = CGROUP_ROOT,
+    hugepages: Path = Path("/sys/kernel/mm/hugepages"),
+) -> V1Hierarchy | V2Hierarchy:
+    layout = detect_layout(parse_mountinfo(read_text(mountinfo)), root)
+    if layout is None:
+        raise CgroupMissing(f"no cgroup filesystem is mounted at {root} or below it")
+    sizes = find_hugepage_sizes(hugepages)
+    if layout.controllers:
+        return V1Hierarchy(controllers=layout.controllers, hugepage_sizes=sizes, mode=layout.mode)
+    return V2Hierarchy(root=root, hugepage_sizes=sizes)
+
+
+def find_hugepage_sizes(directory: Path = Path("/sys/kernel/mm/hugepages")) -> tuple[int, ...]:
+    """The huge page sizes of the machine in bytes."""
+    names = (entry.name for entry in directory.iterdir()) if directory.is_dir() else ()
+    return tuple(sorted(int(match[1]) << 10 for name in names if (match := _HUGEPAGES.fullmatch(name))))

@@ -1,0 +1,44 @@
+"""The kernel's cgroup files, whatever the version: what the drivers stand on. Its calls block."""
+
+from typing import Protocol
+
+from klet.host.cgroups.layout import CgroupMode
+from klet.host.cgroups.resources import CgroupResources
+from klet.host.cgroups.usage import CgroupUsage
+
+
+class Hierarchy(Protocol):
+    """Paths are those below the mounts and begin with a slash."""
+
+    @property
+    def mode(self) -> CgroupMode: ...
+
+    def check(self, path: str) -> str:
+        """What is missing of a cgroup, in upstream's words; empty if it is whole."""
+        ...
+
+    def create(self, path: str, resources: CgroupResources) -> None:
+        """Make the directories. The resources decide whether a threaded cgroup will do; they are not written."""
+        ...
+
+    def write(self, path: str, resources: CgroupResources) -> None: ...
+
+    def read(self, path: str) -> CgroupResources:
+        """The CPU, memory and pid values as they are now."""
+        ...
+
+    def usage(self, path: str) -> CgroupUsage: ...
+
+    def pids(self, path: str) -> frozenset[int]:
+        """The processes of a cgroup and of all below it."""
+        ...
+
+    def kill(self, path: str) -> bool:
+        """Kill all processes at once; False if this kernel cannot, so that each must be killed by itself."""
+        ...
+
+    def children(self, path: str) -> frozenset[str]: ...
+
+    def remove(self, path: str) -> None:
+        """Try once to remove a cgroup and its children; raises CgroupBusy while there are processes."""
+        ...

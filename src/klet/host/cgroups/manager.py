@@ -1,0 +1,244 @@
+"""Cgroups as the rest of klet sees them: by name, with one implementation for both drivers and both versions.
+
+Upstream's CgroupManager, and the killing half of its pod container manager.
+"""
+
+import logging
+import os
+import signal
+from collections.abc import Callable
+from datetime import timedelta
+from typing import ParamSpec, Protocol, TypeVar
+
+from klet.aio.clock import Clock
+from klet.aio.threads import Threads
+from klet.host.cgroups.hierarchy import Hierarchy
+from klet.host.cgroups.layout import CgroupMode
+from klet.host.cgroups.names import CgroupDriver, CgroupName, cgroup_path, parse_cgroup
+from klet.host.cgroups.resources import CgroupResources
+from klet.host.cgroups.usage import CgroupUsage
+from klet.host.errors import CgroupBusy, CgroupError, CgroupMissing, CgroupNameError, FileError
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+KILL_ROUNDS = 5
+REMOVE_RETRIES = 10
+FIRST_RETRY = timedelta(milliseconds=1)
+
+
+class CgroupManager(Protocol):
+    """Makes, writes, reads and removes cgroups."""
+
+    @property
+    def mode(self) -> CgroupMode: ...
+
+    @property
+    def driver(self) -> CgroupDriver: ...
+
+    def path(self, name: CgroupName) -> str:
+        """The path below the cgroup mount, which is also the CRI's `cgroup_parent`."""
+        ...
+
+    def parse(self, path: str) -> CgroupName:
+        """The driver's reading of a path from the configuration or from the kernel."""
+        ...
+
+    def validate(self, name: CgroupName) -> None:
+        """Raise CgroupMissing unless the cgroup is there with every controller."""
+        ...
+
+    def exists(self, name: CgroupName) -> bool: ...
+
+    async def create(self, name: CgroupName, resources: CgroupResources) -> None:
+        """Make the cgroup and write its values. Values that cannot be written are logged, not raised, as upstream."""
+        ...
+
+    async def update(self, name: CgroupName, resources: CgroupResources) -> None:
+        """Write the values that are given."""
+        ...
+
+    async def read(self, name: CgroupName) -> CgroupResources:
+        """The CPU, memory and pid values as they are now; CPU weight comes back as shares, with loss."""
+        ...
+
+    async def usage(self, name: CgroupName) -> CgroupUsage: ...
+
+    async def children(self, name: CgroupName) -> frozenset[CgroupName]: ...
+
+    async def pids(self, name: CgroupName) -> frozenset[int]:
+        """The processes of a cgroup and of all below it."""
+        ...
+
+    async def kill_all(self, name: CgroupName) -> None:
+        """Send SIGKILL to every process of a cgroup and below."""
+        ...
+
+    async def destroy(self, name: CgroupName) -> None:
+        """Remove a cgroup and all below it; one that is gone is fine. Kill its processes first."""
+        ...
+
+
+class Units(Protocol):
+    """What else has to know of a cgroup: systemd, or nobody."""
+
+    @property
+    def driver(self) -> CgroupDriver: ...
+
+    async def start(self, path: str) -> None: ...
+
+    async def set(self, path: str, resources: CgroupResources) -> CgroupResources:
+        """Announce the values; returns them as they are to be written to the files."""
+        ...
+
+    async def stop(self, path: str) -> None: ...
+
+
+class NoUnits:
+    """The cgroupfs driver: the files are all there is."""
+
+    @property
+    def driver(self) -> CgroupDriver:
+        return CgroupDriver.CGROUPFS
+
+    async def start(self, path: str) -> None: ...
+
+    async def set(self, path: str, resources: CgroupResources) -> CgroupResources:  # noqa: ARG002 - nobody to tell
+        return resources
+
+    async def stop(self, path: str) -> None: ...
+
+
+class HostCgroups:
+    """The CgroupManager of a real machine."""
+
+    def __init__(self, *, hierarchy: Hierarchy, units: Units, threads: Threads, clock: Clock) -> None:
+        self._hierarchy = hierarchy
+        self._units = units
+        self._threads = threads
+        self._clock = clock
+
+    @property
+    def mode(self) -> CgroupMode:
+        return self._hierarchy.mode
+
+    @property
+    def driver(self) -> CgroupDriver:
+        return self._units.driver
+
+    def path(self, name: CgroupName) -> str:
+        return cgroup_path(name, self.driver)
+
+    def parse(self, path: str) -> CgroupName:
+        return parse_cgroup(path, self.driver)
+
+    def validate(self, name: CgroupName) -> None:
+        if problem := self._hierarchy.check(self.path(name)):
+            raise CgroupMissing(f"cgroup {name.quoted()} {problem}")
+
+    def exists(self, name: CgroupName) -> bool:
+        return not self._hierarchy.check(self.path(name))
+
+    async def create(self, name: CgroupName, resources: CgroupResources) -> None:
+        path = self.path(name)
+        await self._units.start(path)
+        await self._run(self._hierarchy.create, path, resources)
+        try:
+            await self.update(name, resources)
+        except CgroupError as error:
+            logger.warning("Values of a new cgroup not written", extra={"cgroup": str(name), "error": str(error)})
+
+    async def update(self, name: CgroupName, resources: CgroupResources) -> None:
+        path = self.path(name)
+        written = await self._units.set(path, resources)
+        await self._run(self._hierarchy.write, path, written)
+
+    async def read(self, name: CgroupName) -> CgroupResources:
+        return await self._run(self._hierarchy.read, self.path(name))
+
+    async def usage(self, name: CgroupName) -> CgroupUsage:
+        return await self._run(self._hierarchy.usage, self.path(name))
+
+    async def children(self, name: CgroupName) -> frozenset[CgroupName]:
+        found = await self._run(self._hierarchy.children, self.path(name))
+        return frozenset(child for entry in found if (child := self._child(name, entry)))
+
+    async def pids(self, name: CgroupName) -> frozenset[int]:
+        return await self._run(self._hierarchy.pids, self.path(name))
+
+    async def kill_all(self, name: CgroupName) -> None:
+        _refuse_root(name)
+        if await self._run(self._hierarchy.kill, self.path(name)):
+            return
+        killed: set[int] = set()
+        errors: list[str] = []
+        for _ in range(KILL_ROUNDS):
+            # Listed anew each round: a process may have forked since.
+            alive = await self.pids(name) - killed
+            if not alive:
+                return
+            errors = []
+            for pid in alive:
+                if error := _kill(pid):
+                    errors.append(error)
+                else:
+                    killed.add(pid)
+        if errors:
+            raise CgroupError(f"failed to kill all the processes attached to the {name} cgroups : {'; '.join(errors)}")
+
+    async def destroy(self, name: CgroupName) -> None:
+        _refuse_root(name)
+        path = self.path(name)
+        await self._units.stop(path)
+        wait = FIRST_RETRY
+        for _ in range(REMOVE_RETRIES):
+            try:
+                await self._run(self._hierarchy.remove, path)
+            except CgroupBusy:
+                await self._clock.sleep(wait)
+                wait *= 2
+            except CgroupError as error:
+                raise _not_deleted(name, error) from error
+            else:
+                return
+        try:
+            await self._run(self._hierarchy.remove, path)
+        except CgroupBusy as error:
+            raise CgroupBusy(str(_not_deleted(name, error))) from error
+
+    def _child(self, name: CgroupName, entry: str) -> CgroupName | None:
+        """The name of a directory below a cgroup; None for those that are not of the driver's making."""
+        try:
+            child = self.parse(entry) if self.driver is CgroupDriver.SYSTEMD else name.child(entry)
+            return child if self.path(child) == f"{self.path(name).rstrip('/')}/{entry}" else None
+        except CgroupNameError:
+            return None
+
+    async def _run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return await self._threads.run(call, *args, **kwargs)
+        except FileError as error:
+            raise CgroupError(str(error)) from error
+
+
+def _refuse_root(name: CgroupName) -> None:
+    """The root holds the whole machine: no caller means it."""
+    if not any(name.components):
+        raise CgroupNameError("the root cgroup can neither be emptied nor removed")
+
+
+def _kill(pid: int) -> str:
+    """The error, or nothing; a process that is gone counts as killed."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return ""
+    except OSError as error:
+        return f"cannot kill process {pid}: {error.strerror}"
+    return ""
+
+
+def _not_deleted(name: CgroupName, error: CgroupError) -> CgroupError:
+    return CgroupError(f"failed to delete cgroup paths for {name} : {error}")

@@ -1,0 +1,121 @@
+"""Walks over the directories of one cgroup hierarchy, the same in both versions. They block."""
+
+import errno
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from klet.host.errors import CgroupBusy, CgroupError, FileError, FileMissing
+from klet.host.files import read_text
+
+# A cgroup that goes away while it is read answers with one of these.
+_GONE = frozenset({errno.ENOENT, errno.ENODEV})
+
+
+def inside(mount: Path, path: str) -> Path:
+    return mount / path.lstrip("/")
+
+
+def make_directories(mount: Path, path: str) -> tuple[Path, ...]:
+    """Make a directory and its parents below a mount; returns those that are new, outermost first."""
+    created: list[Path] = []
+    current = mount
+    try:
+        for part in Path(path.lstrip("/")).parts:
+            current /= part
+            if make_directory(current):
+                created.append(current)
+    except CgroupError:
+        remove_directories(created)
+        raise
+    return tuple(created)
+
+
+def make_directory(directory: Path) -> bool:
+    """Make one directory; False if it was there."""
+    try:
+        directory.mkdir(mode=0o755)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise CgroupError(f"cannot make cgroup {directory}: {error.strerror}") from error
+    return True
+
+
+def remove_directories(created: Sequence[Path]) -> None:
+    """Take back new directories after a failure, as far as they are still empty."""
+    for directory in reversed(created):
+        try:
+            directory.rmdir()
+        except OSError:
+            return
+
+
+def child_names(directory: Path) -> frozenset[str]:
+    try:
+        with os.scandir(directory) as entries:
+            return frozenset(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError as error:
+        if error.errno in _GONE:
+            return frozenset()
+        raise CgroupError(f"cannot list cgroup {directory}: {error.strerror}") from error
+
+
+def collect_pids(directory: Path) -> frozenset[int]:
+    """The processes of a cgroup and of all below it."""
+    pids: set[int] = set()
+    for current in _walk(directory):
+        pids.update(_own_pids(current))
+    # 0 stands for a process outside our pid namespace, which nobody here can signal.
+    return frozenset(pids - {0})
+
+
+def remove_tree(directory: Path) -> None:
+    """Remove a cgroup and its children, one attempt; one that is gone is fine, one with processes is CgroupBusy."""
+    if _rmdir(directory):
+        return
+    for current in reversed(_walk(directory)):
+        if not _rmdir(current):
+            raise CgroupBusy(f"cannot remove cgroup {current}: it still holds processes or children")
+
+
+def read_numbers(paths: Iterable[Path]) -> tuple[int | None, ...]:
+    """One number per file; None for a file that is not there."""
+    return tuple(int(text) if (text := read_if_there(path)) is not None else None for path in paths)
+
+
+def read_if_there(path: Path) -> str | None:
+    try:
+        return read_text(path)
+    except FileMissing:
+        return None
+    except FileError as error:
+        if error.errno in {errno.ENODEV, errno.EOPNOTSUPP}:
+            return None
+        raise
+
+
+def _walk(directory: Path) -> list[Path]:
+    """A cgroup and all below it, parents first. Without recursion: the depth is in the hands of who runs in it."""
+    found = [directory]
+    for current in found:
+        found.extend(current / name for name in child_names(current))
+    return found
+
+
+def _own_pids(directory: Path) -> Iterable[int]:
+    # A threaded cgroup answers EOPNOTSUPP: its processes are listed by its domain.
+    text = read_if_there(directory / "cgroup.procs")
+    return () if text is None else (int(line) for line in text.split())
+
+
+def _rmdir(directory: Path) -> bool:
+    try:
+        directory.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        if error.errno in {errno.EBUSY, errno.ENOTEMPTY}:
+            return False
+        raise CgroupError(f"cannot remove cgroup {directory}: {error.strerror}") from error
+    return True

@@ -1,0 +1,145 @@
+"""Files as klet trusts them: bounded reads, atomic writes, and removal that stays inside one mount.
+
+Everything here blocks; call the walks through `klet.aio.threads`.
+"""
+
+import contextlib
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from klet.host.errors import FileError, MountInTree, file_error
+
+READ_LIMIT = 4 << 20
+
+
+def read_bytes(path: Path, *, limit: int = READ_LIMIT) -> bytes:
+    """Read a regular or kernel file, refusing one that is longer than `limit`."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise file_error("read", path, error) from error
+    if len(data) > limit:
+        raise FileError(f"cannot read {path}: it is longer than {limit} bytes", path=path)
+    return data
+
+
+def read_text(path: Path, *, limit: int = READ_LIMIT) -> str:
+    """Read UTF-8 text; bytes that are not UTF-8 are replaced, so that a strange process name never stops a reader."""
+    return read_bytes(path, limit=limit).decode("utf-8", errors="replace")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a kernel file in one system call, as cgroupfs and procfs need it."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, text.encode())
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise file_error(f"write {text!r} to", path, error) from error
+
+
+def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Replace a file so that a reader, or a crash, sees the old content or the new, never a part.
+
+    The temporary file begins with a dot, which upstream's checkpoint store skips when it lists.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fchmod(file.fileno(), mode)
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                temporary.unlink()
+            raise
+    except OSError as error:
+        raise file_error("write", path, error) from error
+
+
+def remove_file(path: Path) -> None:
+    """Remove one file or symlink; one that is gone already is fine."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise file_error("remove", path, error) from error
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory and all in it, a file or a symlink; one that is gone already is fine.
+
+    Never follows a symlink and never crosses a mount: the first mount met raises MountInTree and is left alone with
+    everything in it. Directories are entered by descriptor, so swapping one for a symlink meanwhile has no effect.
+    """
+    try:
+        parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise file_error("remove", path, error) from error
+    try:
+        _TreeRemoval(parent).remove(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise file_error("remove", path, error) from error
+    finally:
+        os.close(parent)
+
+
+class _TreeRemoval:
+    """One removal. What lies deeper than DEEPEST is folded up: a hostile tree costs neither stack nor descriptors."""
+
+    DEEPEST = 64
+
+    def __init__(self, parent: int) -> None:
+        self._parent = parent
+        self._mount = _mount_id(parent)
+        self._folded: list[str] = []
+
+    def remove(self, path: Path) -> None:
+        try:
+            self._remove(self._parent, path.name, path, depth=0)
+        finally:
+            # What was folded up lies beside the tree; after an error it must not stay behind under a name nobody knows.
+            while self._folded:
+                name = self._folded.pop()
+                self._remove(self._parent, name, path.with_name(name), depth=0)
+
+    def _remove(self, parent: int, name: str, shown: Path, *, depth: int) -> None:
+        if not stat.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):
+            os.unlink(name, dir_fd=parent)
+            return
+        directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        try:
+            # The mount id, not st_dev: a bind mount of the same filesystem has the same st_dev.
+            if _mount_id(directory) != self._mount:
+                raise MountInTree(f"cannot remove {shown}: it is a mount point", path=shown)
+            if depth == self.DEEPEST:
+                self._fold(parent, name)
+                return
+            for entry in os.listdir(directory):  # noqa: PTH208 - a descriptor, which pathlib cannot list
+                with contextlib.suppress(FileNotFoundError):
+                    self._remove(directory, entry, shown / entry, depth=depth + 1)
+        finally:
+            os.close(directory)
+        os.rmdir(name, dir_fd=parent)
+
+    def _fold(self, parent: int, name: str) -> None:
+        folded = f".removing-{secrets.token_hex(8)}"
+        os.rename(name, folded, src_dir_fd=parent, dst_dir_fd=self._parent)
+        self._folded.append(folded)
+
+
+def _mount_id(descriptor: int) -> str:
+    text = read_text(Path(f"/proc/self/fdinfo/{descriptor}"))
+    return next(line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("mnt_id:"))

@@ -1,0 +1,103 @@
+"""The mount table as the kernel shows it in /proc/<pid>/mountinfo. Pure."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from klet.host.errors import MalformedFile
+
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True, slots=True)
+class MountEntry:
+    """One mount."""
+
+    mount_id: int
+    parent_id: int
+    device: str
+    """major:minor"""
+    root: str
+    """The directory of the filesystem that is mounted here."""
+    mount_point: str
+    options: tuple[str, ...]
+    propagation: tuple[str, ...]
+    """`shared:N`, `master:N`, `propagate_from:N`, `unbindable`; none of them means private."""
+    fs_type: str
+    source: str
+    super_options: tuple[str, ...]
+
+    @property
+    def is_shared(self) -> bool:
+        return any(tag.startswith("shared:") for tag in self.propagation)
+
+    @property
+    def is_read_only(self) -> bool:
+        return "ro" in self.options
+
+
+def parse_mountinfo(text: str) -> tuple[MountEntry, ...]:
+    return tuple(_parse_line(line) for line in text.splitlines() if line)
+
+
+def find_mount(mounts: Iterable[MountEntry], path: str) -> MountEntry | None:
+    """The mount that is visible at exactly this path: the last one listed."""
+    return next((mount for mount in reversed(tuple(mounts)) if mount.mount_point == path), None)
+
+
+def containing_mount(mounts: Iterable[MountEntry], path: str) -> MountEntry | None:
+    """The last listed mount whose mount point is the path or holds it."""
+    return next((mount for mount in reversed(tuple(mounts)) if is_below(path, mount.mount_point)), None)
+
+
+def mounts_under(mounts: Iterable[MountEntry], path: str) -> tuple[MountEntry, ...]:
+    """The mounts at a path and below it, deepest and newest first: the order in which they can be unmounted."""
+    inside = [mount for mount in mounts if is_below(mount.mount_point, path)]
+    newest_first = reversed(inside)
+    return tuple(sorted(newest_first, key=lambda mount: mount.mount_point.count("/"), reverse=True))
+
+
+def mount_references(mounts: Iterable[MountEntry], path: str) -> tuple[str, ...]:
+    """The other places where the same directory of the same filesystem is mounted (upstream's mount refs)."""
+    table = tuple(mounts)
+    holder = containing_mount(table, path)
+    if holder is None:
+        return ()
+    root = str(PurePosixPath(holder.root) / PurePosixPath(path).relative_to(holder.mount_point))
+    return tuple(
+        mount.mount_point
+        for mount in table
+        if mount.mount_id != holder.mount_id and mount.device == holder.device and mount.root == root
+    )
+
+
+def is_below(path: str, directory: str) -> bool:
+    """Whether a path is a directory or lies in it."""
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def _parse_line(line: str) -> MountEntry:
+    fields = line.split(" ")
+    try:
+        dash = fields.index("-", 6)
+        fs_type, source, super_options = (*fields[dash + 1 :], "")[:3]
+        return MountEntry(
+            mount_id=int(fields[0]),
+            parent_id=int(fields[1]),
+            device=fields[2],
+            root=_unescape(fields[3]),
+            mount_point=_unescape(fields[4]),
+            options=tuple(fields[5].split(",")),
+            propagation=tuple(fields[6:dash]),
+            fs_type=_unescape(fs_type),
+            source=_unescape(source),
+            super_options=tuple(_unescape(super_options).split(",")),
+        )
+    except ValueError as error:
+        raise MalformedFile(f"mountinfo line {line!r}: {error}") from error
+
+
+def _unescape(text: str) -> str:
+    r"""Space, tab, newline and backslash are written as `\040`, `\011`, `\012`, `\134`."""
+    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), text)
