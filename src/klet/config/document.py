@@ -1,0 +1,174 @@
+"""YAML or JSON text to a plain document, resolving scalars as upstream's YAML library does.
+
+Only a document knows what was left unset and what was written twice, so loading, defaulting and merging work on it.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import yaml
+
+from klet.config.errors import ConfigError
+
+Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+JsonObject: TypeAlias = Mapping[str, Json]
+
+_TRUE = ("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON")
+_FALSE = ("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF")
+_NULL = ("", "~", "null", "Null", "NULL")
+_INT = re.compile(r"[-+]?(0b[01_]+|0o?[0-7_]*|0x[0-9a-fA-F_]+|[1-9][0-9_]*)$")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
+_EXPONENT_FREE = 1e21
+"""Go prints integral floats below this without an exponent, so that they pass as integers."""
+
+
+_RESOLVED_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float"))
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One object as it was written."""
+
+    fields: JsonObject
+    duplicates: tuple[str, ...] = ()
+    """Paths that were written more than once; the last writing counts."""
+
+
+_PLAIN = "plain"
+
+
+class _Loader(yaml.CSafeLoader):
+    """Marks plain scalars instead of resolving them: PyYAML's idea of numbers and dates is not Kubernetes'."""
+
+    # PyYAML keeps the resolvers on the class; a table of our own leaves the library's untouched.
+    yaml_implicit_resolvers = {None: [(_PLAIN, re.compile(""))]}  # noqa: RUF012 - the base class has no ClassVar
+
+
+def parse_document(text: bytes) -> Document:
+    """Read one object; a text that is neither JSON nor YAML, or no object, raises ConfigError."""
+    try:
+        content = text.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"the text is not UTF-8 (byte {error.start})") from error
+    if content.lstrip().startswith("{"):
+        try:
+            pairs = json.loads(content, object_pairs_hook=_Pairs)
+        except ValueError:
+            # An object in YAML's flow style also begins with a brace.
+            return _from_yaml(content)
+        return _finish(pairs)
+    return _from_yaml(content)
+
+
+def resolve_scalar(text: str) -> Json:
+    """Give a plain YAML scalar its type."""
+    if text in _NULL:
+        return None
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    if _INT.match(text):
+        return _integer(text.replace("_", ""))
+    if _FLOAT.match(text):
+        number = float(text)
+        return int(number) if number.is_integer() and abs(number) < _EXPONENT_FREE else number
+    return text
+
+
+class _Pairs(list[tuple[str, "Json | _Pairs"]]):
+    """A JSON or YAML mapping before its duplicates are settled."""
+
+
+def _integer(text: str) -> int:
+    sign = -1 if text.startswith("-") else 1
+    digits = text.lstrip("+-")
+    if len(digits) > 1 and digits[0] == "0" and digits[1].isdigit():
+        return sign * int(digits, 8)
+    return sign * int(digits, 0)
+
+
+def _finish(root: object) -> Document:
+    if not isinstance(root, _Pairs):
+        raise ConfigError("the text is not an object")
+    duplicates: list[str] = []
+    fields = _settle(root, "", duplicates)
+    assert isinstance(fields, dict)
+    return Document(fields, tuple(duplicates))
+
+
+def _settle(value: object, path: str, duplicates: list[str]) -> Json:
+    if isinstance(value, _Pairs):
+        settled: dict[str, Json] = {}
+        for key, inner in value:
+            where = f"{path}.{key}" if path else key
+            if key in settled:
+                duplicates.append(where)
+            settled[key] = _settle(inner, where, duplicates)
+        return settled
+    if isinstance(value, list):
+        return [_settle(inner, f"{path}[{index}]", duplicates) for index, inner in enumerate(value)]
+    assert value is None or isinstance(value, bool | int | float | str)
+    return value
+
+
+def _from_yaml(content: str) -> Document:
+    loader = _Loader(content)
+    try:
+        node = loader.get_single_node() if "\n---" not in content else _first_node(loader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise ConfigError(f"error converting YAML to JSON: yaml: line {line}: {error.problem}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"error converting YAML to JSON: yaml: {error}") from error
+    finally:
+        loader.dispose()
+    return _finish(_construct(node, ()))
+
+
+def _first_node(loader: _Loader) -> yaml.Node | None:
+    # Upstream reads the first document of a stream and ignores the rest.
+    return loader.get_node() if loader.check_node() else None
+
+
+def _construct(node: yaml.Node | None, within: tuple[yaml.Node, ...]) -> object:
+    if node is None:
+        return None
+    if any(node is outer for outer in within):
+        raise ConfigError(f"yaml: line {node.start_mark.line + 1}: an anchor contains itself")
+    within = (*within, node)
+    if isinstance(node, yaml.MappingNode):
+        return _Pairs(_pairs(node, within))
+    if isinstance(node, yaml.SequenceNode):
+        return [_construct(inner, within) for inner in node.value]
+    return _scalar(node)
+
+
+def _pairs(node: yaml.MappingNode, within: tuple[yaml.Node, ...]) -> list[tuple[str, "Json | _Pairs"]]:
+    own: list[tuple[str, Json | _Pairs]] = []
+    merged: dict[str, Json | _Pairs] = {}
+    for key_node, value_node in node.value:
+        value = _construct(value_node, within)
+        if isinstance(key_node, yaml.ScalarNode) and key_node.style is None and key_node.value == "<<":
+            for source in [value] if isinstance(value, _Pairs) else value if isinstance(value, list) else []:
+                if isinstance(source, _Pairs):
+                    merged = {**dict(source), **merged}
+            continue
+        key = _construct(key_node, within)
+        if not isinstance(key, bool | int | float | str):
+            raise ConfigError(f"yaml: line {key_node.start_mark.line + 1}: a key must be a scalar")
+        own.append((_key(key), value))  # type: ignore[arg-type]  # what _construct builds is exactly this union
+    written = {key for key, _ in own}
+    return [*((key, value) for key, value in merged.items() if key not in written), *own]
+
+
+def _key(key: bool | float | str) -> str:
+    return str(key).lower() if isinstance(key, bool) else str(key)
+
+
+def _scalar(node: yaml.Node) -> Json:
+    text: str = node.value
+    return resolve_scalar(text) if node.tag == _PLAIN or node.tag in _RESOLVED_TAGS else text

@@ -1,0 +1,211 @@
+"""Feature gates as a value: which exist, what they default to, and how a set of overrides resolves."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from klet.config.errors import ConfigError
+
+ALL_ALPHA = "AllAlpha"
+ALL_BETA = "AllBeta"
+
+
+class Stage(StrEnum):
+    """How far a feature has come."""
+
+    ALPHA = "ALPHA"
+    BETA = "BETA"
+    GA = ""
+    DEPRECATED = "DEPRECATED"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A feature that can be switched, or could be before it was locked."""
+
+    name: str
+    stage: Stage
+    default: bool
+    locked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureGates:
+    """The state of every known gate."""
+
+    values: Mapping[str, bool]
+
+    def enabled(self, name: str) -> bool:
+        """Say whether a known gate is on; asking for an unknown one is a mistake in klet and raises KeyError."""
+        return self.values[name]
+
+
+def resolve_gates(overrides: Mapping[str, bool]) -> FeatureGates:
+    """Apply overrides to the defaults; AllAlpha and AllBeta move only gates that are not named themselves."""
+    problems = tuple(find_gate_problems(overrides))
+    if problems:
+        raise ConfigError(join_problems(problems))
+    values = {gate.name: gate.default for gate in KNOWN_GATES.values()}
+    for group, stage in ((ALL_ALPHA, Stage.ALPHA), (ALL_BETA, Stage.BETA)):
+        if group in overrides:
+            in_stage = [gate.name for gate in KNOWN_GATES.values() if gate.stage is stage]
+            values.update(dict.fromkeys(in_stage, overrides[group]))
+    values.update(overrides)
+    return FeatureGates(values)
+
+
+def find_gate_problems(overrides: Mapping[str, bool]) -> Iterator[str]:
+    """Name each override of a gate that does not exist or cannot be moved."""
+    for name, value in sorted(overrides.items()):
+        gate = KNOWN_GATES.get(name)
+        if gate is None:
+            yield f"unrecognized feature gate: {name}"
+        elif gate.locked and value != gate.default:
+            yield f"cannot set feature gate {name} to {_go(value)}, feature is locked to {_go(gate.default)}"
+
+
+def describe_ageing_gates(overrides: Mapping[str, bool]) -> tuple[str, ...]:
+    """Warn about overrides of gates that are on their way out."""
+    words = {Stage.GA: "GA", Stage.DEPRECATED: "deprecated"}
+    return tuple(
+        f"Setting {words[gate.stage]} feature gate {name}={_go(value)}. It will be removed in a future release."
+        for name, value in sorted(overrides.items())
+        if (gate := KNOWN_GATES.get(name)) is not None and gate.stage in words
+    )
+
+
+def describe_gates() -> tuple[str, ...]:
+    """List the gates that are worth showing in the help text."""
+    return tuple(
+        f"{gate.name}=true|false ({gate.stage.value} - default={_go(gate.default)})"
+        for _, gate in sorted(KNOWN_GATES.items())
+        if gate.stage in (Stage.ALPHA, Stage.BETA)
+    )
+
+
+def join_problems(problems: tuple[str, ...]) -> str:
+    """Join messages as upstream's aggregate errors do."""
+    return problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+
+
+def _go(value: bool) -> str:  # noqa: FBT001 - a formatter of booleans
+    return "true" if value else "false"
+
+
+def _gates(names: str, stage: Stage, *, default: bool, locked: bool = False) -> tuple[Gate, ...]:
+    return tuple(Gate(name, stage, default, locked) for name in names.split())
+
+
+_KUBELET_GATES = (
+    *_gates(
+        """
+        CPUManagerPolicyOptions DynamicResourceAllocation ExecProbeTimeout ImageMaximumGCAge InPlacePodVerticalScaling
+        KubeletCgroupDriverFromCRI KubeletTracing MemoryManager NodeSwap PodLifecycleSleepAction
+        PodLifecycleSleepActionAllowZero PodObservedGenerationTracking RecursiveReadOnlyMounts
+        RelaxedDNSSearchValidation RelaxedEnvironmentVariableValidation SidecarContainers SupplementalGroupsPolicy
+        SystemdWatchdog
+        """,
+        Stage.GA,
+        default=True,
+        locked=True,
+    ),
+    *_gates("TopologyManagerPolicyOptions", Stage.GA, default=True),
+    *_gates(
+        """
+        CPUManagerPolicyBetaOptions CSIServiceAccountTokenSecrets ContainerCheckpoint ContainerRestartRules
+        ContextualLogging DRAAdminAccess DRAPrioritizedList DRAResourceClaimDeviceStatus
+        DisableCPUQuotaWithExclusiveCPUs EnvFiles GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority
+        HostnameOverride ImageVolume KubeletCrashLoopBackOffMax KubeletEnsureSecretPulledImages KubeletFineGrainedAuthz
+        KubeletPSI KubeletPodResourcesDynamicResources KubeletPodResourcesGet KubeletSeparateDiskGC
+        KubeletServiceAccountTokenForCredentialProviders LoggingBetaOptions MutableCSINodeAllocatableCount
+        PodLevelResources PodReadyToStartContainersCondition PreventStaticPodAPIReferences ProcMountType
+        ReloadKubeletServerCertificateFile RotateKubeletServerCertificate SELinuxChangePolicy
+        SELinuxMountReadWriteOncePod TopologyManagerPolicyBetaOptions UserNamespacesSupport
+        """,
+        Stage.BETA,
+        default=True,
+    ),
+    *_gates(
+        """
+        ClusterTrustBundleProjection LocalStorageCapacityIsolationFSQuotaMonitoring NodeLogQuery PodCertificateRequest
+        SELinuxMount
+        """,
+        Stage.BETA,
+        default=False,
+    ),
+    *_gates(
+        """
+        CPUManagerPolicyAlphaOptions CSIVolumeHealth ComponentFlagz ComponentStatusz ContainerStopSignals
+        CustomCPUCFSQuotaPeriod DRAConsumableCapacity DRADeviceBindingConditions DRADeviceTaintRules DRADeviceTaints
+        DRAExtendedResource DRAPartitionableDevices EventedPLEG GenericWorkload InPlacePodLevelResourcesVerticalScaling
+        InPlacePodVerticalScalingExclusiveCPUs InPlacePodVerticalScalingExclusiveMemory KubeletInUserNamespace
+        LoggingAlphaOptions MemoryQoS NodeDeclaredFeatures PodAndContainerStatsFromCRI PodLogsQuerySplitStreams
+        QOSReserved ReduceDefaultCrashLoopBackOffDecay ResourceHealthStatus RestartAllContainersOnContainerExits
+        RuntimeClassInImageCriApi TaintTolerationComparisonOperators TopologyManagerPolicyAlphaOptions
+        UserNamespacesHostNetworkSupport VolumeLimitScaling
+        """,
+        Stage.ALPHA,
+        default=False,
+    ),
+    *_gates(
+        "DisableNodeKubeProxyVersion KubeletPodResourcesListUseActivePods",
+        Stage.DEPRECATED,
+        default=True,
+    ),
+    *_gates(
+        """
+        AllowDNSOnlyNodeCSR ChangeContainerStatusOnKubeletRestart GitRepoVolumeDriver
+        InPlacePodVerticalScalingAllocatedStatus KubeletRegistrationGetOnExistsOnly
+        """,
+        Stage.DEPRECATED,
+        default=False,
+    ),
+    *_gates("AllowOverwriteTerminationGracePeriodSeconds", Stage.DEPRECATED, default=False, locked=True),
+)
+
+# Gates of the control plane that upstream's kubelet accepts and never asks about, so that one `featureGates` map can
+# be shared by all components of a cluster.
+_FOREIGN_GATES = (
+    *_gates(
+        """
+        APIResponseCompression APIServerIdentity AllowParsingUserUIDFromCertAuth ClearingNominatedNodeNameAfterBinding
+        DRASchedulerFilterTimeout DeclarativeValidation DetectCacheInconsistency ExternalServiceAccountTokenSigner
+        ListFromCacheSnapshot MatchLabelKeysInPodTopologySpread MatchLabelKeysInPodTopologySpreadSelectorMerge
+        NominatedNodeNameForExpectation OpenAPIEnums PodDeletionCost PortForwardWebsockets
+        PreferSameTrafficDistribution RemoteRequestHeaderUID SchedulerAsyncAPICalls SchedulerAsyncPreemption
+        SchedulerPopFromBackoffQ ServiceAccountNodeAudienceRestriction SizeBasedListCostEstimate StorageVersionHash
+        StructuredAuthenticationConfigurationEgressSelector TokenRequestServiceAccountUIDValidation
+        TranslateStreamCloseWebsocketRequests UnauthenticatedHTTP2DOSMitigation WinDSR WinOverlay
+        """,
+        Stage.BETA,
+        default=True,
+    ),
+    *_gates(
+        """
+        ClusterTrustBundle ConcurrentWatchObjectDecode CoordinatedLeaderElection DeclarativeValidationTakeover
+        MutatingAdmissionPolicy WatchCacheInitializationPostStartHook
+        """,
+        Stage.BETA,
+        default=False,
+    ),
+    *_gates(
+        """
+        APIServingWithRoutine AllowUnsafeMalformedObjectDeletion CBORServingAndStorage CloudControllerManagerWebhook
+        CrossNamespaceVolumeDataSource HPAScaleToZero InTreePluginPortworxUnregister
+        StorageCapacityScoring StorageVersionAPI StrictIPCIDRValidation UnknownVersionInteroperabilityProxy
+        UserNamespacesPodSecurityStandards WindowsCPUAndMemoryAffinity WindowsGracefulNodeShutdown
+        """,
+        Stage.ALPHA,
+        default=False,
+    ),
+)
+
+KNOWN_GATES: Mapping[str, Gate] = {
+    gate.name: gate
+    for gate in (
+        Gate(ALL_ALPHA, Stage.ALPHA, default=False),
+        Gate(ALL_BETA, Stage.BETA, default=False),
+        *_KUBELET_GATES,
+        *_FOREIGN_GATES,
+    )
+}
