@@ -25,7 +25,7 @@ def nat(*rules, chains=()):
 def pod_rules(network, pod):
     return (
         f'-A POSTROUTING -s 10.83.0.2/32 -m comment --comment "name: \\"{network}\\" id: \\"{pod}\\"" -j CNI-{pod}',
-        f'-A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat name: \\"{network}\\" id: \\"{pod}\\"" -j CNI-DN-{pod}',
+        f'-A CNI-HOSTPORT-DNAT -m comment --comment "dnat name: \\"{network}\\" id: \\"{pod}\\"" -j CNI-DN-{pod}',
         f"-A CNI-DN-{pod} -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.83.0.2:80",
         f"-A CNI-DN-{pod} -s 10.83.0.0/24 -p tcp -m tcp --dport 8080 -j CNI-HOSTPORT-SETMARK",
     )

@@ -1,0 +1,128 @@
+"""Processes that outlive the command that started them: known by pid and start time, so that none is mistaken.
+
+A pid alone may belong to a stranger after a crash or a reboot; the start time tells.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from klet.aio.clock import Clock
+from klet.host.files import remove_file, write_atomic
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """One process for all time: its pid, and when it began in clock ticks since boot."""
+
+    pid: int
+    started: int
+
+
+def identify(pid: int) -> ProcessIdentity | None:
+    """Who has this pid now; None when nobody does, or only a zombie."""
+    try:
+        stat = (PROC / str(pid) / "stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name is in parentheses and may hold anything, also parentheses.
+    fields = stat.rpartition(")")[2].split()
+    state, started = fields[0], int(fields[19])
+    return None if state in "ZX" else ProcessIdentity(pid=pid, started=started)
+
+
+def is_alive(process: ProcessIdentity) -> bool:
+    return identify(process.pid) == process
+
+
+def write_pid_file(path: Path, process: ProcessIdentity) -> None:
+    write_atomic(path, f"{process.pid} {process.started}\n".encode(), mode=0o644)
+
+
+def read_pid_file(path: Path) -> ProcessIdentity | None:
+    """The living process that the file names; None when there is no file, no such process, or another one."""
+    try:
+        pid, started = (int(word) for word in path.read_text().split())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        # A file cut short by a crash of the machine names nobody.
+        remove_file(path)
+        return None
+    process = ProcessIdentity(pid=pid, started=started)
+    return process if is_alive(process) else None
+
+
+async def wait_for_exit(process: ProcessIdentity) -> None:
+    """Wait until the process has ended; it need not be our child."""
+    with _pidfd(process) as descriptor:
+        if descriptor is None:
+            return
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        loop.add_reader(descriptor, ended.set)
+        try:
+            await ended.wait()
+        finally:
+            loop.remove_reader(descriptor)
+
+
+def send_signal(process: ProcessIdentity, number: signal.Signals) -> None:
+    """Signal exactly this process; one that has ended is fine."""
+    with _pidfd(process) as descriptor, contextlib.suppress(ProcessLookupError):
+        if descriptor is not None:
+            signal.pidfd_send_signal(descriptor, number)
+
+
+async def stop(process: ProcessIdentity, *, grace: timedelta, clock: Clock) -> None:
+    """Ask the process to end, and end it after the grace period."""
+    send_signal(process, signal.SIGTERM)
+    async with asyncio.TaskGroup() as group:
+        killer = group.create_task(_kill_later(process, grace, clock), name="kill")
+        await wait_for_exit(process)
+        killer.cancel()
+
+
+def processes_with_argument(option: str, value: str, *, program: str) -> list[ProcessIdentity]:
+    """Every process of that program whose command line has `option value`."""
+    return [process for process, words in _command_lines() if _matches(words, option, value, program)]
+
+
+def _matches(words: list[str], option: str, value: str, program: str) -> bool:
+    if not words or os.path.basename(words[0]) != program:  # noqa: PTH119 - a word of a command line
+        return False
+    return any(pair == (option, value) for pair in itertools.pairwise(words))
+
+
+def _command_lines() -> Iterator[tuple[ProcessIdentity, list[str]]]:
+    for entry in PROC.iterdir():
+        if entry.name.isdigit() and (process := identify(int(entry.name))):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                yield process, (entry / "cmdline").read_text(errors="replace").split("\0")
+
+
+async def _kill_later(process: ProcessIdentity, grace: timedelta, clock: Clock) -> None:
+    await clock.sleep(grace)
+    send_signal(process, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def _pidfd(process: ProcessIdentity) -> Iterator[int | None]:
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        yield None
+        return
+    try:
+        # Looked at after opening: from here on the descriptor can mean no other process.
+        yield descriptor if is_alive(process) else None
+    finally:
+        os.close(descriptor)

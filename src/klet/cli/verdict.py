@@ -1,0 +1,100 @@
+"""Judges a pod that `klet up` waits for: done, broken for good, or still on its way and why."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from klet.api.container_status import ContainerStatus
+from klet.api.pod import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The pod is Ready, or has Succeeded."""
+
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The pod will never be Ready."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The pod may still get there; this is what it waits for."""
+
+    reason: str
+
+
+Verdict = Done | Broken | Pending
+
+
+def judge_pod(pod: Pod | None) -> Verdict:
+    if pod is None:
+        return Pending("the agent has not taken it up yet")
+    match pod.status.phase:
+        case "Succeeded":
+            return Done("Succeeded")
+        case "Failed":
+            return Broken(_failure(pod))
+        case _:
+            pass
+    if any(condition.type == "Ready" and condition.status == "True" for condition in pod.status.conditions):
+        return Done("Ready")
+    return Pending("; ".join(_troubles(pod)) or _not_ready(pod))
+
+
+def _failure(pod: Pod) -> str:
+    own = _words(pod.status.reason, pod.status.message)
+    return "; ".join([*([own] if own else []), *_troubles(pod)]) or "it failed, and the status does not say why"
+
+
+def _not_ready(pod: Pod) -> str:
+    for condition in pod.status.conditions:
+        if condition.status != "True" and (text := _words(condition.reason, condition.message)):
+            return f"{condition.type} is {condition.status}: {text}"
+    return "its containers are being prepared"
+
+
+def _troubles(pod: Pod) -> Iterator[str]:
+    for kind, statuses in (
+        ("init container", pod.status.init_container_statuses),
+        ("container", pod.status.container_statuses),
+    ):
+        for status in statuses:
+            trouble = _trouble(status)
+            if trouble:
+                yield f'{kind} "{status.name}" {trouble}'
+
+
+def _trouble(status: ContainerStatus) -> str:
+    state = status.state
+    if state.terminated is not None:
+        return "" if state.terminated.exit_code == 0 else _ended(status, "ended")
+    if state.waiting is not None:
+        # Waiting for its turn is no trouble of its own.
+        if state.waiting.reason in {"", "ContainerCreating", "PodInitializing"} and not state.waiting.message:
+            return ""
+        waiting = f"waits: {_words(state.waiting.reason, state.waiting.message)}"
+        last = status.last_state.terminated
+        return f"{waiting}; last time it {_ended(status, 'ended', last=True)}" if last is not None else waiting
+    if state.running is not None and not status.ready:
+        return "runs and is not ready yet" + (
+            f", after {status.restart_count} restarts" if status.restart_count else ""
+        )
+    return ""
+
+
+def _ended(status: ContainerStatus, verb: str, *, last: bool = False) -> str:
+    ended = (status.last_state if last else status.state).terminated
+    if ended is None:
+        return verb
+    how = f"by signal {ended.signal}" if ended.signal else f"with exit code {ended.exit_code}"
+    text = _words(ended.reason if ended.reason != "Error" else "", ended.message.strip())
+    return f"{verb} {how}" + (f" ({text})" if text else "")
+
+
+def _words(reason: str, message: str) -> str:
+    return ": ".join(word for word in (reason, message) if word)

@@ -1,0 +1,72 @@
+import pytest
+
+from klet.cli.names import PodReference, UnclearName, choose_container, find_pod, manifest_name, parse_reference
+
+
+@pytest.mark.parametrize(
+    ("text", "namespace", "expected"),
+    [
+        ("hello", None, PodReference(None, "hello")),
+        ("hello", "web", PodReference("web", "hello")),
+        ("pod/hello", None, PodReference(None, "hello")),
+        ("web/hello", None, PodReference("web", "hello")),
+        ("pod/web/hello", None, PodReference("web", "hello")),
+        ("web/hello", "web", PodReference("web", "hello")),
+    ],
+)
+def test_parse_reference(text, namespace, expected):
+    assert parse_reference(text, namespace=namespace) == expected
+
+
+@pytest.mark.parametrize(("text", "namespace"), [("", None), ("a/b/c/d", None), ("pod/", None), ("web/hello", "db")])
+def test_what_is_no_reference(text, namespace):
+    with pytest.raises(UnclearName):
+        parse_reference(text, namespace=namespace)
+
+
+@pytest.fixture
+def pods(build_pod):
+    return [
+        build_pod(name="hello-node"),
+        build_pod(name="hello-node", namespace="web"),
+        build_pod(name="db-node"),
+        build_pod(name="db-node-node"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reference", "expected"),
+    [
+        pytest.param(PodReference("web", "hello"), 1, id="the manifest's name in a namespace"),
+        pytest.param(PodReference("default", "hello-node"), 0, id="the full name in a namespace"),
+        pytest.param(PodReference(None, "db"), 2, id="a name that is unique needs no namespace"),
+        pytest.param(PodReference(None, "db-node"), 2, id="a full name goes before another's manifest name"),
+    ],
+)
+def test_find_pod(pods, reference, expected):
+    assert find_pod(pods, reference) is pods[expected]
+
+
+def test_a_name_with_two_meanings_lists_them(pods):
+    with pytest.raises(UnclearName, match="2 pods: default/hello-node, web/hello-node"):
+        find_pod(pods, PodReference(None, "hello"))
+
+
+def test_a_name_without_a_meaning_lists_what_there_is(pods):
+    with pytest.raises(UnclearName, match="no pod 'x' in namespace 'web'; there are: default/db,"):
+        find_pod(pods, PodReference("web", "x"))
+    with pytest.raises(UnclearName, match="none runs"):
+        find_pod([], PodReference(None, "x"))
+
+
+def test_manifest_name(build_pod):
+    assert manifest_name(build_pod(name="hello-node")) == "hello"
+    assert manifest_name(build_pod(name="hello", spec={"nodeName": ""})) == "hello"
+
+
+def test_choose_container(build_pod):
+    pod = build_pod(containers=[build_pod.status("a", {}), build_pod.status("b", {})], init=[build_pod.status("i", {})])
+    assert choose_container(pod, None) == "a"
+    assert choose_container(pod, "i") == "i"
+    with pytest.raises(UnclearName, match="no container 'x'; it has: a, b, i"):
+        choose_container(pod, "x")
