@@ -1,7 +1,7 @@
 """Exponential delays: per key (client-go's flowcontrol.Backoff) and as a plain sequence."""
 
 import random
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
@@ -46,12 +46,22 @@ class Backoff(Generic[K]):
             return False
         return now - event < entry.delay
 
+    def is_waiting(self, key: K, *, now: datetime) -> bool:
+        """True while less than the key's delay has passed since its last failure."""
+        entry = self._entries.get(key)
+        return entry is not None and now - entry.updated < entry.delay
+
     def restore(self, key: K, *, delay: timedelta, updated: datetime) -> None:
         """Put back what an earlier life of the process knew about a key."""
         self._entries[key] = _Entry(delay=min(delay, self._longest), updated=updated)
 
     def reset(self, key: K) -> None:
         self._entries.pop(key, None)
+
+    def reset_where(self, matches: Callable[[K], bool]) -> None:
+        """Forget every key that matches."""
+        for key in [key for key in self._entries if matches(key)]:
+            del self._entries[key]
 
     def collect(self, *, now: datetime) -> None:
         """Forget keys that nothing has touched for twice the longest delay."""

@@ -85,3 +85,11 @@ class PodRuntimeStatus:
     def is_live(self) -> bool:
         """True while a container runs or a sandbox is ready."""
         return bool(self.running()) or any(sandbox.ready for sandbox in self.sandboxes)
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailure:
+    """Why the newest try to start a container did not lead to a running one (an entry of the reason cache)."""
+
+    reason: str
+    message: str

@@ -3,13 +3,12 @@
 It owns what needs memory of the last status: transition instants, the start time, and whether anything changed.
 """
 
-from datetime import datetime
-
 from msgspec.structs import replace
 
 from klet.aio.broadcast import Broadcast, Subscription
 from klet.aio.clock import Clock
 from klet.api.pod import PodCondition, PodStatus
+from klet.api.times import Time
 from klet.model.pods import PodUID
 from klet.status.conditions import OWNED
 
@@ -27,7 +26,7 @@ class StatusBoard:
 
     def put(self, uid: PodUID, status: PodStatus) -> bool:
         """Store a status and say whether it differs from the one before."""
-        now = self._clock.now().replace(microsecond=0)
+        now = Time.of(self._clock.now())
         old = self._statuses.get(uid)
         dated = date_status(status, old, now=now)
         if old is not None and dated == old:
@@ -44,14 +43,14 @@ class StatusBoard:
         return self._changes.subscribe()
 
 
-def date_status(status: PodStatus, old: PodStatus | None, *, now: datetime) -> PodStatus:
+def date_status(status: PodStatus, old: PodStatus | None, *, now: Time) -> PodStatus:
     """Give conditions the instant of their last change, and the pod the instant it was first reported."""
     before = {condition.type: condition for condition in old.conditions} if old else {}
     dated = tuple(_dated(condition, before.get(condition.type), now) for condition in status.conditions)
     return replace(status, conditions=dated, start_time=(old.start_time if old else None) or status.start_time or now)
 
 
-def _dated(condition: PodCondition, old: PodCondition | None, now: datetime) -> PodCondition:
+def _dated(condition: PodCondition, old: PodCondition | None, now: Time) -> PodCondition:
     if condition.type not in OWNED:
         return condition
     if old is not None and old.status == condition.status:

@@ -74,7 +74,7 @@ def initialized(
     ]
     if phase == SUCCEEDED and not unknown:
         return PodCondition(type=INITIALIZED, status=TRUE, reason="PodCompleted")
-    if any(s.state is not None and (s.state.running or s.state.terminated) for s in statuses):
+    if any(s.state.running is not None or s.state.terminated is not None for s in statuses):
         return PodCondition(type=INITIALIZED, status=TRUE)
     if message := _listing(unknown, incomplete, "incomplete"):
         return PodCondition(type=INITIALIZED, status=FALSE, reason="ContainersNotInitialized", message=message)

@@ -4,7 +4,6 @@ Only what the runtime shows and what was already reported enters: no clock, no I
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -19,6 +18,7 @@ from klet.api.container_status import (
     VolumeMountStatus,
 )
 from klet.api.pod import Pod
+from klet.api.times import Time
 from klet.model import runtime as seen
 
 CONTAINER_CREATING = "ContainerCreating"
@@ -27,14 +27,6 @@ STATUS_UNKNOWN = "ContainerStatusUnknown"
 LOST_EXIT_CODE = 137
 LOST_BEFORE_DELETION = "The container could not be located when the pod was deleted.  The container used to be Running"
 LOST_AT_TERMINATION = "The container could not be located when the pod was terminated"
-
-
-@dataclass(frozen=True, slots=True)
-class StartFailure:
-    """Why the newest try to start a container did not lead to a running one (an entry of the reason cache)."""
-
-    reason: str
-    message: str
 
 
 def build_container_statuses(
@@ -53,7 +45,7 @@ def build_container_statuses(
 
 
 def overlay_waiting(
-    statuses: Sequence[ContainerStatus], failures: Mapping[str, StartFailure], restartable: frozenset[str]
+    statuses: Sequence[ContainerStatus], failures: Mapping[str, seen.StartFailure], restartable: frozenset[str]
 ) -> tuple[ContainerStatus, ...]:
     """Show why a container that is to be started again is not running yet."""
     return tuple(
@@ -64,9 +56,9 @@ def overlay_waiting(
     )
 
 
-def _waiting_for(status: ContainerStatus, failure: StartFailure) -> ContainerStatus:
+def _waiting_for(status: ContainerStatus, failure: seen.StartFailure) -> ContainerStatus:
     waiting = ContainerState(waiting=ContainerStateWaiting(reason=failure.reason, message=failure.message))
-    if status.state is not None and status.state.terminated is not None:
+    if status.state.terminated is not None:
         return replace(status, state=waiting, last_state=status.state)
     return replace(status, state=waiting)
 
@@ -99,14 +91,13 @@ def _without_record(
         ),
         volume_mounts=_volume_mounts(container, previous),
     )
-    if previous is None or previous.state is None:
+    if previous is None:
         return default
     if previous.state.terminated is not None:
         return previous
     default = replace(default, restart_count=previous.restart_count, last_state=previous.last_state)
     lost = previous.state.running is not None
-    known_end = default.last_state is not None and default.last_state.terminated is not None
-    if not lost or known_end:
+    if not lost or default.last_state.terminated is not None:
         return default
     end = ContainerStateTerminated(exit_code=LOST_EXIT_CODE, reason=STATUS_UNKNOWN, message=LOST_BEFORE_DELETION)
     restarts = default.restart_count + (1 if pod.metadata.deletion_timestamp is None else 0)
@@ -133,8 +124,7 @@ def _converted(record: seen.ContainerRecord, previous: ContainerStatus | None, r
                 )
             )
         case seen.ContainerState.UNKNOWN:
-            was_running = previous is not None and previous.state is not None and previous.state.running is not None
-            if previous is not None and was_running:
+            if previous is not None and previous.state.running is not None:
                 state = ContainerState(
                     terminated=ContainerStateTerminated(
                         exit_code=LOST_EXIT_CODE,
@@ -174,6 +164,6 @@ def _volume_mounts(
     )
 
 
-def _seconds(at: datetime | None) -> datetime | None:
+def _seconds(at: datetime | None) -> Time | None:
     """API times have whole seconds."""
-    return at.replace(microsecond=0) if at else None
+    return Time.of(at) if at else None

@@ -11,9 +11,9 @@ from klet.api.container_status import ContainerStatus
 from klet.api.pod import Pod, PodCondition, PodIP, PodStatus
 from klet.model.pods import is_sidecar, is_static
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult, ProbeView
-from klet.model.runtime import ContainerId, PodRuntimeStatus
+from klet.model.runtime import ContainerId, PodRuntimeStatus, StartFailure
 from klet.status import conditions
-from klet.status.containers import StartFailure, build_container_statuses, overlay_waiting
+from klet.status.containers import build_container_statuses, overlay_waiting
 from klet.status.phase import RestartRule, compute_phase, is_terminal
 
 
@@ -110,7 +110,7 @@ def _with_flags(
 
 
 def _flagged(container: Container, status: ContainerStatus, probes: ProbeView) -> ContainerStatus:
-    running = status.state is not None and status.state.running is not None
+    running = status.state.running is not None
     instance = ContainerId(status.container_id.rpartition("://")[2])
     started = running and _passed(container.startup_probe is not None, ProbeKey(instance, ProbeKind.STARTUP), probes)
     ready = started and _passed(container.readiness_probe is not None, ProbeKey(instance, ProbeKind.READINESS), probes)
@@ -121,7 +121,7 @@ def _completed(container: Container, status: ContainerStatus) -> ContainerStatus
     """A plain init container is ready once it has ended well, and never while it runs."""
     if is_sidecar(container):
         return status
-    terminated = status.state.terminated if status.state else None
+    terminated = status.state.terminated
     return replace(status, ready=terminated is not None and terminated.exit_code == 0)
 
 

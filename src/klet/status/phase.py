@@ -76,17 +76,17 @@ def _decide(count: _Count, *, is_initialized: bool, ends_here: bool) -> str:
 
 def _last_exit(status: ContainerStatus) -> int | None:
     """The exit code of a waiting container's previous life, if it had one."""
-    if status.last_state is None or status.last_state.terminated is None:
-        return None
-    return status.last_state.terminated.exit_code
+    return status.last_state.terminated.exit_code if status.last_state.terminated is not None else None
 
 
 def _count_init(count: _Count, container: Container, status: ContainerStatus | None, restarts: RestartRule) -> None:
-    state = status.state if status else None
-    if status is None or state is None or state.running is not None:
+    if status is None:
         count.pending_init += 1
         return
-    code = state.terminated.exit_code if state.terminated is not None else _last_exit(status)
+    ended = status.state.terminated
+    code = ended.exit_code if ended is not None else None
+    if status.state.waiting is not None:
+        code = _last_exit(status)
     if code is None:
         count.pending_init += 1
     elif code != 0 and not restarts(container, code):
@@ -94,33 +94,36 @@ def _count_init(count: _Count, container: Container, status: ContainerStatus | N
 
 
 def _count_sidecar(count: _Count, status: ContainerStatus | None) -> None:
-    state = status.state if status else None
     if status is None:
         count.unknown += 1
-    elif state is None:
-        count.pending_sidecar += 1
-        count.unknown += 1
-    elif state.running is not None:
+    elif status.state.running is not None:
         if not status.started:
             count.pending_sidecar += 1
         count.running += 1
-    elif state.waiting is not None and _last_exit(status) is None:
+    elif status.state.terminated is not None:
+        return
+    elif status.state.waiting is None:
+        count.pending_sidecar += 1
+        count.unknown += 1
+    elif _last_exit(status) is None:
         count.pending_sidecar += 1
         count.waiting += 1
 
 
 def _count_regular(count: _Count, container: Container, status: ContainerStatus | None, restarts: RestartRule) -> None:
-    state = status.state if status else None
-    if status is None or state is None:
+    if status is None:
         count.unknown += 1
-    elif state.running is not None:
+    elif status.state.running is not None:
         count.running += 1
-    elif state.terminated is not None:
+    elif status.state.terminated is not None:
+        code = status.state.terminated.exit_code
         count.stopped += 1
-        count.succeeded += state.terminated.exit_code == 0
-        count.restartable += restarts(container, state.terminated.exit_code)
-    elif (code := _last_exit(status)) is not None:
-        count.stopped += 1
+        count.succeeded += code == 0
         count.restartable += restarts(container, code)
+    elif status.state.waiting is None:
+        count.unknown += 1
+    elif (last := _last_exit(status)) is not None:
+        count.stopped += 1
+        count.restartable += restarts(container, last)
     else:
         count.waiting += 1

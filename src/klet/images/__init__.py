@@ -1,0 +1,1 @@
+"""Images on the node: making sure a container's image is there."""

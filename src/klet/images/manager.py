@@ -1,0 +1,149 @@
+"""Makes sure that a container's image is on the node before it starts (image manager, EnsureImageExists)."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from klet.aio.backoff import Backoff
+from klet.aio.clock import Clock
+from klet.api.container import Container, EphemeralContainer
+from klet.api.pod import Pod
+from klet.cri.errors import Code, CriError
+from klet.cri.port import ImageService
+from klet.images.names import ImageNameError, with_default_tag
+from klet.model.causes import CauseId, CauseRecorder, Finding
+from klet.model.pods import subject_of
+from klet.wire import cri_v1_pb2 as cri
+
+DECIDER = "images.manager"
+FIRST_PULL_BACKOFF = timedelta(seconds=10)
+LONGEST_PULL_BACKOFF = timedelta(seconds=300)
+
+
+@dataclass(frozen=True, slots=True)
+class PresentImage:
+    """An image that containers can be created from."""
+
+    ref: str
+    uid: int | None
+    username: str
+
+
+@dataclass(frozen=True, slots=True)
+class MissingImage:
+    """Why there is no image, in the words of a waiting state."""
+
+    reason: str
+    message: str
+
+
+class ImageManager:
+    """Finds images, and pulls them as the pull policy says."""
+
+    def __init__(self, *, images: ImageService, recorder: CauseRecorder, clock: Clock) -> None:
+        self._images = images
+        self._recorder = recorder
+        self._clock = clock
+        self._backoff = Backoff[tuple[str, str]](first=FIRST_PULL_BACKOFF, longest=LONGEST_PULL_BACKOFF)
+        self._last_error: dict[tuple[str, str], MissingImage] = {}
+
+    async def ensure(
+        self, pod: Pod, container: Container | EphemeralContainer, *, parent: CauseId | None
+    ) -> PresentImage | MissingImage:
+        """Have the image of a container on the node, or say why it is not."""
+        try:
+            name = with_default_tag(container.image)
+        except ImageNameError as error:
+            message = f'Failed to apply default image tag "{container.image}": {error}'
+            return self._missing(pod, container, "InspectFailed", MissingImage("InvalidImageName", message), parent)
+        try:
+            present = await self._find(name)
+        except CriError as error:
+            missing = MissingImage("ImageInspectError", f'Failed to inspect image "": {error}')
+            return self._missing(pod, container, "InspectFailed", missing, parent)
+        if container.image_pull_policy == "Never" and present is None:
+            text = f'Container image "{container.image}" is not present with pull policy of Never'
+            missing = MissingImage("ErrImageNeverPull", text)
+            return self._missing(pod, container, "ErrImageNeverPull", missing, parent)
+        if present is not None and container.image_pull_policy != "Always":
+            text = f'Container image "{container.image}" already present on machine and can be accessed by the pod'
+            self._record(pod, container, "Pulled", text, parent)
+            return present
+        return await self._pull(pod, container, name, parent)
+
+    async def _find(self, name: str) -> PresentImage | None:
+        answer = await self._images.image_status(cri.ImageStatusRequest(image=cri.ImageSpec(image=name)))
+        if not answer.image.id:
+            return None
+        uid = answer.image.uid.value if answer.image.HasField("uid") else None
+        return PresentImage(answer.image.id, uid, answer.image.username)
+
+    async def _pull(
+        self, pod: Pod, container: Container | EphemeralContainer, name: str, parent: CauseId | None
+    ) -> PresentImage | MissingImage:
+        key = (pod.metadata.uid, name)
+        last = self._last_error.get(key)
+        now = self._clock.now()
+        if last is not None and self._backoff.is_waiting(key, now=now):
+            text = f'Back-off pulling image "{container.image}"'
+            missing = MissingImage("ImagePullBackOff", f"{text}: {last.reason}: {last.message}")
+            self._record(pod, container, "BackOff", text, parent, next_step="pull again when the back-off has passed")
+            return missing
+        self._record(pod, container, "Pulling", f'Pulling image "{container.image}"', parent)
+        started = self._clock.monotonic()
+        try:
+            await self._images.pull_image(cri.PullImageRequest(image=cri.ImageSpec(image=name)))
+            present = await self._find(name)
+        except CriError as error:
+            text = error.message if error.code is Code.UNKNOWN else str(error)
+            missing = MissingImage("ErrImagePull", text)
+            self._last_error[key] = missing
+            self._backoff.next(key, now=self._clock.now())
+            failed = f'Failed to pull image "{container.image}": {text}'
+            self._record(pod, container, "Failed", failed, parent, next_step="pull again after a back-off")
+            return missing
+        self._last_error.pop(key, None)
+        if present is None:
+            missing = MissingImage("ErrImagePull", f'image "{container.image}" is not there after it was pulled')
+            return self._missing(pod, container, "Failed", missing, parent)
+        took = self._clock.monotonic() - started
+        text = f'Successfully pulled image "{container.image}" in {took:.3f}s'
+        self._record(pod, container, "Pulled", text, parent)
+        return present
+
+    def forget(self, uid: str) -> None:
+        """Drop what is remembered for a pod that is gone."""
+        for key in [key for key in self._last_error if key[0] == uid]:
+            del self._last_error[key]
+            self._backoff.reset(key)
+
+    def _missing(
+        self,
+        pod: Pod,
+        container: Container | EphemeralContainer,
+        decision: str,
+        missing: MissingImage,
+        parent: CauseId | None,
+    ) -> MissingImage:
+        self._record(pod, container, decision, missing.message, parent, next_step="try again at the next sync")
+        return missing
+
+    def _record(
+        self,
+        pod: Pod,
+        container: Container | EphemeralContainer,
+        decision: str,
+        message: str,
+        parent: CauseId | None,
+        *,
+        next_step: str = "",
+    ) -> None:
+        self._recorder.record(
+            Finding(
+                subject=subject_of(pod, container.name),
+                decider=DECIDER,
+                decision=decision,
+                message=message,
+                next=next_step,
+            ),
+            parent=parent,
+        )

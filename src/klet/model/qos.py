@@ -1,0 +1,99 @@
+"""Quality of service of a pod: its class, and the OOM score its containers get."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from klet.api.container import Container
+from klet.api.pod import Pod
+from klet.api.quantity import Quantity
+from klet.model.pods import is_critical, is_sidecar
+
+_COUNTED = ("cpu", "memory")
+
+GUARANTEED_OOM_SCORE = -997
+BEST_EFFORT_OOM_SCORE = 1000
+_LOWEST_BURSTABLE = 3
+
+
+class QosClass(StrEnum):
+    """How much a pod asked for, and so what it may lose first."""
+
+    GUARANTEED = "Guaranteed"
+    BURSTABLE = "Burstable"
+    BEST_EFFORT = "BestEffort"
+
+
+def compute_qos(pod: Pod) -> QosClass:
+    """The class by requests and limits; pod-level resources, where given, count alone."""
+    if pod.spec.resources is not None:
+        limits = _positive(pod.spec.resources.limits)
+        return _classify(_positive(pod.spec.resources.requests), limits, complete=_is_complete(limits) or not limits)
+    requests: dict[str, int] = {}
+    limits = {}
+    complete = True
+    for container in (*pod.spec.containers, *pod.spec.init_containers):
+        own = _positive(container.resources.limits)
+        complete = complete and _is_complete(own)
+        _add(limits, own)
+        _add(requests, _positive(container.resources.requests))
+    return _classify(requests, limits, complete=complete)
+
+
+def oom_score(pod: Pod, container: Container, qos: QosClass, *, memory_capacity: int) -> int:
+    """The kernel's `oom_score_adj`: the more of the memory it asked for, the later it is killed."""
+    if is_critical(pod) and pod.spec.priority_class_name == "system-node-critical":
+        return GUARANTEED_OOM_SCORE
+    match qos:
+        case QosClass.GUARANTEED:
+            return GUARANTEED_OOM_SCORE
+        case QosClass.BEST_EFFORT:
+            return BEST_EFFORT_OOM_SCORE
+        case QosClass.BURSTABLE:
+            score = _burstable_score(pod, container, memory_capacity)
+            return min(max(score, _LOWEST_BURSTABLE), BEST_EFFORT_OOM_SCORE - 1)
+
+
+def _burstable_score(pod: Pod, container: Container, capacity: int) -> int:
+    share = _unassigned_share(pod)
+    score = 1000 - 1000 * (_memory_request(container) + share) // capacity
+    if not is_sidecar(container) or container not in pod.spec.init_containers:
+        return score
+    # A sidecar must not be killed before the containers it serves.
+    smallest = min(_memory_request(regular) for regular in pod.spec.containers)
+    return min(score, 1000 - 1000 * (smallest + share) // capacity)
+
+
+def _unassigned_share(pod: Pod) -> int:
+    """Each container's part of the pod-level memory request that no container has claimed."""
+    if pod.spec.resources is None or not (wanted := _value(pod.spec.resources.requests.get("memory"))):
+        return 0
+    containers = (*pod.spec.containers, *pod.spec.init_containers)
+    claimed = sum(_memory_request(container) for container in containers)
+    return max(wanted - claimed, 0) // len(containers)
+
+
+def _memory_request(container: Container) -> int:
+    return _value(container.resources.requests.get("memory"))
+
+
+def _value(quantity: Quantity | None) -> int:
+    return quantity.value() if quantity is not None else 0
+
+
+def _positive(resources: Mapping[str, Quantity]) -> dict[str, int]:
+    return {name: resources[name].nano for name in _COUNTED if name in resources and resources[name].nano > 0}
+
+
+def _is_complete(limits: Mapping[str, int]) -> bool:
+    return all(name in limits for name in _COUNTED)
+
+
+def _add(sums: dict[str, int], amounts: Mapping[str, int]) -> None:
+    for name, amount in amounts.items():
+        sums[name] = sums.get(name, 0) + amount
+
+
+def _classify(requests: Mapping[str, int], limits: Mapping[str, int], *, complete: bool) -> QosClass:
+    if not requests and not limits:
+        return QosClass.BEST_EFFORT
+    return QosClass.GUARANTEED if complete and requests == limits else QosClass.BURSTABLE

@@ -1,0 +1,117 @@
+"""A pod's name resolution: the node's resolv.conf, the cluster's DNS and the pod's own wishes (network/dns)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from klet.api.pod import Pod, PodDNSConfig
+from klet.errors import KletError
+from klet.model.network import DnsConfig
+
+MAX_NAMESERVERS = 3
+MAX_SEARCHES = 32
+MAX_SEARCH_LENGTH = 253
+MAX_SEARCH_LINE = 2048
+
+
+class ResolvConfError(KletError):
+    """A resolv.conf that cannot be used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DnsSettings:
+    """What the node knows of names."""
+
+    cluster_dns: tuple[str, ...] = ()
+    cluster_domain: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DnsDecision:
+    """A pod's configuration, and warnings about what had to be left out."""
+
+    config: DnsConfig
+    warnings: tuple[str, ...] = ()
+
+
+def parse_resolv_conf(text: str) -> DnsConfig:
+    """Read a resolv.conf: servers and options add up, of `search` lines the last one counts."""
+    servers: list[str] = []
+    searches: tuple[str, ...] = ()
+    options: dict[str, str] = {}
+    for line in text.splitlines():
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        match words[0]:
+            case "nameserver":
+                if len(words) == 1:
+                    raise ResolvConfError("nameserver list is empty ")
+                servers.append(words[1])
+            case "search":
+                searches = tuple(word.removesuffix(".") for word in words[1:] if word != ".")
+            case "options":
+                options.update({word.partition(":")[0]: word for word in words[1:]})
+            case _:
+                pass  # domain, sortlist and anything else do not reach pods
+    return DnsConfig(tuple(servers), searches, tuple(options.values()))
+
+
+def decide_dns(pod: Pod, host: DnsConfig, settings: DnsSettings) -> DnsDecision:
+    """Combine policy, node, cluster and pod, and keep within what resolvers accept."""
+    base, warnings = _base(pod, host, settings)
+    if pod.spec.dns_config is not None:
+        base = _merge(base, pod.spec.dns_config)
+    limited = _limit(base)
+    return DnsDecision(limited.config, (*warnings, *limited.warnings))
+
+
+def _base(pod: Pod, host: DnsConfig, settings: DnsSettings) -> tuple[DnsConfig, tuple[str, ...]]:
+    policy = pod.spec.dns_policy
+    if policy == "None":
+        return DnsConfig(), ()
+    if policy == "Default" or (policy == "ClusterFirst" and pod.spec.host_network):
+        return host, ()
+    if not settings.cluster_dns:
+        message = (
+            'kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. '
+            'Falling back to "Default" policy.'
+        )
+        return host, (message,)
+    domain = settings.cluster_domain
+    own = (f"{pod.metadata.namespace}.svc.{domain}", f"svc.{domain}", domain) if domain else ()
+    return DnsConfig(settings.cluster_dns, _unique((*own, *host.searches)), ("ndots:5",)), ()
+
+
+def _merge(base: DnsConfig, wanted: PodDNSConfig) -> DnsConfig:
+    options = {option.partition(":")[0]: option for option in base.options}
+    for option in wanted.options:
+        options[option.name] = f"{option.name}:{option.value}" if option.value else option.name
+    return DnsConfig(
+        _unique((*base.servers, *wanted.nameservers)),
+        _unique((*base.searches, *wanted.searches)),
+        tuple(options.values()),
+    )
+
+
+def _limit(config: DnsConfig) -> DnsDecision:
+    warnings = []
+    servers = config.servers[:MAX_NAMESERVERS]
+    if servers != config.servers:
+        line = " ".join(servers)
+        warnings.append(
+            "Nameserver limits were exceeded, some nameservers have been omitted, "
+            f"the applied nameserver line is: {line}"
+        )
+    searches = [search for search in config.searches[:MAX_SEARCHES] if len(search) <= MAX_SEARCH_LENGTH]
+    while len(" ".join(searches)) > MAX_SEARCH_LINE:
+        searches.pop()
+    if tuple(searches) != config.searches:
+        line = " ".join(searches)
+        warnings.append(
+            f"Search Line limits were exceeded, some search paths have been omitted, the applied search line is: {line}"
+        )
+    return DnsDecision(DnsConfig(servers, tuple(searches), config.options), tuple(warnings))
+
+
+def _unique(items: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(items))

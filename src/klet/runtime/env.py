@@ -1,0 +1,85 @@
+"""A container's environment: values in order, references to the pod's own fields, and `$(NAME)` expansion."""
+
+import json
+import re
+from collections.abc import Mapping
+
+from klet.api.container import Container, EnvVar, EphemeralContainer
+from klet.api.pod import Pod
+from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
+
+_SUBSCRIPT = re.compile(r"^metadata\.(labels|annotations)\['(.*)'\]$")
+
+
+def build_environment(
+    pod: Pod, container: Container | EphemeralContainer, *, pod_ips: tuple[str, ...], node_ips: tuple[str, ...]
+) -> dict[str, str]:
+    """Evaluate `env` in order; later values may refer to earlier ones."""
+    if container.env_from:
+        message = f"container {container.name}: envFrom needs an API server, and this node has none"
+        raise StartError(CREATE_CONFIG_ERROR, message)
+    result: dict[str, str] = {}
+    for variable in container.env:
+        if variable.value:
+            result[variable.name] = expand(variable.value, result)
+        elif variable.value_from is not None:
+            result[variable.name] = _referenced(pod, variable, pod_ips, node_ips)
+        else:
+            result[variable.name] = ""
+    return result
+
+
+def expand(text: str, values: Mapping[str, str]) -> str:
+    """Replace `$(NAME)` by its value; `$$` is a plain dollar, and an unknown name stays as written."""
+    parts: list[str] = []
+    index = 0
+    while index < len(text):
+        if text[index] != "$" or index + 1 == len(text):
+            parts.append(text[index])
+            index += 1
+            continue
+        follower = text[index + 1]
+        end = text.find(")", index + 2)
+        if follower == "$":
+            parts.append("$")
+            index += 2
+        elif follower == "(" and end >= 0:
+            name = text[index + 2 : end]
+            parts.append(values.get(name, f"$({name})"))
+            index = end + 1
+        else:
+            parts.append(text[index : index + 2])
+            index += 2
+    return "".join(parts)
+
+
+def _referenced(pod: Pod, variable: EnvVar, pod_ips: tuple[str, ...], node_ips: tuple[str, ...]) -> str:
+    source = variable.value_from
+    if source is None or source.field_ref is None:
+        message = f"environment variable {variable.name}: its valueFrom needs a part of klet that is not built yet"
+        raise StartError(CREATE_CONFIG_ERROR, message)
+    return field_value(pod, source.field_ref.field_path, pod_ips=pod_ips, node_ips=node_ips)
+
+
+def field_value(pod: Pod, path: str, *, pod_ips: tuple[str, ...], node_ips: tuple[str, ...]) -> str:
+    """The text of one of the pod's own fields (the downward API)."""
+    meta = pod.metadata
+    if match := _SUBSCRIPT.match(path):
+        return (meta.labels if match[1] == "labels" else meta.annotations).get(match[2], "")
+    simple = {
+        "metadata.name": meta.name,
+        "metadata.namespace": meta.namespace,
+        "metadata.uid": meta.uid,
+        "spec.nodeName": pod.spec.node_name,
+        "spec.serviceAccountName": pod.spec.service_account_name,
+        "status.hostIP": next(iter(node_ips), ""),
+        "status.hostIPs": ",".join(node_ips),
+        "status.podIP": next(iter(pod_ips), ""),
+        "status.podIPs": ",".join(pod_ips),
+    }
+    if path in simple:
+        return simple[path]
+    if path in {"metadata.labels", "metadata.annotations"}:
+        values = meta.labels if path.endswith("labels") else meta.annotations
+        return "\n".join(f"{key}={json.dumps(values[key], ensure_ascii=False)}" for key in sorted(values))
+    raise StartError(CREATE_CONFIG_ERROR, f"unsupported fieldPath: {path}")

@@ -1,0 +1,50 @@
+"""Why a pod or container could not be brought up, with the reason that users see.
+
+RuntimeFailure              reason and message for events and waiting states
+├── SandboxConfigError      the sandbox cannot be described to the runtime
+└── StartError              one container could not be started (its reason says at which step)
+    └── Backoff             it was not even tried: too soon after the last failure
+"""
+
+from datetime import datetime
+
+from klet.errors import KletError
+
+INVALID_IMAGE_NAME = "InvalidImageName"
+ERR_IMAGE_PULL = "ErrImagePull"
+ERR_IMAGE_NEVER_PULL = "ErrImageNeverPull"
+IMAGE_PULL_BACKOFF = "ImagePullBackOff"
+IMAGE_INSPECT_ERROR = "ImageInspectError"
+CREATE_CONFIG_ERROR = "CreateContainerConfigError"
+CREATE_CONTAINER_ERROR = "CreateContainerError"
+RUN_CONTAINER_ERROR = "RunContainerError"
+CRASH_LOOP_BACKOFF = "CrashLoopBackOff"
+
+
+class RuntimeFailure(KletError):
+    """Something about a pod failed in a way its user should read about."""
+
+    reason = "Failed"
+
+
+class SandboxConfigError(RuntimeFailure):
+    """The sandbox cannot be described to the runtime."""
+
+    reason = "CreatePodSandboxError"
+
+
+class StartError(RuntimeFailure):
+    """One container could not be started."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+class Backoff(StartError):
+    """A start that waits because the one before failed."""
+
+    def __init__(self, reason: str, message: str, *, until: datetime) -> None:
+        super().__init__(reason, message)
+        self.until = until

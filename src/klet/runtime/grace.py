@@ -1,0 +1,30 @@
+"""How long a container gets to stop: deletion, override, probe and pod grace periods (setTerminationGracePeriod)."""
+
+from klet.api.container import Container
+from klet.api.pod import Pod
+from klet.runtime.actions import KillReason
+
+MINIMUM_GRACE = 2
+"""Seconds. The CRI is never asked for less: a container must get the chance to see its signal."""
+
+
+def base_grace(pod: Pod, container: Container | None, reason: KillReason) -> int:
+    """The grace period before an override, in seconds."""
+    if pod.metadata.deletion_grace_period_seconds is not None:
+        return pod.metadata.deletion_grace_period_seconds
+    own = pod.spec.termination_grace_period_seconds
+    if own is None:
+        return MINIMUM_GRACE
+    probe = None
+    if container is not None and reason is KillReason.STARTUP_PROBE:
+        probe = container.startup_probe
+    if container is not None and reason is KillReason.LIVENESS_PROBE:
+        probe = container.liveness_probe
+    if probe is not None and probe.termination_grace_period_seconds is not None:
+        return probe.termination_grace_period_seconds
+    return own
+
+
+def stop_timeout(grace: int, override: int | None, *, spent: int = 0) -> int:
+    """Seconds to give the CRI: the override if there is one, less what hooks have used up, never below the minimum."""
+    return max((grace if override is None else override) - spent, MINIMUM_GRACE)

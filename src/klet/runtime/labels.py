@@ -1,0 +1,85 @@
+"""Labels, annotations and log paths that tie CRI objects to pods, exactly as upstream writes them.
+
+Both kubelets must be able to take over each other's containers, so nothing here may differ by a letter.
+"""
+
+import re
+from pathlib import Path
+
+from klet.api.codec import encode
+from klet.api.container import Container, EphemeralContainer
+from klet.api.pod import Pod
+from klet.runtime.hashing import container_hash
+
+POD_NAME = "io.kubernetes.pod.name"
+POD_NAMESPACE = "io.kubernetes.pod.namespace"
+POD_UID = "io.kubernetes.pod.uid"
+CONTAINER_NAME = "io.kubernetes.container.name"
+
+HASH = "io.kubernetes.container.hash"
+RESTART_COUNT = "io.kubernetes.container.restartCount"
+TERMINATION_MESSAGE_PATH = "io.kubernetes.container.terminationMessagePath"
+TERMINATION_MESSAGE_POLICY = "io.kubernetes.container.terminationMessagePolicy"
+DELETION_GRACE_PERIOD = "io.kubernetes.pod.deletionGracePeriod"
+TERMINATION_GRACE_PERIOD = "io.kubernetes.pod.terminationGracePeriod"
+PRE_STOP_HANDLER = "io.kubernetes.container.preStopHandler"
+PORTS = "io.kubernetes.container.ports"
+
+_LOG_FILE = re.compile(r"^(\d+)\.log(\..*)?$")
+_LEGACY_NAME_LIMIT = 251
+
+
+def pod_labels(pod: Pod) -> dict[str, str]:
+    return {
+        POD_NAME: pod.metadata.name,
+        POD_NAMESPACE: pod.metadata.namespace,
+        POD_UID: pod.metadata.uid,
+    }
+
+
+def sandbox_labels(pod: Pod) -> dict[str, str]:
+    return {**pod.metadata.labels, **pod_labels(pod)}
+
+
+def container_labels(pod: Pod, container: Container | EphemeralContainer) -> dict[str, str]:
+    return {**pod_labels(pod), CONTAINER_NAME: container.name}
+
+
+def container_annotations(pod: Pod, container: Container | EphemeralContainer, *, restart_count: int) -> dict[str, str]:
+    """What a kubelet must remember of a container after the pod object is gone."""
+    annotations = {
+        HASH: f"{container_hash(container):x}",
+        RESTART_COUNT: str(restart_count),
+        TERMINATION_MESSAGE_PATH: container.termination_message_path,
+        TERMINATION_MESSAGE_POLICY: container.termination_message_policy,
+    }
+    if pod.metadata.deletion_grace_period_seconds is not None:
+        annotations[DELETION_GRACE_PERIOD] = str(pod.metadata.deletion_grace_period_seconds)
+    if pod.spec.termination_grace_period_seconds is not None:
+        annotations[TERMINATION_GRACE_PERIOD] = str(pod.spec.termination_grace_period_seconds)
+    if container.lifecycle is not None and container.lifecycle.pre_stop is not None:
+        annotations[PRE_STOP_HANDLER] = encode(container.lifecycle.pre_stop).decode()
+    if container.ports:
+        annotations[PORTS] = encode(container.ports).decode()
+    return annotations
+
+
+def pod_log_directory(logs: Path, pod: Pod) -> Path:
+    return logs / f"{pod.metadata.namespace}_{pod.metadata.name}_{pod.metadata.uid}"
+
+
+def container_log_path(container: str, restart_count: int) -> str:
+    """Relative to the pod's log directory, as the CRI wants it."""
+    return f"{container}/{restart_count}.log"
+
+
+def legacy_log_name(pod: Pod, container: str, container_id: str) -> str:
+    """Name of the symlink that log collectors of the whole node look for."""
+    base = f"{pod.metadata.name}_{pod.metadata.namespace}_{container}-{container_id}"
+    return base.encode()[:_LEGACY_NAME_LIMIT].decode(errors="ignore") + ".log"
+
+
+def restart_count_from_logs(names: list[str]) -> int:
+    """The next restart count by the log files of a container whose records the runtime has lost."""
+    counts = [int(match[1]) for name in names if (match := _LOG_FILE.match(name))]
+    return max(counts) + 1 if counts else 0

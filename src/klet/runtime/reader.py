@@ -1,0 +1,197 @@
+"""Reads pods out of the runtime: which exist, and everything it knows of one (GetPods, GetPodStatus)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+
+from klet.cri.errors import NotFound
+from klet.cri.port import RuntimeService
+from klet.model.pods import PodUID
+from klet.model.runtime import (
+    ContainerId,
+    ContainerRecord,
+    ContainerState,
+    PodRuntimeStatus,
+    SandboxId,
+    SandboxRecord,
+)
+from klet.runtime import labels
+from klet.wire import cri_v1_pb2 as cri
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_STATES = {
+    cri.CONTAINER_CREATED: ContainerState.CREATED,
+    cri.CONTAINER_RUNNING: ContainerState.RUNNING,
+    cri.CONTAINER_EXITED: ContainerState.EXITED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPod:
+    """What the lists alone tell of one pod: enough to see that something changed."""
+
+    uid: PodUID
+    name: str
+    namespace: str
+    members: Mapping[str, str]
+    """State by id, of sandboxes and containers alike."""
+
+
+class PodReader:
+    """Asks the runtime about pods."""
+
+    def __init__(self, *, runtime: RuntimeService) -> None:
+        self._runtime = runtime
+
+    async def list_pods(self) -> dict[PodUID, ListedPod]:
+        """Every pod of which the runtime has a sandbox or a container, dead or alive."""
+        sandboxes = await self._runtime.list_pod_sandbox(cri.ListPodSandboxRequest())
+        containers = await self._runtime.list_containers(cri.ListContainersRequest())
+        return group_listed(sandboxes.items, containers.containers)
+
+    async def owner_of(self, container_id: str) -> PodUID | None:
+        """The pod that a container or sandbox belongs to; None if the runtime does not know the id."""
+        containers = await self._runtime.list_containers(
+            cri.ListContainersRequest(filter=cri.ContainerFilter(id=container_id))
+        )
+        for container in containers.containers:
+            return PodUID(container.labels.get(labels.POD_UID, "")) or None
+        sandboxes = await self._runtime.list_pod_sandbox(
+            cri.ListPodSandboxRequest(filter=cri.PodSandboxFilter(id=container_id))
+        )
+        for sandbox in sandboxes.items:
+            return PodUID(sandbox.metadata.uid) or None
+        return None
+
+    async def read(self, uid: PodUID) -> PodRuntimeStatus:
+        """Everything the runtime knows of one pod now."""
+        selector = {labels.POD_UID: uid}
+        listed = await self._runtime.list_pod_sandbox(
+            cri.ListPodSandboxRequest(filter=cri.PodSandboxFilter(label_selector=selector))
+        )
+        sandboxes = [answer for item in listed.items if (answer := await self._sandbox(item.id)) is not None]
+        found = await self._runtime.list_containers(
+            cri.ListContainersRequest(filter=cri.ContainerFilter(label_selector=selector))
+        )
+        sandbox_of = {item.id: item.pod_sandbox_id for item in found.containers}
+        containers = [status for id_ in sandbox_of if (status := await self._container(id_)) is not None]
+        return build_status(uid, sandboxes, containers, sandbox_of)
+
+    async def _sandbox(self, sandbox_id: str) -> cri.PodSandboxStatus | None:
+        try:
+            answer = await self._runtime.pod_sandbox_status(cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id))
+        except NotFound:
+            return None  # removed between the list and this call
+        return answer.status
+
+    async def _container(self, container_id: str) -> cri.ContainerStatus | None:
+        try:
+            answer = await self._runtime.container_status(cri.ContainerStatusRequest(container_id=container_id))
+        except NotFound:
+            return None
+        return answer.status
+
+
+def group_listed(sandboxes: Iterable[cri.PodSandbox], containers: Iterable[cri.Container]) -> dict[PodUID, ListedPod]:
+    """Group list answers by pod."""
+    members: dict[PodUID, dict[str, str]] = {}
+    names: dict[PodUID, tuple[str, str]] = {}
+    for sandbox in sandboxes:
+        uid = PodUID(sandbox.metadata.uid)
+        names[uid] = (sandbox.metadata.name, sandbox.metadata.namespace)
+        state = ContainerState.RUNNING if sandbox.state == cri.SANDBOX_READY else ContainerState.EXITED
+        members.setdefault(uid, {})[sandbox.id] = state
+    for container in containers:
+        uid = PodUID(container.labels.get(labels.POD_UID, ""))
+        if not uid:
+            continue  # not a pod's container: someone else's use of the same runtime
+        names.setdefault(uid, (container.labels[labels.POD_NAME], container.labels[labels.POD_NAMESPACE]))
+        members.setdefault(uid, {})[container.id] = _STATES.get(container.state, ContainerState.UNKNOWN)
+    return {uid: ListedPod(uid, *names[uid], members=found) for uid, found in members.items()}
+
+
+def build_status(
+    uid: PodUID,
+    sandboxes: list[cri.PodSandboxStatus],
+    containers: list[cri.ContainerStatus],
+    sandbox_of: Mapping[str, str],
+) -> PodRuntimeStatus:
+    """Turn CRI answers into records, newest first."""
+    sandboxes = sorted(sandboxes, key=lambda s: (s.metadata.attempt, s.created_at), reverse=True)
+    containers = sorted(containers, key=lambda c: c.created_at, reverse=True)
+    records = tuple(_sandbox_record(sandbox) for sandbox in sandboxes)
+    newest = sandboxes[0].metadata if sandboxes else None
+    return PodRuntimeStatus(
+        uid=uid,
+        name=newest.name if newest else _label(containers, labels.POD_NAME),
+        namespace=newest.namespace if newest else _label(containers, labels.POD_NAMESPACE),
+        ips=records[0].ips if records and records[0].ready else (),
+        sandboxes=records,
+        containers=tuple(_container_record(container, sandbox_of[container.id]) for container in containers),
+    )
+
+
+def _label(containers: list[cri.ContainerStatus], key: str) -> str:
+    return containers[0].labels.get(key, "") if containers else ""
+
+
+def _sandbox_record(sandbox: cri.PodSandboxStatus) -> SandboxRecord:
+    network = sandbox.linux.namespaces.options.network
+    return SandboxRecord(
+        id=SandboxId(sandbox.id),
+        attempt=sandbox.metadata.attempt,
+        ready=sandbox.state == cri.SANDBOX_READY,
+        created_at=from_nanoseconds(sandbox.created_at),
+        ips=_ips(sandbox.network),
+        host_network=network == cri.NODE,
+    )
+
+
+def _ips(network: cri.PodSandboxNetworkStatus) -> tuple[str, ...]:
+    """All addresses, or none if one of them is not an address."""
+    texts = [network.ip, *(extra.ip for extra in network.additional_ips)] if network.ip else []
+    try:
+        return tuple(str(ip_address(text)) for text in texts)
+    except ValueError:
+        return ()
+
+
+def _container_record(container: cri.ContainerStatus, sandbox_id: str) -> ContainerRecord:
+    state = _STATES.get(container.state, ContainerState.UNKNOWN)
+    exited = state is ContainerState.EXITED
+    annotations = container.annotations
+    return ContainerRecord(
+        id=ContainerId(container.id),
+        sandbox_id=SandboxId(sandbox_id),
+        name=container.labels.get(labels.CONTAINER_NAME, container.metadata.name),
+        attempt=container.metadata.attempt,
+        state=state,
+        image=container.image.user_specified_image or container.image.image,
+        image_ref=container.image_ref,
+        created_at=from_nanoseconds(container.created_at),
+        started_at=None if state is ContainerState.CREATED else _instant(container.started_at),
+        finished_at=_instant(container.finished_at) if exited else None,
+        exit_code=container.exit_code if exited else 0,
+        reason=container.reason if exited else "",
+        message=container.message if exited else "",
+        spec_hash=_number(annotations.get(labels.HASH, ""), base=16),
+        restart_count=_number(annotations.get(labels.RESTART_COUNT, "")),
+        log_path=container.log_path,
+    )
+
+
+def _number(text: str, *, base: int = 10) -> int:
+    """An annotation's number; what is missing or not a number counts as zero, as upstream has it."""
+    try:
+        return int(text, base)
+    except ValueError:
+        return 0
+
+
+def from_nanoseconds(value: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=value // 1000)
+
+
+def _instant(value: int) -> datetime | None:
+    return from_nanoseconds(value) if value else None

@@ -1,0 +1,139 @@
+"""The CRI configuration of a pod's sandbox (generatePodSandboxConfig)."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from klet.api.container import Container, ContainerPort, EphemeralContainer
+from klet.api.pod import Pod
+from klet.model.network import DnsConfig
+from klet.runtime import labels
+from klet.runtime.errors import SandboxConfigError
+from klet.wire import cri_v1_pb2 as cri
+
+_HOSTNAME_LIMIT = 63
+_FQDN_LIMIT = 64
+_PROTOCOLS = {"TCP": cri.TCP, "UDP": cri.UDP, "SCTP": cri.SCTP}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxSettings:
+    """What the node adds to every sandbox."""
+
+    logs: Path
+    cluster_domain: str = ""
+
+
+def build_sandbox_config(
+    pod: Pod, *, attempt: int, dns: DnsConfig, cgroup_parent: str, settings: SandboxSettings
+) -> cri.PodSandboxConfig:
+    """Describe the sandbox to the runtime."""
+    config = cri.PodSandboxConfig(
+        metadata=cri.PodSandboxMetadata(
+            name=pod.metadata.name, namespace=pod.metadata.namespace, uid=pod.metadata.uid, attempt=attempt
+        ),
+        labels=labels.sandbox_labels(pod),
+        annotations=dict(pod.metadata.annotations),
+        log_directory=str(labels.pod_log_directory(settings.logs, pod)),
+        dns_config=cri.DNSConfig(servers=dns.servers, searches=dns.searches, options=dns.options),
+        linux=cri.LinuxPodSandboxConfig(
+            cgroup_parent=cgroup_parent, security_context=_security(pod), sysctls=_sysctls(pod)
+        ),
+    )
+    if not pod.spec.host_network:
+        config.hostname = hostname_of(pod, cluster_domain=settings.cluster_domain)
+    config.port_mappings.extend(port_mappings(pod))
+    return config
+
+
+def hostname_of(pod: Pod, *, cluster_domain: str) -> str:
+    """The kernel host name of the pod."""
+    host, domain = hostname_and_domain(pod, cluster_domain=cluster_domain)
+    if not (pod.spec.set_hostname_as_fqdn and domain):
+        return host
+    fqdn = f"{host}.{domain}"
+    if len(fqdn) > _FQDN_LIMIT:
+        message = (
+            "failed to construct FQDN from pod hostname and cluster domain, "
+            f"FQDN {fqdn} is too long ({_FQDN_LIMIT} characters is the max, {len(fqdn)} characters requested)"
+        )
+        raise SandboxConfigError(message)
+    return fqdn
+
+
+def hostname_and_domain(pod: Pod, *, cluster_domain: str) -> tuple[str, str]:
+    """Short host name, and the domain if the pod has a subdomain."""
+    if pod.spec.hostname_override:
+        return pod.spec.hostname_override[:_HOSTNAME_LIMIT], ""
+    host = (pod.spec.hostname or pod.metadata.name)[:_HOSTNAME_LIMIT].rstrip("-.")
+    if not pod.spec.subdomain:
+        return host, ""
+    return host, f"{pod.spec.subdomain}.{pod.metadata.namespace}.svc.{cluster_domain}"
+
+
+def port_mappings(pod: Pod) -> list[cri.PortMapping]:
+    """Ports of the regular containers; a name repeated within a container counts once."""
+    mappings = []
+    for container in pod.spec.containers:
+        seen: set[str] = set()
+        for port in container.ports:
+            key = port.name or _port_key(port)
+            if key in seen:
+                continue
+            seen.add(key)
+            mappings.append(
+                cri.PortMapping(
+                    protocol=_PROTOCOLS.get(port.protocol, cri.TCP),
+                    container_port=port.container_port,
+                    host_port=port.host_port or 0,
+                    host_ip=port.host_ip,
+                )
+            )
+    return mappings
+
+
+def _port_key(port: ContainerPort) -> str:
+    family = "any" if not port.host_ip else "v6" if ":" in port.host_ip else "v4"
+    return f"{family}-{port.protocol}-{port.host_ip}:{port.container_port}:{port.host_port}"
+
+
+def namespace_options(pod: Pod) -> cri.NamespaceOption:
+    pid = cri.NODE if pod.spec.host_pid else cri.POD if pod.spec.share_process_namespace else cri.CONTAINER
+    return cri.NamespaceOption(
+        network=cri.NODE if pod.spec.host_network else cri.POD,
+        ipc=cri.NODE if pod.spec.host_ipc else cri.POD,
+        pid=pid,
+    )
+
+
+def _security(pod: Pod) -> cri.LinuxSandboxSecurityContext:
+    every: list[Container | EphemeralContainer] = [
+        *pod.spec.containers,
+        *pod.spec.init_containers,
+        *pod.spec.ephemeral_containers,
+    ]
+    context = cri.LinuxSandboxSecurityContext(
+        namespace_options=namespace_options(pod),
+        privileged=any(c.security_context is not None and bool(c.security_context.privileged) for c in every),
+        seccomp=cri.SecurityProfile(profile_type=cri.SecurityProfile.RuntimeDefault),
+    )
+    wanted = pod.spec.security_context
+    if wanted is None:
+        return context
+    if wanted.run_as_user is not None:
+        context.run_as_user.value = wanted.run_as_user
+    if wanted.run_as_group is not None:
+        context.run_as_group.value = wanted.run_as_group
+    groups = [] if wanted.fs_group is None else [wanted.fs_group]
+    context.supplemental_groups.extend([*groups, *wanted.supplemental_groups])
+    return context
+
+
+def _sysctls(pod: Pod) -> dict[str, str]:
+    wanted = pod.spec.security_context.sysctls if pod.spec.security_context else ()
+    return {normalize_sysctl(sysctl.name): sysctl.value for sysctl in wanted}
+
+
+def normalize_sysctl(name: str) -> str:
+    """Names may be written with dots or slashes as separators; the kernel's form has dots."""
+    first = next((character for character in name if character in "./"), ".")
+    return name if first == "." else name.translate(str.maketrans("./", "/."))

@@ -1,0 +1,115 @@
+"""The security part of a container's CRI configuration, and the run-as-non-root check."""
+
+from dataclasses import dataclass
+
+from klet.api.container import Container, EphemeralContainer
+from klet.api.pod import Pod
+from klet.api.security import Capabilities, PodSecurityContext, SeccompProfile, SecurityContext
+from klet.model.pods import format_pod
+from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
+from klet.runtime.sandbox_config import namespace_options
+from klet.wire import cri_v1_pb2 as cri
+
+MASKED_PATHS = (
+    "/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+    "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
+    "/sys/devices/virtual/powercap",
+)  # fmt: skip
+READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+_LARGEST_UID = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ImageUser:
+    """The user an image asks for: a number, or a name that only the image can resolve."""
+
+    uid: int | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecuritySettings:
+    """What the node adds to every container."""
+
+    seccomp_default: bool = False
+    seccomp_root: str = ""
+
+
+def check_non_root(pod: Pod, container: Container | EphemeralContainer, user: ImageUser) -> None:
+    """Refuse a container that asked not to run as root and would."""
+    own, shared = _contexts(pod, container)
+    if not _first(own.run_as_non_root, shared.run_as_non_root):
+        return
+    where = f'(pod: "{format_pod(pod)}", container: {container.name})'
+    uid = _first(own.run_as_user, shared.run_as_user)
+    if uid is not None:
+        if uid == 0:
+            raise StartError(CREATE_CONFIG_ERROR, f"container's runAsUser breaks non-root policy {where}")
+        return
+    if user.name:
+        message = (
+            f"container has runAsNonRoot and image has non-numeric user ({user.name}), "
+            f"cannot verify user is non-root {where}"
+        )
+        raise StartError(CREATE_CONFIG_ERROR, message)
+    if not user.uid:
+        raise StartError(CREATE_CONFIG_ERROR, f"container has runAsNonRoot and image will run as root {where}")
+
+
+def build_security_context(
+    pod: Pod, container: Container | EphemeralContainer, user: ImageUser, settings: SecuritySettings
+) -> cri.LinuxContainerSecurityContext:
+    own, shared = _contexts(pod, container)
+    context = cri.LinuxContainerSecurityContext(
+        namespace_options=namespace_options(pod),
+        privileged=bool(own.privileged),
+        readonly_rootfs=bool(own.read_only_root_filesystem),
+        no_new_privs=own.allow_privilege_escalation is False,
+        seccomp=_seccomp(own.seccomp_profile or shared.seccomp_profile, settings),
+        supplemental_groups=[*([] if shared.fs_group is None else [shared.fs_group]), *shared.supplemental_groups],
+    )
+    uid = _first(own.run_as_user, shared.run_as_user)
+    if uid is not None:
+        context.run_as_user.value = uid
+    elif user.name:
+        context.run_as_username = user.name
+    elif user.uid is not None:
+        context.run_as_user.value = user.uid
+    if (gid := _first(own.run_as_group, shared.run_as_group)) is not None:
+        context.run_as_group.value = gid
+    if own.capabilities is not None:
+        context.capabilities.CopyFrom(_capabilities(own.capabilities))
+    if own.proc_mount != "Unmasked":
+        context.masked_paths.extend(MASKED_PATHS)
+        context.readonly_paths.extend(READONLY_PATHS)
+    return context
+
+
+def _contexts(pod: Pod, container: Container | EphemeralContainer) -> tuple[SecurityContext, PodSecurityContext]:
+    return container.security_context or SecurityContext(), pod.spec.security_context or PodSecurityContext()
+
+
+def _first(own: int | None, shared: int | None) -> int | None:
+    return shared if own is None else own
+
+
+def _capabilities(wanted: Capabilities) -> cri.Capability:
+    return cri.Capability(add_capabilities=wanted.add, drop_capabilities=wanted.drop)
+
+
+def _seccomp(profile: SeccompProfile | None, settings: SecuritySettings) -> cri.SecurityProfile:
+    kind = cri.SecurityProfile
+    if profile is None:
+        default = kind.RuntimeDefault if settings.seccomp_default else kind.Unconfined
+        return cri.SecurityProfile(profile_type=default)
+    match profile.type:
+        case "RuntimeDefault":
+            return cri.SecurityProfile(profile_type=kind.RuntimeDefault)
+        case "Localhost":
+            if not profile.localhost_profile:
+                message = "localhostProfile must be set if seccompProfile type is Localhost."
+                raise StartError(CREATE_CONFIG_ERROR, message)
+            path = f"{settings.seccomp_root}/{profile.localhost_profile}"
+            return cri.SecurityProfile(profile_type=kind.Localhost, localhost_ref=path)
+        case _:
+            return cri.SecurityProfile(profile_type=kind.Unconfined)

@@ -1,0 +1,200 @@
+"""Starts one container: back-off, image, configuration, create, start (startContainer)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from klet.aio.backoff import Backoff
+from klet.aio.clock import Clock
+from klet.api.container import Container, EphemeralContainer
+from klet.api.pod import Pod
+from klet.api.times import Duration
+from klet.cri.errors import CriError
+from klet.cri.port import RuntimeService
+from klet.model.causes import CauseId, CauseRecorder, Finding
+from klet.model.pods import format_pod, subject_of
+from klet.model.runtime import ContainerState, PodRuntimeStatus, SandboxId
+from klet.runtime import errors
+from klet.runtime.container_config import ContainerInputs, ContainerSettings, build_container_config
+from klet.runtime.env import build_environment
+from klet.runtime.security import ImageUser, check_non_root
+from klet.wire import cri_v1_pb2 as cri
+
+DECIDER = "runtime.starter"
+FIRST_CRASH_BACKOFF = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyImage:
+    """An image on the node, and the user it wants to run as."""
+
+    ref: str
+    user: ImageUser
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerFiles:
+    """Host files that are made for one start of a container."""
+
+    hosts_file: str
+    termination_log: str
+    volume_paths: Mapping[str, str]
+
+
+class ImageEnsurer(Protocol):
+    """Gets an image onto the node, or raises StartError with the reason users know."""
+
+    async def ensure(
+        self, pod: Pod, container: Container | EphemeralContainer, *, parent: CauseId | None
+    ) -> ReadyImage: ...
+
+
+class StartFiles(Protocol):
+    """Makes the files a container needs before it is created."""
+
+    async def prepare_container(
+        self, pod: Pod, container: Container | EphemeralContainer, *, pod_ips: tuple[str, ...]
+    ) -> ContainerFiles: ...
+
+    async def next_restart_count(self, pod: Pod, container: str) -> int:
+        """The restart count by the log files, for a container of which the runtime has no record."""
+        ...
+
+
+class NodeAddresses(Protocol):
+    """The node's own addresses, for the downward API."""
+
+    def node_ips(self) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a container is started: its pod's sandbox."""
+
+    sandbox_id: SandboxId
+    sandbox_config: cri.PodSandboxConfig
+    pod_ips: tuple[str, ...]
+
+
+class ContainerStarter:
+    """Brings one container of a pod up."""
+
+    def __init__(
+        self,
+        *,
+        runtime: RuntimeService,
+        images: ImageEnsurer,
+        files: StartFiles,
+        node: NodeAddresses,
+        recorder: CauseRecorder,
+        clock: Clock,
+        settings: ContainerSettings,
+        longest_backoff: timedelta,
+    ) -> None:
+        self._runtime = runtime
+        self._images = images
+        self._files = files
+        self._node = node
+        self._recorder = recorder
+        self._clock = clock
+        self._settings = settings
+        self._backoff = Backoff[tuple[str, str, str]](
+            first=min(FIRST_CRASH_BACKOFF, longest_backoff), longest=longest_backoff
+        )
+
+    async def start(
+        self,
+        pod: Pod,
+        container: Container | EphemeralContainer,
+        status: PodRuntimeStatus,
+        place: Place,
+        *,
+        parent: CauseId | None,
+    ) -> None:
+        """Start it, or raise StartError."""
+        self._hold_back(pod, container, status, parent)
+        image = await self._images.ensure(pod, container, parent=parent)
+        check_non_root(pod, container, image.user)
+        files = await self._files.prepare_container(pod, container, pod_ips=place.pod_ips)
+        inputs = ContainerInputs(
+            restart_count=await self._restart_count(pod, container.name, status),
+            image_ref=image.ref,
+            image_user=image.user,
+            environment=build_environment(pod, container, pod_ips=place.pod_ips, node_ips=self._node.node_ips()),
+            volume_paths=files.volume_paths,
+            hosts_file=files.hosts_file,
+            termination_log=files.termination_log,
+        )
+        config = build_container_config(pod, container, inputs, self._settings)
+        created = await self._create(config, place)
+        self._record(pod, container.name, "Created", "Container created", parent)
+        await self._run(created)
+        self._record(pod, container.name, "Started", "Container started", parent)
+
+    def forget(self, uid: str) -> None:
+        """Drop the back-off of a pod that is gone."""
+        self._backoff.reset_where(lambda key: key[0] == uid)
+
+    def _hold_back(
+        self,
+        pod: Pod,
+        container: Container | EphemeralContainer,
+        status: PodRuntimeStatus,
+        parent: CauseId | None,
+    ) -> None:
+        """Raise while a container that ended must wait before its next start; otherwise count this start."""
+        record = status.newest(container.name)
+        if record is None or record.state is not ContainerState.EXITED or record.finished_at is None:
+            return
+        key = (pod.metadata.uid, container.name, container.image)
+        now = self._clock.now()
+        if not self._backoff.is_waiting_since(key, record.finished_at, now=now):
+            self._backoff.next(key, now=now)
+            return
+        delay = self._backoff.get(key)
+        until = record.finished_at + delay
+        where = f"container={container.name} pod={format_pod(pod)}"
+        message = f"back-off {Duration.of(delay).wire()} restarting failed {where}"
+        self._recorder.record(
+            Finding(
+                subject=subject_of(pod, container.name),
+                decider=DECIDER,
+                decision="BackOff",
+                message=f"Back-off restarting failed container {container.name} in pod {format_pod(pod)}",
+                measurements={
+                    "backoffSeconds": delay.total_seconds(),
+                    "exitCode": record.exit_code,
+                    "restarts": record.restart_count,
+                },
+                since=record.finished_at,
+                next=f"start again at {until.isoformat(timespec='seconds')}",
+            ),
+            parent=parent,
+        )
+        raise errors.Backoff(errors.CRASH_LOOP_BACKOFF, message, until=until)
+
+    async def _restart_count(self, pod: Pod, container: str, status: PodRuntimeStatus) -> int:
+        record = status.newest(container)
+        if record is not None:
+            return record.restart_count + 1
+        return await self._files.next_restart_count(pod, container)
+
+    async def _create(self, config: cri.ContainerConfig, place: Place) -> str:
+        request = cri.CreateContainerRequest(
+            pod_sandbox_id=place.sandbox_id, config=config, sandbox_config=place.sandbox_config
+        )
+        try:
+            return (await self._runtime.create_container(request)).container_id
+        except CriError as error:
+            raise errors.StartError(errors.CREATE_CONTAINER_ERROR, error.message) from error
+
+    async def _run(self, container_id: str) -> None:
+        try:
+            await self._runtime.start_container(cri.StartContainerRequest(container_id=container_id))
+        except CriError as error:
+            raise errors.StartError(errors.RUN_CONTAINER_ERROR, error.message) from error
+
+    def _record(self, pod: Pod, container: str, decision: str, message: str, parent: CauseId | None) -> None:
+        finding = Finding(subject=subject_of(pod, container), decider=DECIDER, decision=decision, message=message)
+        self._recorder.record(finding, parent=parent)
