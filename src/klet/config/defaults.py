@@ -1,11 +1,10 @@
 """The defaults of KubeletConfiguration, as data and as pure functions on documents and structs.
 
-A pointer field upstream keeps an explicit zero (`keeps_zero`); any other field treats zero, "" and 0s as unset.
+Whether an explicit zero survives depends on the field being a pointer upstream, so there are two tables.
 """
 
 import posixpath
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -20,110 +19,102 @@ from klet.config.gates import FeatureGates
 READ_ONLY_PORT: Final = 10255
 
 
-@dataclass(frozen=True, slots=True)
-class FieldDefault:
-    """What an unset field becomes."""
+POINTER_DEFAULTS: Final[Mapping[str, Json]] = {
+    "enableServer": True,
+    "authentication.webhook.enabled": True,
+    "authentication.anonymous.enabled": False,
+    "enableDebuggingHandlers": True,
+    "enableProfilingHandler": True,
+    "enableDebugFlagsHandler": True,
+    "enableSystemLogHandler": True,
+    "enableSystemLogQuery": False,
+    "healthzPort": 10248,
+    "podPidsLimit": -1,
+    "resolvConf": "/etc/resolv.conf",
+    "crashLoopBackOff.maxContainerRestartPeriod": "5m0s",
+    "registerNode": True,
+    "enableControllerAttachDetach": True,
+    "seccompDefault": False,
+    "userNamespaces.idsPerPod": 65536,
+    "localStorageCapacityIsolation": True,
+    "containerLogMaxFiles": 5,
+    "containerLogMaxWorkers": 1,
+    "containerLogMonitorInterval": "10s",
+    "nodeStatusMaxImages": 50,
+    "kubeAPIQPS": 50,
+    "eventRecordQPS": 50,
+    "cgroupsPerQOS": True,
+    "failCgroupV1": True,
+    "cpuCFSQuota": True,
+    "cpuCFSQuotaPeriod": "100ms",
+    "enforceNodeAllocatable": ["pods"],
+    "makeIPTablesUtilChains": True,
+    "iptablesMasqueradeBit": 14,
+    "iptablesDropBit": 15,
+    "failSwapOn": True,
+    "memoryThrottlingFactor": 0.9,
+    "oomScoreAdj": -999,
+    "registryPullQPS": 5,
+    "serializeImagePulls": True,
+    "imageGCHighThresholdPercent": 85,
+    "imageGCLowThresholdPercent": 80,
+    "mergeDefaultEvictionSettings": False,
+}
+"""Pointers upstream: only an absent field is unset, an explicit zero stays."""
 
-    path: str
-    value: Json
-    keeps_zero: bool = False
-    gate: str = ""
-    """The feature gate without which the field stays unset."""
+VALUE_DEFAULTS: Final[Mapping[str, Json]] = {
+    "address": "0.0.0.0",  # noqa: S104 - upstream listens everywhere
+    "port": 10250,
+    "authentication.webhook.cacheTTL": "2m0s",
+    "authorization.mode": "Webhook",
+    "authorization.webhook.cacheAuthorizedTTL": "5m0s",
+    "authorization.webhook.cacheUnauthorizedTTL": "30s",
+    "healthzBindAddress": "127.0.0.1",
+    "streamingConnectionIdleTimeout": "4h0m0s",
+    "logging.format": "text",
+    "logging.flushFrequency": "5s",
+    "syncFrequency": "1m0s",
+    "fileCheckFrequency": "20s",
+    "httpCheckFrequency": "20s",
+    "maxPods": 110,
+    "hairpinMode": "promiscuous-bridge",
+    "podLogsDir": "/var/log/pods",
+    "configMapAndSecretChangeDetectionStrategy": "Watch",
+    "volumePluginDir": "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/",
+    "containerLogMaxSize": "10Mi",
+    "nodeStatusUpdateFrequency": "10s",
+    "nodeStatusReportFrequency": "5m0s",
+    "nodeLeaseDurationSeconds": 40,
+    "contentType": "application/vnd.kubernetes.protobuf",
+    "kubeAPIBurst": 100,
+    "eventBurst": 100,
+    "cgroupDriver": "cgroupfs",
+    "cpuManagerPolicy": "none",
+    "cpuManagerReconcilePeriod": "10s",
+    "memoryManagerPolicy": "None",
+    "topologyManagerPolicy": "none",
+    "topologyManagerScope": "container",
+    "maxOpenFiles": 1000000,
+    "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
+    "runtimeRequestTimeout": "2m0s",
+    "registryBurst": 10,
+    "imageMinimumGCAge": "2m0s",
+    "volumeStatsAggPeriod": "1m0s",
+    "imagePullCredentialsVerificationPolicy": "NeverVerifyPreloadedImages",
+    "evictionPressureTransitionPeriod": "5m0s",
+}
+"""Plain values upstream: zero, "" and 0s are as good as absent."""
 
-
-def _kept(path: str, value: Json, *, gate: str = "") -> FieldDefault:
-    return FieldDefault(path, value, keeps_zero=True, gate=gate)
-
-
-DEFAULTS: Final = (
-    _kept("enableServer", True),
-    FieldDefault("address", "0.0.0.0"),  # noqa: S104 - upstream's default
-    FieldDefault("port", 10250),
-    _kept("authentication.webhook.enabled", True),
-    FieldDefault("authentication.webhook.cacheTTL", "2m0s"),
-    _kept("authentication.anonymous.enabled", False),
-    FieldDefault("authorization.mode", "Webhook"),
-    FieldDefault("authorization.webhook.cacheAuthorizedTTL", "5m0s"),
-    FieldDefault("authorization.webhook.cacheUnauthorizedTTL", "30s"),
-    _kept("enableDebuggingHandlers", True),
-    _kept("enableProfilingHandler", True),
-    _kept("enableDebugFlagsHandler", True),
-    _kept("enableSystemLogHandler", True),
-    _kept("enableSystemLogQuery", False),
-    _kept("healthzPort", 10248),
-    FieldDefault("healthzBindAddress", "127.0.0.1"),
-    FieldDefault("streamingConnectionIdleTimeout", "4h0m0s"),
-    FieldDefault("logging.format", "text"),
-    FieldDefault("logging.flushFrequency", "5s"),
-    FieldDefault("syncFrequency", "1m0s"),
-    FieldDefault("fileCheckFrequency", "20s"),
-    FieldDefault("httpCheckFrequency", "20s"),
-    FieldDefault("maxPods", 110),
-    _kept("podPidsLimit", -1),
-    _kept("resolvConf", "/etc/resolv.conf"),
-    FieldDefault("hairpinMode", "promiscuous-bridge"),
-    FieldDefault("podLogsDir", "/var/log/pods"),
-    FieldDefault("configMapAndSecretChangeDetectionStrategy", "Watch"),
-    _kept("crashLoopBackOff.maxContainerRestartPeriod", "5m0s", gate="KubeletCrashLoopBackOffMax"),
-    _kept("registerNode", True),
-    _kept("enableControllerAttachDetach", True),
-    FieldDefault("volumePluginDir", "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"),
-    _kept("seccompDefault", False),
-    _kept("userNamespaces.idsPerPod", 65536),
-    _kept("localStorageCapacityIsolation", True),
-    FieldDefault("containerLogMaxSize", "10Mi"),
-    _kept("containerLogMaxFiles", 5),
-    _kept("containerLogMaxWorkers", 1),
-    _kept("containerLogMonitorInterval", "10s"),
-    FieldDefault("nodeStatusUpdateFrequency", "10s"),
-    FieldDefault("nodeStatusReportFrequency", "5m0s"),
-    FieldDefault("nodeLeaseDurationSeconds", 40),
-    _kept("nodeStatusMaxImages", 50),
-    FieldDefault("contentType", "application/vnd.kubernetes.protobuf"),
-    _kept("kubeAPIQPS", 50),
-    FieldDefault("kubeAPIBurst", 100),
-    _kept("eventRecordQPS", 50),
-    FieldDefault("eventBurst", 100),
-    _kept("cgroupsPerQOS", True),
-    FieldDefault("cgroupDriver", "cgroupfs"),
-    _kept("failCgroupV1", True),
-    _kept("cpuCFSQuota", True),
-    _kept("cpuCFSQuotaPeriod", "100ms"),
-    FieldDefault("cpuManagerPolicy", "none"),
-    FieldDefault("cpuManagerReconcilePeriod", "10s"),
-    FieldDefault("memoryManagerPolicy", "None"),
-    FieldDefault("topologyManagerPolicy", "none"),
-    FieldDefault("topologyManagerScope", "container"),
-    _kept("enforceNodeAllocatable", ["pods"]),
-    _kept("makeIPTablesUtilChains", True),
-    _kept("iptablesMasqueradeBit", 14),
-    _kept("iptablesDropBit", 15),
-    _kept("failSwapOn", True),
-    _kept("memoryThrottlingFactor", 0.9),
-    _kept("oomScoreAdj", -999),
-    FieldDefault("maxOpenFiles", 1000000),
-    FieldDefault("containerRuntimeEndpoint", "unix:///run/containerd/containerd.sock"),
-    FieldDefault("runtimeRequestTimeout", "2m0s"),
-    _kept("registryPullQPS", 5),
-    FieldDefault("registryBurst", 10),
-    _kept("serializeImagePulls", True),
-    FieldDefault("imageMinimumGCAge", "2m0s"),
-    _kept("imageGCHighThresholdPercent", 85),
-    _kept("imageGCLowThresholdPercent", 80),
-    FieldDefault("volumeStatsAggPeriod", "1m0s"),
-    FieldDefault(
-        "imagePullCredentialsVerificationPolicy",
-        "NeverVerifyPreloadedImages",
-        gate="KubeletEnsureSecretPulledImages",
-    ),
-    FieldDefault("evictionPressureTransitionPeriod", "5m0s"),
-    _kept("mergeDefaultEvictionSettings", False),
-)
+GATED_DEFAULTS: Final[Mapping[str, str]] = {
+    "crashLoopBackOff.maxContainerRestartPeriod": "KubeletCrashLoopBackOffMax",
+    "imagePullCredentialsVerificationPolicy": "KubeletEnsureSecretPulledImages",
+}
+"""Fields that stay unset when their gate is off."""
 
 KEEPS_ZERO: Final = frozenset(
     (
         # Upstream leaves an empty list out when it writes the configuration, so the list does not survive that way.
-        *(default.path for default in DEFAULTS if default.keeps_zero and default.path != "enforceNodeAllocatable"),
+        *(path for path in POINTER_DEFAULTS if path != "enforceNodeAllocatable"),
         "singleProcessOOMKill",
         "maxParallelImagePulls",
         "tracing.endpoint",
@@ -158,11 +149,13 @@ def apply_defaults(fields: JsonObject, *, gates: FeatureGates) -> dict[str, Json
     """Fill every unset field of a well-typed document; the document itself is not changed."""
     filled = _copy(fields)
     follows = _status_report_follows(fields)
-    for default in DEFAULTS:
-        if default.gate and not gates.enabled(default.gate):
-            continue
-        if _is_unset(get_path(filled, default.path), keeps_zero=default.keeps_zero):
-            _set_path(filled, default.path, _SPECIAL.get(default.path, _plain)(fields, default.value))
+    for defaults, keeps_zero in ((POINTER_DEFAULTS, True), (VALUE_DEFAULTS, False)):
+        for path, value in defaults.items():
+            gate = GATED_DEFAULTS.get(path)
+            if (gate is None or gates.enabled(gate)) and _is_unset(get_path(filled, path), keeps_zero=keeps_zero):
+                _set_path(filled, path, value)
+    if _is_parallel(fields) and fields.get("serializeImagePulls") is None:
+        filled["serializeImagePulls"] = False
     if follows is not None:
         filled["nodeStatusReportFrequency"] = follows
     limit = filled["podPidsLimit"]
@@ -215,16 +208,9 @@ def get_path(fields: JsonObject, path: str) -> Json:
     return value
 
 
-def _plain(_: JsonObject, default: Json) -> Json:
-    return default
-
-
-def _serialize_image_pulls(fields: JsonObject, _: Json) -> Json:
-    parallel = fields.get("maxParallelImagePulls")
-    return not (isinstance(parallel, int) and parallel > 1)
-
-
-_SPECIAL: Final[Mapping[str, Callable[[JsonObject, Json], Json]]] = {"serializeImagePulls": _serialize_image_pulls}
+def _is_parallel(fields: JsonObject) -> bool:
+    pulls = fields.get("maxParallelImagePulls")
+    return isinstance(pulls, int) and pulls > 1
 
 
 def _status_report_follows(fields: JsonObject) -> Json:

@@ -13,7 +13,7 @@ import yaml
 
 from klet.config.errors import ConfigError
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 JsonObject: TypeAlias = Mapping[str, Json]
 
 _TRUE = ("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON")
@@ -165,7 +165,7 @@ def _pairs(node: yaml.MappingNode, within: tuple[yaml.Node, ...]) -> list[tuple[
     return [*((key, value) for key, value in merged.items() if key not in written), *own]
 
 
-def _key(key: bool | float | str) -> str:
+def _key(key: float | str) -> str:
     return str(key).lower() if isinstance(key, bool) else str(key)
 
 
