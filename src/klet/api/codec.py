@@ -1,7 +1,7 @@
 """JSON and plain data to API structs and back.
 
-Nulls are tolerated as upstream does: a null field is an absent one. Errors name the field as the API does
-(`spec.containers[0].image`).
+What upstream's decoder forgives is forgiven (see `schema.relax`), on a second and slower pass. Errors name the field as
+the API does (`spec.containers[0].image`).
 """
 
 from collections.abc import Callable, Mapping
@@ -12,11 +12,11 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from klet.api.quantity import Quantity
-from klet.api.schema import prune_nulls
+from klet.api.schema import follow, relax
 from klet.api.times import Duration, MicroTime, Time
 from klet.errors import KletError
 
-T = TypeVar("T")
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 class DecodeError(KletError):
@@ -55,8 +55,8 @@ def encode(obj: object) -> bytes:
 
 
 def to_builtins(obj: object) -> Any:
-    """Turn an object into plain data as JSON would hold it."""
-    return msgspec.to_builtins(obj, enc_hook=_to_plain)
+    """Turn an object into plain data, exactly as it would be read back from JSON."""
+    return msgspec.json.decode(_ENCODER.encode(obj))
 
 
 def field_path(path: str) -> str:
@@ -70,15 +70,31 @@ def _decoder(cls: type[Any]) -> msgspec.json.Decoder[Any]:
 
 
 def _convert_leniently(cls: type[T], data: object, strict: msgspec.ValidationError) -> T:
-    """Read once more without nulls; what then fails is the caller's fault."""
-    pruned = prune_nulls(cls, data)
-    if pruned != data:
+    """Read once more as generously as upstream does; what then fails is wrong."""
+    relaxed = relax(cls, data)
+    if relaxed != data:
         try:
-            return msgspec.convert(pruned, cls, dec_hook=_from_plain)
+            return msgspec.convert(relaxed, cls, dec_hook=_from_plain)
         except msgspec.ValidationError as error:
             strict = error
+        data = relaxed
     message, _, path = str(strict).partition(" - at `")
-    raise DecodeError(message, field=field_path(path.removesuffix("`"))) from strict
+    raise DecodeError(message, field=_name_keys(cls, data, path.removesuffix("`"))) from strict
+
+
+def _name_keys(cls: type[Any], data: object, path: str) -> str:
+    """Put the key of the failing entry where msgspec only says that it is somewhere in a map."""
+    before, mark, after = path.partition("[...]")
+    here = field_path(before)
+    if not mark:
+        return here
+    entries, kind = follow(cls, data, here)
+    for key, value in entries.items():
+        try:
+            msgspec.convert(value, kind, dec_hook=_from_plain)
+        except msgspec.ValidationError:
+            return f"{here}[{key}]{after}"
+    return here
 
 
 def _from_plain(kind: type[Any], value: Any) -> Any:

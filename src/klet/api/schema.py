@@ -1,15 +1,18 @@
 """The shape of API structs, read from their annotations: which wire fields there are and what they hold."""
 
 import difflib
+import re
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
 
 import msgspec
 
 from klet.api.base import ApiObject, JsonObject
+
+_STEP: Final = re.compile(r"([^.\[\]]+)(?:\.|(?=\[)|$)|\[(\d+)\]\.?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +76,27 @@ def unknown_fields(struct: type[ApiObject], data: object) -> list[tuple[str, str
     return list(_unknown(Object(struct), data, ""))
 
 
-def prune_nulls(struct: type[Any], data: object) -> object:
-    """Leave out the fields that are null, as upstream reads them; opaque data keeps its nulls."""
-    return _pruned(_shape(struct), data)
+def relax(struct: type[Any], data: object) -> object:
+    """Plain data as upstream's decoder understands it.
+
+    A null field is absent, a null element empty, and base64 may be broken into lines; opaque data stays as it is.
+    """
+    return _relaxed(_shape(struct), data)
+
+
+def follow(struct: type[Any], data: object, path: str) -> tuple[Mapping[str, object], Any]:
+    """The map that lies at a field path, and the type of its values."""
+    annotation: Any = struct
+    here: Any = data
+    for name, index in _STEP.findall(path):
+        bare, _ = _without_none(annotation)
+        if index:
+            annotation, here = get_args(bare)[0], here[int(index)]
+        else:
+            info = next(info for info in msgspec.structs.fields(bare) if info.encode_name == name)
+            annotation, here = info.type, here[name]
+    bare, _ = _without_none(annotation)
+    return here, get_args(bare)[1]
 
 
 def _unknown(shape: Shape, data: object, path: str) -> Iterator[tuple[str, str | None]]:
@@ -106,21 +127,35 @@ def _nearest(key: str, known: Mapping[str, Field]) -> str | None:
     return by_lower[close[0]] if close else None
 
 
-def _pruned(shape: Shape, data: object) -> object:
+def _relaxed(shape: Shape, data: object) -> object:
     match shape, data:
         case Object(), dict():
             known = shape.fields
             return {
-                key: _pruned(known[key].shape, value) if key in known else value
+                key: _relaxed(known[key].shape, value) if key in known else value
                 for key, value in data.items()
                 if value is not None
             }
         case ListOf(item), list() | tuple():
-            return [_pruned(item, element) for element in data]
-        case MapOf(value_shape), dict():
-            return {key: _pruned(value_shape, value) for key, value in data.items()}
+            return [_empty(item) if element is None else _relaxed(item, element) for element in data]
+        case MapOf(inner), dict():
+            return {key: _empty(inner) if value is None else _relaxed(inner, value) for key, value in data.items()}
+        case Scalar(kind), str() if kind is bytes:
+            return data.replace("\r", "").replace("\n", "")
         case _:
             return data
+
+
+def _empty(shape: Shape) -> object:
+    match shape:
+        case Object():
+            return {}
+        case ListOf():
+            return []
+        case Scalar(kind) if kind in (str, bytes):
+            return ""
+        case _:
+            return None
 
 
 def _without_none(annotation: Any) -> tuple[Any, bool]:

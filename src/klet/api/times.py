@@ -23,7 +23,7 @@ class Time(datetime):
     @classmethod
     def of(cls, instant: datetime) -> Self:
         """The second in which an aware instant lies."""
-        return _copy(cls, instant.astimezone(UTC).replace(microsecond=0))
+        return _copy(cls, instant.replace(microsecond=0))
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -35,7 +35,7 @@ class Time(datetime):
             instant = datetime.fromisoformat(f"{whole}.{(fraction or '')[:6]:0<6}{zone}")
         except ValueError as error:
             raise TimeError(f"{text!r} is not a time: {error}") from error
-        return _copy(cls, instant.astimezone(UTC))
+        return _copy(cls, instant)
 
     def wire(self) -> str:
         return self.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
@@ -46,14 +46,14 @@ class MicroTime(datetime):
 
     @classmethod
     def of(cls, instant: datetime) -> Self:
-        return _copy(cls, instant.astimezone(UTC))
+        return _copy(cls, instant)
 
     @classmethod
     def parse(cls, text: str) -> Self:
         if _MICRO.fullmatch(text) is None:
             raise TimeError(f"{text!r} is not an RFC 3339 time with six digits of fraction")
         try:
-            return _copy(cls, datetime.fromisoformat(text).astimezone(UTC))
+            return _copy(cls, datetime.fromisoformat(text))
         except ValueError as error:
             raise TimeError(f"{text!r} is not a time: {error}") from error
 
@@ -145,6 +145,9 @@ def _quote(text: str) -> str:
 
 
 def _copy(cls: type[Instant], instant: datetime) -> Instant:
+    if instant.tzinfo is None:
+        raise TimeError(f"{instant} has no time zone")
+    instant = instant.astimezone(UTC)
     return cls(
         instant.year,
         instant.month,
