@@ -70,7 +70,6 @@ _CRI = 'plugins."io.containerd.grpc.v1.cri"'
 _DISABLED = (
     "io.containerd.internal.v1.opt",
     "io.containerd.internal.v1.restart",
-    "io.containerd.runtime.v1.linux",
     "io.containerd.snapshotter.v1.aufs",
     "io.containerd.snapshotter.v1.btrfs",
     "io.containerd.snapshotter.v1.devmapper",
