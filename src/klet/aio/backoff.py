@@ -1,6 +1,5 @@
 """Exponential delays: per key (client-go's flowcontrol.Backoff) and as a plain sequence."""
 
-import random
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -72,11 +71,9 @@ class Backoff(Generic[K]):
         return now - entry.updated > self._longest * 2
 
 
-def exponential_delays(
-    *, first: timedelta, longest: timedelta, factor: float = 2.0, jitter: float = 0.0, randomness: random.Random
-) -> Iterator[timedelta]:
-    """Endless delays, each `factor` times the one before up to `longest`, stretched by up to `jitter` of itself."""
+def exponential_delays(*, first: timedelta, longest: timedelta, factor: float = 2.0) -> Iterator[timedelta]:
+    """Endless delays, each `factor` times the one before, up to `longest`."""
     delay = first
     while True:
-        yield delay * (1.0 + jitter * randomness.random())
+        yield delay
         delay = min(delay * factor, longest)

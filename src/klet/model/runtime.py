@@ -1,6 +1,7 @@
 """A pod as the runtime shows it: immutable records read from the CRI, newest first (kubecontainer.PodStatus)."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import NewType
@@ -77,6 +78,9 @@ class PodRuntimeStatus:
         ready = next((sandbox.id for sandbox in self.sandboxes if sandbox.ready), None)
         return tuple(record for record in self.containers if record.sandbox_id == ready)
 
+    def with_ips(self, ips: tuple[str, ...]) -> "PodRuntimeStatus":
+        return replace(self, ips=ips)
+
     @property
     def is_empty(self) -> bool:
         return not self.sandboxes and not self.containers
@@ -93,3 +97,14 @@ class StartFailure:
 
     reason: str
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPod:
+    """What the lists alone tell of one pod: enough to see that something changed."""
+
+    uid: PodUID
+    name: str
+    namespace: str
+    members: Mapping[str, str]
+    """State by id, of sandboxes and containers alike."""

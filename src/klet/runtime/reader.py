@@ -1,7 +1,6 @@
 """Reads pods out of the runtime: which exist, and everything it knows of one (GetPods, GetPodStatus)."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 
@@ -12,6 +11,7 @@ from klet.model.runtime import (
     ContainerId,
     ContainerRecord,
     ContainerState,
+    ListedPod,
     PodRuntimeStatus,
     SandboxId,
     SandboxRecord,
@@ -25,17 +25,6 @@ _STATES = {
     cri.CONTAINER_RUNNING: ContainerState.RUNNING,
     cri.CONTAINER_EXITED: ContainerState.EXITED,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ListedPod:
-    """What the lists alone tell of one pod: enough to see that something changed."""
-
-    uid: PodUID
-    name: str
-    namespace: str
-    members: Mapping[str, str]
-    """State by id, of sandboxes and containers alike."""
 
 
 class PodReader:

@@ -1,0 +1,50 @@
+"""The newest runtime view of each pod (pod cache). Written by the PLEG only, read by the pod workers and the API."""
+
+from dataclasses import dataclass
+
+from klet.aio.broadcast import Broadcast, Subscription
+from klet.errors import KletError
+from klet.model.pods import PodUID
+from klet.model.runtime import PodRuntimeStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one read of a pod gave, and when it began on the monotonic clock."""
+
+    status: PodRuntimeStatus
+    read_at: float
+    error: KletError | None = None
+
+
+class RuntimeCache:
+    """Newest reading per pod. An older reading never replaces a newer one."""
+
+    def __init__(self) -> None:
+        self._readings: dict[PodUID, Reading] = {}
+        self._changes = Broadcast[PodUID]()
+
+    def get(self, uid: PodUID) -> Reading | None:
+        return self._readings.get(uid)
+
+    def pods(self) -> dict[PodUID, PodRuntimeStatus]:
+        """Every pod of which the runtime had something at its last reading."""
+        return {uid: reading.status for uid, reading in self._readings.items() if not reading.status.is_empty}
+
+    def put(self, reading: Reading) -> bool:
+        """Store a reading unless a newer one is there; tell listeners if the pod looks different now."""
+        uid = reading.status.uid
+        known = self._readings.get(uid)
+        if known is not None and known.read_at > reading.read_at:
+            return False
+        changed = known is None or known.status != reading.status or (known.error is None) != (reading.error is None)
+        self._readings[uid] = reading
+        if changed:
+            self._changes.send(uid)
+        return changed
+
+    def forget(self, uid: PodUID) -> None:
+        self._readings.pop(uid, None)
+
+    def changes(self) -> Subscription[PodUID]:
+        return self._changes.subscribe()

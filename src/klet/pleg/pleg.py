@@ -1,0 +1,238 @@
+"""Keeps the runtime cache true: events wake a fresh read of the pod they concern, a slow relist is the safety net.
+
+An event is a hint, never state. The runtime's own view may lag its events by some milliseconds, so a read that
+contradicts the event that caused it is repeated for at most a second (pod lifecycle event generator).
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from klet.aio.backoff import exponential_delays
+from klet.aio.clock import Clock
+from klet.aio.tasks import first_of
+from klet.aio.workqueue import WorkQueue
+from klet.cri.errors import CriError, Unimplemented
+from klet.cri.events import EventKind, EventSource, RuntimeEvent
+from klet.errors import KletError
+from klet.model.pods import PodUID
+from klet.model.runtime import ContainerState, ListedPod, PodRuntimeStatus
+from klet.pleg.cache import Reading, RuntimeCache
+
+logger = logging.getLogger(__name__)
+
+READERS = 16
+AGREE_FOR = timedelta(seconds=1)
+AGREE_PAUSE = timedelta(milliseconds=5)
+FIRST_RETRY = timedelta(milliseconds=100)
+LONGEST_RETRY = timedelta(seconds=3)
+HEALTH_THRESHOLD = timedelta(minutes=3)
+
+
+class PlegError(KletError):
+    """The runtime's view of a pod could not be read."""
+
+
+class PodReading(Protocol):
+    """The part of the runtime reader that the PLEG needs."""
+
+    async def list_pods(self) -> dict[PodUID, ListedPod]: ...
+
+    async def owner_of(self, container_id: str) -> PodUID | None: ...
+
+    async def read(self, uid: PodUID) -> PodRuntimeStatus: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlegSettings:
+    """How often to look when nothing calls, and how long one look may take."""
+
+    relist: timedelta = timedelta(seconds=1)
+    """Without an event stream."""
+    safety_relist: timedelta = timedelta(seconds=60)
+    """Beside an event stream."""
+    read_deadline: timedelta = timedelta(seconds=10)
+
+
+class Pleg:
+    """Watches the runtime and writes the runtime cache."""
+
+    def __init__(
+        self,
+        *,
+        reader: PodReading,
+        sources: Sequence[EventSource],
+        cache: RuntimeCache,
+        clock: Clock,
+        settings: PlegSettings,
+    ) -> None:
+        self._reader = reader
+        self._sources = list(sources)
+        self._cache = cache
+        self._clock = clock
+        self._settings = settings
+        self._queue = WorkQueue[PodUID](clock=clock)
+        self._owners: dict[str, PodUID] = {}
+        self._expected: dict[PodUID, dict[str, EventKind]] = {}
+        self._members: dict[PodUID, Mapping[str, str]] = {}
+        self._streaming = False
+        self._relist_now = asyncio.Event()
+        self._relisted_at: datetime | None = None
+
+    async def run(self) -> None:
+        """Relist once, then follow events and relist as a safety net, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._relist_forever(), name="pleg-relist")
+            group.create_task(self._follow_events(), name="pleg-events")
+            for number in range(READERS):
+                group.create_task(self._read_forever(), name=f"pleg-reader-{number}")
+
+    def health_error(self) -> str | None:
+        """Why the view of the runtime cannot be trusted, or None."""
+        if self._relisted_at is None:
+            return "pleg has yet to be successful"
+        age = self._clock.now() - self._relisted_at
+        threshold = HEALTH_THRESHOLD + self._settings.safety_relist
+        return f"pleg was last seen active {age} ago; threshold is {threshold}" if age > threshold else None
+
+    async def fresh_status(self, uid: PodUID, *, newer_than: float) -> PodRuntimeStatus:
+        """A status that was read after an instant of the monotonic clock, reading now if none is there."""
+        reading = self._cache.get(uid)
+        if reading is None or reading.read_at <= newer_than:
+            reading = await self._read(uid)
+        if reading.error is not None:
+            raise reading.error
+        return reading.status
+
+    async def _follow_events(self) -> None:
+        """Take the first stream that the runtime has; come back to it whenever it breaks."""
+        delays = exponential_delays(first=FIRST_RETRY, longest=LONGEST_RETRY)
+        while self._sources:
+            try:
+                async with aclosing(self._sources[0].subscribe()) as events:
+                    self._streaming = True
+                    # What happened before the stream was open is not in it.
+                    self._relist_now.set()
+                    async for event in events:
+                        delays = exponential_delays(first=FIRST_RETRY, longest=LONGEST_RETRY)
+                        await self._note(event)
+            except Unimplemented:
+                logger.info("The runtime has no such event stream", extra={"stream": type(self._sources[0]).__name__})
+                self._sources.pop(0)
+                self._streaming = False
+                continue
+            except CriError as error:
+                logger.warning("The runtime's event stream broke", extra={"error": str(error)})
+            self._streaming = False
+            self._relist_now.set()
+            await self._clock.sleep(next(delays))
+        logger.info("No event stream; relisting instead", extra={"duration": str(self._settings.relist)})
+
+    async def _note(self, event: RuntimeEvent) -> None:
+        uid = self._owners.get(event.container_id) or self._owners.get(event.sandbox_id or "")
+        if uid is None:
+            try:
+                uid = await self._reader.owner_of(event.container_id)
+            except CriError as error:
+                logger.debug("Owner of a container not found", extra={"error": str(error)})
+            if uid is None:
+                return  # not a pod's container, or gone already: the relist sees what is left
+            self._owners[event.container_id] = uid
+        if event.kind is not EventKind.OOM:
+            self._expected.setdefault(uid, {})[event.container_id] = event.kind
+        self._queue.add(uid)
+
+    async def _relist_forever(self) -> None:
+        delays = exponential_delays(first=FIRST_RETRY, longest=LONGEST_RETRY)
+        while True:
+            self._relist_now.clear()
+            try:
+                await self._relist()
+                delays = exponential_delays(first=FIRST_RETRY, longest=LONGEST_RETRY)
+                pause = self._settings.safety_relist if self._streaming else self._settings.relist
+            except CriError as error:
+                logger.warning("The runtime's pods could not be listed", extra={"error": str(error)})
+                pause = next(delays)
+            await first_of(self._relist_now.wait(), self._clock.sleep(pause))
+
+    async def _relist(self) -> None:
+        """Read every pod whose lists differ from the last time."""
+        started = self._clock.now()
+        listed = await self._reader.list_pods()
+        for uid in listed.keys() | self._members.keys():
+            members = listed[uid].members if uid in listed else {}
+            reading = self._cache.get(uid)
+            if members != self._members.get(uid, {}) or reading is None or reading.error is not None:
+                self._queue.add(uid)
+        self._members = {uid: dict(pod.members) for uid, pod in listed.items()}
+        self._owners = {member: uid for uid, pod in listed.items() for member in pod.members}
+        if self._relisted_at is None:
+            # Nobody may act on an empty cache: fill it before the first relist counts as done.
+            for uid in listed:
+                await self._read(uid)
+        self._relisted_at = started
+
+    async def _read_forever(self) -> None:
+        while True:
+            uid = await self._queue.get()
+            try:
+                await self._read_until_agreed(uid)
+            finally:
+                self._queue.done(uid)
+
+    async def _read_until_agreed(self, uid: PodUID) -> None:
+        expected = self._expected.pop(uid, {})
+        give_up = self._clock.monotonic() + AGREE_FOR.total_seconds()
+        while True:
+            reading = await self._read(uid)
+            if reading.error is not None or agrees(reading.status, expected) or self._clock.monotonic() >= give_up:
+                return
+            await self._clock.sleep(AGREE_PAUSE)
+
+    async def _read(self, uid: PodUID) -> Reading:
+        started = self._clock.monotonic()
+        try:
+            async with asyncio.timeout(self._settings.read_deadline.total_seconds()):
+                status = await self._reader.read(uid)
+        except (CriError, TimeoutError) as error:
+            text = str(error) or f"the runtime did not answer within {self._settings.read_deadline}"
+            known = self._cache.get(uid)
+            status = known.status if known is not None else PodRuntimeStatus(uid=uid)
+            reading = Reading(status, started, PlegError(text))
+        else:
+            reading = Reading(self._with_kept_ips(status), started)
+            self._owners.update(dict.fromkeys((record.id for record in status.containers), uid))
+            self._owners.update(dict.fromkeys((sandbox.id for sandbox in status.sandboxes), uid))
+        self._cache.put(reading)
+        return reading
+
+    def _with_kept_ips(self, status: PodRuntimeStatus) -> PodRuntimeStatus:
+        """A dead sandbox has lost its addresses; the pod's status still shows them."""
+        known = self._cache.get(status.uid)
+        if status.ips or known is None or any(sandbox.ready for sandbox in status.sandboxes) or status.is_empty:
+            return status
+        return status.with_ips(known.status.ips)
+
+
+def agrees(status: PodRuntimeStatus, expected: Mapping[str, EventKind]) -> bool:
+    """Say whether a reading shows what the events said."""
+    states: dict[str, ContainerState] = {record.id: record.state for record in status.containers}
+    sandboxes: dict[str, bool] = {sandbox.id: sandbox.ready for sandbox in status.sandboxes}
+    return all(_agrees(member, kind, states, sandboxes) for member, kind in expected.items())
+
+
+def _agrees(member: str, kind: EventKind, states: Mapping[str, ContainerState], sandboxes: Mapping[str, bool]) -> bool:
+    present = member in states or member in sandboxes
+    match kind:
+        case EventKind.STOPPED:
+            return states.get(member) is not ContainerState.RUNNING and not sandboxes.get(member, False)
+        case EventKind.STARTED:
+            return present and states.get(member) not in {ContainerState.CREATED, ContainerState.UNKNOWN}
+        case EventKind.DELETED:
+            return not present
+        case EventKind.CREATED | EventKind.OOM:
+            return True
