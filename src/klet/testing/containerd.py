@@ -1,0 +1,216 @@
+"""A private containerd for tests: own directories, socket, bridge and images, and nothing left behind."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import sha256
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from klet.aio.clock import Clock, SystemClock
+from klet.cri.client import CriClient, connect
+from klet.cri.errors import CriError, NotFound
+from klet.errors import KletError
+from klet.host.cni import build_cni_list
+from klet.host.containerd_config import PAUSE_IMAGE, ContainerdSettings, build_containerd_config
+from klet.host.containerd_probe import CAP_SYS_RESOURCE, find_snapshotter, has_capability
+from klet.host.files import read_bytes
+from klet.host.images import BUSYBOX_IMAGE, build_busybox_image, build_pause_image, import_image, read_applets
+from klet.testing.leftovers import remove_everything, write_marker
+from klet.wire import cri_v1_pb2 as pb
+
+REQUEST_TIMEOUT = timedelta(minutes=2)
+_CNI_DIRECTORIES = ("/usr/lib/cni", "/opt/cni/bin")
+_START_LIMIT = timedelta(seconds=30)
+_POLL = timedelta(milliseconds=20)
+
+
+class ContainerdFailed(KletError):
+    """The private containerd did not come up."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateContainerd:
+    """A running containerd. Clients connect in the event loop that uses them."""
+
+    directory: Path
+    settings: ContainerdSettings
+    process: "subprocess.Popen[bytes]"
+    bridge: str
+    subnet: IPv4Network
+    cgroup_parent: str
+    """A cgroup of its own for tests that name none; removed with the containerd."""
+
+    @property
+    def endpoint(self) -> str:
+        return f"unix://{self.settings.socket}"
+
+    @property
+    def log(self) -> str:
+        return (self.directory / "containerd.log").read_text(errors="replace")
+
+
+def why_impossible() -> str:
+    """What this machine lacks for a private containerd; empty if nothing."""
+    if os.geteuid() != 0:
+        return "containerd needs root"
+    missing = [
+        name for name in ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "ip") if not shutil.which(name)
+    ]
+    if _cni_directory() is None:
+        missing.append("CNI plugins")
+    return f"not installed: {', '.join(missing)}" if missing else ""
+
+
+@asynccontextmanager
+async def run_containerd(directory: Path, *, clock: Clock | None = None) -> AsyncIterator[PrivateContainerd]:
+    """A containerd in a directory that must not exist yet, with the pause image and one of busybox."""
+    time = clock or SystemClock()
+    daemon = start_containerd(directory)
+    try:
+        async with connect_ready(daemon, clock=time) as client:
+            for name, data in (await _images()).items():
+                await add_image(daemon, client, name=name, data=data, clock=time)
+        yield daemon
+    finally:
+        await stop_containerd(daemon, clock=time)
+
+
+def start_containerd(directory: Path) -> PrivateContainerd:
+    """Write the configuration and start the daemon; it may not answer yet."""
+    directory.mkdir(parents=True)
+    tag = sha256(str(directory).encode()).hexdigest()
+    bridge, cgroup = f"klt{tag[:8]}", f"klet-test-{tag[:8]}"
+    subnet = IPv4Network((10 << 24 | 128 << 16 | (int(tag[:8], 16) & 0x7FFF) << 8, 24))
+    write_marker(directory, bridge=bridge, cgroup=cgroup)
+    cni_directory = _cni_directory()
+    if cni_directory is None:
+        raise ContainerdFailed(why_impossible())
+    settings = ContainerdSettings(
+        root=directory / "root",
+        state=directory / "state",
+        socket=directory / "containerd.sock",
+        cni_conf_dir=directory / "net.d",
+        cni_bin_dir=cni_directory,
+        snapshotter=find_snapshotter(directory),
+        restrict_oom_score_adj=not has_capability(CAP_SYS_RESOURCE),
+        stats_period=1,
+        runtimes={"crun": crun} if (crun := shutil.which("crun")) else None,
+    )
+    settings.cni_conf_dir.mkdir()
+    network = build_cni_list(
+        name=f"klet-{tag[:8]}", bridge=bridge, subnets=[subnet], data_dir=str(directory / "leases"), masquerade=False
+    )
+    (settings.cni_conf_dir / "10-klet.conflist").write_text(network)
+    config = directory / "config.toml"
+    config.write_text(build_containerd_config(settings))
+    return PrivateContainerd(
+        directory=directory,
+        settings=settings,
+        process=_spawn(config, directory / "containerd.log"),
+        bridge=bridge,
+        subnet=subnet,
+        cgroup_parent=f"/{cgroup}",
+    )
+
+
+@asynccontextmanager
+async def connect_ready(daemon: PrivateContainerd, *, clock: Clock) -> AsyncIterator[CriClient]:
+    """A client of the daemon, as soon as its runtime and its network are ready."""
+    give_up = clock.now() + _START_LIMIT
+    async with AsyncExitStack() as stack:
+        while True:
+            _check_progress(daemon, late=clock.now() > give_up)
+            try:
+                client = await stack.enter_async_context(
+                    connect(runtime_endpoint=daemon.endpoint, timeout=REQUEST_TIMEOUT)
+                )
+                if await _is_ready(client):
+                    break
+            except CriError:  # the socket comes before the CRI, and the CRI before its network
+                pass
+            await stack.aclose()
+            await clock.sleep(_POLL)
+        yield client
+
+
+async def add_image(daemon: PrivateContainerd, client: CriClient, *, name: str, data: bytes, clock: Clock) -> None:
+    """Import an image archive and wait until the CRI shows it."""
+    archive = daemon.directory / "image.tar"
+    archive.write_bytes(data)
+    await import_image(archive, address=str(daemon.settings.socket), snapshotter=daemon.settings.snapshotter)
+    archive.unlink()
+    request = pb.ImageStatusRequest(image=pb.ImageSpec(image=name))
+    give_up = clock.now() + _START_LIMIT
+    while not (await client.image_status(request)).HasField("image"):
+        _check_progress(daemon, late=clock.now() > give_up)
+        await clock.sleep(_POLL)
+
+
+async def remove_pods(client: CriClient) -> None:
+    """Stop and remove every sandbox with its containers."""
+    for container in (await client.list_containers(pb.ListContainersRequest())).containers:
+        await client.stop_container(pb.StopContainerRequest(container_id=container.id, timeout=0))
+    for sandbox in (await client.list_pod_sandbox(pb.ListPodSandboxRequest())).items:
+        try:
+            await client.stop_pod_sandbox(pb.StopPodSandboxRequest(pod_sandbox_id=sandbox.id))
+            await client.remove_pod_sandbox(pb.RemovePodSandboxRequest(pod_sandbox_id=sandbox.id))
+        except NotFound:
+            continue
+
+
+async def stop_containerd(daemon: PrivateContainerd, *, clock: Clock) -> None:
+    """Remove all pods, end the daemon and whatever it made; a daemon that does not answer is cleaned up after."""
+    try:
+        async with connect(runtime_endpoint=daemon.endpoint, timeout=timedelta(seconds=20)) as client:
+            await remove_pods(client)
+    except CriError:
+        daemon.process.kill()
+    daemon.process.terminate()
+    give_up = clock.now() + timedelta(seconds=10)
+    while daemon.process.poll() is None and clock.now() < give_up:
+        await clock.sleep(_POLL)
+    daemon.process.kill()
+    daemon.process.wait()
+    remove_everything(daemon.directory)
+
+
+async def _is_ready(client: CriClient) -> bool:
+    status = (await client.status(pb.StatusRequest())).status
+    return all(condition.status for condition in status.conditions)
+
+
+def _check_progress(daemon: PrivateContainerd, *, late: bool) -> None:
+    if daemon.process.poll() is not None:
+        message = f"containerd ended with {daemon.process.returncode}:\n{daemon.log[-4000:]}"
+        raise ContainerdFailed(message)
+    if late:
+        message = f"containerd was not ready in {_START_LIMIT.total_seconds():g} s:\n{daemon.log[-4000:]}"
+        raise ContainerdFailed(message)
+
+
+async def _images() -> Mapping[str, bytes]:
+    images = {PAUSE_IMAGE: build_pause_image()}
+    if busybox := shutil.which("busybox"):
+        path = Path(busybox)
+        images[BUSYBOX_IMAGE] = build_busybox_image(binary=read_bytes(path), applets=await read_applets(path))
+    return images
+
+
+def _cni_directory() -> Path | None:
+    return next((path for path in map(Path, _CNI_DIRECTORIES) if (path / "bridge").exists()), None)
+
+
+def _spawn(config: Path, log: Path) -> "subprocess.Popen[bytes]":
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            ["containerd", "--config", str(config)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )

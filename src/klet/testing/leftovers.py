@@ -1,0 +1,113 @@
+"""Removes what a private containerd left on the machine: processes, mounts, cgroups, its bridge.
+
+Only things that name the containerd's own directory, or that its own files name, are touched. Everything here blocks.
+"""
+
+import json
+import os
+import select
+import signal
+import subprocess
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from klet.host.files import remove_tree
+from klet.host.mountinfo import mounts_under, parse_mountinfo
+
+MARKER = "klet-containerd.json"
+_PATIENCE_MILLISECONDS = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What a directory's containerd may leave outside of it, and whose it is."""
+
+    owner: int
+    owner_started: int
+    bridge: str
+    cgroup: str
+
+
+def write_marker(directory: Path, *, bridge: str, cgroup: str) -> None:
+    marker = Marker(owner=os.getpid(), owner_started=_start_time(os.getpid()), bridge=bridge, cgroup=cgroup)
+    (directory / MARKER).write_text(json.dumps(asdict(marker)))
+
+
+def remove_abandoned(base: Path) -> None:
+    """Clean every directory under `base` whose owner is gone; those of living test runs stay."""
+    for path in sorted(base.glob(f"*/{MARKER}")):
+        marker = Marker(**json.loads(path.read_text()))
+        if _start_time(marker.owner) != marker.owner_started:
+            remove_everything(path.parent)
+
+
+def remove_everything(directory: Path) -> None:
+    """End the processes of a directory's containerd, undo its mounts, cgroups and bridge, and remove the directory."""
+    marker = Marker(**json.loads((directory / MARKER).read_text()))
+    for pid in _daemons(directory):
+        _kill(pid)
+    _end_tasks(directory / "state" / "io.containerd.runtime.v2.task" / "k8s.io")
+    for mount in sorted(_mounts(directory), key=len, reverse=True):
+        subprocess.run(["umount", "--lazy", mount], check=False, capture_output=True)
+    _remove_cgroups(marker.cgroup)
+    if Path("/sys/class/net", marker.bridge).exists():
+        subprocess.run(["ip", "link", "delete", marker.bridge], check=True, capture_output=True)
+    remove_tree(directory)
+
+
+def _daemons(directory: Path) -> list[int]:
+    """The daemon and its shims: their command lines name a file in the directory."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it ended while we looked
+            arguments = (process / "cmdline").read_bytes().split(b"\0")
+            is_ours = any(argument.startswith(f"{directory}/".encode()) for argument in arguments[1:])
+            if is_ours and Path(os.fsdecode(arguments[0])).name.startswith("containerd"):
+                found.append(int(process.name))
+    return found
+
+
+def _end_tasks(bundles: Path) -> None:
+    for bundle in bundles.glob("*"):
+        with suppress(OSError, ValueError):  # a task that never started, or ended by itself
+            pid = int((bundle / "init.pid").read_text())
+            if bundle.name in Path(f"/proc/{pid}/cgroup").read_text():
+                _kill(pid)
+        with suppress(OSError):
+            address = (bundle / "address").read_text().removeprefix("unix://")
+            Path(address).unlink()
+
+
+def _mounts(directory: Path) -> list[str]:
+    mounts = parse_mountinfo(Path("/proc/self/mountinfo").read_text())
+    return [mount.mount_point for mount in mounts_under(mounts, str(directory))]
+
+
+def _remove_cgroups(name: str) -> None:
+    roots = [Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").iterdir()]
+    for top in {root / name for root in roots if (root / name / "cgroup.procs").exists()}:
+        for folder, _, _ in os.walk(top, topdown=False):
+            Path(folder).rmdir()
+
+
+def _kill(pid: int) -> None:
+    """Kill a process and wait for its end."""
+    with suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(pid)
+        try:
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            ended = select.poll()
+            ended.register(descriptor, select.POLLIN)
+            ended.poll(_PATIENCE_MILLISECONDS)
+        finally:
+            os.close(descriptor)
+
+
+def _start_time(pid: int) -> int:
+    """When a process started, in ticks since boot: with the pid it names a process for good. 0 if there is none."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0
+    return int(text.rpartition(")")[2].split()[19])
