@@ -29,6 +29,8 @@ class ContainerdSettings:
     """Seconds between two looks at the disk usage of snapshots."""
     runtimes: Mapping[str, str] | None = None
     """Binary by handler name beyond the default `runc`, such as {"crun": "/usr/bin/crun"}."""
+    runtime_root: Path | None = None
+    """Where the runtimes keep the state of containers; all daemons of a machine share one place otherwise."""
 
 
 def build_containerd_config(settings: ContainerdSettings) -> str:
@@ -53,10 +55,10 @@ def build_containerd_config(settings: ContainerdSettings) -> str:
         },
         f"{_CRI}.cni": {"bin_dir": str(settings.cni_bin_dir), "conf_dir": str(settings.cni_conf_dir)},
         f"{_CRI}.containerd": {"snapshotter": settings.snapshotter, "default_runtime_name": "runc"},
-        **_runtime("runc", "", systemd_cgroup=settings.systemd_cgroup),
+        **_runtime("runc", "", settings),
     }
     for handler, binary in sorted((settings.runtimes or {}).items()):
-        sections |= _runtime(handler, binary, systemd_cgroup=settings.systemd_cgroup)
+        sections |= _runtime(handler, binary, settings)
     if settings.registry_dir is not None:
         sections[f"{_CRI}.registry"] = {"config_path": str(settings.registry_dir)}
     return "\n".join(_section(name, values) for name, values in sections.items())
@@ -78,12 +80,12 @@ _DISABLED = (
 )
 
 
-def _runtime(handler: str, binary: str, *, systemd_cgroup: bool) -> dict[str, Mapping[str, _Value]]:
+def _runtime(handler: str, binary: str, settings: ContainerdSettings) -> dict[str, Mapping[str, _Value]]:
     name = f"{_CRI}.containerd.runtimes.{json.dumps(handler)}"
-    return {
-        name: {"runtime_type": "io.containerd.runc.v2"},
-        f"{name}.options": {"BinaryName": binary, "SystemdCgroup": systemd_cgroup},
-    }
+    options: dict[str, _Value] = {"BinaryName": binary, "SystemdCgroup": settings.systemd_cgroup}
+    if settings.runtime_root is not None:
+        options["Root"] = str(settings.runtime_root)
+    return {name: {"runtime_type": "io.containerd.runc.v2"}, f"{name}.options": options}
 
 
 def _section(name: str, values: Mapping[str, _Value]) -> str:
