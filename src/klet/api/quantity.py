@@ -20,6 +20,7 @@ _MAX_INT64: Final = 2**63 - 1
 _MAX_DIGITS: Final = 18  # that always fit an int64
 # Far beyond any resource; a bound keeps `1e999999999` from eating the memory of the node.
 _MAX_EXPONENT: Final = 1000
+_USUAL_LENGTH: Final = 32
 
 _DECIMAL_SUFFIXES: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY_SUFFIXES: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -57,7 +58,7 @@ class Quantity:
     @staticmethod
     def parse(text: str) -> "Quantity":
         """Read a quantity; the same text gives the same object."""
-        return _parse(text)
+        return _parse_cached(text) if len(text) <= _USUAL_LENGTH else _parse(text)
 
     @classmethod
     def of(cls, value: int, format: Format = Format.DECIMAL_SI) -> "Quantity":  # noqa: A002  # upstream's word
@@ -137,13 +138,14 @@ class Quantity:
 ZERO: Final = Quantity(0, text="0")
 
 
-@lru_cache(maxsize=8192)
 def _parse(text: str) -> Quantity:
     match = _GRAMMAR.fullmatch(text)
     if match is None or not text:
         raise QuantityError(f"quantities must match the regular expression '{_PATTERN}'")
     sign, whole, fraction, suffix = match.group(1), match.group(2) or "0", match.group(3) or "", match.group(4)
     base, exponent, written = _interpret(suffix)
+    if len(whole + fraction) > _MAX_EXPONENT:
+        raise QuantityError("unable to parse numeric part of quantity")
     digits = int(whole + fraction)
     if base == 2:
         scaled, places = digits << exponent, -len(fraction)
@@ -161,6 +163,9 @@ def _parse(text: str) -> Quantity:
             written = Format.DECIMAL_SI
     kept = text if _is_kept(written, whole, fraction, exponent) else None
     return Quantity(-nano if sign == "-" else nano, written, text=kept)
+
+
+_parse_cached: Final = lru_cache(maxsize=8192)(_parse)
 
 
 def _interpret(suffix: str) -> tuple[int, int, Format]:

@@ -62,7 +62,7 @@ class MicroTime(datetime):
 
 
 class Duration(timedelta):
-    """A length of time written as Go does, such as `1m30s`; finer than a microsecond is rounded down."""
+    """A length of time written as Go does, such as `1m30s`; what is finer than a microsecond is cut off."""
 
     @classmethod
     def of(cls, length: timedelta) -> Self:
@@ -70,7 +70,8 @@ class Duration(timedelta):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        return cls(microseconds=parse_duration(text) // 1000)
+        nanoseconds = parse_duration(text)
+        return cls(microseconds=-(-nanoseconds // 1000) if nanoseconds < 0 else nanoseconds // 1000)
 
     def wire(self) -> str:
         return format_duration((self // timedelta(microseconds=1)) * 1000)
@@ -109,7 +110,7 @@ def parse_duration(text: str) -> int:
             raise TimeError(f"time: missing unit in duration {_quote(text)}")
         if unit not in _UNITS:
             raise TimeError(f"time: unknown unit {_quote(unit)} in duration {_quote(text)}")
-        total += int(whole) * _UNITS[unit] + int(fraction or "0") * _UNITS[unit] // 10 ** len(fraction)
+        total += int(whole) * _UNITS[unit] + _fraction(fraction, _UNITS[unit])
         if total > _MAX + negative:
             raise invalid
         rest = rest[match.end() :]
@@ -139,9 +140,28 @@ def _decimal(number: int, unit: int) -> str:
     return f"{whole}.{fraction:0{len(str(unit)) - 1}}".rstrip("0")
 
 
+def _fraction(digits: str, unit: int) -> int:
+    """The nanoseconds after the point, computed in floating point as Go does, so that `0.333…h` gives 20 minutes."""
+    number, scale = 0, 1.0
+    for digit in digits:
+        longer = number * 10 + int(digit)
+        if longer > _MAX:
+            break
+        number, scale = longer, scale * 10
+    return int(number * (unit / scale))
+
+
 def _quote(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    """Quote as Go's time package does: bytes that are not plain ASCII in hexadecimal."""
+    quoted = "".join(
+        f"\\{char}"
+        if char in '"\\'
+        else char
+        if " " <= char < "\x80"
+        else "".join(f"\\x{byte:02x}" for byte in char.encode())
+        for char in text
+    )
+    return f'"{quoted}"'
 
 
 def _copy(cls: type[Instant], instant: datetime) -> Instant:

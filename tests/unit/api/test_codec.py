@@ -8,7 +8,6 @@ from klet.api.pod import Pod
 from klet.api.schema import unknown_fields
 from klet.api.times import Duration
 
-
 QUANTITY_RULE = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
