@@ -1,0 +1,113 @@
+"""Short child processes: a deadline, bounded output, and no descendant left behind."""
+
+import asyncio
+import contextlib
+import os
+import shlex
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from klet.host.errors import ProcessFailed, ProcessTimeout
+
+OUTPUT_LIMIT = 1 << 20
+_CHUNK = 1 << 16
+_SHOWN = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """How a child ended. A negative code is the signal that killed it. Output beyond the limit is dropped."""
+
+    argv: tuple[str, ...]
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+    truncated: bool = False
+
+    def check(self) -> "Completed":
+        """Raise ProcessFailed for another code than 0."""
+        if self.returncode == 0:
+            return self
+        said = (self.stderr or self.stdout).decode(errors="replace").strip()[-_SHOWN:]
+        raise ProcessFailed(
+            f"{shlex.join(self.argv)} ended with code {self.returncode}: {said}",
+            returncode=self.returncode,
+            stdout=self.stdout,
+            stderr=self.stderr,
+        )
+
+
+async def run_process(
+    argv: Sequence[str],
+    *,
+    timeout: timedelta,
+    stdin: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    output_limit: int = OUTPUT_LIMIT,
+) -> Completed:
+    """Run a command to its end, which includes that every descendant has closed the output.
+
+    At the deadline, or when the caller is cancelled, the whole process group is killed.
+    """
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=env,
+            cwd=cwd,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ProcessFailed(f"cannot start {shlex.join(argv)}: {error.strerror}", returncode=None) from error
+    try:
+        async with asyncio.timeout(timeout.total_seconds()), asyncio.TaskGroup() as group:
+            group.create_task(_feed(process, stdin))
+            stdout = group.create_task(_drain(process.stdout, output_limit))
+            stderr = group.create_task(_drain(process.stderr, output_limit))
+            await process.wait()
+    except BaseException as error:
+        await _kill_group(process)
+        if isinstance(error, TimeoutError):
+            raise ProcessTimeout(f"{shlex.join(argv)} was killed: it did not end within {timeout}") from None
+        raise
+    (out, more_out), (err, more_err) = stdout.result(), stderr.result()
+    return Completed(
+        argv=tuple(argv),
+        returncode=process.returncode if process.returncode is not None else -signal.SIGKILL,
+        stdout=out,
+        stderr=err,
+        truncated=more_out or more_err,
+    )
+
+
+async def _feed(process: asyncio.subprocess.Process, data: bytes) -> None:
+    if process.stdin is None:
+        return
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.write(data)
+        await process.stdin.drain()
+    process.stdin.close()
+
+
+async def _drain(stream: asyncio.StreamReader | None, limit: int) -> tuple[bytes, bool]:
+    """Read to the end and keep the beginning, so that a child that talks too much is not stuck on a full pipe."""
+    kept = bytearray()
+    truncated = False
+    while stream is not None and (chunk := await stream.read(_CHUNK)):
+        room = limit - len(kept)
+        kept += chunk[:room]
+        truncated = truncated or len(chunk) > room
+    return bytes(kept), truncated
+
+
+async def _kill_group(process: asyncio.subprocess.Process) -> None:
+    """Kill the child and its descendants, who may outlive it, and reap it, even while being cancelled."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await asyncio.shield(process.wait())
