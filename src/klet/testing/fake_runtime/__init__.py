@@ -1,0 +1,28 @@
+"""A container runtime that only pretends: state machine, scripts of containers' lives, images, faults."""
+
+from klet.testing.fake_runtime.calls import Call as Call
+from klet.testing.fake_runtime.calls import RpcFailure as RpcFailure
+from klet.testing.fake_runtime.events import FakeEvent as FakeEvent
+from klet.testing.fake_runtime.faults import ANY as ANY
+from klet.testing.fake_runtime.faults import Delay as Delay
+from klet.testing.fake_runtime.faults import Drop as Drop
+from klet.testing.fake_runtime.faults import EventFault as EventFault
+from klet.testing.fake_runtime.faults import Fail as Fail
+from klet.testing.fake_runtime.faults import Fault as Fault
+from klet.testing.fake_runtime.faults import HalfDone as HalfDone
+from klet.testing.fake_runtime.faults import Hang as Hang
+from klet.testing.fake_runtime.faults import Late as Late
+from klet.testing.fake_runtime.faults import Repeat as Repeat
+from klet.testing.fake_runtime.faults import Twice as Twice
+from klet.testing.fake_runtime.images import FakeImage as FakeImage
+from klet.testing.fake_runtime.images import any_image as any_image
+from klet.testing.fake_runtime.images import registry_of as registry_of
+from klet.testing.fake_runtime.lives import ExecResult as ExecResult
+from klet.testing.fake_runtime.lives import Life as Life
+from klet.testing.fake_runtime.lives import LogLine as LogLine
+from klet.testing.fake_runtime.lives import OnTerm as OnTerm
+from klet.testing.fake_runtime.logs import FileSink as FileSink
+from klet.testing.fake_runtime.logs import MemorySink as MemorySink
+from klet.testing.fake_runtime.machine import FakeRuntime as FakeRuntime
+from klet.testing.fake_runtime.machine import Script as Script
+from klet.testing.fake_runtime.world import Features as Features

@@ -1,0 +1,90 @@
+"""A call to the fake runtime: begun at once, ended at once or when its time has come.
+
+A handler of a call that takes time is a generator: it yields what it waits for and returns the answer, so that it reads
+from top to bottom and nothing is ever awaited. The others just return the answer.
+"""
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from google.protobuf.message import Message
+
+from klet.cri.errors import Code
+from klet.errors import KletError
+
+
+class RpcFailure(KletError):
+    """What a handler raises: the status that the caller gets."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+
+
+class Signal:
+    """Something that calls wait for; it may fire many times."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Callable[[], None]] = []
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        self._listeners.append(listener)
+
+    def fire(self) -> None:
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener()
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Go on at that time or when the signal fires, whichever comes first. Neither: wait until the call is given up."""
+
+    until: datetime | None = None
+    on: Signal | None = None
+
+
+Steps: TypeAlias = Generator[Wait, None, Message]
+# Each handler takes the request of its own call, which the table cannot say.
+HandlerTable: TypeAlias = Mapping[str, Callable[[Any], Message | Steps]]
+
+
+class Call:
+    """One call on its way."""
+
+    def __init__(self, rpc: str, request: Message, steps: Steps) -> None:
+        self.rpc = rpc
+        self.request = request
+        self.steps = steps
+        self.response: Message | None = None
+        self.failure: RpcFailure | None = None
+        self.arming = 0
+        self._listeners: list[Callable[[], None]] = []
+
+    @property
+    def is_done(self) -> bool:
+        return self.response is not None or self.failure is not None
+
+    def when_done(self, listener: Callable[[], None]) -> None:
+        if self.is_done:
+            listener()
+        else:
+            self._listeners.append(listener)
+
+    def finish(self, response: Message | None, failure: RpcFailure | None) -> None:
+        self.response, self.failure = response, failure
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener()
+
+    def result(self) -> Message:
+        """The answer of a call that is done."""
+        if self.failure is not None:
+            raise self.failure
+        if self.response is None:
+            message = f"{self.rpc} has not ended yet"
+            raise RuntimeError(message)
+        return self.response

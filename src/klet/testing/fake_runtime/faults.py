@@ -1,0 +1,148 @@
+"""Faults that tests and simulations put into the fake runtime: into calls, and into the delivery of events."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TypeAlias
+
+from google.protobuf.message import Message
+
+from klet.cri.errors import Code
+from klet.testing.fake_runtime.calls import Signal
+from klet.testing.fake_runtime.events import FakeEvent
+
+ANY = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The call does nothing and answers with an error."""
+
+    code: Code = Code.UNKNOWN
+    message: str = "injected fault"
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """The call takes that much longer: before its effect, or between its effect and its answer."""
+
+    by: timedelta
+    after_effect: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """The call waits until the fault is released or the caller gives up."""
+
+    after_effect: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HalfDone:
+    """The call has its effect, but answers with an error."""
+
+    code: Code = Code.UNAVAILABLE
+    message: str = "injected fault after the effect"
+
+
+@dataclass(frozen=True, slots=True)
+class Twice:
+    """The call is applied twice, as if it had been sent again; the caller gets the first answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """The event is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """The event comes later."""
+
+    by: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """The event comes twice."""
+
+
+CallEffect: TypeAlias = Fail | Delay | Hang | HalfDone | Twice
+EventEffect: TypeAlias = Drop | Late | Repeat
+
+
+def _every_request(_request: Message) -> bool:
+    return True
+
+
+def _every_event(_event: FakeEvent) -> bool:
+    return True
+
+
+@dataclass(slots=True, eq=False)
+class Fault:
+    """A fault in calls. `rpc` is the CRI's name of the call or ANY; `count` None means every matching call."""
+
+    rpc: str
+    effect: CallEffect
+    matches: Callable[[Message], bool] = _every_request
+    count: int | None = 1
+    hits: int = 0
+    released: Signal = field(default_factory=Signal)
+    is_released: bool = False
+
+    def release(self) -> None:
+        """Let the hanging calls go on, and hang no more."""
+        self.is_released = True
+        self.released.fire()
+
+
+@dataclass(slots=True, eq=False)
+class EventFault:
+    """A fault in the delivery of events. `topic` is containerd's, or ANY."""
+
+    topic: str
+    effect: EventEffect
+    matches: Callable[[FakeEvent], bool] = _every_event
+    count: int | None = 1
+    hits: int = 0
+
+
+class FaultBook:
+    """The faults in force; the first that matches is used."""
+
+    def __init__(self) -> None:
+        self._calls: list[Fault] = []
+        self._events: list[EventFault] = []
+
+    def add(self, fault: Fault) -> Fault:
+        self._calls.append(fault)
+        return fault
+
+    def add_to_events(self, fault: EventFault) -> EventFault:
+        self._events.append(fault)
+        return fault
+
+    def clear(self) -> None:
+        """End all faults; hanging calls go on."""
+        faults, self._calls, self._events = self._calls, [], []
+        for fault in faults:
+            fault.release()
+
+    def take(self, rpc: str, request: Message) -> Fault | None:
+        for fault in self._calls:
+            if fault.rpc in (ANY, rpc) and _is_left(fault) and not fault.is_released and fault.matches(request):
+                fault.hits += 1
+                return fault
+        return None
+
+    def take_event(self, event: FakeEvent) -> EventFault | None:
+        for fault in self._events:
+            if fault.topic in (ANY, event.topic) and _is_left(fault) and fault.matches(event):
+                fault.hits += 1
+                return fault
+        return None
+
+
+def _is_left(fault: Fault | EventFault) -> bool:
+    return fault.count is None or fault.hits < fault.count

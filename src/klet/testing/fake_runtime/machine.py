@@ -1,0 +1,282 @@
+"""The fake runtime: one synchronous state machine that answers CRI calls as containerd 1.6 does.
+
+It never waits and never reads a clock: each call and each advance brings the time along. Skins put it behind gRPC
+(klet.testing.cri_server) or behind klet's own port (klet.testing.in_process).
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from google.protobuf.message import Message
+
+from klet.cri.errors import Code
+from klet.testing.fake_runtime.calls import Call, RpcFailure, Signal, Steps, Wait
+from klet.testing.fake_runtime.containers import ContainerCalls
+from klet.testing.fake_runtime.events import FakeEvent
+from klet.testing.fake_runtime.execs import ExecCalls
+from klet.testing.fake_runtime.faults import Delay, Fail, Fault, FaultBook, HalfDone, Hang, Twice
+from klet.testing.fake_runtime.image_calls import ImageCalls
+from klet.testing.fake_runtime.images import FakeImage, Registry, nowhere
+from klet.testing.fake_runtime.lives import ExecChooser, LifeChooser, LogLine, Stream, lives_forever, succeeds
+from klet.testing.fake_runtime.logs import LogSink, MemorySink
+from klet.testing.fake_runtime.node_calls import NodeCalls
+from klet.testing.fake_runtime.processes import Processes
+from klet.testing.fake_runtime.sandboxes import SandboxCalls
+from klet.testing.fake_runtime.views import container_status, sandbox_status
+from klet.testing.fake_runtime.world import HISTORY, Container, Features, Sandbox, World
+from klet.wire import cri_v1_pb2 as pb
+
+Latency = Callable[[str, random.Random], timedelta]
+
+
+def no_latency(_rpc: str, _rng: random.Random) -> timedelta:
+    return timedelta()
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What the world around the runtime does: containers, commands in them, the registry, and how slow calls are."""
+
+    lives: LifeChooser = lives_forever
+    execs: ExecChooser = succeeds
+    registry: Registry = nowhere
+    latency: Latency = no_latency
+
+
+_NO_SCRIPT = Script()
+_CONTAINERD_1_6 = Features()
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """A call that was begun, for tests to look at."""
+
+    at: datetime
+    rpc: str
+    request: Message
+
+
+class FakeRuntime:
+    """Sandboxes, containers, images, events and faults behind `call` and `advance`."""
+
+    def __init__(
+        self,
+        *,
+        start: datetime,
+        seed: int = 0,
+        script: Script = _NO_SCRIPT,
+        features: Features = _CONTAINERD_1_6,
+        sink: LogSink | None = None,
+        images: tuple[FakeImage, ...] = (),
+    ) -> None:
+        self.faults = FaultBook()
+        self.calls: deque[CallRecord] = deque(maxlen=HISTORY)
+        self.disconnected = Signal()
+        self._random = random.Random(seed)
+        self._script = script
+        self._world = World(
+            start=start, rng=self._random, sink=sink or MemorySink(), features=features, faults=self.faults
+        )
+        self._processes = Processes(self._world)
+        sandboxes = SandboxCalls(self._world, self._processes)
+        self._image_calls = ImageCalls(self._world, script.registry)
+        self._handlers = {
+            **sandboxes.handlers(),
+            **ContainerCalls(self._world, self._processes, sandboxes, script.lives).handlers(),
+            **ExecCalls(self._world, self._processes, script.execs).handlers(),
+            **self._image_calls.handlers(),
+            **NodeCalls(self._world).handlers(),
+        }
+        for rpc in _missing(features):
+            self._handlers.pop(rpc, None)
+        for image in images:
+            self._image_calls.load(image)
+
+    @property
+    def now(self) -> datetime:
+        return self._world.timeline.now
+
+    @property
+    def events(self) -> tuple[FakeEvent, ...]:
+        """The events that were delivered, oldest first (the latest of them)."""
+        return tuple(self._world.events)
+
+    @property
+    def features(self) -> Features:
+        return self._world.features
+
+    def call(self, rpc: str, request: Message, *, now: datetime) -> Call:
+        """Begin a call; it is done when it returns, or after some later `advance` or call."""
+        self.advance(now)
+        mine = type(request)()
+        mine.CopyFrom(request)
+        self.calls.append(CallRecord(at=self.now, rpc=rpc, request=mine))
+        call = Call(rpc, mine, self._perform(rpc, mine))
+        self._resume(call)
+        return call
+
+    def give_up(self, call: Call) -> None:
+        """The caller no longer waits. What was done stays done."""
+        if not call.is_done:
+            call.arming += 1
+            call.steps.close()
+            call.finish(None, RpcFailure(Code.CANCELLED, "context canceled"))
+
+    def next_due(self) -> datetime | None:
+        """When the machine next has something to do by itself."""
+        return self._world.timeline.next_due()
+
+    def advance(self, now: datetime) -> tuple[FakeEvent, ...]:
+        """Let time pass; the events that were delivered meanwhile."""
+        due = self._world.timeline.next_due()
+        if due is None or due > now:
+            self._world.timeline.advance(now)
+            return ()
+        delivered: list[FakeEvent] = []
+        end = self._world.listen(delivered.append)
+        self._world.timeline.advance(now)
+        end()
+        return tuple(delivered)
+
+    def listen(self, listener: Callable[[FakeEvent], None]) -> Callable[[], None]:
+        """Hear of every event from now on; the result ends it."""
+        return self._world.listen(listener)
+
+    def cri_event(self, event: FakeEvent) -> pb.ContainerEventResponse | None:
+        """The event as GetContainerEvents tells it, with the statuses of this moment."""
+        if event.cri_type is None:
+            return None
+        container = self._world.containers.get(event.container_id)
+        sandbox = container.sandbox if container is not None else self._world.sandboxes.get(event.container_id)
+        answer = pb.ContainerEventResponse(
+            container_id=event.container_id, container_event_type=event.cri_type, created_at=event.stamp
+        )
+        if sandbox is not None:
+            answer.pod_sandbox_status.CopyFrom(sandbox_status(sandbox))
+            answer.containers_statuses.extend(
+                container_status(each, self._world.images) for each in sandbox.containers.values()
+            )
+        return answer
+
+    def sandboxes(self) -> tuple[Sandbox, ...]:
+        return tuple(self._world.sandboxes.values())
+
+    def containers(self) -> tuple[Container, ...]:
+        return tuple(self._world.containers.values())
+
+    def load_image(self, image: FakeImage) -> None:
+        """Put an image into the store, as an import does."""
+        self._image_calls.load(image)
+
+    def set_condition(self, kind: str, *, status: bool, reason: str = "", message: str = "") -> None:
+        """Change a condition that Status reports: RuntimeReady or NetworkReady."""
+        self._world.conditions[kind] = pb.RuntimeCondition(type=kind, status=status, reason=reason, message=message)
+
+    def end_container(self, container_id: str, exit_code: int, *, oom: bool = False) -> None:
+        """The container's process ends by itself, now."""
+        self._processes.end(self._world.containers[container_id], exit_code, oom=oom)
+
+    def kill_sandbox(self, sandbox_id: str) -> None:
+        """The sandbox's own process dies; its network stays until it is stopped."""
+        self._processes.end_pause(self._world.sandboxes[sandbox_id])
+
+    def write_log(self, container_id: str, text: str, stream: Stream = "stdout") -> None:
+        """The container says something, now."""
+        self._processes.write(self._world.containers[container_id], LogLine(at=timedelta(), text=text, stream=stream))
+
+    def disconnect(self) -> None:
+        """Break every event stream, as a restart of the runtime does."""
+        self.disconnected.fire()
+
+    def _perform(self, rpc: str, request: Message) -> Steps:
+        if delay := self._script.latency(rpc, self._random):
+            yield Wait(until=self.now + delay)
+        fault = self.faults.take(rpc, request)
+        match fault.effect if fault is not None else None:
+            case None:
+                return (yield from self._handle(rpc, request))
+            case Fail(code=code, message=message):
+                raise RpcFailure(code, message)
+            case Delay(by=by, after_effect=False):
+                yield Wait(until=self.now + by)
+                return (yield from self._handle(rpc, request))
+            case Delay(by=by):
+                answer = yield from self._handle(rpc, request)
+                yield Wait(until=self.now + by)
+                return answer
+            case Hang(after_effect=False):
+                yield from _until_released(fault)
+                return (yield from self._handle(rpc, request))
+            case Hang():
+                answer = yield from self._handle(rpc, request)
+                yield from _until_released(fault)
+                return answer
+            case HalfDone(code=code, message=message):
+                yield from self._handle(rpc, request)
+                raise RpcFailure(code, message)
+            case Twice():
+                answer = yield from self._handle(rpc, request)
+                yield from self._handle_again(rpc, request)
+                return answer
+            case unknown:
+                assert_never(unknown)
+
+    def _handle(self, rpc: str, request: Message) -> Steps:
+        handler = self._handlers.get(rpc)
+        if handler is None:
+            raise RpcFailure(Code.UNIMPLEMENTED, f"unknown method {rpc} for service runtime.v1.RuntimeService")
+        answer = handler(request)
+        return answer if isinstance(answer, Message) else (yield from answer)
+
+    def _handle_again(self, rpc: str, request: Message) -> Steps:
+        """The second time may well be refused; the caller never hears of it."""
+        try:
+            return (yield from self._handle(rpc, request))
+        except RpcFailure:
+            return request
+
+    def _resume(self, call: Call) -> None:
+        try:
+            wait = next(call.steps)
+        except StopIteration as stop:
+            answer: Message = stop.value
+            call.finish(answer, None)
+        except RpcFailure as failure:
+            call.finish(None, failure)
+        else:
+            self._arm(call, wait)
+
+    def _arm(self, call: Call, wait: Wait) -> None:
+        """Resume once: when the time comes or the signal fires, whichever is first."""
+        call.arming += 1
+        arming = call.arming
+
+        def resume() -> None:
+            if call.arming == arming:
+                call.arming += 1
+                self._resume(call)
+
+        if wait.until is not None:
+            self._world.timeline.at(wait.until, resume)
+        if wait.on is not None:
+            wait.on.listen(resume)
+
+
+def _until_released(fault: Fault | None) -> Generator[Wait, None, None]:
+    while fault is not None and not fault.is_released:
+        yield Wait(on=fault.released)
+
+
+def _missing(features: Features) -> list[str]:
+    """The calls that containerd 1.6 does not have."""
+    optional = {
+        "RuntimeConfig": features.runtime_config,
+        "UpdatePodSandboxResources": features.sandbox_resources,
+        "ListMetricDescriptors": features.metrics,
+        "ListPodSandboxMetrics": features.metrics,
+    }
+    return [rpc for rpc, is_there in optional.items() if not is_there]

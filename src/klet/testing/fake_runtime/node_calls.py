@@ -1,0 +1,161 @@
+"""The calls about the runtime itself, and stats."""
+
+import json
+
+from klet.cri.errors import Code
+from klet.testing.fake_runtime.calls import HandlerTable, RpcFailure
+from klet.testing.fake_runtime.image_calls import MOUNTPOINT
+from klet.testing.fake_runtime.lookup import find, has_labels, matches
+from klet.testing.fake_runtime.processes import running_time
+from klet.testing.fake_runtime.timeline import nanoseconds
+from klet.testing.fake_runtime.world import Container, Sandbox, World
+from klet.wire import cri_v1_pb2 as pb
+
+# What a pause process uses.
+_PAUSE_CPU = 10_000_000
+_PAUSE_MEMORY = 512 << 10
+
+
+class NodeCalls:
+    """Version, status, configuration, stats."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def handlers(self) -> HandlerTable:
+        return {
+            "Version": self._version,
+            "Status": self._status,
+            "RuntimeConfig": self._runtime_config,
+            "UpdateRuntimeConfig": self._update_runtime_config,
+            "ContainerStats": self._container_stats,
+            "ListContainerStats": self._list_container_stats,
+            "PodSandboxStats": self._sandbox_stats,
+            "ListPodSandboxStats": self._list_sandbox_stats,
+            "ListMetricDescriptors": self._list_metric_descriptors,
+            "ListPodSandboxMetrics": self._list_sandbox_metrics,
+        }
+
+    def _version(self, _request: pb.VersionRequest) -> pb.VersionResponse:
+        return pb.VersionResponse(
+            version="0.1.0", runtime_name="containerd", runtime_version="1.6.20~fake", runtime_api_version="v1"
+        )
+
+    def _status(self, request: pb.StatusRequest) -> pb.StatusResponse:
+        answer = pb.StatusResponse(status=pb.RuntimeStatus(conditions=self._world.conditions.values()))
+        if request.verbose:
+            answer.info["config"] = json.dumps({"containerd": {"snapshotter": "overlayfs"}})
+        return answer
+
+    def _runtime_config(self, _request: pb.RuntimeConfigRequest) -> pb.RuntimeConfigResponse:
+        driver = self._world.features.cgroup_driver
+        return pb.RuntimeConfigResponse(linux=pb.LinuxRuntimeConfiguration(cgroup_driver=driver))
+
+    def _update_runtime_config(self, _request: pb.UpdateRuntimeConfigRequest) -> pb.UpdateRuntimeConfigResponse:
+        return pb.UpdateRuntimeConfigResponse()
+
+    def _container_stats(self, request: pb.ContainerStatsRequest) -> pb.ContainerStatsResponse:
+        container = find(self._world.containers, request.container_id, "failed to find container")
+        if not container.is_running:
+            raise RpcFailure(Code.UNKNOWN, "unexpected metrics response: []")
+        return pb.ContainerStatsResponse(stats=self._stats_of(container))
+
+    def _list_container_stats(self, request: pb.ListContainerStatsRequest) -> pb.ListContainerStatsResponse:
+        wanted = request.filter
+        stats = [
+            self._stats_of(container)
+            for container in self._world.containers.values()
+            if container.is_running
+            and matches(container.id, wanted.id)
+            and matches(container.sandbox.id, wanted.pod_sandbox_id)
+            and has_labels(container.config.labels, wanted.label_selector)
+        ]
+        return pb.ListContainerStatsResponse(stats=stats)
+
+    def _sandbox_stats(self, request: pb.PodSandboxStatsRequest) -> pb.PodSandboxStatsResponse:
+        what = "an error occurred when trying to find sandbox"
+        sandbox = find(self._world.sandboxes, request.pod_sandbox_id, what)
+        if not sandbox.is_ready:
+            raise RpcFailure(Code.UNKNOWN, "failed to decode sandbox container metrics: sandbox is not running")
+        return pb.PodSandboxStatsResponse(stats=self._stats_of_sandbox(sandbox))
+
+    def _list_sandbox_stats(self, request: pb.ListPodSandboxStatsRequest) -> pb.ListPodSandboxStatsResponse:
+        wanted = request.filter
+        stats = [
+            self._stats_of_sandbox(sandbox)
+            for sandbox in self._world.sandboxes.values()
+            if sandbox.is_ready
+            and matches(sandbox.id, wanted.id)
+            and has_labels(sandbox.config.labels, wanted.label_selector)
+        ]
+        return pb.ListPodSandboxStatsResponse(stats=stats)
+
+    def _list_metric_descriptors(self, _request: pb.ListMetricDescriptorsRequest) -> pb.ListMetricDescriptorsResponse:
+        return pb.ListMetricDescriptorsResponse()
+
+    def _list_sandbox_metrics(self, _request: pb.ListPodSandboxMetricsRequest) -> pb.ListPodSandboxMetricsResponse:
+        return pb.ListPodSandboxMetricsResponse()
+
+    def _stats_of(self, container: Container) -> pb.ContainerStats:
+        now = nanoseconds(self._world.timeline.now)
+        stats = pb.ContainerStats(
+            attributes=pb.ContainerAttributes(
+                id=container.id,
+                metadata=container.config.metadata,
+                labels=container.config.labels,
+                annotations=container.config.annotations,
+            ),
+            cpu=_cpu(now, self._cpu_used(container), container.life.cpu_cores),
+            memory=_memory(now, container.life.memory_bytes),
+        )
+        stats.writable_layer.timestamp = now
+        stats.writable_layer.fs_id.mountpoint = MOUNTPOINT
+        stats.writable_layer.used_bytes.value = 4096
+        stats.writable_layer.inodes_used.value = 1
+        return stats
+
+    def _stats_of_sandbox(self, sandbox: Sandbox) -> pb.PodSandboxStats:
+        now = nanoseconds(self._world.timeline.now)
+        running = [container for container in sandbox.containers.values() if container.is_running]
+        used = _PAUSE_CPU + sum(self._cpu_used(container) for container in running)
+        memory = _PAUSE_MEMORY + sum(container.life.memory_bytes for container in running)
+        linux = pb.LinuxPodSandboxStats(
+            cpu=_cpu(now, used, sum(container.life.cpu_cores for container in running)),
+            memory=_memory(now, memory),
+            process=pb.ProcessUsage(timestamp=now, process_count=pb.UInt64Value(value=1 + len(running))),
+            containers=[self._stats_of(container) for container in running],
+        )
+        if sandbox.ips:
+            zero = pb.UInt64Value(value=0)
+            eth0 = pb.NetworkInterfaceUsage(name="eth0", rx_bytes=zero, rx_errors=zero, tx_bytes=zero, tx_errors=zero)
+            linux.network.CopyFrom(pb.NetworkUsage(timestamp=now, default_interface=eth0))
+        attributes = pb.PodSandboxAttributes(
+            id=sandbox.id,
+            metadata=sandbox.config.metadata,
+            labels=sandbox.config.labels,
+            annotations=sandbox.config.annotations,
+        )
+        return pb.PodSandboxStats(attributes=attributes, linux=linux)
+
+    def _cpu_used(self, container: Container) -> int:
+        return 1_000_000 + int(running_time(container, self._world) * container.life.cpu_cores)
+
+
+def _cpu(now: int, used: int, cores: float) -> pb.CpuUsage:
+    return pb.CpuUsage(
+        timestamp=now,
+        usage_core_nano_seconds=pb.UInt64Value(value=used),
+        usage_nano_cores=pb.UInt64Value(value=int(cores * 1_000_000_000)),
+    )
+
+
+def _memory(now: int, used: int) -> pb.MemoryUsage:
+    return pb.MemoryUsage(
+        timestamp=now,
+        working_set_bytes=pb.UInt64Value(value=used),
+        available_bytes=pb.UInt64Value(value=0),
+        usage_bytes=pb.UInt64Value(value=used),
+        rss_bytes=pb.UInt64Value(value=used // 2),
+        page_faults=pb.UInt64Value(value=100),
+        major_page_faults=pb.UInt64Value(value=0),
+    )

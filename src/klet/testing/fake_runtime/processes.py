@@ -1,0 +1,168 @@
+"""How containers' processes live and end, after the script of their Life."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from pathlib import PurePosixPath
+
+from klet.testing.fake_runtime.calls import RpcFailure
+from klet.testing.fake_runtime.lives import FileWrite, LogLine
+from klet.testing.fake_runtime.logs import format_records
+from klet.testing.fake_runtime.timeline import nanoseconds
+from klet.testing.fake_runtime.world import Container, Sandbox, World
+from klet.wire import containerd_events_pb2 as containerd
+from klet.wire import cri_v1_pb2 as pb
+
+KILLED = 137
+# What containerd reports for a container whose process never came to be.
+START_FAILED = 128
+
+
+class Processes:
+    """Starts, signals and ends processes; each change is told in events."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def start(self, container: Container) -> None:
+        life, now = container.life, self._world.timeline.now
+        container.pid = self._world.new_pid()
+        container.is_alive = True
+        container.state = pb.CONTAINER_RUNNING
+        if container.log_path:
+            self._world.sink.open(container.log_path)
+        self._task_created(container.id, container.pid)
+        container.started_at = self._world.timeline.stamp()
+        for line in life.logs:
+            self._later(container, line.at, partial(self.write, container, line))
+        for file in life.files:
+            self._later(container, file.at, partial(self._write_file, container, file))
+        if life.lasts is not None:
+            end = now + life.lasts
+            container.timers.append(
+                self._world.timeline.at(end, lambda: self.end(container, life.exit_code, oom=life.oom_killed))
+            )
+
+    def refuse(self, container: Container, failure: RpcFailure) -> RpcFailure:
+        """The container could not be started and counts as ended; its error for the caller."""
+        container.state = pb.CONTAINER_EXITED
+        container.finished_at = self._world.timeline.stamp()
+        container.exit_code = START_FAILED
+        container.reason = "StartError"
+        container.message = failure.message
+        return RpcFailure(failure.code, failure.message)
+
+    def terminate(self, container: Container) -> None:
+        """Send the stop signal, once."""
+        if container.was_signalled or not container.is_alive:
+            return
+        container.was_signalled = True
+        reaction = container.life.on_term
+        if reaction is not None:
+            code = reaction.exit_code
+            self._later(container, reaction.after, lambda: self.end(container, code))
+
+    def end(self, container: Container, exit_code: int, *, oom: bool = False) -> None:
+        """The process is gone. The CRI's view follows, at once or after the runtime's lag."""
+        if not container.is_alive:
+            return
+        container.is_alive = False
+        for timer in container.timers:
+            timer.cancel()
+        container.timers.clear()
+        if oom:
+            self._world.emit("/tasks/oom", container.id, containerd.TaskOOM(container_id=container.id))
+        container.ended.fire()
+        stamp = self._task_exited(container.id, container.id, container.pid, exit_code)
+        lag = self._world.features.view_lag
+        if lag:
+            due = self._world.timeline.now + lag
+            self._world.timeline.at(due, lambda: self._reap(container, exit_code, stamp, oom=oom))
+        else:
+            self._reap(container, exit_code, stamp, oom=oom)
+
+    def kill(self, container: Container) -> None:
+        self.end(container, KILLED)
+
+    def start_pause(self, sandbox: Sandbox) -> None:
+        self._task_created(sandbox.id, sandbox.pid)
+
+    def end_pause(self, sandbox: Sandbox) -> None:
+        """The sandbox's own process is gone, and with it those that live in its pid namespace."""
+        if not sandbox.is_ready:
+            return
+        for container in list(sandbox.containers.values()):
+            if container.config.linux.security_context.namespace_options.pid == pb.POD:
+                self.kill(container)
+        sandbox.state = pb.SANDBOX_NOTREADY
+        stamp = self._task_exited(sandbox.id, sandbox.id, sandbox.pid, KILLED)
+        self._task_deleted(sandbox.id, sandbox.pid, KILLED, stamp)
+
+    def run_inside(self, container: Container) -> tuple[str, int]:
+        """A process beside the container's own: its id and pid."""
+        id_, pid = self._world.new_id(), self._world.new_pid()
+        self._world.emit(
+            "/tasks/exec-added", container.id, containerd.TaskExecAdded(container_id=container.id, exec_id=id_)
+        )
+        return id_, pid
+
+    def started_inside(self, container: Container, id_: str, pid: int) -> None:
+        body = containerd.TaskExecStarted(container_id=container.id, exec_id=id_, pid=pid)
+        self._world.emit("/tasks/exec-started", container.id, body)
+
+    def ended_inside(self, container: Container, id_: str, pid: int, exit_code: int) -> None:
+        self._task_exited(container.id, id_, pid, exit_code)
+
+    def write(self, container: Container, line: LogLine) -> None:
+        """Output of the container; on a terminal all of it is stdout."""
+        if container.log_path:
+            stream = "stdout" if container.config.tty else line.stream
+            stamp = self._world.timeline.stamp()
+            records = format_records(line.text, stream=stream, stamp=stamp, newline=line.newline)
+            self._world.sink.write(container.log_path, records)
+
+    def _write_file(self, container: Container, file: FileWrite) -> None:
+        path = PurePosixPath(file.path)
+        for mount in container.config.mounts:
+            if mount.readonly or not path.is_relative_to(mount.container_path):
+                continue
+            target = PurePosixPath(mount.host_path) / path.relative_to(mount.container_path)
+            self._world.sink.write_file(str(target), file.content)
+
+    def _later(self, container: Container, after: timedelta, action: Callable[[], None]) -> None:
+        if after:
+            container.timers.append(self._world.timeline.at(self._world.timeline.now + after, action))
+        else:
+            action()
+
+    def _reap(self, container: Container, exit_code: int, stamp: int, *, oom: bool) -> None:
+        if container.log_path:
+            self._world.sink.close(container.log_path)
+        container.state = pb.CONTAINER_EXITED
+        container.finished_at = stamp
+        container.exit_code = exit_code
+        container.reason = "OOMKilled" if oom else ""
+        self._task_deleted(container.id, container.pid, exit_code, stamp)
+        container.exited.fire()
+
+    def _task_created(self, id_: str, pid: int) -> None:
+        bundle = f"/run/containerd/io.containerd.runtime.v2.task/k8s.io/{id_}"
+        self._world.emit("/tasks/create", id_, containerd.TaskCreate(container_id=id_, bundle=bundle, pid=pid))
+        self._world.emit("/tasks/start", id_, containerd.TaskStart(container_id=id_, pid=pid))
+
+    def _task_exited(self, container_id: str, id_: str, pid: int, exit_code: int) -> int:
+        stamp = self._world.timeline.stamp()
+        body = containerd.TaskExit(container_id=container_id, id=id_, pid=pid, exit_status=exit_code)
+        body.exited_at.seconds, body.exited_at.nanos = divmod(stamp, 1_000_000_000)
+        self._world.emit("/tasks/exit", container_id, body)
+        return stamp
+
+    def _task_deleted(self, id_: str, pid: int, exit_code: int, stamp: int) -> None:
+        body = containerd.TaskDelete(container_id=id_, pid=pid, exit_status=exit_code)
+        body.exited_at.seconds, body.exited_at.nanos = divmod(stamp, 1_000_000_000)
+        self._world.emit("/tasks/delete", id_, body)
+
+
+def running_time(container: Container, world: World) -> int:
+    """Nanoseconds since the start."""
+    return max(0, nanoseconds(world.timeline.now) - container.started_at)

@@ -1,0 +1,66 @@
+"""The fake runtime's own time: what happens when, in a fixed order. It never reads a clock."""
+
+import heapq
+import itertools
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+_UNIX = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Timer:
+    """Something that will happen, unless it is cancelled."""
+
+    __slots__ = ("_action",)
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        self._action: Callable[[], None] | None = action
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._action is None
+
+    def cancel(self) -> None:
+        self._action = None
+
+    def fire(self) -> None:
+        action, self._action = self._action, None
+        if action is not None:
+            action()
+
+
+class Timeline:
+    """Timers in the order of their times, then of their creation."""
+
+    def __init__(self, start: datetime) -> None:
+        self.now = start
+        self._timers: list[tuple[datetime, int, Timer]] = []
+        self._order = itertools.count()
+        self._last_stamp = 0
+
+    def at(self, when: datetime, action: Callable[[], None]) -> Timer:
+        timer = Timer(action)
+        heapq.heappush(self._timers, (when, next(self._order), timer))
+        return timer
+
+    def next_due(self) -> datetime | None:
+        while self._timers and self._timers[0][2].is_cancelled:
+            heapq.heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    def advance(self, now: datetime) -> None:
+        """Let everything happen that is due by then, each thing at its own instant. Time never goes back."""
+        while (due := self.next_due()) is not None and due <= now:
+            self.now = max(self.now, due)
+            heapq.heappop(self._timers)[2].fire()
+        self.now = max(self.now, now)
+
+    def stamp(self) -> int:
+        """Nanoseconds since 1970, later than every stamp before: real runtimes never do two things at one instant."""
+        self._last_stamp = max(nanoseconds(self.now), self._last_stamp + 1)
+        return self._last_stamp
+
+
+def nanoseconds(at: datetime) -> int:
+    since = at - _UNIX
+    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000

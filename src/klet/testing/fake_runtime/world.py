@@ -1,0 +1,170 @@
+"""The state of the fake runtime: sandboxes, containers, names, images, time, and the sending of events."""
+
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from google.protobuf.message import Message
+
+from klet.cri.errors import Code
+from klet.testing.fake_runtime.calls import RpcFailure, Signal
+from klet.testing.fake_runtime.events import FakeEvent
+from klet.testing.fake_runtime.faults import Drop, FaultBook, Late, Repeat
+from klet.testing.fake_runtime.images import ImageStore
+from klet.testing.fake_runtime.lives import Life
+from klet.testing.fake_runtime.logs import LogSink
+from klet.testing.fake_runtime.timeline import Timeline, Timer
+from klet.wire import cri_v1_pb2 as pb
+
+# How many events and calls are remembered for tests to look at.
+HISTORY = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What the fake can do beyond containerd 1.6, and how it is set up. The defaults are containerd 1.6's."""
+
+    container_events: bool = False
+    runtime_config: bool = False
+    sandbox_resources: bool = False
+    metrics: bool = False
+    dual_stack: bool = False
+    runtime_handlers: tuple[str, ...] = ("", "runc")
+    cgroup_driver: pb.CgroupDriver = pb.CGROUPFS
+    streaming_url: str = "http://127.0.0.1:1"
+    # How long the CRI's view stays behind containerd's own exit events.
+    view_lag: timedelta = timedelta()
+
+
+@dataclass(slots=True, eq=False)
+class Sandbox:
+    """A pod sandbox and its containers."""
+
+    id: str
+    name: str
+    config: pb.PodSandboxConfig
+    runtime_handler: str
+    created_at: int
+    pid: int
+    ips: tuple[str, ...]
+    state: pb.PodSandboxState = pb.SANDBOX_READY
+    has_network: bool = True
+    containers: dict[str, "Container"] = field(default_factory=dict)
+
+    @property
+    def is_ready(self) -> bool:
+        return self.state == pb.SANDBOX_READY
+
+    @property
+    def namespaces(self) -> pb.NamespaceOption:
+        return self.config.linux.security_context.namespace_options
+
+
+@dataclass(slots=True, eq=False)
+class Container:
+    """A container as the CRI shows it, and its process."""
+
+    id: str
+    name: str
+    sandbox: Sandbox
+    config: pb.ContainerConfig
+    image_id: str
+    log_path: str
+    life: Life
+    created_at: int
+    resources: pb.LinuxContainerResources
+    state: pb.ContainerState = pb.CONTAINER_CREATED
+    started_at: int = 0
+    finished_at: int = 0
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    pid: int = 0
+    is_alive: bool = False
+    was_signalled: bool = False
+    timers: list[Timer] = field(default_factory=list)
+    ended: Signal = field(default_factory=Signal)
+    exited: Signal = field(default_factory=Signal)
+
+    @property
+    def is_running(self) -> bool:
+        return self.state == pb.CONTAINER_RUNNING
+
+
+class World:
+    """Everything that the handlers of calls share."""
+
+    def __init__(
+        self, *, start: datetime, rng: random.Random, sink: LogSink, features: Features, faults: FaultBook
+    ) -> None:
+        self.timeline = Timeline(start)
+        self.random = rng
+        self.sink = sink
+        self.features = features
+        self.images = ImageStore()
+        self.sandboxes: dict[str, Sandbox] = {}
+        self.containers: dict[str, Container] = {}
+        self.events: deque[FakeEvent] = deque(maxlen=HISTORY)
+        self.conditions = {
+            "RuntimeReady": pb.RuntimeCondition(type="RuntimeReady", status=True),
+            "NetworkReady": pb.RuntimeCondition(type="NetworkReady", status=True),
+        }
+        self._faults = faults
+        self._listeners: list[Callable[[FakeEvent], None]] = []
+        self._names: dict[tuple[str, str], str] = {}
+        self._pids = 1000
+        self._addresses = 1
+
+    def new_id(self) -> str:
+        return f"{self.random.getrandbits(256):064x}"
+
+    def new_pid(self) -> int:
+        self._pids += 1
+        return self._pids
+
+    def new_ips(self) -> tuple[str, ...]:
+        """The next free addresses, in turn, as a host-local allocator gives them out."""
+        taken = {ip for sandbox in self.sandboxes.values() if sandbox.has_network for ip in sandbox.ips}
+        for _ in range(1 << 16):
+            self._addresses = self._addresses % 0xFFFE + 1
+            high, low = divmod(self._addresses, 256)
+            if (ip := f"10.88.{high}.{low}") not in taken:
+                return (ip, f"fd00:88::{high:02x}{low:02x}") if self.features.dual_stack else (ip,)
+        raise RpcFailure(Code.UNKNOWN, "failed to allocate for range 0: no IP addresses available in range set")
+
+    def reserve(self, kind: str, name: str, id_: str) -> None:
+        """Names are unique among sandboxes, and among containers."""
+        holder = self._names.setdefault((kind, name), id_)
+        if holder != id_:
+            raise RpcFailure(
+                Code.UNKNOWN, f'failed to reserve {kind} name "{name}": name "{name}" is reserved for "{holder}"'
+            )
+
+    def release(self, kind: str, name: str) -> None:
+        self._names.pop((kind, name), None)
+
+    def listen(self, listener: Callable[[FakeEvent], None]) -> Callable[[], None]:
+        """Hear of every event from now on; the result ends it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def emit(self, topic: str, container_id: str, body: Message) -> None:
+        event = FakeEvent(topic=topic, stamp=self.timeline.stamp(), container_id=container_id, body=body)
+        fault = self._faults.take_event(event)
+        match fault.effect if fault is not None else None:
+            case None:
+                self._deliver(event)
+            case Drop():
+                pass
+            case Late(by=by):
+                self.timeline.at(self.timeline.now + by, lambda: self._deliver(event))
+            case Repeat():
+                self._deliver(event)
+                self._deliver(event)
+
+    def _deliver(self, event: FakeEvent) -> None:
+        self.events.append(event)
+        for listener in list(self._listeners):
+            listener(event)
