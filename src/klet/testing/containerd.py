@@ -27,6 +27,7 @@ REQUEST_TIMEOUT = timedelta(minutes=2)
 _CNI_DIRECTORIES = ("/usr/lib/cni", "/opt/cni/bin")
 _START_LIMIT = timedelta(seconds=30)
 _POLL = timedelta(milliseconds=20)
+_REMOVAL_ATTEMPTS = 10
 
 
 class ContainerdFailed(KletError):
@@ -151,23 +152,19 @@ async def add_image(daemon: PrivateContainerd, client: CriClient, *, name: str, 
         await clock.sleep(_POLL)
 
 
-async def remove_pods(client: CriClient) -> None:
+async def remove_pods(client: CriClient, *, clock: Clock) -> None:
     """Stop and remove every sandbox with its containers."""
     for container in (await client.list_containers(pb.ListContainersRequest())).containers:
         await client.stop_container(pb.StopContainerRequest(container_id=container.id, timeout=0))
     for sandbox in (await client.list_pod_sandbox(pb.ListPodSandboxRequest())).items:
-        try:
-            await client.stop_pod_sandbox(pb.StopPodSandboxRequest(pod_sandbox_id=sandbox.id))
-            await client.remove_pod_sandbox(pb.RemovePodSandboxRequest(pod_sandbox_id=sandbox.id))
-        except NotFound:
-            continue
+        await _remove_sandbox(client, sandbox.id, clock=clock)
 
 
 async def stop_containerd(daemon: PrivateContainerd, *, clock: Clock) -> None:
     """Remove all pods, end the daemon and whatever it made; a daemon that does not answer is cleaned up after."""
     try:
         async with connect(runtime_endpoint=daemon.endpoint, timeout=timedelta(seconds=20)) as client:
-            await remove_pods(client)
+            await remove_pods(client, clock=clock)
     except CriError:
         daemon.process.kill()
     daemon.process.terminate()
@@ -177,6 +174,21 @@ async def stop_containerd(daemon: PrivateContainerd, *, clock: Clock) -> None:
     daemon.process.kill()
     daemon.process.wait()
     remove_everything(daemon.directory)
+
+
+async def _remove_sandbox(client: CriClient, sandbox_id: str, *, clock: Clock) -> None:
+    for attempts_left in reversed(range(_REMOVAL_ATTEMPTS)):
+        try:
+            await client.stop_pod_sandbox(pb.StopPodSandboxRequest(pod_sandbox_id=sandbox_id))
+            await client.remove_pod_sandbox(pb.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id))
+        except NotFound:
+            return
+        except CriError:  # containerd fails to stop what is just ending by itself ("ttrpc: closed")
+            if not attempts_left:
+                raise
+            await clock.sleep(_POLL)
+        else:
+            return
 
 
 async def _is_ready(client: CriClient) -> bool:
