@@ -8,6 +8,7 @@ import re
 import signal
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -82,6 +83,11 @@ async def container_status(cri, container):
 
 async def run(cri, container, *command, timeout=PATIENCE):
     return await cri.exec_sync(pb.ExecSyncRequest(container_id=container, cmd=command, timeout=timeout))
+
+
+def catches(pid, number):
+    caught = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())[1]
+    return int(caught, 16) >> (number - 1) & 1
 
 
 async def test_the_images_are_there(cri):
@@ -169,6 +175,9 @@ async def test_the_pause_program_leaves_at_once(cri, containerd, events, tmp_pat
     sandbox, _ = await run_sandbox(cri, containerd, tmp_path, name="leaving")
     request = pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox, verbose=True)
     info = json.loads((await cri.pod_sandbox_status(request)).info["info"])
+    async with asyncio.timeout(PATIENCE):
+        while not catches(info["pid"], number):  # noqa: ASYNC110 (a process does not say when it has set its handlers)
+            await asyncio.sleep(0.001)
     sent = datetime.now(UTC)
     os.kill(info["pid"], number)
     stopped = await events.until(EventKind.STOPPED, sandbox)
