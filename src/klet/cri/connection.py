@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 from grpc import aio
@@ -26,6 +26,19 @@ _OPTIONS: tuple[tuple[str, str | int], ...] = (
 )
 
 
+class Transport(Protocol):
+    """What clients call through: a connection, or something that stands in for one."""
+
+    @property
+    def endpoint(self) -> str: ...
+
+    async def call(
+        self, method: Method[RequestT, ResponseT], request: RequestT, *, timeout: timedelta | None
+    ) -> ResponseT: ...
+
+    def stream(self, method: Method[RequestT, ResponseT], request: RequestT) -> AsyncGenerator[ResponseT, None]: ...
+
+
 @asynccontextmanager
 async def open_connection(endpoint: str) -> AsyncIterator["Connection"]:
     """A connection that is made at the first call and again whenever it was lost."""
@@ -39,7 +52,11 @@ class Connection:
     def __init__(self, *, channel: aio.Channel, endpoint: str) -> None:
         self._channel = channel
         self._calls: dict[str, Any] = {}
-        self.endpoint = endpoint
+        self._endpoint = endpoint
+
+    @property
+    def endpoint(self) -> str:
+        return self._endpoint
 
     async def call(
         self, method: Method[RequestT, ResponseT], request: RequestT, *, timeout: timedelta | None

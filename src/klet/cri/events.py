@@ -13,7 +13,7 @@ from typing import Protocol
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from klet.cri.connection import Connection
+from klet.cri.connection import Transport
 from klet.cri.port import RuntimeService
 from klet.wire import containerd_events_pb2 as containerd
 from klet.wire import containerd_events_service_pb2 as service
@@ -51,7 +51,7 @@ class EventSource(Protocol):
 class ContainerdEvents:
     """containerd's own events, on the socket that also serves the CRI."""
 
-    def __init__(self, *, connection: Connection, namespace: str = "k8s.io") -> None:
+    def __init__(self, *, connection: Transport, namespace: str = "k8s.io") -> None:
         self._connection = connection
         self._namespace = namespace
 

@@ -130,6 +130,10 @@ class FakeRuntime:
         """When the machine next has something to do by itself."""
         return self._world.timeline.next_due()
 
+    def when_earlier(self, listener: Callable[[], None]) -> None:
+        """Call whenever `next_due` moves to an earlier time."""
+        self._world.timeline.when_earlier(listener)
+
     def advance(self, now: datetime) -> tuple[FakeEvent, ...]:
         """Let time pass; the events that were delivered meanwhile."""
         due = self._world.timeline.next_due()

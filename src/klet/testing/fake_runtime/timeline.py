@@ -37,11 +37,19 @@ class Timeline:
         self._timers: list[tuple[datetime, int, Timer]] = []
         self._order = itertools.count()
         self._last_stamp = 0
+        self._when_earlier: Callable[[], None] | None = None
 
     def at(self, when: datetime, action: Callable[[], None]) -> Timer:
         timer = Timer(action)
+        is_first = not self._timers or when < self._timers[0][0]
         heapq.heappush(self._timers, (when, next(self._order), timer))
+        if is_first and self._when_earlier is not None:
+            self._when_earlier()
         return timer
+
+    def when_earlier(self, listener: Callable[[], None]) -> None:
+        """Call whenever something becomes due before all else, so that whoever sleeps until then wakes in time."""
+        self._when_earlier = listener
 
     def next_due(self) -> datetime | None:
         while self._timers and self._timers[0][2].is_cancelled:

@@ -1,0 +1,81 @@
+"""Brings the synchronous machine and asyncio together: calls that wait, streams of events, and the passing of time."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
+
+from google.protobuf.message import Message
+
+from klet.aio.clock import Clock
+from klet.cri.errors import Code
+from klet.testing.fake_runtime.calls import RpcFailure
+from klet.testing.fake_runtime.events import FakeEvent
+from klet.testing.fake_runtime.machine import FakeRuntime
+
+
+class Pump:
+    """Drives a fake runtime with a clock. `run` must run for calls that take time and for containers to end."""
+
+    def __init__(self, *, runtime: FakeRuntime, clock: Clock) -> None:
+        self._runtime = runtime
+        self._clock = clock
+        self._nap: asyncio.Timeout | None = None
+        self._earlier = asyncio.Event()
+        runtime.when_earlier(self._wake)
+
+    async def run(self) -> None:
+        while True:
+            self._earlier.clear()
+            due = self._runtime.next_due()
+            if due is None:
+                await self._earlier.wait()
+            elif due > self._clock.now():
+                # A nap ends early when something else becomes due before.
+                try:
+                    async with asyncio.timeout(None) as self._nap:
+                        await self._clock.sleep_until(due)
+                except TimeoutError:
+                    pass
+                finally:
+                    self._nap = None
+            self._runtime.advance(self._clock.now())
+
+    async def call(self, rpc: str, request: Message) -> Message:
+        """The answer, or RpcFailure. A caller that is cancelled gives the call up."""
+        call = self._runtime.call(rpc, request, now=self._clock.now())
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Even a call that is done at once lets others run, as any call to a real runtime does.
+        call.when_done(partial(_set_soon, done))
+        try:
+            await done
+        except asyncio.CancelledError:
+            self._runtime.give_up(call)
+            raise
+        return call.result()
+
+    async def events(self, wanted: Callable[[FakeEvent], bool]) -> AsyncGenerator[FakeEvent, None]:
+        """The events from now on, until the runtime breaks the stream."""
+        queue: asyncio.Queue[FakeEvent | None] = asyncio.Queue()
+        end = self._runtime.listen(queue.put_nowait)
+        self._runtime.disconnected.listen(lambda: queue.put_nowait(None))
+        try:
+            while (event := await queue.get()) is not None:
+                if wanted(event):
+                    yield event
+        finally:
+            end()
+        raise RpcFailure(Code.UNAVAILABLE, "the connection was closed")
+
+    def _wake(self) -> None:
+        if self._nap is not None and not self._earlier.is_set():
+            self._nap.reschedule(0)
+        self._earlier.set()
+
+
+def _set_soon(done: asyncio.Future[None]) -> None:
+    done.get_loop().call_soon(_set, done)
+
+
+def _set(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)
