@@ -1,0 +1,166 @@
+"""Cleans up after pods that no source wants: stops what still runs, removes what is dead (HandlePodCleanups).
+
+It runs when a pod has finished and, as a safety net, every two seconds; never before all sources have been seen, since
+a pod that is only not read yet must not be taken for an orphan.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Protocol
+
+from klet.aio.clock import Clock
+from klet.aio.tasks import first_of
+from klet.api.container import Container
+from klet.api.meta import ObjectMeta
+from klet.api.pod import Pod, PodSpec
+from klet.errors import KletError
+from klet.model.causes import CauseRecorder, Finding, Subject
+from klet.model.pods import PodUID
+from klet.model.runtime import PodRuntimeStatus
+from klet.pleg.cache import RuntimeCache
+from klet.pods.store import PodStore
+from klet.runtime.killer import PodKiller
+from klet.sync.ledger import WorkerLedger
+from klet.sync.pod_status import PodStatuses
+from klet.sync.worker_state import PodUpdate, Stage, UpdateKind
+from klet.sync.workers import PodWorkers
+
+logger = logging.getLogger(__name__)
+
+DECIDER = "sync.housekeeping"
+PERIOD = timedelta(seconds=2)
+
+
+class OrphanDirectories(Protocol):
+    """The part of the pod files that housekeeping needs."""
+
+    async def pods_on_disk(self) -> frozenset[PodUID]: ...
+
+    async def remove_pod(self, uid: PodUID) -> None: ...
+
+
+class OrphanCgroups(Protocol):
+    """The part of the pod cgroups that housekeeping needs."""
+
+    async def orphans(self, known: frozenset[PodUID]) -> tuple[PodUID, ...]: ...
+
+    async def destroy_uid(self, uid: PodUID) -> None: ...
+
+
+class Leftovers:
+    """Removes what a pod leaves in the runtime, on disk and in the cgroup tree."""
+
+    def __init__(
+        self, *, killer: PodKiller, files: OrphanDirectories, cgroups: OrphanCgroups, recorder: CauseRecorder
+    ) -> None:
+        self._killer = killer
+        self._files = files
+        self._cgroups = cgroups
+        self._recorder = recorder
+
+    async def remove(self, uid: PodUID, status: PodRuntimeStatus | None) -> None:
+        """Remove everything of one pod."""
+        if status is not None:
+            await self._killer.remove_pod(status)
+        await self._files.remove_pod(uid)
+        await self._cgroups.destroy_uid(uid)
+        name, namespace = (status.name, status.namespace) if status else ("", "")
+        self._recorder.record(
+            Finding(
+                subject=Subject(namespace=namespace, name=name, uid=uid),
+                decider=DECIDER,
+                decision="Removed",
+                message="no source has the pod any more; its containers, files and cgroup are removed",
+            )
+        )
+
+    async def found(self, known: frozenset[PodUID]) -> frozenset[PodUID]:
+        """Pods of which there is only a directory or a cgroup left."""
+        on_disk = await self._files.pods_on_disk()
+        return (on_disk - known) | frozenset(await self._cgroups.orphans(known))
+
+
+class Housekeeping:
+    """Compares what is wanted with what exists."""
+
+    def __init__(
+        self,
+        *,
+        pods: PodStore,
+        ledger: WorkerLedger,
+        workers: PodWorkers,
+        cache: RuntimeCache,
+        statuses: PodStatuses,
+        leftovers: Leftovers,
+        sources_ready: Callable[[], bool],
+        clock: Clock,
+    ) -> None:
+        self._pods = pods
+        self._ledger = ledger
+        self._workers = workers
+        self._cache = cache
+        self._statuses = statuses
+        self._leftovers = leftovers
+        self._sources_ready = sources_ready
+        self._clock = clock
+        self._wanted = asyncio.Event()
+
+    def call(self) -> None:
+        """Ask for a pass now."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        while True:
+            await first_of(self._wanted.wait(), self._clock.sleep(PERIOD))
+            self._wanted.clear()
+            if self._sources_ready():
+                await self.pass_once()
+
+    async def pass_once(self) -> None:
+        """One pass. A pod that cannot be cleaned up now is tried again at the next."""
+        self._settle_workers()
+        wanted = self._pods.uids()
+        in_runtime = self._cache.pods()
+        for uid, status in in_runtime.items():
+            if uid in wanted or self._ledger.get(uid) is not None:
+                continue
+            if status.is_live:
+                self._workers.update(PodUpdate(kind=UpdateKind.KILL, pod=synthetic_pod(status), is_runtime_only=True))
+            else:
+                await self._remove(uid, status)
+        known = wanted | self._ledger.all().keys() | in_runtime.keys()
+        for uid in await self._leftovers.found(frozenset(known)):
+            await self._remove(uid, None)
+
+    def _settle_workers(self) -> None:
+        """Tell workers of orphans, drop finished ones, and start those again that came back meanwhile."""
+        wanted = self._pods.uids()
+        for uid, state in self._ledger.all().items():
+            if state.stage is Stage.FINISHED and (uid not in wanted or state.restart_requested):
+                self._workers.forget(uid)
+                self._statuses.forget(uid)
+                pod = self._pods.get(uid)
+                if pod is not None:
+                    self._workers.update(PodUpdate(kind=UpdateKind.CREATE, pod=pod, cause=state.cause))
+            elif uid not in wanted and not state.is_runtime_only:
+                self._workers.orphan(uid)
+
+    async def _remove(self, uid: PodUID, status: PodRuntimeStatus | None) -> None:
+        try:
+            await self._leftovers.remove(uid, status)
+        except KletError as error:
+            logger.warning("A pod's leftovers stay for now", extra={"uid": uid, "error": str(error)})
+            return
+        self._cache.forget(uid)
+
+
+def synthetic_pod(status: PodRuntimeStatus) -> Pod:
+    """A pod made from what the runtime knows: enough to stop it."""
+    names = dict.fromkeys(record.name for record in status.containers)
+    images = {record.name: record.image for record in status.containers}
+    return Pod(
+        metadata=ObjectMeta(name=status.name, namespace=status.namespace, uid=status.uid),
+        spec=PodSpec(containers=tuple(Container(name=name, image=images[name]) for name in names)),
+    )

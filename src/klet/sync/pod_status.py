@@ -1,0 +1,112 @@
+"""Computes a pod's status from everything that is known of it, and puts it on the status board."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from klet.api.pod import Pod, PodStatus
+from klet.model.causes import CauseId, CauseRecorder, Finding
+from klet.model.pods import PodUID, subject_of, uid_of
+from klet.model.probes import ProbeView
+from klet.model.qos import compute_qos
+from klet.model.runtime import PodRuntimeStatus, StartFailure
+from klet.runtime.actions import plan_sandbox
+from klet.runtime.restart import restarts_after, should_restart
+from klet.status.board import StatusBoard
+from klet.status.generate import StatusInputs, generate_status
+
+DECIDER = "sync.pod_status"
+
+
+class Probes(Protocol):
+    """What the probes last said."""
+
+    def view(self) -> ProbeView: ...
+
+
+class StartFailures:
+    """Why containers could not be started (reason cache). Written by the pod sync only."""
+
+    def __init__(self) -> None:
+        self._failures: dict[PodUID, dict[str, StartFailure]] = {}
+
+    def get(self, uid: PodUID) -> dict[str, StartFailure]:
+        return self._failures.get(uid, {})
+
+    def put(self, uid: PodUID, failures: dict[str, StartFailure]) -> bool:
+        """Replace what is known of a pod; say whether it changed."""
+        changed = self.get(uid) != failures
+        if failures:
+            self._failures[uid] = failures
+        else:
+            self._failures.pop(uid, None)
+        return changed
+
+
+class PodStatuses:
+    """Writes the status board."""
+
+    def __init__(
+        self,
+        *,
+        board: StatusBoard,
+        failures: StartFailures,
+        probes: Probes,
+        recorder: CauseRecorder,
+        runtime_name: str,
+    ) -> None:
+        self._board = board
+        self._failures = failures
+        self._probes = probes
+        self._recorder = recorder
+        self._runtime_name = runtime_name
+
+    def report(
+        self, pod: Pod, seen: PodRuntimeStatus, *, ends_here: bool = False, cause: CauseId | None = None
+    ) -> PodStatus:
+        """Compute the status now, store it, and record what it changed for the user."""
+        uid = uid_of(pod)
+        previous = self._board.get(uid) or pod.status
+        containers = (*pod.spec.init_containers, *pod.spec.containers)
+        inputs = StatusInputs(
+            previous=previous,
+            runtime_name=self._runtime_name,
+            qos_class=previous.qos_class or compute_qos(pod),
+            restarts=lambda container, code: restarts_after(container, pod, code),
+            needs_sandbox=plan_sandbox(pod, seen).create,
+            startable=frozenset(c.name for c in containers if should_restart(c, pod, seen.newest(c.name))),
+            failures=self._failures.get(uid),
+            probes=self._probes.view(),
+            ends_here=ends_here,
+        )
+        status = generate_status(pod, seen, inputs)
+        if self._board.put(uid, status):
+            self._record_change(pod, previous, status, cause)
+        return status
+
+    def probe_view(self) -> ProbeView:
+        return self._probes.view()
+
+    def note_failures(self, uid: PodUID, failures: Mapping[str, StartFailure]) -> bool:
+        """Remember why containers did not start; say whether that is news."""
+        return self._failures.put(uid, dict(failures))
+
+    def forget(self, uid: PodUID) -> None:
+        self._board.forget(uid)
+        self._failures.put(uid, {})
+
+    def _record_change(self, pod: Pod, old: PodStatus, new: PodStatus, cause: CauseId | None) -> None:
+        """Phase and readiness are what people wait for."""
+        if old.phase != new.phase:
+            self._record(pod, "PhaseChanged", f"{old.phase or 'new'} -> {new.phase}", cause)
+        if is_ready(old) != is_ready(new):
+            ready = next(condition for condition in new.conditions if condition.type == "Ready")
+            why = "every container is ready" if is_ready(new) else ready.message or ready.reason
+            self._record(pod, "Ready" if is_ready(new) else "NotReady", why, cause)
+
+    def _record(self, pod: Pod, decision: str, message: str, cause: CauseId | None) -> None:
+        finding = Finding(subject=subject_of(pod), decider=DECIDER, decision=decision, message=message)
+        self._recorder.record(finding, parent=cause)
+
+
+def is_ready(status: PodStatus) -> bool:
+    return any(condition.type == "Ready" and condition.status == "True" for condition in status.conditions)

@@ -1,0 +1,223 @@
+"""The life of one pod on this node as a state machine: syncing, terminating, terminated, finished (podSyncStatus).
+
+Pure: an event and the instant go in, the new state and what to do come out. Stages only go forward.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from klet.api.pod import Pod
+from klet.model.causes import CauseId, Finding
+from klet.model.pods import subject_of
+
+DECIDER = "sync.workers"
+RECENT_EVENTS = 16
+TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
+
+
+class Stage(StrEnum):
+    """What a worker does next for its pod."""
+
+    SYNCING = "syncing"
+    TERMINATING = "terminating"
+    TERMINATED = "terminated"
+    FINISHED = "finished"
+
+
+class UpdateKind(StrEnum):
+    """Why a pod is looked at."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    SYNC = "sync"
+    KILL = "kill"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodUpdate:
+    """Something that a worker should know about its pod."""
+
+    kind: UpdateKind
+    pod: Pod
+    is_runtime_only: bool = False
+    """The pod has no spec on this node any more: only the runtime knows it."""
+    evict: bool = False
+    grace: int | None = None
+    """Overrides the pod's own grace period when it is shorter."""
+    why: str = ""
+    cause: CauseId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerState:
+    """Everything that decides what happens to a pod next."""
+
+    pod: Pod
+    stage: Stage = Stage.SYNCING
+    is_runtime_only: bool = False
+    started_at: datetime | None = None
+    terminating_at: datetime | None = None
+    terminated_at: datetime | None = None
+    grace: int = 0
+    """Seconds; zero until termination is requested."""
+    is_deleted: bool = False
+    is_evicted: bool = False
+    restart_requested: bool = False
+    cause: CauseId | None = None
+    recent: tuple[str, ...] = ()
+    """The last events, for debugging."""
+
+    @property
+    def is_terminating(self) -> bool:
+        return self.stage is not Stage.SYNCING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """The state after an event, and what it asks of the worker."""
+
+    state: WorkerState
+    wake: bool = False
+    findings: tuple[Finding, ...] = ()
+
+
+def first_state(update: PodUpdate, *, runtime_is_quiet: bool, now: datetime) -> Transition:
+    """The state of a pod this node hears of for the first time.
+
+    A pod that is over already, with nothing left in the runtime, only needs its last clean-up.
+    """
+    state = WorkerState(pod=update.pod, is_runtime_only=update.is_runtime_only, cause=update.cause)
+    if update.pod.status.phase in TERMINAL_PHASES and runtime_is_quiet and not update.is_runtime_only:
+        state = replace(
+            state, stage=Stage.TERMINATED, terminating_at=now, terminated_at=now, recent=("over before it was seen",)
+        )
+        return Transition(state=state, wake=True)
+    return apply_update(state, update, now=now)
+
+
+def apply_update(state: WorkerState, update: PodUpdate, *, now: datetime) -> Transition:
+    """Take in news about a pod. Only the newest spec is kept."""
+    if update.kind is UpdateKind.CREATE and state.is_terminating:
+        return Transition(state=replace(state, restart_requested=True))
+    if state.stage is Stage.FINISHED:
+        return Transition(state=state)
+    if not update.is_runtime_only:
+        state = replace(state, pod=update.pod, is_runtime_only=False)
+    state = replace(state, cause=update.cause or state.cause, recent=_recent(state, f"update {update.kind}"))
+    if state.stage is Stage.SYNCING:
+        why = _reason_to_terminate(state, update)
+        if why is None:
+            return Transition(state=state, wake=True)
+        return _begin_terminating(state, update, why, now)
+    if state.stage is Stage.TERMINATING:
+        state = replace(state, grace=effective_grace(state.grace, update))
+    return Transition(state=state, wake=True)
+
+
+def after_sync(state: WorkerState, *, is_terminal: bool, now: datetime) -> Transition:
+    """A sync has returned. A pod whose work is done goes on to terminating."""
+    if not is_terminal or state.stage is not Stage.SYNCING:
+        return Transition(state=state)
+    state = replace(
+        state, stage=Stage.TERMINATING, terminating_at=now, recent=_recent(state, "reached a terminal phase")
+    )
+    return Transition(
+        state=state,
+        wake=True,
+        findings=(_finding(state, "Terminate", "the pod has reached a terminal phase", "stop what is left of it"),),
+    )
+
+
+def after_terminating(state: WorkerState, *, now: datetime) -> Transition:
+    """Nothing of the pod runs any more."""
+    if state.is_runtime_only:
+        state = replace(state, stage=Stage.FINISHED, terminated_at=now, recent=_recent(state, "runtime pod stopped"))
+        return Transition(state=state, findings=(_finding(state, "Finished", "the orphaned pod has stopped", ""),))
+    state = replace(state, stage=Stage.TERMINATED, terminated_at=now, recent=_recent(state, "stopped"))
+    stopped = _finding(
+        state,
+        "Stopped",
+        "no container of the pod runs any more",
+        "release its cgroup and directories",
+        since=state.terminating_at,
+    )
+    return Transition(state=state, wake=True, findings=(stopped,))
+
+
+def after_terminated(state: WorkerState) -> Transition:
+    """Everything the pod held is released."""
+    state = replace(state, stage=Stage.FINISHED, recent=_recent(state, "finished"))
+    return Transition(
+        state=state,
+        findings=(_finding(state, "Finished", "the pod has released all it held", "", since=state.terminating_at),),
+    )
+
+
+def orphaned(state: WorkerState, *, now: datetime) -> Transition:
+    """No source wants this pod any more (SyncKnownPods)."""
+    state = replace(state, is_deleted=True)
+    if state.stage is not Stage.SYNCING:
+        return Transition(state=state, wake=True)
+    update = PodUpdate(kind=UpdateKind.KILL, pod=state.pod)
+    return _begin_terminating(state, update, "no source has the pod any more", now)
+
+
+def effective_grace(current: int, update: PodUpdate) -> int:
+    """Seconds to stop a pod in: a grace period is only ever shortened, and never below one second."""
+    grace = current
+    deletion = update.pod.metadata.deletion_grace_period_seconds
+    overridden = False
+    for wish in (deletion, update.grace):
+        if wish is not None and (grace == 0 or wish < grace):
+            grace = wish
+            overridden = True
+    if not overridden and grace == 0 and update.pod.spec.termination_grace_period_seconds is not None:
+        grace = update.pod.spec.termination_grace_period_seconds
+    return max(grace, 1)
+
+
+def _reason_to_terminate(state: WorkerState, update: PodUpdate) -> str | None:
+    if update.is_runtime_only:
+        return "only the runtime knows this pod: no source wants it"
+    if state.pod.metadata.deletion_timestamp is not None:
+        return "the pod is being deleted"
+    if state.pod.status.phase in TERMINAL_PHASES:
+        return f"the API says the pod is {state.pod.status.phase}"
+    if update.kind is UpdateKind.KILL:
+        return update.why or "it was asked to stop"
+    return None
+
+
+def _begin_terminating(state: WorkerState, update: PodUpdate, why: str, now: datetime) -> Transition:
+    deleted = update.is_runtime_only or state.pod.metadata.deletion_timestamp is not None
+    grace = effective_grace(state.grace, update)
+    state = replace(
+        state,
+        stage=Stage.TERMINATING,
+        terminating_at=now,
+        grace=grace,
+        is_deleted=state.is_deleted or deleted,
+        is_evicted=update.evict,
+        recent=_recent(state, "termination requested"),
+    )
+    finding = _finding(state, "Terminate", why, "stop its containers within their grace", graceSeconds=grace)
+    return Transition(state=state, wake=True, findings=(finding,))
+
+
+def _recent(state: WorkerState, event: str) -> tuple[str, ...]:
+    return (*state.recent, event)[-RECENT_EVENTS:]
+
+
+def _finding(
+    state: WorkerState, decision: str, why: str, next_step: str, *, since: datetime | None = None, **measured: int
+) -> Finding:
+    return Finding(
+        subject=subject_of(state.pod),
+        decider=DECIDER,
+        decision=decision,
+        message=why,
+        measurements=measured,
+        since=since,
+        next=next_step,
+    )

@@ -1,0 +1,235 @@
+"""One task per pod: takes in updates, newest first, and runs the pod's next step (pod workers).
+
+A step that has begun runs to its end; the update that came meanwhile is taken up right after it.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from klet.aio.clock import Clock
+from klet.aio.tasks import first_of
+from klet.api.pod import Pod
+from klet.errors import KletError
+from klet.model.causes import CauseId, CauseRecorder, Finding
+from klet.model.pods import PodUID, subject_of, uid_of
+from klet.model.runtime import PodRuntimeStatus
+from klet.sync.ledger import WorkerLedger
+from klet.sync.worker_state import (
+    DECIDER,
+    PodUpdate,
+    Stage,
+    Transition,
+    WorkerState,
+    after_sync,
+    after_terminated,
+    after_terminating,
+    apply_update,
+    first_state,
+    orphaned,
+)
+
+logger = logging.getLogger(__name__)
+
+ERROR_BACKOFF = timedelta(seconds=10)
+JITTER = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """What one sync of a pod came to."""
+
+    is_terminal: bool = False
+    errors: tuple[str, ...] = ()
+    retry_at: datetime | None = None
+
+
+class PodSteps(Protocol):
+    """The steps of a pod's life, as the worker calls them."""
+
+    async def sync(self, pod: Pod, status: PodRuntimeStatus, *, cause: CauseId | None) -> StepResult: ...
+
+    async def terminate(
+        self, pod: Pod, status: PodRuntimeStatus, *, grace: int | None, is_runtime_only: bool, cause: CauseId | None
+    ) -> None: ...
+
+    async def finish(self, pod: Pod, status: PodRuntimeStatus, *, cause: CauseId | None) -> None: ...
+
+
+class FreshStatuses(Protocol):
+    """Gives a view of a pod that is newer than the worker's last step."""
+
+    async def fresh_status(self, uid: PodUID, *, newer_than: float) -> PodRuntimeStatus: ...
+
+
+class PodWorkers:
+    """Runs the workers. Owns the ledger."""
+
+    def __init__(
+        self,
+        *,
+        steps: PodSteps,
+        statuses: FreshStatuses,
+        ledger: WorkerLedger,
+        recorder: CauseRecorder,
+        clock: Clock,
+        resync: timedelta,
+        randomness: random.Random,
+        on_finished: Callable[[PodUID], None],
+    ) -> None:
+        self._steps = steps
+        self._statuses = statuses
+        self._ledger = ledger
+        self._recorder = recorder
+        self._clock = clock
+        self._resync = resync
+        self._random = randomness
+        self._on_finished = on_finished
+        self._wakes: dict[PodUID, asyncio.Event] = {}
+        self._arrivals: asyncio.Queue[PodUID] = asyncio.Queue()
+
+    async def run(self) -> None:
+        """Own the worker tasks until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                uid = await self._arrivals.get()
+                group.create_task(self._work(uid), name=f"pod-worker-{uid}")
+
+    def update(self, update: PodUpdate, *, runtime_is_quiet: bool = False) -> None:
+        """Tell a pod's worker something; a pod that is new gets a worker."""
+        uid = uid_of(update.pod)
+        now = self._clock.now()
+        state = self._ledger.get(uid)
+        if state is None:
+            self._apply(uid, first_state(update, runtime_is_quiet=runtime_is_quiet, now=now))
+            self._wakes[uid].set()
+            self._arrivals.put_nowait(uid)
+        else:
+            self._apply(uid, apply_update(state, update, now=now))
+
+    def wake(self, uid: PodUID) -> None:
+        """The runtime shows something new about a pod: look at it."""
+        if uid in self._wakes:
+            self._wakes[uid].set()
+
+    def orphan(self, uid: PodUID) -> None:
+        """No source has the pod any more."""
+        state = self._ledger.get(uid)
+        if state is not None and not state.is_deleted:
+            self._apply(uid, orphaned(state, now=self._clock.now()))
+
+    def forget(self, uid: PodUID) -> None:
+        """Drop a pod that is finished."""
+        state = self._ledger.get(uid)
+        if state is not None and state.stage is Stage.FINISHED:
+            self._ledger.forget(uid)
+
+    def _apply(self, uid: PodUID, transition: Transition) -> None:
+        state = transition.state
+        self._ledger.put(uid, state)
+        for finding in transition.findings:
+            self._recorder.record(finding, parent=state.cause)
+        if state.stage is not Stage.FINISHED:
+            wake = self._wakes.setdefault(uid, asyncio.Event())
+            if transition.wake:
+                wake.set()
+
+    async def _work(self, uid: PodUID) -> None:
+        wake = self._wakes[uid]
+        due: datetime | None = None
+        last_step = float("-inf")
+        while True:
+            await self._wait(wake, due)
+            wake.clear()
+            if self._ledger.state_of(uid).stage is Stage.SYNCING and not self._ledger.may_start(uid):
+                due = None  # the end of the pod before wakes this one
+                continue
+            due = await self._step(uid, last_step)
+            last_step = self._clock.monotonic()
+            state = self._ledger.state_of(uid)
+            if state.stage is Stage.FINISHED:
+                del self._wakes[uid]
+                self._wake_all()
+                self._on_finished(uid)
+                return
+
+    async def _wait(self, wake: asyncio.Event, due: datetime | None) -> None:
+        if wake.is_set():
+            return
+        if due is None:
+            await wake.wait()
+        else:
+            await first_of(wake.wait(), self._clock.sleep_until(due))
+
+    def _wake_all(self) -> None:
+        """A pod that waited for a place may have one now."""
+        for event in self._wakes.values():
+            event.set()
+
+    async def _step(self, uid: PodUID, last_step: float) -> datetime | None:
+        """Do the pod's next step and say when to look again if nothing happens."""
+        state = self._ledger.state_of(uid)
+        try:
+            status = await self._statuses.fresh_status(uid, newer_than=last_step)
+            result = await self._dispatch(uid, state, status)
+        except Exception as error:  # the boundary of the worker: whatever fails here concerns this pod only
+            known = isinstance(error, KletError)
+            logger.log(
+                logging.WARNING if known else logging.ERROR,
+                "A step of a pod failed",
+                extra={"pod": state.pod.metadata.name, "uid": uid, "error": str(error) or repr(error)},
+                exc_info=None if known else error,
+            )
+            result = StepResult(errors=(str(error) or repr(error),))
+            self._record_failure(state, result.errors[0])
+        return self._next_look(result)
+
+    async def _dispatch(self, uid: PodUID, state: WorkerState, status: PodRuntimeStatus) -> StepResult:
+        match state.stage:
+            case Stage.SYNCING:
+                result = await self._steps.sync(state.pod, status, cause=state.cause)
+                self._apply(
+                    uid, after_sync(self._ledger.state_of(uid), is_terminal=result.is_terminal, now=self._clock.now())
+                )
+                return result
+            case Stage.TERMINATING:
+                await self._steps.terminate(
+                    state.pod,
+                    status,
+                    grace=state.grace or None,
+                    is_runtime_only=state.is_runtime_only,
+                    cause=state.cause,
+                )
+                self._apply(uid, after_terminating(self._ledger.state_of(uid), now=self._clock.now()))
+            case Stage.TERMINATED:
+                await self._steps.finish(state.pod, status, cause=state.cause)
+                self._apply(uid, after_terminated(self._ledger.state_of(uid)))
+            case Stage.FINISHED:
+                pass
+        return StepResult()
+
+    def _next_look(self, result: StepResult) -> datetime:
+        now = self._clock.now()
+        if not result.errors:
+            return now + self._jittered(self._resync)
+        if result.retry_at is None:
+            return now + self._jittered(ERROR_BACKOFF)
+        return now + min(max(result.retry_at - now, timedelta(0)), self._resync)
+
+    def _jittered(self, duration: timedelta) -> timedelta:
+        """Spread the pods, so that they do not all look at the same instant."""
+        return duration * (1 + JITTER * self._random.random())
+
+    def _record_failure(self, state: WorkerState, text: str) -> None:
+        finding = Finding(
+            subject=subject_of(state.pod),
+            decider=DECIDER,
+            decision="FailedSync",
+            message=f"error {state.stage}: {text}",
+            next="try again after a back-off",
+        )
+        self._recorder.record(finding, parent=state.cause)
