@@ -86,8 +86,10 @@ async def run(cri, container, *command, timeout=PATIENCE):
 
 
 def catches(pid, number):
-    caught = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())[1]
-    return int(caught, 16) >> (number - 1) & 1
+    """Whether the process is the pause program already, not the runtime that becomes it, and has its handlers."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = re.search(r"SigCgt:\s*(\w+)", status)[1]
+    return status.startswith("Name:\tpause\n") and int(caught, 16) >> (number - 1) & 1
 
 
 async def test_the_images_are_there(cri):
