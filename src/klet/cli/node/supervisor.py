@@ -167,14 +167,15 @@ def trim_log(path: Path, *, limit: int) -> None:
 
 
 async def supervise(services: Path, pids: Path) -> None:
-    own = identify(os.getpid())
-    assert own is not None, "a process always sees itself"
-    write_pid_file(pids / OWN_NAME, own)
     supervisor = Supervisor(services=services, pids=pids, clock=SystemClock())
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGHUP, supervisor.reload)
     loop.add_signal_handler(signal.SIGTERM, supervisor.end)
     loop.add_signal_handler(signal.SIGINT, supervisor.end)
+    # Only now: who reads the pid may send a signal, and without its handler a SIGHUP would end us.
+    own = identify(os.getpid())
+    assert own is not None, "a process always sees itself"
+    write_pid_file(pids / OWN_NAME, own)
     logger.info("Supervisor started", extra={"pid": own.pid})
     try:
         await supervisor.run()

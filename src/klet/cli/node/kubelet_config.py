@@ -1,0 +1,62 @@
+"""The KubeletConfiguration of a `klet up` node: safe defaults, private paths, and the kernel left alone."""
+
+import json
+from collections.abc import Sequence
+from ipaddress import ip_address
+
+from klet.cli.node.paths import NodeNames, NodePaths
+from klet.cli.node.record import NodeRecord
+
+POD_PIDS_LIMIT = 4096
+RESOLV_CONF = "/etc/resolv.conf"
+SYSTEMD_RESOLV_CONF = "/run/systemd/resolve/resolv.conf"
+
+
+def build_kubelet_configuration(*, paths: NodePaths, names: NodeNames, record: NodeRecord, resolv_conf: str) -> str:
+    """The file as text: JSON, which is YAML too."""
+    configuration = {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "staticPodPath": str(paths.manifests),
+        "podLogsDir": str(paths.pod_logs),
+        "containerRuntimeEndpoint": f"unix://{paths.containerd_socket}",
+        "address": "127.0.0.1",
+        "port": record.port,
+        "healthzBindAddress": "127.0.0.1",
+        "healthzPort": record.healthz_port,
+        "readOnlyPort": 0,
+        "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": False}},
+        # There is no API server to ask; who gets past authentication is the owner of the machine.
+        "authorization": {"mode": "AlwaysAllow"},
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": names.cgroup,
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "makeIPTablesUtilChains": False,
+        "podPidsLimit": POD_PIDS_LIMIT,
+        "protectKernelDefaults": False,
+        "registerNode": False,
+        "resolvConf": resolv_conf,
+        "seccompDefault": True,
+    }
+    return json.dumps(configuration, indent=2) + "\n"
+
+
+def choose_resolv_conf(text: str, *, has_systemd_resolv_conf: bool) -> str:
+    """Where pods get their name servers from: a stub on the host's loopback is out of their reach."""
+    servers = _name_servers(text)
+    if has_systemd_resolv_conf and servers and all(_is_loopback(server) for server in servers):
+        return SYSTEMD_RESOLV_CONF
+    return RESOLV_CONF
+
+
+def _name_servers(text: str) -> Sequence[str]:
+    lines = (line.split() for line in text.splitlines())
+    return [words[1] for words in lines if len(words) > 1 and words[0] == "nameserver"]
+
+
+def _is_loopback(server: str) -> bool:
+    try:
+        return ip_address(server.partition("%")[0]).is_loopback
+    except ValueError:
+        return False

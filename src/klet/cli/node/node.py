@@ -1,0 +1,66 @@
+"""One node of this machine: its files and names, and the lock that keeps two commands from working on it at once."""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from klet.cli.node.paths import NodeNames, NodePaths, node_names, node_paths, state_directory_problem
+from klet.errors import KletError
+
+
+class NodeError(KletError):
+    """The node cannot be made, used or taken down; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Where one node lives."""
+
+    paths: NodePaths
+    names: NodeNames
+
+    @property
+    def is_default(self) -> bool:
+        return not self.names.tag
+
+
+def find_node(state: Path) -> Node:
+    """The node of a state directory, which need not exist yet."""
+    # strict=False follows links as far as there is something; one directory must be one node.
+    absolute = state.absolute().resolve()
+    if problem := state_directory_problem(absolute):
+        raise NodeError(problem)
+    return Node(paths=node_paths(absolute), names=node_names(absolute))
+
+
+@contextlib.contextmanager
+def locked(node: Node) -> Iterator[None]:
+    """Hold the node for one command; the state directory itself is the lock, so a killed command holds nothing."""
+    descriptor = os.open(node.paths.state, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise NodeError(f"another klet command is at work on {node.paths.state}; wait for it to end") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def require_root(command: str) -> None:
+    if os.geteuid() != 0:
+        raise NodeError(f"`klet {command}` needs root: it makes network namespaces, mounts and cgroups; use sudo")
+
+
+def last_lines(log: Path, *, count: int = 8) -> str:
+    """The end of a log, for a message about the daemon that wrote it."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(0, log.stat().st_size - 8192))
+            lines = file.read().decode(errors="replace").splitlines()[-count:]
+    except FileNotFoundError:
+        return ""
+    return "\n".join(f"    {line}" for line in lines)

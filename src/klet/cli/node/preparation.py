@@ -1,0 +1,209 @@
+"""Makes this machine a node, step by step: packages, configuration, containerd, images, the agent.
+
+Each step looks first and does only what is missing, so that running it again is cheap and changes nothing.
+"""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from klet.aio.clock import Clock
+from klet.cli.node.daemons import AGENT, agent_service, containerd_service, daemon, run_services
+from klet.cli.node.host_ledger import HostLedger
+from klet.cli.node.kubelet_config import build_kubelet_configuration
+from klet.cli.node.machine import (
+    SYSCTL,
+    Programs,
+    find_needed_programs,
+    ipv6_subnet,
+    is_free,
+    locate_programs,
+    observe_host,
+    resolv_conf,
+    which,
+)
+from klet.cli.node.node import Node, NodeError, last_lines
+from klet.cli.node.own_images import build_own_images, import_missing
+from klet.cli.node.packages import Install, Missing, Ready, install_commands, plan_packages
+from klet.cli.node.record import NodeRecord, choose_ports, read_record, write_record
+from klet.cli.node.services import Service
+from klet.cli.node.subnet import choose_subnet, parse_ipv4_routes
+from klet.cli.progress import Progress
+from klet.cri.client import CriClient, connect
+from klet.cri.errors import CriError
+from klet.host.cni import build_cni_list
+from klet.host.containerd_config import ContainerdSettings, build_containerd_config
+from klet.host.containerd_probe import CAP_SYS_RESOURCE, find_snapshotter, has_capability
+from klet.host.files import read_text, write_atomic, write_text
+from klet.host.processes import run_process
+from klet.version import __version__
+from klet.wire import cri_v1_pb2 as pb
+
+INSTALL_DEADLINE = timedelta(minutes=10)
+RUNTIME_DEADLINE = timedelta(seconds=60)
+CALL_DEADLINE = timedelta(seconds=10)
+POLL = timedelta(milliseconds=50)
+
+IPV4_FORWARDING = "net/ipv4/ip_forward"
+IPV6_FORWARDING = "net/ipv6/conf/all/forwarding"
+
+
+class Preparation:
+    """The steps of one `klet up`."""
+
+    def __init__(self, *, node: Node, ledger: HostLedger, progress: Progress, clock: Clock) -> None:
+        self._node = node
+        self._ledger = ledger
+        self._progress = progress
+        self._clock = clock
+
+    async def run(self, *, may_install: bool) -> NodeRecord:
+        """Make the node; when it returns, containerd and the agent run."""
+        programs = await self._packages(may_install=may_install)
+        with self._progress.step("Configuration") as step:
+            record = self._record()
+            await self._host(record)
+            containerd = self._configure_containerd(programs, record)
+            agent = self._configure_agent(record)
+            step.note(f"pods get addresses from {' and '.join(str(subnet) for subnet in record.subnets())}")
+        paths = self._node.paths
+        with self._progress.step("containerd") as step:
+            await run_services(self._node, self._without_new_agent(containerd, agent), clock=self._clock)
+            step.note(await self._until_runtime_ready())
+        with self._progress.step("Images") as step:
+            images = await build_own_images(programs.busybox)
+            async with connect(runtime_endpoint=str(paths.containerd_socket), timeout=CALL_DEADLINE) as cri:
+                imported = await import_missing(
+                    images,
+                    store=cri,
+                    ctr=str(programs.ctr),
+                    address=str(paths.containerd_socket),
+                    scratch=paths.images,
+                    clock=self._clock,
+                )
+            step.note(f"imported {', '.join(imported)}" if imported else "there already")
+        await run_services(self._node, (containerd, agent), clock=self._clock)
+        return record
+
+    async def _packages(self, *, may_install: bool) -> Programs:
+        with self._progress.step("Packages") as step:
+            plan = plan_packages(
+                find_needed_programs(),
+                may_install=may_install,
+                has_apt=which("apt-get") is not None,
+                is_root=os.geteuid() == 0,
+            )
+            match plan:
+                case Ready():
+                    step.note("all there")
+                case Missing(packages, reason):
+                    wanted = " ".join(packages)
+                    raise NodeError(f"missing packages: {wanted} ({reason}; Debian: apt-get install {wanted})")
+                case Install(packages):
+                    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+                    for command in install_commands(packages):
+                        result = await run_process(command, timeout=INSTALL_DEADLINE, env=environment)
+                        result.check()
+                    step.note(f"installed {' '.join(packages)}")
+        return locate_programs()
+
+    def _record(self) -> NodeRecord:
+        paths, names = self._node.paths, self._node.names
+        for directory in (paths.configuration, paths.cni_configuration, paths.manifests, paths.logs, paths.pids):
+            directory.mkdir(parents=True, exist_ok=True)
+        for directory in (paths.pod_logs, paths.kubelet_root, paths.containerd_root, paths.images):
+            directory.mkdir(parents=True, exist_ok=True)
+        record = read_record(paths.record)
+        if record is not None:
+            return record
+        free = {port: is_free(port) for port in range(names.port, names.port + 40)}
+        free |= {names.healthz_port: is_free(names.healthz_port)}
+        ports = choose_ports(names.port, names.healthz_port, is_free=free, is_default=self._node.is_default)
+        if ports is None:
+            raise NodeError(
+                f"ports {names.port} and {names.healthz_port} are not both free: another kubelet may run here; "
+                "stop it, or give klet a --state-dir of its own, which comes with other ports"
+            )
+        subnet = choose_subnet(parse_ipv4_routes(read_text(Path("/proc/net/route"))), tag=names.tag)
+        if subnet is None:
+            raise NodeError("no subnet is free for the pods: routes lead to every address that klet would choose")
+        record = NodeRecord(subnet=str(subnet), subnet6=ipv6_subnet(names.tag), port=ports[0], healthz_port=ports[1])
+        write_record(paths.record, record)
+        return record
+
+    async def _host(self, record: NodeRecord) -> None:
+        """Write down how the host is before the first node changes it, then let it forward what pods send."""
+        switches = (IPV4_FORWARDING, *((IPV6_FORWARDING,) if record.subnet6 else ()))
+        before = await observe_host(switches)
+        self._ledger.join(self._node.names.network, state=self._node.paths.state, observe=lambda: before)
+        for switch in switches:
+            if before.switches[switch] == "0":
+                write_text(SYSCTL / switch, "1")
+
+    def _configure_containerd(self, programs: Programs, record: NodeRecord) -> Service:
+        paths, names = self._node.paths, self._node.names
+        network = build_cni_list(
+            name=names.network, bridge=names.bridge, subnets=record.subnets(), data_dir=str(paths.cni_data)
+        )
+        _write_if_changed(paths.cni_configuration / "10-klet.conflist", network)
+        configuration = build_containerd_config(
+            ContainerdSettings(
+                root=paths.containerd_root,
+                state=paths.containerd_state,
+                socket=paths.containerd_socket,
+                cni_conf_dir=paths.cni_configuration,
+                cni_bin_dir=programs.cni,
+                snapshotter=find_snapshotter(paths.state),
+                restrict_oom_score_adj=not has_capability(CAP_SYS_RESOURCE),
+                runtime_root=paths.runc_root,
+            )
+        )
+        _write_if_changed(paths.containerd_configuration, configuration)
+        return containerd_service(self._node, program=str(programs.containerd), revision=_revision(configuration))
+
+    def _configure_agent(self, record: NodeRecord) -> Service:
+        paths = self._node.paths
+        configuration = build_kubelet_configuration(
+            paths=paths, names=self._node.names, record=record, resolv_conf=resolv_conf()
+        )
+        _write_if_changed(paths.kubelet_configuration, configuration)
+        return agent_service(self._node, revision=_revision(configuration + __version__))
+
+    def _without_new_agent(self, containerd: Service, agent: Service) -> Sequence[Service]:
+        """A new agent waits for the images; one that runs goes on while containerd is looked after."""
+        return (containerd,) if daemon(self._node, AGENT) is None else (containerd, agent)
+
+    async def _until_runtime_ready(self) -> str:
+        """Wait until containerd answers and its network is ready; returns what it calls itself."""
+        began = self._clock.monotonic()
+        while True:
+            try:
+                socket_path = str(self._node.paths.containerd_socket)
+                async with connect(runtime_endpoint=socket_path, timeout=CALL_DEADLINE) as cri:
+                    problem = await _runtime_problem(cri)
+                    if not problem:
+                        version = await cri.version(pb.VersionRequest())
+                        return f"{version.runtime_name} {version.runtime_version}"
+            except CriError as error:
+                problem = str(error)
+            if self._clock.monotonic() - began > RUNTIME_DEADLINE.total_seconds():
+                log = self._node.paths.logs / "containerd.log"
+                raise NodeError(f"containerd is not ready: {problem}; {log} ends with:\n{last_lines(log)}")
+            await self._clock.sleep(POLL)
+
+
+async def _runtime_problem(cri: CriClient) -> str:
+    answer = await cri.status(pb.StatusRequest())
+    problems = [f"{c.type} is false: {c.reason} {c.message}" for c in answer.status.conditions if not c.status]
+    return "; ".join(problems)
+
+
+def _write_if_changed(path: Path, text: str) -> None:
+    if not path.exists() or path.read_text() != text:
+        write_atomic(path, text.encode(), mode=0o600)
+
+
+def _revision(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,130 @@
+"""Shows what happens: a spinner and ticks on a terminal, plain lines elsewhere. Durations always."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Protocol
+
+from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
+
+from klet.aio.clock import Clock
+from klet.cli.durations import exact_duration
+
+
+class Step:
+    """One thing being done; a note tells how it ended."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.result = ""
+
+    def note(self, text: str) -> None:
+        self.result = text
+
+
+class Progress(Protocol):
+    """Where commands tell what they do."""
+
+    def step(self, title: str) -> contextlib.AbstractContextManager[Step]: ...
+
+    def say(self, text: str) -> None: ...
+
+    def warn(self, text: str) -> None: ...
+
+    def error(self, text: str) -> None: ...
+
+    def waiting(self, text: str) -> None:
+        """What is being waited for; only a terminal shows it, and an empty text takes it away."""
+        ...
+
+
+class PlainProgress:
+    """Lines on standard error, one for each thing that is done."""
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+
+    @contextlib.contextmanager
+    def step(self, title: str) -> Iterator[Step]:
+        step = Step(title)
+        began = self._clock.monotonic()
+        try:
+            yield step
+        except BaseException:
+            self.say(f"{title}: failed ({self._since(began)})")
+            raise
+        self.say(f"{title}: {step.result or 'done'} ({self._since(began)})")
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def warn(self, text: str) -> None:
+        self.say(f"warning: {text}")
+
+    def error(self, text: str) -> None:
+        self.say(f"error: {text}")
+
+    def waiting(self, text: str) -> None:
+        """Lines that come again and again help nobody in a log."""
+
+    def _since(self, began: float) -> str:
+        return exact_duration(timedelta(seconds=self._clock.monotonic() - began))
+
+
+class TerminalProgress:
+    """A spinner for what is going on, a tick for what is done."""
+
+    def __init__(self, *, console: Console, clock: Clock) -> None:
+        self._console = console
+        self._clock = clock
+        self._status: Status | None = None
+
+    @contextlib.contextmanager
+    def step(self, title: str) -> Iterator[Step]:
+        step = Step(title)
+        began = self._clock.monotonic()
+        self.waiting(title)
+        try:
+            yield step
+        except BaseException:
+            self._line("[red]✗[/red]", title, "failed", began)
+            raise
+        finally:
+            self.waiting("")
+        self._line("[green]✓[/green]", title, step.result, began)
+
+    def say(self, text: str) -> None:
+        self._console.print(escape(text), highlight=False, soft_wrap=True)
+
+    def warn(self, text: str) -> None:
+        self._console.print(f"[yellow]warning:[/yellow] {escape(text)}", highlight=False, soft_wrap=True)
+
+    def error(self, text: str) -> None:
+        self._console.print(f"[red]error:[/red] {escape(text)}", highlight=False, soft_wrap=True)
+
+    def waiting(self, text: str) -> None:
+        if not text:
+            if self._status is not None:
+                self._status.stop()
+                self._status = None
+        elif self._status is None:
+            self._status = self._console.status(escape(text))
+            self._status.start()
+        else:
+            self._status.update(escape(text))
+
+    def _line(self, mark: str, title: str, result: str, began: float) -> None:
+        took = exact_duration(timedelta(seconds=self._clock.monotonic() - began))
+        detail = f": {escape(result)}" if result else ""
+        self._console.print(f"{mark} {escape(title)}{detail} [dim]{took}[/dim]", highlight=False, soft_wrap=True)
+
+
+def choose_progress(*, clock: Clock) -> Progress:
+    """A terminal gets the display; a pipe, a file and TERM=dumb get lines."""
+    console = Console(stderr=True)
+    if console.is_terminal and not console.is_dumb_terminal:
+        return TerminalProgress(console=console, clock=clock)
+    return PlainProgress(clock=clock)
