@@ -1,0 +1,155 @@
+"""The log file as it lies on disk: where its last lines begin, the next bytes, and whether it was rotated or truncated.
+
+Reads are of bounded size, so they are done on the loop; whoever reads a whole file gives way between them.
+"""
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from klet.logs.line import LogError
+
+CHUNK: Final = 64 * 1024
+
+
+class LogFile:
+    """One open log file, followed by its name: after a rotation it goes on with the file that took the name."""
+
+    def __init__(self, *, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._position = 0
+        self._is_replaced = False
+
+    @classmethod
+    def open(cls, path: Path) -> "LogFile":
+        """Resolve symlinks and open what they lead to, which must be a regular file."""
+        try:
+            resolved = path.resolve(strict=True)
+        except (OSError, RuntimeError) as error:
+            raise LogError(f'failed to try resolving symlinks in path "{path}": {error}') from error
+        return cls(path=resolved, descriptor=_open(resolved))
+
+    @property
+    def directory(self) -> Path:
+        return self._path.parent
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def seek(self, position: int) -> None:
+        self._position = position
+
+    def read_at(self, position: int, size: int) -> bytes:
+        try:
+            return os.pread(self._descriptor, size, position)
+        except OSError as error:
+            raise LogError(f'failed to read log file "{self._path}": {error}') from error
+
+    def read(self) -> bytes:
+        """The next bytes; empty at the present end."""
+        chunk = self.read_at(self._position, CHUNK)
+        self._position += len(chunk)
+        return chunk
+
+    def turn_over(self) -> "TurnOver":
+        """At the end of the file: see whether another one has taken its name.
+
+        The runtime opens the new file first and may still write to the old one until it has written to the new one.
+        So the old file is left only once the new one has content, and only after reading the old one again.
+        """
+        if self._is_replaced:
+            return self._open_successor()
+        try:
+            current = self._path.stat()
+        except FileNotFoundError:
+            return TurnOver()
+        except OSError as error:
+            raise LogError(f'failed to open log file "{self._path}": {error}') from error
+        if os.path.samestat(current, os.fstat(self._descriptor)):
+            if current.st_size >= self._position:
+                return TurnOver()
+            self._position = 0
+            return TurnOver(read_again=True, is_new=True)
+        self._is_replaced = current.st_size > 0
+        return TurnOver(read_again=self._is_replaced)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def _open_successor(self) -> "TurnOver":
+        self._is_replaced = False
+        try:
+            successor = _open(self._path)
+        except _Missing:
+            return TurnOver()
+        os.close(self._descriptor)
+        self._descriptor = successor
+        self._position = 0
+        return TurnOver(read_again=True, is_new=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnOver:
+    """What a look at the file's name showed."""
+
+    read_again: bool = False
+    is_new: bool = False
+    """What is read next does not continue what was read before."""
+
+
+class Blocks(Protocol):
+    """Random access to a file."""
+
+    def size(self) -> int: ...
+    def read_at(self, position: int, size: int) -> bytes: ...
+
+
+class TailSearch:
+    """Finds where the last lines of a file begin, one block per step, from the end backwards.
+
+    Only newlines count, so an unterminated last line comes on top of the lines asked for.
+    """
+
+    def __init__(self, *, blocks: Blocks, lines: int, block_size: int = CHUNK) -> None:
+        self._blocks = blocks
+        self._block_size = block_size
+        self._right = blocks.size()
+        # The last of the wanted lines begins after the newline before it.
+        self._missing = lines + 1
+
+    def step(self) -> int | None:
+        """Look at one more block; the position once it is found."""
+        if self._right == 0:
+            return 0
+        left = max(0, self._right - self._block_size)
+        block = self._blocks.read_at(left, self._right - left)
+        found = block.count(b"\n")
+        if found < self._missing:
+            self._missing -= found
+            self._right = left
+            return None
+        end = len(block)
+        for _ in range(self._missing):
+            end = block.rfind(b"\n", 0, end)
+        return left + end + 1
+
+
+class _Missing(LogError):
+    pass
+
+
+def _open(path: Path) -> int:
+    try:
+        # Not blocking, because opening a named pipe would otherwise wait for its writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except FileNotFoundError as error:
+        raise _Missing(f'failed to open log file "{path}": {error}') from error
+    except OSError as error:
+        raise LogError(f'failed to open log file "{path}": {error}') from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise LogError(f'failed to open log file "{path}": not a regular file')
+    return descriptor

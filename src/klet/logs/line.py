@@ -1,0 +1,130 @@
+"""Lines of container log files: the CRI format, and Docker's JSON as the fallback that upstream keeps.
+
+A CRI line is `<RFC3339 instant> <stdout|stderr> <tag[:tag…]> <content>`; the tag `P` marks a part that the next line
+continues. Instants keep their nanoseconds, which `datetime` would lose.
+"""
+
+import re
+from datetime import datetime
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final, Protocol
+
+import msgspec
+
+from klet.errors import KletError
+
+
+class LogStream(StrEnum):
+    """The stream a line was written to; `ALL` selects both."""
+
+    ALL = "All"
+    STDOUT = "Stdout"
+    STDERR = "Stderr"
+
+
+class LogError(KletError):
+    """A log file that cannot be read; the text is what the client of the log sees."""
+
+
+class LogLine(msgspec.Struct, frozen=True, gc=False):
+    """One parsed line. The content ends in a newline unless more of the same line follows."""
+
+    nanoseconds: int
+    """The instant, counted from 1970."""
+    stamp: bytes
+    """The instant as it is shown: nine digits of fraction, in the zone it was written in."""
+    stream: LogStream
+    content: bytes
+
+
+class LineParser(Protocol):
+    """Reads one line without its newline; `end` is what ended it, empty for an incomplete last line."""
+
+    def __call__(self, line: bytes, end: bytes = b"\n") -> LogLine | None: ...
+
+
+def parse_cri_line(line: bytes, end: bytes = b"\n") -> LogLine | None:
+    """Read a line of the CRI format, or None if it is not one."""
+    match = _CRI_PREFIX.match(line)
+    if match is None:
+        return None
+    second, fraction, zone, stream, tags = match.groups()
+    epoch = _epoch(second, zone)
+    if epoch is None:
+        return None
+    digits = _nine_digits(fraction)
+    partial = tags == b"P" or tags.startswith(b"P:")
+    return LogLine(
+        nanoseconds=epoch * _SECOND + int(digits),
+        stamp=b"%b.%b%b" % (second, digits, _shown_zone(zone)),
+        stream=LogStream.STDOUT if stream == b"stdout" else LogStream.STDERR,
+        content=line[match.end() :] if partial else line[match.end() :] + end,
+    )
+
+
+def parse_docker_line(line: bytes, end: bytes = b"\n") -> LogLine | None:  # noqa: ARG001 - the JSON says where a line ends
+    """Read a line of Docker's json-file driver, or None if it is not one."""
+    try:
+        entry = _DOCKER_DECODER.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    match = _INSTANT.fullmatch(entry.time.encode())
+    stream = _DOCKER_STREAMS.get(entry.stream)
+    if match is None or stream is None:
+        return None
+    second, fraction, zone = match.groups()
+    epoch = _epoch(second, zone)
+    if epoch is None:
+        return None
+    digits = _nine_digits(fraction)
+    return LogLine(
+        nanoseconds=epoch * _SECOND + int(digits),
+        stamp=b"%b.%b%b" % (second, digits, _shown_zone(zone)),
+        stream=stream,
+        content=entry.log.encode(),
+    )
+
+
+def detect_parser(line: bytes, end: bytes = b"\n") -> LineParser:
+    """Choose the format for a whole read by its first line."""
+    for parser in (parse_cri_line, parse_docker_line):
+        if parser(line, end) is not None:
+            return parser
+    shown = (line + end)[:_SHOWN_OF_BAD_LINE].decode("utf-8", "backslashreplace")
+    quoted = msgspec.json.encode(shown).decode()
+    raise LogError(f"failed to get parse function: unsupported log format: {quoted}")
+
+
+class _DockerLine(msgspec.Struct, frozen=True):
+    log: str
+    stream: str
+    time: str
+
+
+_SECOND: Final = 1_000_000_000
+_SHOWN_OF_BAD_LINE: Final = 512
+_INSTANT_PATTERN: Final = rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)"
+_INSTANT: Final = re.compile(_INSTANT_PATTERN)
+_CRI_PREFIX: Final = re.compile(_INSTANT_PATTERN + rb" (stdout|stderr) ([^ ]*) ")
+_DOCKER_DECODER: Final = msgspec.json.Decoder(_DockerLine)
+_DOCKER_STREAMS: Final = {"stdout": LogStream.STDOUT, "stderr": LogStream.STDERR}
+
+
+def _nine_digits(fraction: bytes | None) -> bytes:
+    if fraction is None:
+        return b"000000000"
+    return fraction if len(fraction) == 9 else fraction[:9].ljust(9, b"0")
+
+
+def _shown_zone(zone: bytes) -> bytes:
+    return b"Z" if zone in (b"+00:00", b"-00:00") else zone
+
+
+# A log has many lines in one second, and reading a date is most of the cost of a line.
+@lru_cache(maxsize=16)
+def _epoch(second: bytes, zone: bytes) -> int | None:
+    try:
+        return int(datetime.fromisoformat((second + zone).decode()).timestamp())
+    except ValueError:
+        return None

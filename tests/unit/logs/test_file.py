@@ -1,0 +1,143 @@
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klet.logs.file import LogFile, TailSearch, TurnOver
+from klet.logs.line import LogError
+
+
+class Memory:
+    """A file in memory that remembers how much of it was read."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.was_read = 0
+
+    def size(self) -> int:
+        return len(self._data)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        self.was_read += size
+        return self._data[position : position + size]
+
+
+def tail_start(data: bytes, lines: int, block_size: int = 4) -> int:
+    search = TailSearch(blocks=Memory(data), lines=lines, block_size=block_size)
+    while (start := search.step()) is None:
+        pass
+    return start
+
+
+@pytest.mark.parametrize(
+    ("data", "lines", "rest"),
+    [
+        pytest.param(b"", 1, b"", id="an empty file"),
+        pytest.param(b"a\nb\nc\n", 2, b"b\nc\n", id="two of three"),
+        pytest.param(b"a\nb\nc\n", 3, b"a\nb\nc\n", id="all"),
+        pytest.param(b"a\nb\nc\n", 4, b"a\nb\nc\n", id="more than there are"),
+        pytest.param(b"a\nb\nc\n", 0, b"", id="none"),
+        pytest.param(b"a\nb\nc", 0, b"c", id="none leaves the unterminated line"),
+        pytest.param(b"a\nb\nc", 1, b"b\nc", id="an unterminated line is not counted"),
+        pytest.param(b"abc", 1, b"abc", id="only an unterminated line"),
+        pytest.param(b"\n\n\n", 2, b"\n\n", id="empty lines count"),
+    ],
+)
+def test_tail_search(data, lines, rest):
+    assert data[tail_start(data, lines) :] == rest
+
+
+@given(data=st.text("ab\n", max_size=60), lines=st.integers(0, 20), block_size=st.integers(1, 9))
+def test_tail_search_agrees_with_splitting_the_whole(data, lines, block_size):
+    *complete, rest = data.split("\n")
+    kept = complete[max(0, len(complete) - lines) :] if lines else []
+    expected = "".join(f"{line}\n" for line in kept) + rest
+    assert data.encode()[tail_start(data.encode(), lines, block_size) :] == expected.encode()
+
+
+def test_tail_search_reads_only_the_end():
+    memory = Memory(b"0123456789\n" * 1_000_000)
+    search = TailSearch(blocks=memory, lines=10)
+    assert search.step() == memory.size() - 110
+    assert memory.was_read == 65536
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "0.log"
+
+
+@pytest.fixture
+def file(path):
+    path.write_bytes(b"one\n")
+    file = LogFile.open(path)
+    yield file
+    file.close()
+
+
+def test_it_reads_what_is_appended(file, path):
+    assert file.read() == b"one\n"
+    assert file.read() == b""
+    assert file.turn_over() == TurnOver()
+    with path.open("ab") as writer:
+        writer.write(b"two\n")
+    assert file.read() == b"two\n"
+
+
+def test_after_a_rotation_the_old_file_is_read_to_its_end_first(file, path, tmp_path):
+    file.read()
+    path.rename(tmp_path / "0.log.1")
+    assert file.turn_over() == TurnOver()
+    path.touch()
+    with (tmp_path / "0.log.1").open("ab") as writer:
+        writer.write(b"late\n")
+    assert file.turn_over() == TurnOver()
+    path.write_bytes(b"new\n")
+    assert file.turn_over() == TurnOver(read_again=True)
+    assert file.read() == b"late\n"
+    assert file.turn_over() == TurnOver(read_again=True, is_new=True)
+    assert file.read() == b"new\n"
+
+
+def test_a_successor_that_vanishes_again_is_waited_for(file, path, tmp_path):
+    path.rename(tmp_path / "0.log.1")
+    path.write_bytes(b"new\n")
+    assert file.turn_over().read_again
+    path.unlink()
+    assert file.turn_over() == TurnOver()
+    assert file.read() == b"one\n"
+
+
+def test_a_truncated_file_is_read_from_its_beginning(file, path):
+    file.read()
+    os.truncate(path, 0)
+    assert file.turn_over() == TurnOver(read_again=True, is_new=True)
+    path.write_bytes(b"2\n")
+    assert file.read() == b"2\n"
+
+
+def test_symlinks_are_resolved(tmp_path, path):
+    path.write_bytes(b"one\n")
+    link = tmp_path / "links" / "pod.log"
+    link.parent.mkdir()
+    link.symlink_to(path)
+    file = LogFile.open(link)
+    assert file.directory == tmp_path
+    assert file.read() == b"one\n"
+    file.close()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        pytest.param(lambda _: None, "failed to try resolving symlinks in path", id="missing"),
+        pytest.param(lambda path: path.symlink_to(path), "failed to try resolving symlinks in path", id="a circle"),
+        pytest.param(lambda path: path.mkdir(), "not a regular file", id="a directory"),
+        pytest.param(os.mkfifo, "not a regular file", id="a named pipe does not block"),
+    ],
+)
+def test_what_is_no_log_file_is_an_error(path, make, message):
+    make(path)
+    with pytest.raises(LogError, match=message):
+        LogFile.open(path)
