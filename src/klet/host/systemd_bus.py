@@ -12,6 +12,7 @@ from klet.host.errors import SystemdError, SystemdTimeout, SystemdUnavailable
 
 SYSTEM_BUS = "unix:path=/run/dbus/system_bus_socket"
 CALL_DEADLINE = timedelta(seconds=30)
+_DBUS = "org.freedesktop.DBus"
 _NAME = "org.freedesktop.systemd1"
 _PATH = "/org/freedesktop/systemd1"
 _MANAGER = "org.freedesktop.systemd1.Manager"
@@ -30,7 +31,7 @@ class SystemdConnection:
 
     async def version(self) -> int:
         if self._version is None:
-            reply = await self._call("Get", "ss", (_MANAGER, "Version"), interface="org.freedesktop.DBus.Properties")
+            reply = await self._call("Get", "ss", (_MANAGER, "Version"), interface=f"{_DBUS}.Properties")
             self._version = parse_version(str(reply.body[0].value))
         return self._version
 
@@ -51,8 +52,7 @@ class SystemdConnection:
     async def close(self) -> None:
         bus, self._bus = self._bus, None
         if bus is not None and bus.connected:
-            bus.disconnect()
-            await bus.wait_for_disconnect()  # type: ignore[no-untyped-call]  # dbus-fast leaves it untyped
+            await _disconnect(bus)
 
     async def _job(self, unit: str, member: str, signature: str, body: Iterable[object], deadline: timedelta) -> str:
         # The signal may be handled before the task that waits for the reply runs again: watch before calling.
@@ -95,17 +95,20 @@ class SystemdConnection:
         try:
             async with asyncio.timeout(CALL_DEADLINE.total_seconds()):
                 bus = await MessageBus(bus_address=self._address).connect()
-                bus.add_message_handler(self._on_message)
-                for name, path, member, signature, body in (
-                    ("org.freedesktop.DBus", "/org/freedesktop/DBus", "AddMatch", "s", [_JOB_REMOVED]),
-                    (_NAME, _PATH, "Subscribe", "", []),
-                ):
-                    interface = _MANAGER if name == _NAME else name
-                    message = Message(name, path, interface, member, signature=signature, body=body)
-                    _checked(member, await bus.call(message))
+                try:
+                    await self._subscribe(bus)
+                except BaseException:
+                    await _disconnect(bus)
+                    raise
         except (OSError, EOFError, DBusFastError) as error:
             raise SystemdUnavailable(f"cannot reach systemd at {self._address}: {error}") from error
         return bus
+
+    async def _subscribe(self, bus: MessageBus) -> None:
+        bus.add_message_handler(self._on_message)
+        match = Message(_DBUS, "/org/freedesktop/DBus", _DBUS, "AddMatch", signature="s", body=[_JOB_REMOVED])
+        _checked("AddMatch", await bus.call(match))
+        _checked("Subscribe", await bus.call(Message(_NAME, _PATH, _MANAGER, "Subscribe")))
 
     def _on_message(self, message: Message) -> None:
         if message.message_type is MessageType.SIGNAL and message.member == "JobRemoved":
@@ -149,6 +152,11 @@ def _pairs(properties: Iterable[UnitProperty]) -> list[list[object]]:
         [each.name, Variant(each.signature, list(each.value) if isinstance(each.value, tuple) else each.value)]
         for each in properties
     ]
+
+
+async def _disconnect(bus: MessageBus) -> None:
+    bus.disconnect()
+    await bus.wait_for_disconnect()  # type: ignore[no-untyped-call]  # dbus-fast leaves it untyped
 
 
 def _checked(member: str, reply: Message | None) -> Message:

@@ -1,0 +1,88 @@
+import asyncio
+import os
+import select
+from datetime import timedelta
+
+import pytest
+
+from klet.host.errors import ProcessFailed, ProcessTimeout
+from klet.host.processes import run_process
+
+LONG = timedelta(seconds=20)
+SHORT = timedelta(milliseconds=200)
+
+
+def dies(pid):
+    """Whether a process ends, at the latest soon; we are not its parent and cannot wait for it."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([descriptor], [], [], 10)[0])
+    finally:
+        os.close(descriptor)
+
+
+async def test_output_and_code():
+    done = await run_process(["sh", "-c", "echo out; echo err >&2; exit 3"], timeout=LONG)
+    assert (done.returncode, done.stdout, done.stderr, done.truncated) == (3, b"out\n", b"err\n", False)
+
+
+async def test_a_failure_shows_what_the_child_said():
+    done = await run_process(["sh", "-c", "echo no such thing >&2; exit 3"], timeout=LONG)
+    with pytest.raises(ProcessFailed, match="ended with code 3: no such thing") as caught:
+        done.check()
+    assert caught.value.returncode == 3
+
+
+async def test_success_checks_out():
+    done = await run_process(["true"], timeout=LONG)
+    assert done.check() is done
+
+
+async def test_a_command_that_is_not_there():
+    with pytest.raises(ProcessFailed, match="cannot start /no/such/command: No such file"):
+        await run_process(["/no/such/command"], timeout=LONG)
+
+
+async def test_input_environment_and_directory(tmp_path):
+    done = await run_process(
+        ["sh", "-c", "cat; echo $NAME; pwd"], timeout=LONG, stdin=b"in\n", env={"NAME": "value"}, cwd=tmp_path
+    )
+    assert done.stdout.decode().split() == ["in", "value", str(tmp_path)]
+
+
+async def test_input_that_nobody_reads_is_no_error():
+    done = await run_process(["true"], timeout=LONG, stdin=b"x" * 1_000_000)
+    assert done.returncode == 0
+
+
+async def test_output_is_bounded_and_the_child_is_not_stuck():
+    done = await run_process(["sh", "-c", "head -c 3000000 /dev/zero"], timeout=LONG, output_limit=1000)
+    assert (len(done.stdout), done.truncated, done.returncode) == (1000, True, 0)
+
+
+async def test_the_deadline_kills_descendants_too(tmp_path):
+    script = f"sleep 600 & echo $! > {tmp_path}/pid; wait"
+    with pytest.raises(ProcessTimeout, match="did not end within"):
+        await run_process(["sh", "-c", script], timeout=SHORT)
+    assert dies(int((tmp_path / "pid").read_text()))
+
+
+async def test_a_descendant_that_outlives_the_child_is_killed_at_the_deadline(tmp_path):
+    script = f"sleep 600 & echo $! > {tmp_path}/pid"
+    with pytest.raises(ProcessTimeout):
+        await run_process(["sh", "-c", script], timeout=SHORT)
+    assert dies(int((tmp_path / "pid").read_text()))
+
+
+async def test_a_cancelled_caller_leaves_no_child(tmp_path):
+    pids = tmp_path / "pid"
+    os.mkfifo(pids)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(run_process(["sh", "-c", f"echo $$ > {pids}; exec sleep 600"], timeout=LONG))
+        pid = int(await asyncio.to_thread(pids.read_text))
+        task.cancel()
+    assert task.cancelled()
+    assert dies(pid)

@@ -1,0 +1,87 @@
+import os
+import stat
+
+import pytest
+
+from klet.host.errors import FileError, FileMissing
+from klet.host.files import read_bytes, read_text, remove_file, remove_tree, write_atomic, write_text
+
+
+def test_a_missing_file_is_told_apart(tmp_path):
+    with pytest.raises(FileMissing, match=r"cannot read .*nothing: No such file"):
+        read_text(tmp_path / "nothing")
+
+
+def test_a_long_file_is_refused(tmp_path):
+    (tmp_path / "file").write_bytes(b"12345")
+    assert read_bytes(tmp_path / "file", limit=5) == b"12345"
+    with pytest.raises(FileError, match="longer than 4 bytes"):
+        read_bytes(tmp_path / "file", limit=4)
+
+
+def test_bytes_that_are_no_text_are_replaced(tmp_path):
+    (tmp_path / "file").write_bytes(b"a\xffb")
+    assert read_text(tmp_path / "file") == "a\N{REPLACEMENT CHARACTER}b"
+
+
+def test_writing_needs_the_file(tmp_path):
+    with pytest.raises(FileMissing, match="cannot write '1' to"):
+        write_text(tmp_path / "nothing", "1")
+
+
+def test_an_atomic_write_replaces_content_and_mode(tmp_path):
+    file = tmp_path / "state"
+    file.write_text("old")
+    write_atomic(file, b"new", mode=0o640)
+    assert file.read_text() == "new"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert [entry.name for entry in tmp_path.iterdir()] == ["state"]
+
+
+def test_an_atomic_write_that_fails_leaves_nothing_behind(tmp_path):
+    (tmp_path / "state").mkdir()
+    with pytest.raises(FileError, match=r"cannot write .*state: Is a directory"):
+        write_atomic(tmp_path / "state", b"new")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["state"]
+
+
+def test_removing_what_is_gone_is_fine(tmp_path):
+    remove_file(tmp_path / "nothing")
+    remove_tree(tmp_path / "nothing")
+    remove_tree(tmp_path / "nothing" / "deeper")
+
+
+def test_a_tree_goes_and_symlinks_are_not_followed(tmp_path):
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    tree = tmp_path / "tree"
+    (tree / "sub" / "sub").mkdir(parents=True)
+    (tree / "sub" / "file").touch()
+    (tree / "link").symlink_to(kept)
+    os.mkfifo(tree / "fifo")
+    remove_tree(tree)
+    assert not tree.exists()
+    assert (kept / "file").exists()
+
+
+def test_a_symlink_is_removed_and_not_what_it_names(tmp_path):
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (tmp_path / "link").symlink_to(kept)
+    remove_tree(tmp_path / "link")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["kept"]
+
+
+def test_a_very_deep_tree_costs_neither_stack_nor_descriptors(tmp_path):
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    descriptor = os.open(tree, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("deeper", dir_fd=descriptor)
+        below = os.open("deeper", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = below
+    os.close(descriptor)
+    remove_tree(tree)
+    assert list(tmp_path.iterdir()) == []
