@@ -1,0 +1,118 @@
+"""Questions for a container's log: reading the query, and choosing the container instance that is meant. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from klet.api.container_status import ContainerStatus
+from klet.api.pod import Pod
+from klet.api.times import Time, TimeError
+from klet.model.runtime import ContainerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogQuery:
+    """What part of a log a client wants."""
+
+    follow: bool = False
+    previous: bool = False
+    timestamps: bool = False
+    since_seconds: int | None = None
+    since_time: datetime | None = None
+    tail_lines: int | None = None
+    limit_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why there is no log to show: an HTTP status and its body."""
+
+    status: int
+    body: str
+
+
+_UNDECODABLE = Refusal(400, '{"message": "Unable to decode query."}')
+_INVALID = Refusal(422, '{"message": "Invalid request."}')
+
+
+def parse_log_query(query: Mapping[str, str]) -> LogQuery | Refusal:
+    """Read the options that upstream knows; the legacy `tail` wins over `tailLines`."""
+    stream = query.get("stream", "All")
+    if stream != "All":
+        body = (
+            f'unable to return the given log stream: "{stream}". '
+            "Please enable PodLogsQuerySplitStreams feature gate in kubelet"
+        )
+        return Refusal(400, body)
+    try:
+        tail = _number(query, "tailLines")
+        if "tail" in query:
+            tail = None if query["tail"] == "all" else int(query["tail"])
+        parsed = LogQuery(
+            follow=_flag(query, "follow"),
+            previous=_flag(query, "previous"),
+            timestamps=_flag(query, "timestamps"),
+            since_seconds=_number(query, "sinceSeconds"),
+            since_time=Time.parse(query["sinceTime"]) if query.get("sinceTime") else None,
+            tail_lines=tail,
+            limit_bytes=_number(query, "limitBytes"),
+        )
+    except (ValueError, TimeError):
+        return _UNDECODABLE
+    return parsed if _is_valid(parsed) else _INVALID
+
+
+def _flag(query: Mapping[str, str], name: str) -> bool:
+    return name in query and query[name] not in {"false", "0"}
+
+
+def _number(query: Mapping[str, str], name: str) -> int | None:
+    return int(query[name]) if query.get(name) else None
+
+
+def _is_valid(query: LogQuery) -> bool:
+    if query.since_seconds is not None and query.since_time is not None:
+        return False
+    at_least = ((query.since_seconds, 1), (query.limit_bytes, 1), (query.tail_lines, 0))
+    return all(value is None or value >= least for value, least in at_least)
+
+
+def choose_instance(pod: Pod, container: str, *, previous: bool) -> ContainerId | Refusal:
+    """Find the instance of a container whose log is meant, by the pod's status."""
+    specs = (*pod.spec.containers, *pod.spec.init_containers, *pod.spec.ephemeral_containers)
+    if all(spec.name != container for spec in specs):
+        return Refusal(404, f'container "{container}" not found in pod "{pod.metadata.name}"')
+    where = f'container "{container}" in pod "{pod.metadata.name}"'
+    status = _status_of(pod, container)
+    if status is None:
+        return Refusal(400, f"{where} is not available")
+    last = status.last_state.terminated
+    last_id = _instance(last.container_id) if last is not None else None
+    if previous:
+        return last_id or Refusal(400, f"previous terminated {where} not found")
+    if status.state.running is not None:
+        return _instance(status.container_id) or Refusal(400, f"{where} is not available")
+    if status.state.terminated is not None:
+        own = _instance(status.state.terminated.container_id)
+        return own or last_id or Refusal(400, f"{where} is terminated")
+    if status.state.waiting is None:
+        return Refusal(400, f"{where} is waiting to start - no logs yet")
+    if last is not None:
+        return last_id or Refusal(400, f"{where} is terminated")
+    words = {"ErrImagePull": "image can't be pulled", "ImagePullBackOff": "trying and failing to pull image"}
+    reason = status.state.waiting.reason
+    return Refusal(400, f"{where} is waiting to start: {words.get(reason, reason)}")
+
+
+def _status_of(pod: Pod, container: str) -> ContainerStatus | None:
+    status = pod.status
+    every = (
+        *status.container_statuses,
+        *status.init_container_statuses,
+        *status.ephemeral_container_statuses,
+    )
+    return next((found for found in every if found.name == container), None)
+
+
+def _instance(container_id: str) -> ContainerId | None:
+    return ContainerId(container_id.partition("://")[2]) if container_id else None

@@ -1,0 +1,1 @@
+"""The paths of the agent's HTTP API, one module for each family."""

@@ -1,0 +1,54 @@
+"""`/healthz` and its parts."""
+
+from aiohttp import web
+
+from klet.server.views import HealthView
+
+
+class HealthRoutes:
+    """Says whether the agent is well."""
+
+    def __init__(self, *, health: HealthView) -> None:
+        self._health = health
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        router.add_route("*", "/healthz", self._all)
+        router.add_route("*", "/healthz/{name}", self._one)
+
+    async def _all(self, request: web.Request) -> web.Response:
+        excluded = set(request.query.getall("exclude", []))
+        checks = self._health.checks()
+        text, is_well = render_checks(checks, excluded)
+        if is_well and "verbose" not in request.query:
+            return web.Response(text="ok")
+        return web.Response(status=200 if is_well else 500, text=text)
+
+    async def _one(self, request: web.Request) -> web.Response:
+        checks = self._health.checks()
+        name = request.match_info["name"]
+        if name not in checks:
+            return web.Response(status=404, text="404 page not found\n")
+        error = checks[name]
+        if error is None:
+            return web.Response(text="ok")
+        return web.Response(status=500, text=f"internal server error: {error}\n")
+
+
+def render_checks(checks: dict[str, str | None], excluded: set[str]) -> tuple[str, bool]:
+    """The verbose text of all checks, and whether those that count pass."""
+    lines = []
+    is_well = True
+    for name, error in checks.items():
+        if name in excluded:
+            lines.append(f"[+]{name} excluded: ok")
+        elif error is None:
+            lines.append(f"[+]{name} ok")
+        else:
+            lines.append(f"[-]{name} failed: reason withheld")
+            is_well = False
+    unknown = sorted(excluded - checks.keys())
+    if unknown:
+        names = ", ".join(f'"{name}"' for name in unknown)
+        lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
+    lines.append("healthz check passed" if is_well else "healthz check failed")
+    return "\n".join(lines) + "\n", is_well

@@ -1,0 +1,41 @@
+"""`/klet/v1/…`: what only klet has. Cause records and the causal timeline of a pod."""
+
+from contextlib import aclosing
+
+from aiohttp import web
+
+from klet.server.views import JournalView
+
+
+class KletRoutes:
+    """Says why things happened."""
+
+    def __init__(self, *, journal: JournalView) -> None:
+        self._journal = journal
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        router.add_get("/klet/v1/journal", self._records, allow_head=False)
+        router.add_get("/klet/v1/explain/{namespace}/{pod}", self._explain, allow_head=False)
+
+    async def _records(self, request: web.Request) -> web.StreamResponse:
+        """JSON lines; with `follow` the connection stays and each new record follows at once."""
+        query = request.query
+        read = self._journal.follow if query.get("follow", "false") not in {"false", "0"} else self._journal.records
+        found = read(namespace=query.get("namespace", ""), name=query.get("name", ""), since=query.get("since", ""))
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        await response.prepare(request)
+        try:
+            async with aclosing(found) as records:
+                async for record in records:
+                    await response.write(record + b"\n")
+        except ConnectionResetError:
+            return response  # the client has seen enough
+        await response.write_eof()
+        return response
+
+    async def _explain(self, request: web.Request) -> web.Response:
+        path = request.match_info
+        body = await self._journal.explain(namespace=path["namespace"], name=path["pod"])
+        if body is None:
+            return web.Response(status=404, text=f'nothing is recorded about pod "{path["namespace"]}/{path["pod"]}"')
+        return web.Response(body=body, content_type="application/json")

@@ -1,0 +1,57 @@
+"""`/pods` and `/containerLogs`: what runs here, and what it says."""
+
+from contextlib import aclosing
+
+from aiohttp import web
+
+from klet.api.codec import encode
+from klet.errors import KletError
+from klet.server.log_query import Refusal, choose_instance, parse_log_query
+from klet.server.views import LogView, PodView
+
+
+class PodRoutes:
+    """Pods and their logs."""
+
+    def __init__(self, *, pods: PodView, logs: LogView) -> None:
+        self._pods = pods
+        self._logs = logs
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        router.add_get("/pods", self._list, allow_head=False)
+        router.add_get("/pods/", self._list, allow_head=False)
+        router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._read_logs, allow_head=False)
+
+    async def _list(self, request: web.Request) -> web.StreamResponse:  # noqa: ARG002 - aiohttp's signature
+        pods = self._pods.pods()
+        items = encode(pods) if pods else b"null"
+        body = b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":' + items + b"}\n"
+        return web.Response(body=body, content_type="application/json")
+
+    async def _read_logs(self, request: web.Request) -> web.StreamResponse:
+        path = request.match_info
+        query = parse_log_query(request.query)
+        if isinstance(query, Refusal):
+            return _refuse(query)
+        pod = self._pods.find(path["namespace"], path["pod"])
+        if pod is None:
+            return _refuse(Refusal(404, f'pod "{path["pod"]}" does not exist'))
+        instance = choose_instance(pod, path["container"], previous=query.previous)
+        if isinstance(instance, Refusal):
+            return _refuse(instance)
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        await response.prepare(request)
+        try:
+            async with aclosing(self._logs.read(instance, query)) as chunks:
+                async for chunk in chunks:
+                    await response.write(chunk)
+        except KletError as error:
+            await response.write(str(error).encode())  # the headers are out: the text is all that can be said
+        except ConnectionResetError:
+            return response  # the client has seen enough
+        await response.write_eof()
+        return response
+
+
+def _refuse(refusal: Refusal) -> web.Response:
+    return web.Response(status=refusal.status, text=refusal.body)

@@ -1,0 +1,48 @@
+"""What the routes need from the rest of the agent."""
+
+from collections.abc import AsyncGenerator
+from typing import Protocol
+
+from klet.api.pod import Pod
+from klet.model.runtime import ContainerId
+from klet.server.log_query import LogQuery
+
+
+class PodView(Protocol):
+    """The pods of this node with their statuses."""
+
+    def pods(self) -> tuple[Pod, ...]: ...
+
+    def find(self, namespace: str, name: str) -> Pod | None: ...
+
+
+class LogView(Protocol):
+    """The logs of containers."""
+
+    def read(self, container: ContainerId, query: LogQuery) -> AsyncGenerator[bytes, None]:
+        """Pieces of the log. The caller closes the generator."""
+        ...
+
+
+class HealthView(Protocol):
+    """Named checks of the agent."""
+
+    def checks(self) -> dict[str, str | None]:
+        """For each check the error, or None when it passes."""
+        ...
+
+
+class JournalView(Protocol):
+    """Cause records as JSON."""
+
+    def records(self, *, namespace: str, name: str, since: str) -> AsyncGenerator[bytes, None]:
+        """Records so far, one JSON object each."""
+        ...
+
+    def follow(self, *, namespace: str, name: str, since: str) -> AsyncGenerator[bytes, None]:
+        """Records so far and then each new one."""
+        ...
+
+    async def explain(self, *, namespace: str, name: str) -> bytes | None:
+        """The causal timeline of a pod as one JSON document; None if nothing is known of it."""
+        ...
