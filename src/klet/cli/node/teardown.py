@@ -1,0 +1,195 @@
+"""Takes a node off the machine and leaves nothing: no pod, daemon, mount, cgroup, interface or firewall rule.
+
+It works from what it finds, not from what should be there: daemons may have been killed, a start may have been cut
+short, and a second `klet down` finds nothing to do.
+"""
+
+import contextlib
+from datetime import timedelta
+from pathlib import Path
+
+from klet.aio.clock import Clock
+from klet.aio.threads import Threads
+from klet.cli.node import links
+from klet.cli.node.daemons import AGENT, CONTAINERD, daemon, run_services, stop_daemon
+from klet.cli.node.host_ledger import HostBefore, HostLedger
+from klet.cli.node.iptables import SHARED_CHAINS, parse_save, plan_cleanup
+from klet.cli.node.leftovers import (
+    CNI_RESULTS,
+    bandwidth_links,
+    cni_results,
+    kill_shims,
+    leased_containers,
+    remove_empty,
+    shim_sockets,
+)
+from klet.cli.node.machine import COMMAND_DEADLINE, IPTABLES_SAVE, SYSCTL, which
+from klet.cli.node.node import Node, NodeError
+from klet.cli.node.pod_removal import remove_pods
+from klet.cli.node.services import Service, read_services
+from klet.cli.node.supervisor import OWN_NAME
+from klet.cli.progress import Progress
+from klet.cri.client import connect
+from klet.cri.errors import CriError
+from klet.host.cgroups.discover import find_hierarchy
+from klet.host.cgroups.hierarchy import Hierarchy
+from klet.host.cgroups.layout import CgroupMode, detect_layout
+from klet.host.cgroups.manager import HostCgroups, NoUnits
+from klet.host.cgroups.names import parse_cgroupfs
+from klet.host.cgroups.v2 import V2Hierarchy
+from klet.host.files import remove_file, remove_tree, write_text
+from klet.host.mounts import list_mounts, unmount_tree
+from klet.host.processes import run_process
+
+CALL_DEADLINE = timedelta(seconds=30)
+RUNTIME_DEADLINE = timedelta(seconds=15)
+POLL = timedelta(milliseconds=50)
+SHARED_DIRECTORIES = (Path("/run/containerd/s"), Path("/run/containerd"), CNI_RESULTS, CNI_RESULTS.parent)
+"""Made by containerd and by CNI whatever their configuration says; they stay if anyone else uses them."""
+
+
+class Teardown:
+    """The steps of one `klet down`."""
+
+    def __init__(self, *, node: Node, ledger: HostLedger, progress: Progress, clock: Clock) -> None:
+        self._node = node
+        self._ledger = ledger
+        self._progress = progress
+        self._clock = clock
+
+    async def run(self) -> None:
+        with self._progress.step("Pods") as step:
+            stopped = await self._pods()
+            step.note(f"{stopped} stopped" if stopped else "none")
+        with self._progress.step("Daemons"):
+            await self._daemons()
+        with self._progress.step("Leftovers"):
+            await self._processes_and_cgroups()
+            unmount_tree(self._node.paths.run, lazy=True)
+            unmount_tree(self._node.paths.state, lazy=True)
+            await self._network()
+            self._files()
+
+    async def _pods(self) -> int:
+        """Stop the pods with their grace periods: the agent does when their manifests go, the runtime does the rest."""
+        paths = self._node.paths
+        if paths.manifests.is_dir():
+            for manifest in paths.manifests.iterdir():
+                remove_file(manifest)
+        remove_file(paths.applied)
+        if not await self._runtime_answers():
+            return 0
+        async with connect(runtime_endpoint=str(paths.containerd_socket), timeout=CALL_DEADLINE) as cri:
+            return await remove_pods(
+                cri,
+                agent_lives=lambda: daemon(self._node, AGENT) is not None,
+                stop_agent=self._stop_agent,
+                progress=self._progress,
+                clock=self._clock,
+            )
+
+    async def _runtime_answers(self) -> bool:
+        """Whether containerd is there to stop pods; one that was killed is started once more for it."""
+        paths = self._node.paths
+        services = _services(paths.services)
+        if daemon(self._node, CONTAINERD) is None:
+            if not any(service.name == CONTAINERD for service in services) or not paths.containerd_state.exists():
+                return False
+            with contextlib.suppress(NodeError):
+                await run_services(self._node, services, clock=self._clock)
+        began = self._clock.monotonic()
+        while self._clock.monotonic() - began < RUNTIME_DEADLINE.total_seconds():
+            with contextlib.suppress(CriError):
+                async with connect(runtime_endpoint=str(paths.containerd_socket), timeout=CALL_DEADLINE):
+                    return True
+            await self._clock.sleep(POLL)
+        return False
+
+    async def _stop_agent(self) -> None:
+        if daemon(self._node, OWN_NAME) is not None:
+            services = [service for service in _services(self._node.paths.services) if service.name != AGENT]
+            await run_services(self._node, services, clock=self._clock)
+            while daemon(self._node, AGENT) is not None and daemon(self._node, OWN_NAME) is not None:
+                await self._clock.sleep(POLL)
+        await stop_daemon(self._node, AGENT, clock=self._clock)
+
+    async def _daemons(self) -> None:
+        # The supervisor stops its daemons; those that it left behind when it was killed are stopped one by one.
+        for name in (OWN_NAME, AGENT, CONTAINERD):
+            await stop_daemon(self._node, name, clock=self._clock)
+
+    async def _processes_and_cgroups(self) -> None:
+        """End what survived containerd: processes in the node's cgroups, and the shims that would look after them."""
+        name = parse_cgroupfs(self._node.names.cgroup)
+        threads = Threads(limit=2)
+        try:
+            managers = [
+                HostCgroups(hierarchy=hierarchy, units=NoUnits(), threads=threads, clock=self._clock)
+                for hierarchy in _hierarchies()
+            ]
+            for cgroups in managers:
+                await cgroups.kill_all(name)
+            await kill_shims(str(self._node.paths.containerd_socket))
+            for cgroups in managers:
+                await cgroups.destroy(name)
+        finally:
+            threads.close()
+
+    async def _network(self) -> None:
+        names = self._node.names
+        leased = leased_containers(self._node.paths.cni_data / names.network)
+        for link in (*links.members(names.bridge), *bandwidth_links(names.network, leased), names.bridge):
+            links.delete(link)
+        before = self._ledger.leave(names.network)
+        for save in IPTABLES_SAVE:
+            await self._firewall(save, before)
+        if before is not None:
+            for switch, value in before.switches.items():
+                if value == "0":
+                    write_text(SYSCTL / switch, "0")
+        self._ledger.close()
+
+    async def _firewall(self, save: str, before: HostBefore | None) -> None:
+        save_program, restore_program = which(save), which(save.replace("-save", "-restore"))
+        if save_program is None or restore_program is None:
+            return
+        saved = await run_process([str(save_program)], timeout=COMMAND_DEADLINE)
+        keep = frozenset(SHARED_CHAINS if before is None else before.chains.get(save, ()))
+        plan = plan_cleanup(
+            parse_save(saved.stdout.decode(errors="replace")), network=self._node.names.network, keep=keep
+        )
+        if plan:
+            restored = await run_process(
+                [str(restore_program), "--noflush"], timeout=COMMAND_DEADLINE, stdin=plan.encode()
+            )
+            restored.check()
+
+    def _files(self) -> None:
+        paths = self._node.paths
+        network = self._node.names.network
+        results = cni_results(network, leased_containers(paths.cni_data / network))
+        for leftover in (*shim_sockets(paths.containerd_state), *results):
+            remove_file(leftover)
+        remove_file(paths.agent_socket)
+        remove_tree(paths.run)
+        remove_empty(SHARED_DIRECTORIES)
+
+
+def purge(node: Node) -> None:
+    """Remove the state directory; nothing of the node runs or is mounted any more."""
+    remove_tree(node.paths.state)
+
+
+def _services(path: Path) -> list[Service]:
+    return list(read_services(path)) if path.exists() else []
+
+
+def _hierarchies() -> list[Hierarchy]:
+    """All that hold cgroups of pods. On a hybrid host runc also makes them in version 2, beside those that count."""
+    layout = detect_layout(list_mounts())
+    if layout is None:
+        return []
+    hierarchies: list[Hierarchy] = [find_hierarchy()]
+    if layout.mode is CgroupMode.HYBRID and layout.unified is not None:
+        hierarchies.append(V2Hierarchy(root=layout.unified, hugepage_sizes=()))
+    return hierarchies
