@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from klet.api.validation.rendering import go_quote
 from klet.config.errors import ConfigError
 from klet.config.flagvalues import FlagKind, FlagValue
 
@@ -119,6 +120,6 @@ class _Parsing:
             self._values[flag.name] = flag.kind.parse(text, self._values.get(flag.name))
         except ConfigError as error:
             shown = f"-{flag.shorthand}, --{flag.name}" if flag.shorthand else f"--{flag.name}"
-            raise ConfigError(f'invalid argument "{text}" for "{shown}" flag: {error}') from error
+            raise ConfigError(f'invalid argument {go_quote(text)} for "{shown}" flag: {error}') from error
         if flag.deprecated:
             self._warnings[f"Flag --{flag.name} has been deprecated, {flag.deprecated}"] = None

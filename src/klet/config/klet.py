@@ -1,0 +1,82 @@
+"""KletConfiguration (klet.dev/v1alpha1): klet's own settings, which never enter KubeletConfiguration.
+
+A file given by `--klet-config`, and flags that begin with `--klet-`, which win.
+"""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from klet.api.base import Int32
+from klet.config.configuration_flags import set_field
+from klet.config.decode import decode
+from klet.config.document import parse_document
+from klet.config.errors import ConfigError
+from klet.config.files import describe_strict_problems, require_type, without_type
+from klet.config.flagset import Flag, ParsedFlags, Target
+from klet.config.flagvalues import INT32, STRING, FlagKind
+from klet.config.sections import Section
+
+API_VERSION: Final = "klet.dev/v1alpha1"
+KIND: Final = "KletConfiguration"
+DEFAULT_JOURNAL_RECORDS: Final = 20000
+
+_SECTION: Final = "klet's own settings"
+
+
+class KletConfiguration(Section, frozen=True, kw_only=True):
+    """What upstream's kubelet does not have."""
+
+    socket: str = ""
+    """Path of the agent's own API; a relative one starts at the root directory."""
+    journal_records: Int32 = 0
+    """How many cause records are kept."""
+    max_parallel_starts: Int32 = 0
+    """Pod starts in flight; 0: chosen from the number of CPUs."""
+
+
+def _flag(name: str, kind: FlagKind, field: str, text: str, default: str = "") -> Flag:
+    return Flag(name, kind, _SECTION, text, Target.KLET, field, default=default)
+
+
+KLET_FLAGS: Final = (
+    Flag("klet-config", STRING, _SECTION, "File with a KletConfiguration (YAML or JSON)"),
+    _flag("klet-socket", STRING, "socket", "Socket of the agent's own API", "<root-dir>/klet.sock"),
+    _flag("klet-journal-records", INT32, "journalRecords", "Cause records to keep", str(DEFAULT_JOURNAL_RECORDS)),
+    _flag("klet-max-parallel-starts", INT32, "maxParallelStarts", "Pod starts in flight; 0: from the CPUs", "0"),
+)
+
+
+def load_klet_configuration(path: str, content: bytes) -> KletConfiguration:
+    """Decode the text of `--klet-config` strictly."""
+    try:
+        document = parse_document(content)
+        require_type(document.fields, version=API_VERSION, kind=KIND)
+        decoded = decode(without_type(document.fields), KletConfiguration)
+        problems = describe_strict_problems(document, decoded)
+        if problems:
+            raise ConfigError(problems)
+    except ConfigError as error:
+        raise ConfigError(f"failed to load klet config file, path: {path}, error: {error}") from error
+    return decoded.value
+
+
+def finish_klet_configuration(config: KletConfiguration, parsed: ParsedFlags, *, root_dir: str) -> KletConfiguration:
+    """Lay the flags over a configuration, default what is left, check the result."""
+    for flag in KLET_FLAGS:
+        if flag.target is Target.KLET and flag.name in parsed.values:
+            config = set_field(config, flag.field, parsed.values[flag.name])
+    socket = config.socket or "klet.sock"
+    config = replace(
+        config,
+        socket=socket if socket.startswith("/") else f"{root_dir}/{socket}",
+        journal_records=config.journal_records or DEFAULT_JOURNAL_RECORDS,
+    )
+    if config.journal_records < 0:
+        raise ConfigError(f"journalRecords (--klet-journal-records) {config.journal_records} must be greater than 0")
+    if config.max_parallel_starts < 0:
+        raise ConfigError(
+            f"maxParallelStarts (--klet-max-parallel-starts) {config.max_parallel_starts} must not be negative; "
+            "0 chooses from the number of CPUs"
+        )
+    return config
