@@ -1,0 +1,314 @@
+"""The client against a gRPC server on a Unix socket: paths, deadlines, errors, sizes."""
+
+import asyncio
+import inspect
+import re
+from contextlib import aclosing, asynccontextmanager
+from datetime import timedelta
+
+import grpc
+import pytest
+from grpc import aio
+
+from klet.cri import calls
+from klet.cri.client import CriClient, connect
+from klet.cri.connection import MAX_MESSAGE_BYTES, open_connection
+from klet.cri.errors import (
+    BadAnswer,
+    CriError,
+    DeadlineExceeded,
+    ExecTimeout,
+    InvalidRuntime,
+    NotFound,
+    ResourceExhausted,
+    Unavailable,
+    Unimplemented,
+)
+from klet.cri.events import ContainerdEvents, CriEvents, EventKind
+from klet.wire import cri_v1_pb2 as pb
+from klet.wire.methods import methods_of, service_handler
+
+T = timedelta(seconds=100)
+METHODS = {**methods_of(calls.RUNTIME_SERVICE), **methods_of(calls.IMAGE_SERVICE)}
+GOOD = {
+    "Version": pb.VersionResponse(version="1", runtime_name="r", runtime_version="1", runtime_api_version="v1"),
+    "ImageFsInfo": pb.ImageFsInfoResponse(),
+    "Status": pb.StatusResponse(status=pb.RuntimeStatus(conditions=[pb.RuntimeCondition(), pb.RuntimeCondition()])),
+    "RunPodSandbox": pb.RunPodSandboxResponse(pod_sandbox_id="s"),
+    "CreateContainer": pb.CreateContainerResponse(container_id="c"),
+    "PullImage": pb.PullImageResponse(image_ref="r"),
+    "Exec": pb.ExecResponse(url="u"),
+    "Attach": pb.AttachResponse(url="u"),
+    "PortForward": pb.PortForwardResponse(url="u"),
+    "PodSandboxStatus": pb.PodSandboxStatusResponse(
+        status=pb.PodSandboxStatus(
+            id="s", metadata=pb.PodSandboxMetadata(name="p", namespace="n", uid="u"), created_at=1
+        )
+    ),
+    "ContainerStatus": pb.ContainerStatusResponse(
+        status=pb.ContainerStatus(
+            id="c",
+            metadata=pb.ContainerMetadata(name="m"),
+            created_at=1,
+            image=pb.ImageSpec(image="i"),
+            image_ref="r",
+        )
+    ),
+}
+
+
+class Server:
+    """Answers every call well, unless told otherwise, and remembers what it saw."""
+
+    def __init__(self):
+        self.answers = {}
+        self.seen = []
+        self.deadlines = {}
+
+    def behaviour(self, method):
+        async def answer(request, context):
+            self._note(method, context)
+            told = self.answers.get(method.name)
+            if isinstance(told, tuple):
+                await context.abort(*told)
+            if inspect.iscoroutinefunction(told):
+                return await told()
+            return told or GOOD.get(method.name) or method.response()
+
+        async def stream(request, context):
+            self._note(method, context)
+            for event in self.answers.get(method.name, ()):
+                yield event
+
+        return stream if method.streams_responses else answer
+
+    def _note(self, method, context):
+        self.seen.append(method.name)
+        remaining = context.time_remaining()
+        self.deadlines[method.name] = None if remaining is None or remaining > 1e6 else remaining
+
+    @asynccontextmanager
+    async def serving(self, path, services=(calls.RUNTIME_SERVICE, calls.IMAGE_SERVICE)):
+        server = aio.server(options=[("grpc.max_send_message_length", -1)])
+        for service in services:
+            behaviours = {name: self.behaviour(method) for name, method in methods_of(service).items()}
+            server.add_generic_rpc_handlers((service_handler(service, behaviours),))
+        server.add_insecure_port(f"unix:{path}")
+        await server.start()
+        try:
+            yield
+        finally:
+            await server.stop(None)
+
+
+@pytest.fixture
+async def server():
+    return Server()
+
+
+@pytest.fixture
+def socket(tmp_path):
+    return tmp_path / "cri.sock"
+
+
+@pytest.fixture
+async def client(server, socket):
+    async with server.serving(socket), connect(runtime_endpoint=f"unix://{socket}", timeout=T) as client:
+        yield client
+
+
+def snake(name):
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+def nearly(seconds):
+    """gRPC rounds a deadline up on the wire."""
+    return None if seconds is None else pytest.approx(seconds, abs=5)
+
+
+UNARY = [name for name, method in METHODS.items() if not method.streams_responses]
+DEADLINES = {
+    "RunPodSandbox": 200,
+    "StopContainer": 130,
+    "ExecSync": 130,
+    "CheckpointContainer": 100,
+    "PullImage": None,
+}
+
+
+@pytest.mark.parametrize("name", UNARY)
+async def test_each_method_makes_its_call_with_its_deadline(client, server, name):
+    method = METHODS[name]
+    timed = {"timeout": 30} if "timeout" in method.request.DESCRIPTOR.fields_by_name else {}
+    answer = await getattr(client, snake(name))(method.request(**timed))
+    assert isinstance(answer, method.response)
+    assert server.seen[-1] == name
+    assert server.deadlines[name] == nearly(DEADLINES.get(name, 100))
+
+
+async def test_a_long_checkpoint_has_the_longer_deadline(client, server):
+    await client.checkpoint_container(pb.CheckpointContainerRequest(timeout=500))
+    assert server.deadlines["CheckpointContainer"] == nearly(500)
+
+
+async def test_a_command_without_a_limit_has_no_deadline(client, server):
+    await client.exec_sync(pb.ExecSyncRequest(cmd=["x"]))
+    assert server.deadlines["ExecSync"] is None
+
+
+async def test_the_events_have_no_deadline(client, server):
+    server.answers["GetContainerEvents"] = [
+        pb.ContainerEventResponse(container_id="c", container_event_type=pb.CONTAINER_STOPPED_EVENT)
+    ]
+    async with aclosing(CriEvents(runtime=client).subscribe()) as stream:
+        assert [(event.kind, event.container_id) async for event in stream] == [(EventKind.STOPPED, "c")]
+    assert server.deadlines["GetContainerEvents"] is None
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (grpc.StatusCode.NOT_FOUND, NotFound),
+        (grpc.StatusCode.UNAVAILABLE, Unavailable),
+        (grpc.StatusCode.UNKNOWN, CriError),
+    ],
+)
+async def test_the_runtimes_words_reach_the_caller(client, server, code, kind):
+    server.answers["StopContainer"] = (code, "no such thing")
+    with pytest.raises(CriError, match=r"^rpc error: code = \w+ desc = no such thing$") as caught:
+        await client.stop_container(pb.StopContainerRequest(container_id="c"))
+    assert type(caught.value) is kind
+
+
+async def test_a_deadline_of_the_runtime_is_an_exec_timeout(client, server):
+    server.answers["ExecSync"] = (grpc.StatusCode.DEADLINE_EXCEEDED, "timeout 2s exceeded")
+    with pytest.raises(ExecTimeout, match=r'^command timed out: "a b" timed out after 2s$'):
+        await client.exec_sync(pb.ExecSyncRequest(cmd=["a", "b"], timeout=2))
+
+
+async def test_a_silent_runtime_is_given_up(server, socket):
+    never = asyncio.Event()
+
+    async def silent():
+        await never.wait()
+
+    server.answers["ListContainers"] = silent
+    async with (
+        server.serving(socket),
+        connect(runtime_endpoint=f"unix://{socket}", timeout=timedelta(milliseconds=300)) as client,
+    ):
+        with pytest.raises(DeadlineExceeded):
+            await client.list_containers(pb.ListContainersRequest())
+
+
+async def test_answers_are_checked(client, server):
+    server.answers["RunPodSandbox"] = pb.RunPodSandboxResponse()
+    with pytest.raises(BadAnswer, match="PodSandboxId is not set"):
+        await client.run_pod_sandbox(pb.RunPodSandboxRequest())
+
+
+@pytest.mark.parametrize(
+    ("size", "fits"),
+    [(MAX_MESSAGE_BYTES - 64, True), (MAX_MESSAGE_BYTES + 64, False)],
+    ids=["just under 16 MiB", "just over 16 MiB"],
+)
+async def test_the_size_of_answers_is_limited(client, server, size, fits):
+    server.answers["ExecSync"] = pb.ExecSyncResponse(stdout=bytes(size))
+    if fits:
+        assert len((await client.exec_sync(pb.ExecSyncRequest())).stdout) == size
+    else:
+        with pytest.raises(ResourceExhausted):
+            await client.exec_sync(pb.ExecSyncRequest())
+
+
+async def test_images_can_live_at_another_endpoint(server, socket, tmp_path):
+    images = Server()
+    other = tmp_path / "images.sock"
+    async with (
+        server.serving(socket, [calls.RUNTIME_SERVICE]),
+        images.serving(other, [calls.IMAGE_SERVICE]),
+        connect(runtime_endpoint=str(socket), image_endpoint=f"unix://{other}", timeout=T) as client,
+    ):
+        await client.list_images(pb.ListImagesRequest())
+    assert (server.seen, images.seen) == (["Version"], ["ImageFsInfo", "ListImages"])
+
+
+async def test_connecting_needs_all_fields_of_the_version(server, socket):
+    server.answers["Version"] = pb.VersionResponse(version="1", runtime_name="r", runtime_version="1")
+    text = f'^validate CRI v1 runtime API for endpoint "unix://{socket}": not all fields are set in VersionResponse'
+    async with server.serving(socket):
+        with pytest.raises(InvalidRuntime, match=text):
+            async with connect(runtime_endpoint=f"unix://{socket}", timeout=T):
+                pass
+
+
+async def test_connecting_needs_an_image_service(server, socket):
+    text = f'^validate CRI v1 image API for endpoint "unix://{socket}": rpc error: code = Unimplemented desc = '
+    async with server.serving(socket, [calls.RUNTIME_SERVICE]):
+        with pytest.raises(InvalidRuntime, match=text):
+            async with connect(runtime_endpoint=f"unix://{socket}", timeout=T):
+                pass
+
+
+async def test_a_runtime_that_is_not_containerd_has_no_such_events(client):
+    async with aclosing(ContainerdEvents(connection=client.runtime).subscribe()) as stream:
+        with pytest.raises(Unimplemented):
+            await anext(stream)
+
+
+async def test_a_client_comes_back_with_its_runtime(server, socket):
+    async with open_connection(f"unix://{socket}") as connection:
+        client = CriClient(runtime=connection, images=connection, timeout=T)
+        with pytest.raises(Unavailable):
+            await client.version(pb.VersionRequest())
+        for _ in range(2):
+            async with server.serving(socket), asyncio.timeout(10):
+                while True:
+                    try:
+                        await client.version(pb.VersionRequest())
+                        break
+                    except Unavailable:
+                        await asyncio.sleep(0.02)
+            with pytest.raises(Unavailable):
+                await client.version(pb.VersionRequest())
+
+
+async def test_closing_the_connection_is_no_cancellation_of_the_callers(server, socket):
+    entered, never = asyncio.Event(), asyncio.Event()
+
+    async def silent():
+        entered.set()
+        await never.wait()
+
+    server.answers["ListContainers"] = silent
+    async with (
+        server.serving(socket),
+        asyncio.TaskGroup() as group,
+        connect(runtime_endpoint=f"unix://{socket}", timeout=T) as client,
+    ):
+        task = group.create_task(failure_of(client.list_containers(pb.ListContainersRequest())))
+        await entered.wait()
+    assert isinstance(task.result(), Unavailable)
+
+
+async def test_a_cancelled_caller_is_cancelled(client, server):
+    entered, never = asyncio.Event(), asyncio.Event()
+
+    async def silent():
+        entered.set()
+        await never.wait()
+
+    server.answers["ListContainers"] = silent
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(client.list_containers(pb.ListContainersRequest()))
+        await entered.wait()
+        task.cancel()
+    assert task.cancelled()
+
+
+async def failure_of(call):
+    try:
+        await call
+    except CriError as error:
+        return error
+    return None
