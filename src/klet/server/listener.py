@@ -56,7 +56,7 @@ class SocketListener:
             self._path.unlink()
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            listener.setblocking(False)
+            listener.settimeout(0)
             # fchmod before bind sets the mode that the socket file is created with.
             os.fchmod(listener.fileno(), 0o600)
             listener.bind(str(self._path))

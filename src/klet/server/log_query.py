@@ -79,8 +79,9 @@ def _is_valid(query: LogQuery) -> bool:
 
 def choose_instance(pod: Pod, container: str, *, previous: bool) -> ContainerId | Refusal:
     """Find the instance of a container whose log is meant, by the pod's status."""
-    specs = (*pod.spec.containers, *pod.spec.init_containers, *pod.spec.ephemeral_containers)
-    if all(spec.name != container for spec in specs):
+    names = {spec.name for spec in (*pod.spec.containers, *pod.spec.init_containers)}
+    names |= {spec.name for spec in pod.spec.ephemeral_containers}
+    if container not in names:
         return Refusal(404, f'container "{container}" not found in pod "{pod.metadata.name}"')
     where = f'container "{container}" in pod "{pod.metadata.name}"'
     status = _status_of(pod, container)

@@ -1,0 +1,61 @@
+"""Log lines as upstream writes them: klog text or JSON, with the record's data as key and value."""
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TextIO
+
+_STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
+_LETTERS = {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
+_DEBUG_VERBOSITY = 4
+
+
+def record_data(record: logging.LogRecord) -> Mapping[str, object]:
+    """What the caller gave as `extra`."""
+    return {key: value for key, value in vars(record).items() if key not in _STANDARD}
+
+
+class TextFormatter(logging.Formatter):
+    """`I0102 15:04:05.000000   1234 file.py:12] "message" key="value"`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, tz=UTC).astimezone()
+        head = f"{_LETTERS.get(record.levelno, 'I')}{at:%m%d %H:%M:%S.%f} {record.process or 0:>7}"
+        data = "".join(f" {key}={_quoted(value)}" for key, value in record_data(record).items())
+        line = f"{head} {record.filename}:{record.lineno}] {_quoted(record.getMessage())}{data}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: `ts` in milliseconds, `caller`, `msg`, `v` or `err`, then the data."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "ts": round(record.created * 1000, 3),
+            "caller": f"{record.module}/{record.filename}:{record.lineno}",
+            "msg": record.getMessage(),
+        }
+        if record.levelno < logging.ERROR:
+            line["v"] = _DEBUG_VERBOSITY if record.levelno < logging.INFO else 0
+        line.update(record_data(record))
+        if record.exc_info:
+            line["stacktrace"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def start_logging(*, as_json: bool, verbosity: int, stream: TextIO = sys.stderr) -> None:
+    """Send klet's logs to a stream; from verbosity 4 on, debugging lines too, as klog users expect."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("klet").setLevel(logging.DEBUG if verbosity >= _DEBUG_VERBOSITY else logging.INFO)
+
+
+def _quoted(value: object) -> str:
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return json.dumps(str(value), ensure_ascii=False)
