@@ -1,0 +1,401 @@
+"""The action tables: what one sync of a pod does, for every state of its sandbox and containers."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from klet.api.container import ContainerRestartRule, ContainerRestartRuleOnExitCodes, EphemeralContainer
+from klet.api.handlers import Probe
+from klet.api.pod import Pod
+from klet.model.probes import ProbeKey, ProbeKind, ProbeResult
+from klet.model.runtime import ContainerId, ContainerState, PodRuntimeStatus
+from klet.runtime.actions import PodActions, SandboxPlan, compute_pod_actions, plan_sandbox
+from klet.testing.builders import make_container, make_pod, make_record, make_sandbox, make_status
+
+RUNNING = ContainerState.RUNNING
+EXITED = ContainerState.EXITED
+CREATED = ContainerState.CREATED
+UNKNOWN = ContainerState.UNKNOWN
+SUCCESS, FAILURE, UNSURE = ProbeResult.SUCCESS, ProbeResult.FAILURE, ProbeResult.UNKNOWN
+DEAD = make_sandbox(ready=False)
+
+
+@dataclass(frozen=True)
+class Want:
+    """What the tables show of the actions: K and C, the attempt, what starts and what is killed."""
+
+    kill_pod: bool = False
+    create: bool = False
+    attempt: int = 0
+    init: tuple[int, ...] = ()
+    start: tuple[int, ...] = ()
+    ephemeral: tuple[int, ...] = ()
+    kill: tuple[str, ...] = field(default=())
+
+
+def shown(actions: PodActions) -> Want:
+    return Want(
+        kill_pod=actions.kill_pod,
+        create=actions.create_sandbox,
+        attempt=actions.attempt,
+        init=actions.start_init,
+        start=actions.start,
+        ephemeral=actions.start_ephemeral,
+        kill=tuple(kill.name for kill in actions.kill),
+    )
+
+
+def regular(policy: str = "Always", **states) -> tuple[Pod, PodRuntimeStatus]:
+    """Containers foo1..3, running unless said: a state, an exit code, or None for no record."""
+    sandboxes = states.pop("sandboxes", None)
+    pod = make_pod("foo1", "foo2", "foo3", restart_policy=policy)
+    return pod, make_status(pod, *_records(pod, ("foo1", "foo2", "foo3"), states, RUNNING), sandboxes=sandboxes)
+
+
+def init(policy: str = "Always", **states) -> tuple[Pod, PodRuntimeStatus]:
+    """Init containers init1..3, exited 0 unless said, and no regular container yet."""
+    sandboxes = states.pop("sandboxes", None)
+    pod = make_pod("foo1", "foo2", "foo3", init=("init1", "init2", "init3"), restart_policy=policy)
+    return pod, make_status(pod, *_records(pod, ("init1", "init2", "init3"), states, 0), sandboxes=sandboxes)
+
+
+def sidecars(policy: str = "Always", *, probe: str = "", **states) -> tuple[Pod, PodRuntimeStatus]:
+    """Sidecars init1..3, running unless said; regular containers only where given."""
+    made = [make_container(f"init{n}", restart_policy="Always") for n in (1, 2, 3)]
+    if probe:
+        made = [replace(container, **{probe: Probe()}) for container in made]
+    pod = make_pod("foo1", "foo2", "foo3", init=made, restart_policy=policy)
+    records = _records(pod, ("init1", "init2", "init3"), states, RUNNING)
+    records += _records(pod, [name for name in states if name.startswith("foo")], states, RUNNING)
+    return pod, make_status(pod, *records)
+
+
+def _records(pod, names, states, default):
+    made = []
+    for name in names:
+        state = states.get(name, default)
+        if isinstance(state, int):
+            made.append(make_record(pod, name, EXITED, exit_code=state))
+        elif state == "changed":
+            made.append(make_record(pod, name, RUNNING, spec_hash=1))
+        elif state is not None:
+            made.append(make_record(pod, name, state))
+    return made
+
+
+ALL_GOOD = Want()
+NO_RUN = {"foo1": None, "foo2": None, "foo3": None}
+NO_INIT = {"init1": None, "init2": None, "init3": None}
+ALL_DONE = {"foo1": 0, "foo2": 0, "foo3": 0}
+
+
+@pytest.mark.parametrize(
+    ("case", "want"),
+    [
+        pytest.param(regular(), ALL_GOOD, id="all good"),
+        pytest.param(
+            regular(sandboxes=(), **NO_RUN), Want(kill_pod=True, create=True, start=(0, 1, 2)), id="nothing exists yet"
+        ),
+        pytest.param(regular(foo1=0, foo2=111), Want(start=(0, 1)), id="Always restarts both exits"),
+        pytest.param(regular("OnFailure", foo1=0, foo2=111), Want(start=(1,)), id="OnFailure restarts the failure"),
+        pytest.param(regular("OnFailure", foo1=0, foo2=CREATED), Want(start=(1,)), id="OnFailure starts a created one"),
+        pytest.param(regular("Never", foo1=0, foo2=1), ALL_GOOD, id="Never restarts nothing"),
+        pytest.param(
+            regular(sandboxes=(DEAD,)),
+            Want(kill_pod=True, create=True, attempt=1, start=(0, 1, 2)),
+            id="a dead sandbox is made anew",
+        ),
+        pytest.param(
+            regular("OnFailure", foo2=0, sandboxes=(DEAD,)),
+            Want(kill_pod=True, create=True, attempt=1, start=(0, 2)),
+            id="a dead sandbox with OnFailure leaves the completed container",
+        ),
+        pytest.param(
+            regular(sandboxes=(make_sandbox(ip=""),)),
+            Want(kill_pod=True, create=True, attempt=1, start=(0, 1, 2)),
+            id="a sandbox without an address is made anew",
+        ),
+        pytest.param(regular(foo2="changed"), Want(start=(1,), kill=("foo2",)), id="a changed definition restarts"),
+        pytest.param(
+            regular("Never", sandboxes=(make_sandbox(attempt=1, ready=False),), **ALL_DONE),
+            Want(kill_pod=True, attempt=2),
+            id="Never with a dead sandbox and exited containers only kills",
+        ),
+        pytest.param(
+            regular("OnFailure", sandboxes=(make_sandbox(attempt=1, ready=False),), **ALL_DONE),
+            Want(kill_pod=True, attempt=2),
+            id="OnFailure with a dead sandbox and everything completed only kills",
+        ),
+        pytest.param(
+            regular("Never", sandboxes=(make_sandbox(attempt=2, ready=False),), **NO_RUN),
+            Want(kill_pod=True, create=True, attempt=3, start=(0, 1, 2)),
+            id="Never with a dead sandbox and no containers starts them",
+        ),
+        pytest.param(
+            regular("Never", foo2=UNKNOWN), Want(start=(1,), kill=("foo2",)), id="an unknown container is killed first"
+        ),
+        pytest.param(regular("Never", foo2=CREATED), Want(start=(1,)), id="a created container is started"),
+        pytest.param(init(), Want(start=(0, 1, 2)), id="init done"),
+        pytest.param(init(**NO_INIT), Want(init=(0,)), id="init: nothing ran yet"),
+        pytest.param(init(init3=RUNNING), ALL_GOOD, id="init: the last one runs"),
+        pytest.param(
+            init(sandboxes=(DEAD,)),
+            Want(kill_pod=True, create=True, attempt=1, init=(0,)),
+            id="init: a dead sandbox starts over",
+        ),
+        pytest.param(init(init3=137), Want(init=(2,)), id="init: a failure is retried with Always"),
+        pytest.param(init("OnFailure", init3=137), Want(init=(2,)), id="init: a failure is retried with OnFailure"),
+        pytest.param(init("Never", init3=137), Want(kill_pod=True), id="init: a failure with Never ends the pod"),
+        pytest.param(init(init3=UNKNOWN), Want(init=(2,), kill=("init3",)), id="init: unknown is retried with Always"),
+        pytest.param(init("OnFailure", init3=UNKNOWN), Want(init=(2,), kill=("init3",)), id="init: unknown, OnFailure"),
+        pytest.param(init("Never", init3=UNKNOWN), Want(kill_pod=True), id="init: unknown with Never ends the pod"),
+        pytest.param(
+            init("Never", sandboxes=(DEAD,)),
+            Want(kill_pod=True, attempt=1),
+            id="init: a dead sandbox with Never and records only kills",
+        ),
+        pytest.param(
+            init("Never", sandboxes=(DEAD,), **NO_INIT),
+            Want(kill_pod=True, create=True, attempt=1, init=(0,)),
+            id="init: a dead sandbox with Never and no records starts over",
+        ),
+        pytest.param(
+            init(init1=None, init2=None, init3=RUNNING), ALL_GOOD, id="init: lost records of earlier ones do not matter"
+        ),
+        pytest.param(init(init3=CREATED), Want(init=(2,)), id="init: the last one was only created"),
+        pytest.param(sidecars(), Want(start=(0, 1, 2)), id="sidecars: all run"),
+        pytest.param(sidecars(init2=None, init3=None), Want(init=(1,)), id="sidecars: the next one starts"),
+        pytest.param(
+            sidecars(init3="changed"),
+            Want(init=(2,), start=(0, 1, 2), kill=("init3",)),
+            id="sidecars: a changed one is replaced",
+        ),
+        pytest.param(
+            sidecars(init1=0, init3=0), Want(init=(0, 2)), id="sidecars: exited ones start again, initialization waits"
+        ),
+        pytest.param(sidecars(init1=0), Want(init=(0,), start=(0, 1, 2)), id="sidecars: an early one exited"),
+        pytest.param(sidecars("Never", init3=137), Want(init=(2,)), id="sidecars: Never does not count for them"),
+        pytest.param(
+            sidecars("Never", init3=UNKNOWN), Want(init=(2,), kill=("init3",)), id="sidecars: unknown is replaced"
+        ),
+        pytest.param(
+            sidecars("Never", init3=0, foo1=RUNNING, foo2=RUNNING, foo3=RUNNING),
+            Want(init=(2,)),
+            id="sidecars: one that exited beside running containers starts again",
+        ),
+        pytest.param(
+            sidecars("Never", foo1=0, foo2=0, foo3=0), Want(kill_pod=True), id="sidecars: they do not keep a pod alive"
+        ),
+        pytest.param(
+            sidecars(init1=None, init2=None),
+            Want(init=(0, 1), start=(0, 1, 2)),
+            id="sidecars: lost ones start again",
+        ),
+    ],
+)
+def test_actions(case, want):
+    pod, status = case
+    assert shown(compute_pod_actions(pod, status, probes={})) == want
+
+
+def probed(container: str, kind: ProbeKind, result: ProbeResult):
+    return {ProbeKey(ContainerId(f"{container}-0"), kind): result}
+
+
+@pytest.mark.parametrize(
+    ("case", "probes", "want"),
+    [
+        pytest.param(
+            regular(),
+            probed("foo2", ProbeKind.LIVENESS, FAILURE),
+            Want(start=(1,), kill=("foo2",)),
+            id="liveness fails",
+        ),
+        pytest.param(
+            regular(), probed("foo2", ProbeKind.STARTUP, FAILURE), Want(start=(1,), kill=("foo2",)), id="startup fails"
+        ),
+        pytest.param(
+            regular("Never"), probed("foo2", ProbeKind.LIVENESS, FAILURE), Want(kill=("foo2",)), id="Never only kills"
+        ),
+        pytest.param(
+            sidecars(probe="liveness_probe", init3=None), {}, Want(init=(2,)), id="sidecar liveness has not run"
+        ),
+        pytest.param(
+            sidecars(probe="liveness_probe", init3=None),
+            probed("init2", ProbeKind.LIVENESS, UNSURE),
+            Want(init=(2,)),
+            id="sidecar liveness is unknown",
+        ),
+        pytest.param(
+            sidecars(probe="startup_probe", init3=None),
+            probed("init1", ProbeKind.STARTUP, SUCCESS),
+            ALL_GOOD,
+            id="sidecar startup has not run",
+        ),
+        pytest.param(
+            sidecars(probe="startup_probe", init3=None),
+            probed("init2", ProbeKind.STARTUP, UNSURE),
+            ALL_GOOD,
+            id="sidecar startup is unknown",
+        ),
+        pytest.param(
+            sidecars(probe="liveness_probe"),
+            probed("init3", ProbeKind.LIVENESS, FAILURE),
+            Want(init=(2,), start=(0, 1, 2), kill=("init3",)),
+            id="the last sidecar fails liveness",
+        ),
+        pytest.param(
+            sidecars(probe="startup_probe"),
+            probed("init3", ProbeKind.STARTUP, FAILURE),
+            Want(init=(2,), kill=("init3",)),
+            id="the last sidecar fails startup",
+        ),
+    ],
+)
+def test_actions_by_probes(case, probes, want):
+    pod, status = case
+    assert shown(compute_pod_actions(pod, status, probes=probes)) == want
+
+
+def policies(pod_policy: str, *own: str | None, sandboxes=None, **states):
+    containers = [make_container(f"foo{n}", restart_policy=policy) for n, policy in enumerate(own, start=1)]
+    pod = make_pod(*containers, restart_policy=pod_policy)
+    names = [container.name for container in containers]
+    return pod, make_status(pod, *_records(pod, names, states, RUNNING), sandboxes=sandboxes)
+
+
+@pytest.mark.parametrize(
+    ("case", "want"),
+    [
+        pytest.param(policies("Never", "Always", "Always", foo1=0, foo2=111), Want(start=(0, 1)), id="own Always"),
+        pytest.param(policies("Never", "OnFailure", "OnFailure", foo1=0, foo2=111), Want(start=(1,)), id="OnFailure"),
+        pytest.param(
+            policies("Always", "Never", "Never", None, foo1=0, foo2=111), ALL_GOOD, id="own Never beside a running one"
+        ),
+        pytest.param(
+            policies("Always", None, "OnFailure", None, foo2=0, sandboxes=(DEAD,)),
+            Want(kill_pod=True, create=True, attempt=1, start=(0, 2)),
+            id="own OnFailure is not started again in a new sandbox",
+        ),
+    ],
+)
+def test_container_restart_policies(case, want):
+    pod, status = case
+    assert shown(compute_pod_actions(pod, status, probes={})) == want
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "restarts"),
+    [
+        pytest.param(42, True, id="the first rule lists it"),
+        pytest.param(1, False, id="no rule matches and the policy is Never"),
+        pytest.param(0, True, id="the second rule does not list it"),
+    ],
+)
+def test_restart_rules(exit_code, restarts):
+    rules = (
+        ContainerRestartRule(action="Restart", exit_codes=ContainerRestartRuleOnExitCodes(operator="In", values=(42,))),
+        ContainerRestartRule(
+            action="Restart", exit_codes=ContainerRestartRuleOnExitCodes(operator="NotIn", values=(1, 2))
+        ),
+    )
+    ruled = replace(make_container("foo1", restart_policy="Never"), restart_policy_rules=rules)
+    pod = make_pod(ruled, "foo2", restart_policy="Never")
+    status = make_status(pod, make_record(pod, "foo1", EXITED, exit_code=exit_code), make_record(pod, "foo2"))
+    assert compute_pod_actions(pod, status, probes={}).start == ((0,) if restarts else ())
+
+
+@pytest.mark.parametrize(
+    ("state", "started"),
+    [
+        pytest.param(None, (0,), id="no record starts it"),
+        pytest.param(EXITED, (), id="an exited one stays"),
+        pytest.param(UNKNOWN, (), id="an unknown one is left alone"),
+    ],
+)
+def test_ephemeral_containers(state, started):
+    pod = make_pod("foo1")
+    debugger = EphemeralContainer(name="debug", image="x")
+    pod = replace(pod, spec=replace(pod.spec, ephemeral_containers=(debugger,)))
+    records = [make_record(pod, "foo1")] + ([make_record(pod, "debug", state)] if state else [])
+    assert compute_pod_actions(pod, make_status(pod, *records), probes={}).start_ephemeral == started
+
+
+def test_a_deleted_pod_starts_nothing():
+    pod = make_pod("foo1", "foo2", deleted=True)
+    status = make_status(pod, make_record(pod, "foo1"), make_record(pod, "foo2", EXITED, exit_code=1))
+    assert shown(compute_pod_actions(pod, status, probes={})) == ALL_GOOD
+
+
+@pytest.mark.parametrize(
+    ("sandboxes", "host_network", "want"),
+    [
+        pytest.param((), False, SandboxPlan(create=True, attempt=0, id=None), id="none"),
+        pytest.param((make_sandbox(),), False, SandboxPlan(create=False, attempt=0, id="sandbox-0"), id="one ready"),
+        pytest.param(
+            (make_sandbox(attempt=3), make_sandbox(attempt=2)),
+            False,
+            SandboxPlan(create=True, attempt=4, id="sandbox-3"),
+            id="two ready",
+        ),
+        pytest.param((DEAD,), False, SandboxPlan(create=True, attempt=1, id="sandbox-0"), id="not ready"),
+        pytest.param((make_sandbox(),), True, SandboxPlan(create=True, attempt=1, id=None), id="network mode changed"),
+        pytest.param(
+            (make_sandbox(ip=""),), False, SandboxPlan(create=True, attempt=1, id="sandbox-0"), id="no address"
+        ),
+        pytest.param(
+            (make_sandbox(ip="", host_network=True),),
+            True,
+            SandboxPlan(create=False, attempt=0, id="sandbox-0"),
+            id="the host's network needs no address",
+        ),
+    ],
+)
+def test_plan_sandbox(sandboxes, host_network, want):
+    pod = make_pod()
+    pod = replace(pod, spec=replace(pod.spec, host_network=host_network))
+    plan = plan_sandbox(pod, make_status(pod, sandboxes=sandboxes))
+    assert (plan.create, plan.attempt, plan.id) == (want.create, want.attempt, want.id)
+
+
+STATES = st.sampled_from([None, RUNNING, CREATED, UNKNOWN, 0, 1])
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    policy=st.sampled_from(["Always", "OnFailure", "Never"]),
+    states=st.fixed_dictionaries(dict.fromkeys(("foo1", "foo2", "foo3", "init1", "init2"), STATES)),
+    sidecar=st.booleans(),
+    has_sandbox=st.booleans(),
+)
+def test_carrying_out_the_actions_reaches_rest_and_never_doubles_a_container(policy, states, sidecar, has_sandbox):
+    inits = [make_container("init1"), make_container("init2", restart_policy="Always" if sidecar else None)]
+    pod = make_pod("foo1", "foo2", "foo3", init=inits, restart_policy=policy)
+    world = {name: record for record in _records(pod, states, states, None) for name in (record.name,)}
+    sandbox = 0 if has_sandbox else None
+    for _ in range(20):
+        sandboxes = () if sandbox is None else (make_sandbox(attempt=sandbox),)
+        actions = compute_pod_actions(pod, make_status(pod, *world.values(), sandboxes=sandboxes), probes={})
+        if actions.is_idle or (actions.kill_pod and not actions.create_sandbox):
+            return
+        killed = {kill.name for kill in actions.kill}
+        if actions.kill_pod:
+            killed |= set(world)
+            sandbox = actions.attempt
+            world = {name: record for name, record in world.items() if name.startswith("foo")}
+        for name in killed & world.keys():
+            if world[name].state in {RUNNING, UNKNOWN}:
+                world[name] = make_record(pod, name, EXITED, exit_code=137)
+        for index in actions.start_init:
+            name = pod.spec.init_containers[index].name
+            assert name not in world or world[name].state is not RUNNING
+            is_side = pod.spec.init_containers[index].restart_policy == "Always"
+            world[name] = make_record(pod, name, RUNNING if is_side else EXITED)
+        for index in actions.start:
+            name = pod.spec.containers[index].name
+            assert name not in world or world[name].state is not RUNNING
+            world[name] = make_record(pod, name, RUNNING)
+    pytest.fail("the actions never come to rest")
