@@ -28,14 +28,26 @@ class LogError(KletError):
 
 
 class LogLine(msgspec.Struct, frozen=True, gc=False):
-    """One parsed line. The content ends in a newline unless more of the same line follows."""
+    """One parsed line. Its instant stays in the parts that were read: most readers never look at it."""
 
-    nanoseconds: int
-    """The instant, counted from 1970."""
-    stamp: bytes
-    """The instant as it is shown: nine digits of fraction, in the zone it was written in."""
+    second: bytes
+    fraction: bytes | None
+    zone: bytes
+    epoch: int
     stream: LogStream
     content: bytes
+    """Ends in a newline unless more of the same line follows."""
+
+    @property
+    def nanoseconds(self) -> int:
+        """The instant, counted from 1970."""
+        return self.epoch * _SECOND + int(_nine_digits(self.fraction))
+
+    @property
+    def stamp(self) -> bytes:
+        """The instant as it is shown: nine digits of fraction, in the zone it was written in."""
+        zone = b"Z" if self.zone in (b"+00:00", b"-00:00") else self.zone
+        return b"%b.%b%b" % (self.second, _nine_digits(self.fraction), zone)
 
 
 class LineParser(Protocol):
@@ -53,14 +65,10 @@ def parse_cri_line(line: bytes, end: bytes = b"\n") -> LogLine | None:
     epoch = _epoch(second, zone)
     if epoch is None:
         return None
-    digits = _nine_digits(fraction)
-    partial = tags == b"P" or tags.startswith(b"P:")
-    return LogLine(
-        nanoseconds=epoch * _SECOND + int(digits),
-        stamp=b"%b.%b%b" % (second, digits, _shown_zone(zone)),
-        stream=LogStream.STDOUT if stream == b"stdout" else LogStream.STDERR,
-        content=line[match.end() :] if partial else line[match.end() :] + end,
-    )
+    content = line[match.end() :]
+    if tags != b"P" and not tags.startswith(b"P:"):
+        content += end
+    return LogLine(second, fraction, zone, epoch, _CRI_STREAMS[stream], content)
 
 
 def parse_docker_line(line: bytes, end: bytes = b"\n") -> LogLine | None:  # noqa: ARG001 - the JSON says where a line ends
@@ -77,13 +85,7 @@ def parse_docker_line(line: bytes, end: bytes = b"\n") -> LogLine | None:  # noq
     epoch = _epoch(second, zone)
     if epoch is None:
         return None
-    digits = _nine_digits(fraction)
-    return LogLine(
-        nanoseconds=epoch * _SECOND + int(digits),
-        stamp=b"%b.%b%b" % (second, digits, _shown_zone(zone)),
-        stream=stream,
-        content=entry.log.encode(),
-    )
+    return LogLine(second, fraction, zone, epoch, stream, entry.log.encode())
 
 
 def detect_parser(line: bytes, end: bytes = b"\n") -> LineParser:
@@ -107,6 +109,7 @@ _SHOWN_OF_BAD_LINE: Final = 512
 _INSTANT_PATTERN: Final = rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)"
 _INSTANT: Final = re.compile(_INSTANT_PATTERN)
 _CRI_PREFIX: Final = re.compile(_INSTANT_PATTERN + rb" (stdout|stderr) ([^ ]*) ")
+_CRI_STREAMS: Final = {b"stdout": LogStream.STDOUT, b"stderr": LogStream.STDERR}
 _DOCKER_DECODER: Final = msgspec.json.Decoder(_DockerLine)
 _DOCKER_STREAMS: Final = {"stdout": LogStream.STDOUT, "stderr": LogStream.STDERR}
 
@@ -115,10 +118,6 @@ def _nine_digits(fraction: bytes | None) -> bytes:
     if fraction is None:
         return b"000000000"
     return fraction if len(fraction) == 9 else fraction[:9].ljust(9, b"0")
-
-
-def _shown_zone(zone: bytes) -> bytes:
-    return b"Z" if zone in (b"+00:00", b"-00:00") else zone
 
 
 # A log has many lines in one second, and reading a date is most of the cost of a line.

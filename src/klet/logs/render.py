@@ -38,7 +38,7 @@ class LogRenderer:
     """Turns chunks of a log file into output. Once `is_done`, no further chunk changes anything."""
 
     def __init__(self, options: LogOptions) -> None:
-        self._stream = options.stream
+        self._only = None if options.stream is LogStream.ALL else options.stream
         self._timestamps = options.timestamps
         self._since = _nanoseconds(options.since)
         self._remaining = options.limit
@@ -118,7 +118,7 @@ class LogRenderer:
         return b"".join(output)
 
     def _show(self, line: LogLine) -> bytes:
-        if self._stream is not LogStream.ALL and line.stream is not self._stream:
+        if self._only is not None and line.stream is not self._only:
             return b""
         begins = self._at_line_start
         self._at_line_start = line.content.endswith(b"\n")

@@ -1,9 +1,13 @@
 import pytest
 
-from klet.logs.line import LogError, LogLine, LogStream, detect_parser, parse_cri_line, parse_docker_line
+from klet.logs.line import LogError, LogStream, detect_parser, parse_cri_line, parse_docker_line
 
 NOON = 1_700_000_000 * 1_000_000_000
 """2023-11-14T22:13:20Z."""
+
+
+def shown(parsed):
+    return parsed and (parsed.nanoseconds, parsed.stamp, parsed.stream, parsed.content)
 
 
 @pytest.mark.parametrize(
@@ -11,42 +15,42 @@ NOON = 1_700_000_000 * 1_000_000_000
     [
         pytest.param(
             b"2023-11-14T22:13:20.000000001Z stdout F hello",
-            LogLine(NOON + 1, b"2023-11-14T22:13:20.000000001Z", LogStream.STDOUT, b"hello\n"),
+            (NOON + 1, b"2023-11-14T22:13:20.000000001Z", LogStream.STDOUT, b"hello\n"),
             id="a full line ends in a newline",
         ),
         pytest.param(
             b"2023-11-14T22:13:20Z stderr P half",
-            LogLine(NOON, b"2023-11-14T22:13:20.000000000Z", LogStream.STDERR, b"half"),
+            (NOON, b"2023-11-14T22:13:20.000000000Z", LogStream.STDERR, b"half"),
             id="a partial line drops its newline, and no fraction is a zero fraction",
         ),
         pytest.param(
             b"2023-11-14T22:13:20.5Z stdout P:x:y half",
-            LogLine(NOON + 500_000_000, b"2023-11-14T22:13:20.500000000Z", LogStream.STDOUT, b"half"),
+            (NOON + 500_000_000, b"2023-11-14T22:13:20.500000000Z", LogStream.STDOUT, b"half"),
             id="only the first tag counts",
         ),
         pytest.param(
             b"2023-11-14T22:13:20.5Z stdout F:P whole",
-            LogLine(NOON + 500_000_000, b"2023-11-14T22:13:20.500000000Z", LogStream.STDOUT, b"whole\n"),
+            (NOON + 500_000_000, b"2023-11-14T22:13:20.500000000Z", LogStream.STDOUT, b"whole\n"),
             id="a later P does not make a part",
         ),
         pytest.param(
             b"2023-11-14T23:13:20.123456789987+01:00 stdout F x",
-            LogLine(NOON + 123_456_789, b"2023-11-14T23:13:20.123456789+01:00", LogStream.STDOUT, b"x\n"),
+            (NOON + 123_456_789, b"2023-11-14T23:13:20.123456789+01:00", LogStream.STDOUT, b"x\n"),
             id="digits beyond the ninth are cut and the zone is kept",
         ),
         pytest.param(
             b"2023-11-14T22:13:20.12+00:00 stdout F x",
-            LogLine(NOON + 120_000_000, b"2023-11-14T22:13:20.120000000Z", LogStream.STDOUT, b"x\n"),
+            (NOON + 120_000_000, b"2023-11-14T22:13:20.120000000Z", LogStream.STDOUT, b"x\n"),
             id="a zero offset is shown as Z",
         ),
         pytest.param(
             b"2023-11-14T22:13:20Z stdout F ",
-            LogLine(NOON, b"2023-11-14T22:13:20.000000000Z", LogStream.STDOUT, b"\n"),
+            (NOON, b"2023-11-14T22:13:20.000000000Z", LogStream.STDOUT, b"\n"),
             id="an empty line",
         ),
         pytest.param(
             b"2023-11-14T22:13:20Z stdout F  a \xff\r b ",
-            LogLine(NOON, b"2023-11-14T22:13:20.000000000Z", LogStream.STDOUT, b" a \xff\r b \n"),
+            (NOON, b"2023-11-14T22:13:20.000000000Z", LogStream.STDOUT, b" a \xff\r b \n"),
             id="content is bytes and is left alone",
         ),
         pytest.param(b"", None, id="nothing"),
@@ -60,7 +64,7 @@ NOON = 1_700_000_000 * 1_000_000_000
     ],
 )
 def test_parse_cri_line(line, expected):
-    assert parse_cri_line(line) == expected
+    assert shown(parse_cri_line(line)) == expected
 
 
 def test_an_incomplete_last_line_gets_no_newline():
@@ -74,12 +78,12 @@ def test_an_incomplete_last_line_gets_no_newline():
     [
         pytest.param(
             rb'{"log":"hello\n","stream":"stdout","time":"2023-11-14T22:13:20.000000001Z"}',
-            LogLine(NOON + 1, b"2023-11-14T22:13:20.000000001Z", LogStream.STDOUT, b"hello\n"),
+            (NOON + 1, b"2023-11-14T22:13:20.000000001Z", LogStream.STDOUT, b"hello\n"),
             id="a line",
         ),
         pytest.param(
             '{"log":"ö","stream":"stderr","time":"2023-11-14T22:13:20Z","attrs":{"a":"b"}}'.encode(),
-            LogLine(NOON, b"2023-11-14T22:13:20.000000000Z", LogStream.STDERR, "ö".encode()),
+            (NOON, b"2023-11-14T22:13:20.000000000Z", LogStream.STDERR, "ö".encode()),
             id="a part of a line, with attributes",
         ),
         pytest.param(b"{", None, id="not JSON"),
@@ -92,7 +96,7 @@ def test_an_incomplete_last_line_gets_no_newline():
     ],
 )
 def test_parse_docker_line(line, expected):
-    assert parse_docker_line(line) == expected
+    assert shown(parse_docker_line(line)) == expected
 
 
 def test_the_first_line_chooses_the_format():
