@@ -1,0 +1,88 @@
+"""Sums over the containers of a pod, and its quality-of-service class (upstream: `resourcehelper`, `qos`)."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from klet.api.container import Container, ResourceRequirements
+from klet.api.pod import Pod, PodSpec
+from klet.api.quantity import ZERO, Quantity
+
+Resources = Mapping[str, Quantity]
+
+HUGEPAGES_PREFIX: Final = "hugepages-"
+_COMPUTE: Final = ("cpu", "memory")
+
+
+def is_sidecar(container: Container) -> bool:
+    """Whether an init container keeps running next to the regular ones."""
+    return container.restart_policy == "Always"
+
+
+def is_pod_level_resource(name: str) -> bool:
+    return name in _COMPUTE or name.startswith(HUGEPAGES_PREFIX)
+
+
+def aggregate_container_requests(spec: PodSpec) -> dict[str, Quantity]:
+    """Requests of all containers, without pod-level resources and overhead."""
+    return _aggregate(spec, lambda resources: resources.requests)
+
+
+def aggregate_container_limits(spec: PodSpec) -> dict[str, Quantity]:
+    return _aggregate(spec, lambda resources: resources.limits)
+
+
+def compute_qos_class(pod: Pod) -> str:
+    """The class by the spec alone; a class already in the status has precedence where both are known."""
+    spec = pod.spec
+    if spec.resources is not None:
+        limits = _positive((spec.resources.limits,))
+        requests = _positive((spec.resources.requests,))
+        guaranteed = not spec.resources.limits or all(name in limits for name in _COMPUTE)
+    else:
+        containers = [container.resources for container in (*spec.containers, *spec.init_containers)]
+        limits = _positive(resources.limits for resources in containers)
+        requests = _positive(resources.requests for resources in containers)
+        guaranteed = all(resources.limits.get(name, ZERO).sign > 0 for resources in containers for name in _COMPUTE)
+    if not requests and not limits:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed and requests == limits else "Burstable"
+
+
+def _positive(parts: Iterable[Resources]) -> dict[str, Quantity]:
+    total: dict[str, Quantity] = {}
+    for part in parts:
+        for name in _COMPUTE:
+            if (amount := part.get(name, ZERO)).sign > 0:
+                total[name] = total[name] + amount if name in total else amount
+    return total
+
+
+def _aggregate(spec: PodSpec, pick: Callable[[ResourceRequirements], Resources]) -> dict[str, Quantity]:
+    total: dict[str, Quantity] = {}
+    for container in spec.containers:
+        _add(total, pick(container.resources))
+    sidecars: dict[str, Quantity] = {}
+    peak: dict[str, Quantity] = {}
+    for container in spec.init_containers:
+        own = pick(container.resources)
+        if is_sidecar(container):
+            _add(total, own)
+            _add(sidecars, own)
+            _raise_to(peak, sidecars)
+        else:
+            moment = dict(sidecars)
+            _add(moment, own)
+            _raise_to(peak, moment)
+    _raise_to(total, peak)
+    return total
+
+
+def _add(total: dict[str, Quantity], part: Resources) -> None:
+    for name, amount in part.items():
+        total[name] = total[name] + amount if name in total else amount
+
+
+def _raise_to(total: dict[str, Quantity], other: Resources) -> None:
+    for name, amount in other.items():
+        if name not in total or total[name] < amount:
+            total[name] = amount
