@@ -1,0 +1,230 @@
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from klet.api.container_status import (
+    ContainerState,
+    ContainerStateRunning,
+    ContainerStateTerminated,
+    ContainerStateWaiting,
+    ContainerStatus,
+)
+from klet.api.handlers import Probe
+from klet.api.pod import PodCondition, PodReadinessGate, PodStatus
+from klet.api.times import Time
+from klet.model.probes import ProbeKey, ProbeKind, ProbeResult
+from klet.model.runtime import ContainerState as Seen
+from klet.model.runtime import StartFailure
+from klet.runtime.restart import restarts_after
+from klet.status.board import StatusBoard
+from klet.status.generate import StatusInputs, generate_status, order_ips
+from klet.testing.builders import NOW, make_container, make_pod, make_record, make_status
+from klet.testing.clock import ManualClock
+
+
+def inputs(pod, **given) -> StatusInputs:
+    made = {
+        "previous": PodStatus(),
+        "runtime_name": "containerd",
+        "qos_class": "BestEffort",
+        "restarts": lambda container, code: restarts_after(container, pod, code),
+        "needs_sandbox": False,
+    }
+    return StatusInputs(**(made | given))
+
+
+def condition(status: PodStatus, kind: str) -> PodCondition:
+    return next(found for found in status.conditions if found.type == kind)
+
+
+def test_a_running_pod_is_ready():
+    pod = make_pod("main")
+    status = generate_status(pod, make_status(pod, make_record(pod, "main")), inputs(pod))
+    assert (status.phase, status.pod_ip, condition(status, "Ready").status) == ("Running", "10.1.0.5", "True")
+    container = status.container_statuses[0]
+    assert (container.container_id, container.ready, container.started) == ("containerd://main-0", True, True)
+    assert container.state == ContainerState(running=ContainerStateRunning(started_at=Time.of(NOW)))
+
+
+def test_a_pod_without_records_waits():
+    pod = make_pod("main")
+    status = generate_status(pod, make_status(pod, sandboxes=()), inputs(pod, needs_sandbox=True))
+    assert status.phase == "Pending"
+    assert status.container_statuses[0].state.waiting == ContainerStateWaiting(reason="ContainerCreating")
+    ready = condition(status, "Ready")
+    assert (ready.status, ready.reason, ready.message) == (
+        "False",
+        "ContainersNotReady",
+        "containers with unready status: [main]",
+    )
+    assert condition(status, "PodReadyToStartContainers").status == "False"
+    assert condition(status, "PodScheduled").status == "True"
+
+
+def test_a_pod_with_init_containers_says_so():
+    pod = make_pod("main", init=("setup",))
+    status = generate_status(pod, make_status(pod), inputs(pod))
+    assert status.container_statuses[0].state.waiting == ContainerStateWaiting(reason="PodInitializing")
+    initialized = condition(status, "Initialized")
+    assert (initialized.status, initialized.reason, initialized.message) == (
+        "False",
+        "ContainersNotInitialized",
+        "containers with incomplete status: [setup]",
+    )
+
+
+def test_a_completed_init_container_is_ready_and_a_running_one_is_not():
+    pod = make_pod("main", init=("one", "two"))
+    seen = make_status(pod, make_record(pod, "one", Seen.EXITED), make_record(pod, "two"))
+    status = generate_status(pod, seen, inputs(pod))
+    assert [found.ready for found in status.init_container_statuses] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("result", "ready"),
+    [
+        pytest.param(None, False, id="not probed yet"),
+        pytest.param(ProbeResult.FAILURE, False, id="failed"),
+        pytest.param(ProbeResult.SUCCESS, True, id="passed"),
+    ],
+)
+def test_readiness_follows_its_probe(result, ready):
+    pod = make_pod(replace(make_container("main"), readiness_probe=Probe()))
+    record = make_record(pod, "main")
+    probes = {ProbeKey(record.id, ProbeKind.READINESS): result} if result else {}
+    status = generate_status(pod, make_status(pod, record), inputs(pod, probes=probes))
+    assert status.container_statuses[0].ready is ready
+
+
+@pytest.mark.parametrize(
+    ("foreign", "status", "message"),
+    [
+        pytest.param((), "False", 'corresponding condition of pod readiness gate "gate" does not exist.', id="missing"),
+        pytest.param(
+            (PodCondition(type="gate", status="False"),),
+            "False",
+            'the status of pod readiness gate "gate" is not "True", but False',
+            id="closed",
+        ),
+        pytest.param((PodCondition(type="gate", status="True"),), "True", "", id="open"),
+    ],
+)
+def test_readiness_gates(foreign, status, message):
+    pod = make_pod("main")
+    pod = replace(
+        pod,
+        spec=replace(pod.spec, readiness_gates=(PodReadinessGate(condition_type="gate"),)),
+        status=PodStatus(conditions=foreign),
+    )
+    ready = condition(generate_status(pod, make_status(pod, make_record(pod, "main")), inputs(pod)), "Ready")
+    assert (ready.status, ready.message) == (status, message)
+
+
+def test_the_second_newest_record_is_the_last_state():
+    pod = make_pod("main")
+    seen = make_status(
+        pod, make_record(pod, "main", Seen.EXITED, exit_code=3), make_record(pod, "main", Seen.RUNNING, restarts=1)
+    )
+    container = generate_status(pod, seen, inputs(pod)).container_statuses[0]
+    assert container.restart_count == 1
+    assert container.last_state.terminated is not None
+    assert container.last_state.terminated.exit_code == 3
+
+
+def test_a_failed_start_is_shown_as_waiting():
+    pod = make_pod("main")
+    seen = make_status(pod, make_record(pod, "main", Seen.EXITED, exit_code=1))
+    failure = StartFailure("CrashLoopBackOff", "back-off 10s")
+    status = generate_status(
+        pod, seen, inputs(pod, failures={"main": failure}, startable=frozenset({"main"}))
+    ).container_statuses[0]
+    assert status.state.waiting == ContainerStateWaiting(reason="CrashLoopBackOff", message="back-off 10s")
+    assert status.last_state.terminated is not None
+    assert status.last_state.terminated.exit_code == 1
+
+
+RUNNING = ContainerState(running=ContainerStateRunning())
+LOST = "The container could not be located when the pod was deleted.  The container used to be Running"
+
+
+@pytest.mark.parametrize(
+    ("deleted", "previous", "restarts", "lost"),
+    [
+        pytest.param(True, ContainerStatus(name="main", state=RUNNING), 0, True, id="a deleted pod lost it"),
+        pytest.param(False, ContainerStatus(name="main", state=RUNNING), 1, True, id="a live pod lost it"),
+    ],
+)
+def test_a_container_that_vanished(deleted, previous, restarts, lost):
+    pod = make_pod("main", deleted=deleted)
+    status = generate_status(
+        pod, make_status(pod, sandboxes=()), inputs(pod, previous=PodStatus(container_statuses=(previous,)))
+    ).container_statuses[0]
+    assert status.restart_count == restarts
+    assert status.last_state.terminated == ContainerStateTerminated(
+        exit_code=137, reason="ContainerStatusUnknown", message=LOST
+    )
+
+
+def test_a_terminated_status_outlives_its_record():
+    pod = make_pod("main", restart_policy="Never")
+    previous = ContainerStatus(
+        name="main", restart_count=5, state=ContainerState(terminated=ContainerStateTerminated(exit_code=2))
+    )
+    status = generate_status(
+        pod, make_status(pod, sandboxes=()), inputs(pod, previous=PodStatus(container_statuses=(previous,)))
+    ).container_statuses[0]
+    assert (status.restart_count, status.state) == (5, previous.state)
+
+
+def test_a_terminal_phase_stays():
+    pod = make_pod("main")
+    status = generate_status(
+        pod,
+        make_status(pod, make_record(pod, "main")),
+        inputs(pod, previous=PodStatus(phase="Failed", reason="Evicted")),
+    )
+    assert (status.phase, status.reason) == ("Failed", "Evicted")
+    assert condition(status, "Ready").reason == "PodFailed"
+
+
+@pytest.mark.parametrize(
+    ("ips", "prefer_ipv6", "want"),
+    [
+        pytest.param(("10.0.0.1", "fd00::1"), False, ("10.0.0.1", "fd00::1"), id="IPv4 first"),
+        pytest.param(("10.0.0.1", "fd00::1"), True, ("fd00::1", "10.0.0.1"), id="IPv6 first"),
+        pytest.param(("10.0.0.1", "10.0.0.2"), False, ("10.0.0.1",), id="one of each family"),
+        pytest.param((), False, (), id="none"),
+    ],
+)
+def test_order_ips(ips, prefer_ipv6, want):
+    assert order_ips(ips, prefer_ipv6=prefer_ipv6) == want
+
+
+class TestBoard:
+    def test_transition_times_move_only_with_the_status(self):
+        clock = ManualClock()
+        board = StatusBoard(clock=clock)
+        pod = make_pod("main")
+        waiting = generate_status(pod, make_status(pod, sandboxes=()), inputs(pod))
+        running = generate_status(pod, make_status(pod, make_record(pod, "main")), inputs(pod))
+        assert board.put("uid-1", waiting)
+        first = board.get("uid-1")
+        clock.advance(timedelta(minutes=1))
+        assert not board.put("uid-1", waiting)
+        assert board.put("uid-1", running)
+        second = board.get("uid-1")
+        assert second.start_time == first.start_time
+        assert condition(second, "Ready").last_transition_time > condition(first, "Ready").last_transition_time
+        scheduled = [condition(status, "PodScheduled").last_transition_time for status in (first, second)]
+        assert scheduled[0] == scheduled[1]
+
+    async def test_listeners_hear_of_changes_only(self):
+        board = StatusBoard(clock=ManualClock())
+        pod = make_pod("main")
+        status = generate_status(pod, make_status(pod), inputs(pod))
+        with board.changes() as changes:
+            board.put("uid-1", status)
+            board.put("uid-1", status)
+            board.forget("uid-1")
+            assert changes.drain() == ["uid-1", "uid-1"]
