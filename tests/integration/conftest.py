@@ -24,6 +24,12 @@ def containerd_directory(name):
     return BASE / f"{os.getpid()}-{name}"
 
 
+@pytest.fixture
+def containerd_base():
+    """The directory that holds the directories of all private containerds."""
+    return containerd_directory("any").parent
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def containerd():
     async with run_containerd(containerd_directory("session")) as daemon:

@@ -3,8 +3,11 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from contextlib import aclosing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -31,6 +34,26 @@ async def run_pod(cri, daemon, directory):
     container = (await cri.create_container(request)).container_id
     await cri.start_container(pb.StartContainerRequest(container_id=container))
     return sandbox
+
+
+KILLED_RUN = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from klet.cri.client import connect
+from klet.testing.containerd import REQUEST_TIMEOUT, run_containerd
+from klet.testing.cri_configs import build_sandbox_config
+from klet.wire import cri_v1_pb2 as pb
+
+async def main(directory):
+    async with run_containerd(directory) as daemon:
+        async with connect(runtime_endpoint=daemon.endpoint, timeout=REQUEST_TIMEOUT) as cri:
+            config = build_sandbox_config(name="p", log_directory=directory, cgroup_parent=daemon.cgroup_parent)
+            await cri.run_pod_sandbox(pb.RunPodSandboxRequest(config=config))
+            print(daemon.bridge, daemon.cgroup_parent, flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
 
 
 def traces(daemon):
@@ -63,6 +86,19 @@ async def test_a_killed_daemon_leaves_nothing_either(own_containerd, tmp_path):
         daemon.process.kill()
         daemon.process.wait()
     assert traces(daemon) == []
+
+
+async def test_what_a_killed_run_left_is_removed_by_the_next(containerd_base, tmp_path):
+    directory = containerd_base / f"{os.getpid()}-killed"
+    run = subprocess.run(  # noqa: ASYNC221 (nothing else goes on in this test)
+        [sys.executable, "-c", KILLED_RUN, str(directory)], stdout=subprocess.PIPE, check=False
+    )
+    assert run.returncode == -signal.SIGKILL
+    bridge, cgroup = run.stdout.decode().split()
+    left = SimpleNamespace(directory=directory, bridge=bridge, cgroup_parent=cgroup)
+    assert traces(left)
+    remove_abandoned(containerd_base)
+    assert traces(left) == []
 
 
 async def test_an_event_stream_says_when_the_daemon_is_gone(own_containerd, tmp_path):

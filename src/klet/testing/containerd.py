@@ -100,6 +100,7 @@ def start_containerd(directory: Path) -> PrivateContainerd:
         snapshotter=find_snapshotter(directory),
         restrict_oom_score_adj=not has_capability(CAP_SYS_RESOURCE),
         stats_period=1,
+        runtime_root=directory / "state" / "runc",
         runtimes={"crun": crun} if (crun := shutil.which("crun")) else None,
     )
     settings.cni_conf_dir.mkdir()

@@ -3,6 +3,7 @@
 Only things that name the containerd's own directory, or that its own files name, are touched. Everything here blocks.
 """
 
+import fcntl
 import json
 import os
 import select
@@ -36,10 +37,13 @@ def write_marker(directory: Path, *, bridge: str, cgroup: str) -> None:
 
 def remove_abandoned(base: Path) -> None:
     """Clean every directory under `base` whose owner is gone; those of living test runs stay."""
-    for path in sorted(base.glob(f"*/{MARKER}")):
-        marker = Marker(**json.loads(path.read_text()))
-        if _start_time(marker.owner) != marker.owner_started:
-            remove_everything(path.parent)
+    base.mkdir(parents=True, exist_ok=True)
+    with (base / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two runs may start at once
+        for path in sorted(base.glob(f"*/{MARKER}")):
+            marker = Marker(**json.loads(path.read_text()))
+            if _start_time(marker.owner) != marker.owner_started:
+                remove_everything(path.parent)
 
 
 def remove_everything(directory: Path) -> None:

@@ -32,7 +32,10 @@ def test_defaults_are_runc_on_overlayfs_with_our_pause_image():
         "snapshotter": "overlayfs",
         "default_runtime_name": "runc",
         "runtimes": {
-            "runc": {"runtime_type": "io.containerd.runc.v2", "options": {"BinaryName": "", "SystemdCgroup": False}}
+            "runc": {
+                "runtime_type": "io.containerd.runc.v2",
+                "options": {"BinaryName": "", "SystemdCgroup": False},
+            }
         },
     }
     assert "registry" not in cri
@@ -46,6 +49,7 @@ def test_every_setting_reaches_the_file():
         restrict_oom_score_adj=True,
         registry_dir=Path('/d/certs "quoted".d'),
         stats_period=1,
+        runtime_root=Path("/d/state/runc"),
         runtimes={"crun": "/usr/bin/crun"},
     )
     assert cri["sandbox_image"] == "example.com/pause:9"
@@ -55,6 +59,6 @@ def test_every_setting_reaches_the_file():
     assert cri["containerd"]["snapshotter"] == "native"
     options = {name: runtime["options"] for name, runtime in cri["containerd"]["runtimes"].items()}
     assert options == {
-        "runc": {"BinaryName": "", "SystemdCgroup": True},
-        "crun": {"BinaryName": "/usr/bin/crun", "SystemdCgroup": True},
+        "runc": {"BinaryName": "", "Root": "/d/state/runc", "SystemdCgroup": True},
+        "crun": {"BinaryName": "/usr/bin/crun", "Root": "/d/state/runc", "SystemdCgroup": True},
     }
