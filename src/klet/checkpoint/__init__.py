@@ -1,0 +1,22 @@
+"""State on disk that outlives klet: atomic, checksummed, versioned; a damaged file is set aside, never dropped.
+
+`file` keeps one file, `envelope` is the format of klet's own state, `upstream` holds the formats of the Go kubelet,
+whose checksums need `dump`.
+"""
+
+from klet.checkpoint.envelope import Envelope
+from klet.checkpoint.errors import CheckpointDamaged, CheckpointError, CheckpointVersion
+from klet.checkpoint.file import Absent, CheckpointFile, Damaged, Format, Found, Loaded
+
+__all__ = [
+    "Absent",
+    "CheckpointDamaged",
+    "CheckpointError",
+    "CheckpointFile",
+    "CheckpointVersion",
+    "Damaged",
+    "Envelope",
+    "Format",
+    "Found",
+    "Loaded",
+]
