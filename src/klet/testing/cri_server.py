@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
 import grpc
+from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import Message
 from grpc import aio
 
@@ -64,7 +65,7 @@ class CriServices:
         return (
             service_handler(RUNTIME_SERVICE, {**runtime, "GetContainerEvents": self._container_events}),
             service_handler(IMAGE_SERVICE, images),
-            service_handler(EVENTS_SERVICE, {"Subscribe": self._subscribe}),
+            service_handler(EVENTS_SERVICE, {"Subscribe": self._subscribe, "Publish": self._publish}),
         )
 
     def _unary(self, rpc: str) -> Callable[[Message, _Context], Coroutine[Any, Any, Message]]:
@@ -101,6 +102,10 @@ class CriServices:
                     yield event.envelope()
         except RpcFailure as failure:
             await _abort(context, failure)
+
+    async def _publish(self, request: events_service.PublishRequest, _context: _Context) -> Empty:
+        self._runtime.publish(request.topic, request.event)
+        return Empty()
 
 
 async def _abort(context: _Context, failure: RpcFailure) -> NoReturn:

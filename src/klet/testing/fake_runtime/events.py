@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from google.protobuf.any_pb2 import Any
 from google.protobuf.message import Message
 
 from klet.wire import containerd_events_pb2 as containerd
@@ -34,9 +35,12 @@ class FakeEvent:
     def envelope(self) -> Envelope:
         answer = Envelope(namespace=NAMESPACE, topic=self.topic)
         answer.timestamp.seconds, answer.timestamp.nanos = divmod(self.stamp, 1_000_000_000)
-        # containerd leaves out the usual prefix of type URLs.
-        answer.event.type_url = self.body.DESCRIPTOR.full_name
-        answer.event.value = self.body.SerializeToString(deterministic=True)
+        if isinstance(self.body, Any):
+            answer.event.CopyFrom(self.body)
+        else:
+            # containerd leaves out the usual prefix of type URLs.
+            answer.event.type_url = self.body.DESCRIPTOR.full_name
+            answer.event.value = self.body.SerializeToString(deterministic=True)
         return answer
 
     @property

@@ -192,6 +192,10 @@ class FakeRuntime:
         """The container says something, now."""
         self._processes.write(self._world.containers[container_id], LogLine(at=timedelta(), text=text, stream=stream))
 
+    def publish(self, topic: str, body: Message) -> None:
+        """An event from somebody else."""
+        self._world.emit(topic, "", body)
+
     def disconnect(self) -> None:
         """Break every event stream, as a restart of the runtime does."""
         self.disconnected.fire()

@@ -124,4 +124,6 @@ class SandboxCalls:
             while container.is_running:
                 yield Wait(on=container.exited)
         self._processes.end_pause(sandbox)
-        sandbox.has_network = False
+        if sandbox.has_network:
+            sandbox.has_network = False
+            self._world.free_ips(sandbox.ips)

@@ -116,6 +116,7 @@ class World:
         self._names: dict[tuple[str, str], str] = {}
         self._pids = 1000
         self._addresses = 1
+        self._taken: set[int] = set()
 
     def new_id(self) -> str:
         return f"{self.random.getrandbits(256):064x}"
@@ -126,13 +127,19 @@ class World:
 
     def new_ips(self) -> tuple[str, ...]:
         """The next free addresses, in turn, as a host-local allocator gives them out."""
-        taken = {ip for sandbox in self.sandboxes.values() if sandbox.has_network for ip in sandbox.ips}
         for _ in range(1 << 16):
             self._addresses = self._addresses % 0xFFFE + 1
-            high, low = divmod(self._addresses, 256)
-            if (ip := f"10.88.{high}.{low}") not in taken:
+            if self._addresses not in self._taken:
+                self._taken.add(self._addresses)
+                high, low = divmod(self._addresses, 256)
+                ip = f"10.88.{high}.{low}"
                 return (ip, f"fd00:88::{high:02x}{low:02x}") if self.features.dual_stack else (ip,)
         raise RpcFailure(Code.UNKNOWN, "failed to allocate for range 0: no IP addresses available in range set")
+
+    def free_ips(self, ips: tuple[str, ...]) -> None:
+        for ip in ips[:1]:
+            high, low = ip.split(".")[2:]
+            self._taken.discard(int(high) * 256 + int(low))
 
     def reserve(self, kind: str, name: str, id_: str) -> None:
         """Names are unique among sandboxes, and among containers."""
