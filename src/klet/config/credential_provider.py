@@ -17,7 +17,7 @@ from klet.api.validation.fieldpath import FieldPath
 from klet.api.validation.formats import label_key
 from klet.config.decode import decode
 from klet.config.document import JsonObject, parse_document
-from klet.config.errors import ConfigError
+from klet.config.errors import ConfigError, prefixed
 from klet.config.files import describe_strict_problems, without_type
 from klet.config.sections import Section
 
@@ -81,10 +81,8 @@ def load_credential_providers(files: Sequence[tuple[str, bytes]], *, use_tokens:
     for path, content in files:
         digest.update(len(content).to_bytes(8, "big"))
         digest.update(content)
-        try:
+        with prefixed(f'error decoding config "{path}": '):
             providers.extend(decode_credential_providers(content).providers)
-        except ConfigError as error:
-            raise ConfigError(f'error decoding config "{path}": {error}') from error
     names = [provider.name for provider in providers]
     for index, name in enumerate(names):
         if name in names[:index]:

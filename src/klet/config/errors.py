@@ -1,5 +1,8 @@
 """What is wrong with a setting, as one message for a person."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from klet.errors import KletError
 
 
@@ -14,3 +17,12 @@ class BadField(ConfigError):
         super().__init__(f'field "{path}": {rule}' if path else rule)
         self.path = path
         self.rule = rule
+
+
+@contextmanager
+def prefixed(prefix: str) -> Iterator[None]:
+    """Say before each mistake found inside in which step it was found."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{prefix}{error}") from error

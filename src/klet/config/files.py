@@ -12,7 +12,7 @@ from klet.config.configuration import API_VERSION, KIND, KubeletConfiguration
 from klet.config.decode import Decoded, decode, encode
 from klet.config.defaults import KEEPS_ZERO, apply_defaults, apply_eviction_defaults, resolve_paths
 from klet.config.document import Document, Json, JsonObject, parse_document
-from klet.config.errors import ConfigError
+from klet.config.errors import ConfigError, prefixed
 from klet.config.gates import FeatureGates, resolve_gates
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -43,11 +43,9 @@ class LoadedFile:
 
 def load_configuration(path: str, content: bytes, *, flag_gates: Mapping[str, bool]) -> LoadedFile:
     """Turn the text of `--config` into a configuration; the path is absolute."""
-    try:
+    nested = f"failed to load Kubelet config file {path}, error "
+    with prefixed(f"failed to load kubelet config file, path: {path}, error: {nested}"):
         return _load_configuration(path, content, flag_gates)
-    except ConfigError as error:
-        nested = f"failed to load Kubelet config file {path}, error {error}"
-        raise ConfigError(f"failed to load kubelet config file, path: {path}, error: {nested}") from error
 
 
 def merge_drop_ins(
@@ -56,11 +54,9 @@ def merge_drop_ins(
     """Lay drop-in files over a configuration, one after the other, then default what they left empty."""
     merged: JsonObject = encode_configuration(config)
     for path, content in drop_ins:
-        try:
+        nested = f"failed to load drop-in kubelet config file {path}, error "
+        with prefixed(f"failed to load kubelet dropin file, path: {path}, error: {nested}"):
             merged = merge_patch(merged, _read_drop_in(path, content))
-        except ConfigError as error:
-            nested = f"failed to load drop-in kubelet config file {path}, error {error}"
-            raise ConfigError(f"failed to load kubelet dropin file, path: {path}, error: {nested}") from error
     return finish_document(merged, flag_gates=flag_gates)
 
 
@@ -167,26 +163,18 @@ def _read_drop_in(path: str, content: bytes) -> JsonObject:
 
 
 def _parse(content: bytes) -> Document:
-    try:
+    with prefixed("failed to decode: "):
         return parse_document(content)
-    except ConfigError as error:
-        raise ConfigError(f"failed to decode: {error}") from error
 
 
 def _decode(fields: JsonObject) -> Decoded[KubeletConfiguration]:
-    try:
+    with prefixed("failed to decode: "):
         return decode(fields, KubeletConfiguration)
-    except ConfigError as error:
-        raise ConfigError(f"failed to decode: {error}") from error
 
 
 def _defaulting_gates(overrides: Mapping[str, bool]) -> FeatureGates:
-    try:
+    with prefixed("failed to merge global and in-flight KubeletConfiguration while setting defaults, error: "):
         return resolve_gates(overrides)
-    except ConfigError as error:
-        raise ConfigError(
-            f"failed to merge global and in-flight KubeletConfiguration while setting defaults, error: {error}"
-        ) from error
 
 
 def _without_nulls(fields: JsonObject) -> dict[str, Json]:

@@ -11,7 +11,7 @@ from klet.api.base import Int32
 from klet.config.configuration_flags import set_field
 from klet.config.decode import decode
 from klet.config.document import parse_document
-from klet.config.errors import ConfigError
+from klet.config.errors import ConfigError, prefixed
 from klet.config.files import describe_strict_problems, require_type, without_type
 from klet.config.flagset import Flag, ParsedFlags, Target
 from klet.config.flagvalues import INT32, STRING, FlagKind
@@ -49,16 +49,14 @@ KLET_FLAGS: Final = (
 
 def load_klet_configuration(path: str, content: bytes) -> KletConfiguration:
     """Decode the text of `--klet-config` strictly."""
-    try:
+    with prefixed(f"failed to load klet config file, path: {path}, error: "):
         document = parse_document(content)
         require_type(document.fields, version=API_VERSION, kind=KIND)
         decoded = decode(without_type(document.fields), KletConfiguration)
         problems = describe_strict_problems(document, decoded)
         if problems:
             raise ConfigError(problems)
-    except ConfigError as error:
-        raise ConfigError(f"failed to load klet config file, path: {path}, error: {error}") from error
-    return decoded.value
+        return decoded.value
 
 
 def finish_klet_configuration(config: KletConfiguration, parsed: ParsedFlags, *, root_dir: str) -> KletConfiguration:

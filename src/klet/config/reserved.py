@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from klet.api.quantity import Quantity
-from klet.config.errors import ConfigError
+from klet.config.errors import ConfigError, prefixed
 from klet.config.sections import MemoryReservation
 
 RESERVABLE: Final = ("cpu", "memory", "ephemeral-storage", "pid")
@@ -16,10 +16,8 @@ _PERCENT: Final = re.compile(r"[0-9]+%")
 
 def parse_reserved(reserved: Mapping[str, str], *, flag: str) -> Mapping[str, Quantity]:
     """The amounts of `--kube-reserved` or `--system-reserved`."""
-    try:
+    with prefixed(f"--{flag} value failed to parse: "):
         return {name: _reserved_amount(name, amount) for name, amount in sorted(reserved.items())}
-    except ConfigError as error:
-        raise ConfigError(f"--{flag} value failed to parse: {error}") from error
 
 
 def parse_qos_reserved(reserved: Mapping[str, str]) -> Mapping[str, int]:

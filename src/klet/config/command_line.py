@@ -1,0 +1,204 @@
+"""The one entry of the package: a command line to settings, in upstream's order of steps.
+
+Defaults, then `--config`, then the drop-ins of `--config-dir`, then flags; each step can end with one clear message.
+Files are read through the two functions that the caller gives, so everything here can be tested without a disk.
+"""
+
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from klet.config.configuration import KubeletConfiguration
+from klet.config.configuration_flags import override_configuration
+from klet.config.defaults import apply_legacy_defaults, default_configuration
+from klet.config.errors import ConfigError, prefixed
+from klet.config.files import (
+    ListDirectory,
+    ReadFile,
+    list_drop_ins,
+    load_configuration,
+    merge_drop_ins,
+    quote_os_error,
+)
+from klet.config.flags import KubeletFlags, build_kubelet_flags, validate_kubelet_flags
+from klet.config.flagset import ParsedFlags, parse_flags
+from klet.config.gates import FeatureGates, describe_ageing_gates, join_problems, resolve_gates
+from klet.config.help import ALL_FLAGS, render_help
+from klet.config.klet import KletConfiguration, finish_klet_configuration, load_klet_configuration
+from klet.config.observability import find_logging_problems
+from klet.config.start_checks import check_start
+from klet.config.validation import validate_configuration
+from klet.version import KUBELET_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class ShowText:
+    """Print a text and end with exit code 0 (`--help`, `--version`)."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that was decided before the agent starts."""
+
+    config: KubeletConfiguration
+    flags: KubeletFlags
+    klet: KletConfiguration
+    gates: FeatureGates
+    warnings: tuple[str, ...] = ()
+
+
+ParsedCommand: TypeAlias = ShowText | Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the settings depend on besides the command line."""
+
+    read_file: ReadFile
+    list_dir: ListDirectory
+    working_directory: str
+    cgroup_v1: bool
+
+
+def parse_command_line(
+    argv: Sequence[str],
+    *,
+    read_file: ReadFile,
+    list_dir: ListDirectory,
+    working_directory: str = "/",
+    cgroup_v1: bool = False,
+) -> ParsedCommand:
+    """Read the arguments of `klet run` (without the program's name); any mistake raises ConfigError."""
+    with prefixed("failed to parse kubelet flag: "):
+        parsed = parse_flags(argv, ALL_FLAGS)
+    if parsed.positional:
+        raise ConfigError(f"unknown command {parsed.positional[0]}")
+    if parsed.values.get("help"):
+        return ShowText(render_help(flag_mode_configuration()))
+    if version := parsed.values.get("version"):
+        return ShowText(_version_text(is_raw=version == "raw"))
+    surroundings = Surroundings(
+        read_file=read_file, list_dir=list_dir, working_directory=working_directory, cgroup_v1=cgroup_v1
+    )
+    return load_settings(parsed, surroundings)
+
+
+def load_settings(parsed: ParsedFlags, surroundings: Surroundings) -> Settings:
+    """Combine flags, files and defaults into checked settings."""
+    flags = build_kubelet_flags(parsed)
+    base = override_configuration(flag_mode_configuration(), parsed)
+    _set_gates(base)
+    with prefixed("failed to validate kubelet flags: "):
+        validate_kubelet_flags(flags)
+    config, file_warnings = _load_files(base, parsed, flags, surroundings)
+    config = replace(config, seccomp_default=config.seccomp_default or flags.seccomp_default)
+    gates = _set_gates(config)
+    _validate(config, gates, flags, cgroup_v1=surroundings.cgroup_v1)
+    check_start(config, flags)
+    if config.cgroups_per_qos and not config.cgroup_root:
+        config = replace(config, cgroup_root="/")
+    return Settings(
+        config=config,
+        flags=flags,
+        klet=_load_klet(parsed, flags, surroundings),
+        gates=gates,
+        warnings=(*parsed.warnings, *file_warnings, *describe_ageing_gates(config.feature_gates)),
+    )
+
+
+def flag_mode_configuration() -> KubeletConfiguration:
+    """What holds when there is no configuration file."""
+    return apply_legacy_defaults(default_configuration(resolve_gates({})))
+
+
+def _load_files(
+    base: KubeletConfiguration, parsed: ParsedFlags, flags: KubeletFlags, surroundings: Surroundings
+) -> tuple[KubeletConfiguration, tuple[str, ...]]:
+    config = base
+    warnings: tuple[str, ...] = ()
+    if flags.config:
+        path = posixpath.normpath(posixpath.join(surroundings.working_directory, flags.config))
+        loaded = load_configuration(path, _read_config(path, surroundings.read_file), flag_gates=base.feature_gates)
+        config, warnings = loaded.config, loaded.warnings
+    if flags.config_dir:
+        walk = f'failed to walk through kubelet dropin directory "{flags.config_dir}": '
+        with prefixed(f"failed to merge kubelet configs: {walk}"):
+            drop_ins = _read_drop_ins(flags.config_dir, surroundings)
+            config = merge_drop_ins(config, drop_ins, flag_gates=base.feature_gates)
+    if flags.config or flags.config_dir:
+        config = override_configuration(config, parsed)
+    return config, warnings
+
+
+def _read_config(path: str, read_file: ReadFile) -> bytes:
+    try:
+        return read_file(path)
+    except OSError as error:
+        cause = f'failed to read kubelet config file "{path}", error: {quote_os_error(error, path)}'
+        raise ConfigError(
+            f"failed to load kubelet config file, path: {path}, error: "
+            f"failed to load Kubelet config file {path}, error {cause}"
+        ) from error
+
+
+def _read_drop_ins(name: str, surroundings: Surroundings) -> tuple[tuple[str, bytes], ...]:
+    directory = posixpath.join(surroundings.working_directory, name)
+    try:
+        paths = list_drop_ins(directory, surroundings.list_dir)
+    except OSError as error:
+        raise ConfigError(quote_os_error(error, directory)) from error
+    return tuple((path, _read_drop_in(path, surroundings.read_file)) for path in paths)
+
+
+def _read_drop_in(path: str, read_file: ReadFile) -> bytes:
+    try:
+        return read_file(path)
+    except OSError as error:
+        cause = f'failed to read drop-in kubelet config file "{path}", error: {quote_os_error(error, path)}'
+        raise ConfigError(
+            f"failed to load kubelet dropin file, path: {path}, error: "
+            f"failed to load drop-in kubelet config file {path}, error {cause}"
+        ) from error
+
+
+def _set_gates(config: KubeletConfiguration) -> FeatureGates:
+    with prefixed("failed to set feature gates from initial flags-based config: "):
+        return resolve_gates(config.feature_gates)
+
+
+def _validate(config: KubeletConfiguration, gates: FeatureGates, flags: KubeletFlags, *, cgroup_v1: bool) -> None:
+    log_problems = tuple(find_logging_problems(config.logging, gates))
+    if log_problems:
+        raise ConfigError(f"initialize logging: {join_problems(log_problems)}")
+    problems = validate_configuration(config, gates, cgroup_v1=cgroup_v1)
+    if problems:
+        sources = [flags.config, flags.config_dir and f"{flags.config_dir}/*.conf", "command line"]
+        where = ", ".join(filter(None, sources))
+        raise ConfigError(f"failed to validate kubelet configuration, error: {join_problems(problems)}, path: {where}")
+
+
+def _load_klet(parsed: ParsedFlags, flags: KubeletFlags, surroundings: Surroundings) -> KletConfiguration:
+    config = KletConfiguration()
+    name = parsed.values.get("klet-config")
+    if isinstance(name, str) and name:
+        path = posixpath.join(surroundings.working_directory, name)
+        try:
+            content = surroundings.read_file(path)
+        except OSError as error:
+            raise ConfigError(
+                f"failed to load klet config file, path: {path}, error: {quote_os_error(error, path)}"
+            ) from error
+        config = load_klet_configuration(path, content)
+    return finish_klet_configuration(config, parsed, root_dir=flags.root_dir)
+
+
+def _version_text(*, is_raw: bool) -> str:
+    if not is_raw:
+        return f"Kubernetes {KUBELET_VERSION}"
+    major, minor = KUBELET_VERSION.removeprefix("v").split(".")[:2]
+    return f'version.Info{{Major:"{major}", Minor:"{minor}", GitVersion:"{KUBELET_VERSION}"}}'

@@ -1,0 +1,122 @@
+"""Rules that upstream finds broken only while it starts, checked before anything runs.
+
+The texts keep upstream's prefixes, so that they read the same in a log.
+"""
+
+import re
+from datetime import timedelta
+from typing import Final
+
+from klet.api.quantity import Quantity
+from klet.config.configuration import KubeletConfiguration
+from klet.config.errors import ConfigError, prefixed
+from klet.config.flags import KubeletFlags, check_start_flags, parse_node_ips
+from klet.config.reserved import parse_qos_reserved, parse_reserved
+from klet.config.thresholds import parse_thresholds
+
+TLS_VERSIONS: Final = ("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
+TLS_CIPHER_SUITES: Final = frozenset(
+    [
+        "TLS_AES_128_GCM_SHA256",
+        "TLS_AES_256_GCM_SHA384",
+        "TLS_CHACHA20_POLY1305_SHA256",
+        "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
+        "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
+        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+        "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
+        "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305",
+        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+        "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA",
+        "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA",
+        "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
+        "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
+        "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+        "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
+        "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
+        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+        "TLS_ECDHE_RSA_WITH_RC4_128_SHA",
+        "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
+        "TLS_RSA_WITH_AES_128_CBC_SHA",
+        "TLS_RSA_WITH_AES_128_CBC_SHA256",
+        "TLS_RSA_WITH_AES_128_GCM_SHA256",
+        "TLS_RSA_WITH_AES_256_CBC_SHA",
+        "TLS_RSA_WITH_AES_256_GCM_SHA384",
+        "TLS_RSA_WITH_RC4_128_SHA",
+    ]
+)
+
+_STRATEGIES: Final = ("Get", "Cache", "Watch")
+_SYSCTL_SEGMENT: Final = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_SYSCTL_PATTERN: Final = rf"({_SYSCTL_SEGMENT}[\./])*({_SYSCTL_SEGMENT}|{_SYSCTL_SEGMENT}\*|\*)?"
+_SYSCTL_LIMIT: Final = 253
+
+
+def check_start(config: KubeletConfiguration, flags: KubeletFlags) -> None:
+    """Raise ConfigError for the first setting with which the agent could not start."""
+    with prefixed("failed to construct kubelet dependencies: "):
+        _check_tls(config)
+    with prefixed("failed to run Kubelet: "):
+        _check_run(config, flags)
+        with prefixed("failed to create kubelet: "):
+            _check_creation(config, flags)
+
+
+def _check_tls(config: KubeletConfiguration) -> None:
+    for name in config.tls_cipher_suites:
+        if name not in TLS_CIPHER_SUITES:
+            raise ConfigError(f"Cipher suite {name} not supported or doesn't exist")
+    if config.tls_min_version and config.tls_min_version not in TLS_VERSIONS:
+        raise ConfigError(f'unknown tls version "{config.tls_min_version}", write one of {", ".join(TLS_VERSIONS)}')
+
+
+def _check_run(config: KubeletConfiguration, flags: KubeletFlags) -> None:
+    check_start_flags(flags)
+    _check_auth(config, is_standalone=flags.is_standalone)
+    parse_reserved(config.kube_reserved, flag="kube-reserved")
+    parse_reserved(config.system_reserved, flag="system-reserved")
+    parse_thresholds(config, ignore_allocatable=flags.experimental_allocatable_ignore_eviction)
+    parse_qos_reserved(config.qos_reserved)
+    for policy, known in ((config.cpu_manager_policy, "none static"), (config.memory_manager_policy, "None Static")):
+        if policy not in known.split():
+            raise ConfigError(f'unknown policy: "{policy}", write {" or ".join(known.split())}')
+
+
+def _check_auth(config: KubeletConfiguration, *, is_standalone: bool) -> None:
+    if config.authentication.webhook.enabled and is_standalone:
+        raise ConfigError(
+            "no client provided, cannot use webhook authentication: give --kubeconfig, or set "
+            "authentication.webhook.enabled to false"
+        )
+    match config.authorization.mode:
+        case "AlwaysAllow":
+            pass
+        case "Webhook":
+            if is_standalone:
+                raise ConfigError(
+                    "no client provided, cannot use webhook authorization: give --kubeconfig, or set "
+                    "authorization.mode to AlwaysAllow"
+                )
+        case "":
+            raise ConfigError("no authorization mode specified")
+        case mode:
+            raise ConfigError(f"unknown authorization mode {mode}")
+
+
+def _check_creation(config: KubeletConfiguration, flags: KubeletFlags) -> None:
+    if config.sync_frequency <= timedelta():
+        raise ConfigError(f"invalid sync frequency {config.sync_frequency // timedelta(microseconds=1) * 1000}")
+    if not flags.is_standalone and config.config_map_and_secret_change_detection_strategy not in _STRATEGIES:
+        mode = config.config_map_and_secret_change_detection_strategy
+        raise ConfigError(f"unknown configmap and secret manager mode: {mode}, write one of {', '.join(_STRATEGIES)}")
+    try:
+        Quantity.parse(config.container_log_max_size)
+    except ValueError as error:
+        raise ConfigError(f'containerLogMaxSize "{config.container_log_max_size}": {error}') from error
+    parse_node_ips(flags.node_ip, cloud_provider=flags.cloud_provider)
+    for pattern in config.allowed_unsafe_sysctls:
+        if len(pattern) > _SYSCTL_LIMIT or not pattern or not re.fullmatch(_SYSCTL_PATTERN, pattern):
+            raise ConfigError(
+                f'sysctl "{pattern}" must have at most {_SYSCTL_LIMIT} characters and match regex {_SYSCTL_PATTERN}'
+            )
