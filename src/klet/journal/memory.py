@@ -1,0 +1,44 @@
+"""A journal without a file, for simulations: no I/O, no threads, the same answers."""
+
+from collections import deque
+from typing import Final
+
+from klet.aio.broadcast import Broadcast, Subscription
+from klet.aio.clock import Clock
+from klet.journal.records import CauseQuery, bound_finding, next_number, select_causes, to_id
+from klet.model.causes import Cause, CauseId, Finding
+
+DEFAULT_RECORDS: Final = 50_000
+
+
+class MemoryJournal:
+    """Keeps the newest records in memory."""
+
+    def __init__(self, *, clock: Clock, max_records: int = DEFAULT_RECORDS) -> None:
+        self._clock = clock
+        self._causes: deque[Cause] = deque(maxlen=max_records)
+        self._last = 0
+        self._news = Broadcast[Cause]()
+
+    def record(self, finding: Finding, *, parent: CauseId | None = None) -> CauseId:
+        at = self._clock.now()
+        self._last = next_number(self._last, at=at)
+        cause = Cause(id=to_id(self._last), parent=parent, at=at, finding=bound_finding(finding))
+        self._causes.append(cause)
+        self._news.send(cause)
+        return cause.id
+
+    def follow(self) -> Subscription[Cause]:
+        return self._news.subscribe()
+
+    async def find(self, query: CauseQuery) -> tuple[Cause, ...]:
+        return select_causes(self._causes, query)
+
+    async def chain(self, cause_id: CauseId) -> tuple[Cause, ...]:
+        known = {cause.id: cause for cause in self._causes}
+        chain: list[Cause] = []
+        wanted: CauseId | None = cause_id
+        while wanted is not None and (cause := known.pop(wanted, None)) is not None:
+            chain.append(cause)
+            wanted = cause.parent
+        return tuple(reversed(chain))

@@ -1,0 +1,124 @@
+"""What may enter the journal, under which id, and what a question about it selects. Pure.
+
+Ids are microseconds since 1970, pushed on where two records share one: they order by time, they go on after a restart
+even if the newest records were lost, and they compare as text.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from klet.model.causes import Cause, CauseId, Finding, Measurement, Subject
+
+LONGEST_MESSAGE: Final = 1024
+LONGEST_WORD: Final = 256
+MOST_MEASUREMENTS: Final = 24
+MOST_RECORDS: Final = 1000
+"""How many records an answer holds unless more are asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseQuery:
+    """Selects records; an empty field selects all. The records of a pod include those of its containers."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    container: str = ""
+    since: datetime | None = None
+    limit: int = MOST_RECORDS
+    """The newest so many."""
+
+    def matches(self, cause: Cause) -> bool:
+        subject = cause.finding.subject
+        return (
+            (not self.namespace or subject.namespace == self.namespace)
+            and (not self.name or subject.name == self.name)
+            and (not self.uid or subject.uid == self.uid)
+            and (not self.container or subject.container == self.container)
+            and (self.since is None or cause.at >= self.since)
+        )
+
+
+def select_causes(causes: Iterable[Cause], query: CauseQuery) -> tuple[Cause, ...]:
+    """The newest matching records, oldest first, each once."""
+    found = {cause.id: cause for cause in causes if query.matches(cause)}
+    newest = sorted(found.values(), key=lambda cause: cause.id)
+    return tuple(newest[max(0, len(newest) - query.limit) :])
+
+
+def next_number(last: int, *, at: datetime) -> int:
+    """The number of a record made at an instant, after the last one."""
+    return max(last + 1, to_microseconds(at))
+
+
+def to_id(number: int) -> CauseId:
+    return CauseId(f"{number:014x}")
+
+
+def to_number(cause_id: CauseId) -> int | None:
+    """The number of an id, or None for a text that is no id."""
+    try:
+        return int(cause_id, 16)
+    except ValueError:
+        return None
+
+
+def to_microseconds(instant: datetime) -> int:
+    return (instant - _EPOCH) // timedelta(microseconds=1)
+
+
+def from_microseconds(microseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def bound_finding(finding: Finding) -> Finding:
+    """Cut what is too long and take out what a terminal would obey, so that no whole object ever enters."""
+    measurements = list(finding.measurements.items())[:MOST_MEASUREMENTS]
+    subject = finding.subject
+    return replace(
+        finding,
+        subject=Subject(
+            namespace=_bound(subject.namespace, LONGEST_WORD),
+            name=_bound(subject.name, LONGEST_WORD),
+            uid=_bound(subject.uid, LONGEST_WORD),
+            container=_bound(subject.container, LONGEST_WORD),
+        ),
+        decider=_bound(finding.decider, LONGEST_WORD),
+        decision=_bound(finding.decision, LONGEST_WORD),
+        message=_bound(finding.message, LONGEST_MESSAGE),
+        measurements={_bound(key, LONGEST_WORD): _bound_measurement(value) for key, value in measurements},
+        next=_bound(finding.next, LONGEST_MESSAGE),
+    )
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _bound_measurement(value: Measurement) -> Measurement:
+    if isinstance(value, str):
+        return _bound(value, LONGEST_WORD)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
+        return float(value) if value.bit_length() < _FLOAT_BITS else "out of range"
+    return value
+
+
+# What SQLite and every JSON reader can hold as an integer.
+_LARGEST: Final = 2**63 - 1
+_FLOAT_BITS: Final = 1000
+
+
+def _bound(text: str, longest: int) -> str:
+    if len(text) > longest:
+        text = text[: longest - 1] + "…"
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else _visible(character) for character in text)
+
+
+def _visible(character: str) -> str:
+    return " " if character.isspace() else "\N{REPLACEMENT CHARACTER}"

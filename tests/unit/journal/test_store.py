@@ -1,0 +1,266 @@
+import asyncio
+import logging
+import sqlite3
+from datetime import timedelta
+
+import pytest
+
+from klet.journal.records import CauseQuery
+from klet.journal.store import MOST_UNWRITTEN, Journal
+from klet.model.causes import CauseId, Finding, Subject
+from klet.testing.clock import ManualClock
+
+SECOND = timedelta(seconds=1)
+
+
+def finding(decision: str, **fields) -> Finding:
+    return Finding(
+        **{"subject": Subject(namespace="ns", name="web"), "decider": "test", "decision": decision, **fields}
+    )
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "state" / "journal.db"
+
+
+@pytest.fixture
+async def opened(path, clock):
+    """Opens journals on the path and closes them at the end."""
+    journals = []
+
+    async def open_journal(**options) -> Journal:
+        journal = Journal(path=path, clock=clock, **options)
+        await journal.open()
+        journals.append(journal)
+        return journal
+
+    yield open_journal
+    for journal in journals:
+        await journal.close()
+
+
+async def decisions(journal, query=None) -> list[str]:
+    return [cause.finding.decision for cause in await journal.find(query or CauseQuery())]
+
+
+async def test_a_record_is_found_before_it_is_written(opened):
+    journal = await opened()
+    journal.record(finding("First"))
+    assert await decisions(journal) == ["First"]
+
+
+async def test_records_survive_a_restart_whole(opened, clock):
+    journal = await opened()
+    parent = journal.record(finding("First"))
+    made = finding(
+        "Second",
+        subject=Subject(namespace="ns", name="web", uid="u1", container="app"),
+        message="because",
+        measurements={"n": 1, "f": 0.5, "b": True, "s": "x"},
+        since=clock.now() - SECOND,
+        next="third",
+    )
+    child = journal.record(made, parent=parent)
+    before = await journal.find(CauseQuery())
+    await journal.close()
+
+    again = await opened()
+    assert await again.find(CauseQuery()) == before
+    assert [cause.finding for cause in await again.find(CauseQuery(container="app"))] == [made]
+    assert [cause.id for cause in await again.chain(child)] == [parent, child]
+
+
+async def test_ids_go_on_after_a_restart_even_if_the_clock_stepped_back(opened, clock, path):
+    journal = await opened()
+    first = journal.record(finding("First"))
+    await journal.close()
+    early = Journal(path=path, clock=ManualClock(start=clock.now() - timedelta(days=1)))
+    await early.open()
+    assert early.record(finding("Second")) > first
+    assert await decisions(early) == ["First", "Second"]
+    await early.close()
+
+
+async def test_the_running_task_writes_batches(opened, clock, path):
+    journal = await opened()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(journal.run())
+        for number in range(3):
+            journal.record(finding(f"Step{number}"))
+        await clock.until_asleep()
+        assert count_rows(path) == 0
+        clock.advance(SECOND)
+        while count_rows(path) < 3:
+            await clock.sleep(timedelta(0))
+        journal.record(finding("Step3"))
+        await clock.until_asleep()
+        assert count_rows(path) == 3
+        task.cancel()
+    assert await decisions(journal) == ["Step0", "Step1", "Step2", "Step3"]
+
+
+async def test_closing_writes_the_rest(opened, path):
+    journal = await opened()
+    journal.record(finding("Last"))
+    await journal.close()
+    assert count_rows(path) == 1
+
+
+async def test_the_oldest_records_are_pruned(opened):
+    journal = await opened(max_records=100)
+    for number in range(250):
+        journal.record(finding(f"Step{number}"))
+        if number % 50 == 49:
+            await journal.flush()
+    kept = await decisions(journal)
+    assert kept[-1] == "Step249"
+    assert 80 <= len(kept) <= 100
+    assert kept == [f"Step{number}" for number in range(250 - len(kept), 250)]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        pytest.param(CauseQuery(), ["A", "B", "C", "D"], id="everything"),
+        pytest.param(CauseQuery(namespace="ns", name="web"), ["A", "B", "D"], id="a pod by name"),
+        pytest.param(CauseQuery(uid="u1"), ["A", "B"], id="a pod by uid"),
+        pytest.param(CauseQuery(container="app"), ["B"], id="a container"),
+        pytest.param(CauseQuery(limit=2), ["C", "D"], id="the newest two"),
+        pytest.param(CauseQuery(since=ManualClock().now() + SECOND), ["C", "D"], id="since"),
+    ],
+)
+@pytest.mark.parametrize("written", [True, False], ids=["written", "half written"])
+async def test_questions(opened, clock, query, expected, written):
+    journal = await opened()
+    journal.record(finding("A", subject=Subject(namespace="ns", name="web", uid="u1")))
+    journal.record(finding("B", subject=Subject(namespace="ns", name="web", uid="u1", container="app")))
+    await journal.flush()
+    clock.advance(SECOND)
+    journal.record(finding("C", subject=Subject(namespace="other", name="db")))
+    journal.record(finding("D", subject=Subject(namespace="ns", name="web", uid="u2")))
+    if written:
+        await journal.flush()
+    assert await decisions(journal, query) == expected
+
+
+async def test_the_chain_crosses_from_written_to_unwritten(opened):
+    journal = await opened()
+    root = journal.record(finding("Root"))
+    await journal.flush()
+    leaf = journal.record(finding("Leaf"), parent=root)
+    assert [cause.id for cause in await journal.chain(leaf)] == [root, leaf]
+    assert await journal.chain(CauseId("no id")) == ()
+    stranger = journal.record(finding("Stranger"), parent=CauseId("no id"))
+    assert [cause.id for cause in await journal.chain(stranger)] == [stranger]
+
+
+async def test_followers_get_new_records(opened):
+    journal = await opened()
+    with journal.follow() as news:
+        journal.record(finding("New"))
+        assert (await news.get()).finding.decision == "New"
+
+
+async def test_only_its_owner_may_read_the_file(opened, path):
+    journal = await opened()
+    journal.record(finding("First"))
+    await journal.flush()
+    modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
+    assert set(modes) == {"journal.db", "journal.db-wal", "journal.db-shm"}
+    assert set(modes.values()) == {0o600}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda path: path.write_bytes(b"this is no database" * 100), id="another file"),
+        pytest.param(lambda path: overwrite(path, 4096, b"\xff" * 8192), id="overwritten pages"),
+        pytest.param(lambda path: set_version(path, 99), id="an unknown version"),
+    ],
+)
+async def test_a_damaged_file_is_set_aside_and_a_new_one_begun(opened, path, damage, caplog):
+    journal = await opened()
+    for number in range(200):
+        journal.record(finding(f"Step{number}"))
+    await journal.close()
+    damage(path)
+    again = await opened()
+    again.record(finding("New"))
+    assert await decisions(again) == ["New"]
+    assert [record.getMessage() for record in caplog.records] == ["Journal damaged, set aside and begun anew"]
+    assert (path.parent / "journal.db.corrupt-20300101-000000").exists()
+
+
+async def test_damage_while_it_runs_is_survived(opened, path, caplog):
+    journal = await opened()
+    for number in range(4000):
+        # More than SQLite keeps in memory, so that it must look at the file.
+        journal.record(finding(f"Step{number}", message="x" * 1000))
+    await journal.close()
+    again = await opened()
+    overwrite(path, 4096, b"\xff" * (path.stat().st_size - 4096))
+    again.record(finding("New"))
+    assert await again.flush()
+    assert await decisions(again) == ["New"]
+    assert len(list(path.parent.glob("*.corrupt-*"))) >= 1
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+
+
+async def test_a_file_that_cannot_be_opened_is_tried_again(opened, path, clock, caplog):
+    caplog.set_level(logging.INFO)
+    path.parent.write_bytes(b"a file where the directory should be")
+    journal = await opened()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(journal.run())
+        journal.record(finding("First"))
+        await clock.until_asleep()
+        clock.advance(SECOND)
+        await clock.until_asleep()
+        assert await decisions(journal) == ["First"]
+        path.parent.unlink()
+        clock.advance(10 * SECOND)
+        await clock.until_asleep()
+        clock.advance(SECOND)
+        while "Journal written again" not in caplog.messages:
+            await clock.sleep(timedelta(0))
+        task.cancel()
+    assert caplog.messages.count("Journal not written, will try again") == 1
+    assert count_rows(path) == 1
+
+
+async def test_without_a_file_only_the_newest_records_are_kept(opened, path):
+    path.parent.write_bytes(b"a file where the directory should be")
+    journal = await opened()
+    for number in range(MOST_UNWRITTEN + 5):
+        journal.record(finding(f"Step{number}"))
+    kept = await decisions(journal, CauseQuery(limit=MOST_UNWRITTEN * 2))
+    assert len(kept) == MOST_UNWRITTEN
+    assert kept[0] == "Step5"
+
+
+def count_rows(path) -> int:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute("SELECT count(*) FROM causes").fetchone()[0]
+    except sqlite3.OperationalError:
+        return 0
+    finally:
+        connection.close()
+
+
+def overwrite(path, position: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
+def set_version(path, version: int) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {version}")
+    connection.close()

@@ -1,0 +1,145 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from klet.journal.records import to_id
+from klet.journal.timeline import Waiting, build_timeline, render_duration, render_timeline
+from klet.model.causes import Cause, Finding, Subject
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+POD = Subject(namespace="ns", name="web", uid="u1")
+APP = Subject(namespace="ns", name="web", uid="u1", container="app")
+DB = Subject(namespace="ns", name="web", uid="u1", container="db")
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def cause(
+    number: int, seconds: float, decision: str, subject: Subject = POD, parent: int | None = None, **fields
+) -> Cause:
+    finding = Finding(subject=subject, decider="test", decision=decision, **fields)
+    return Cause(id=to_id(number), parent=None if parent is None else to_id(parent), at=at(seconds), finding=finding)
+
+
+def test_no_records_make_an_empty_story():
+    timeline = build_timeline([])
+    assert timeline.steps == ()
+    assert timeline.waiting is None
+
+
+def test_steps_are_ordered_indented_and_timed():
+    story = build_timeline(
+        [
+            cause(3, 2.5, "StartContainer", APP, parent=2),
+            cause(1, 0, "SyncPod"),
+            cause(2, 0.5, "PullImage", APP, parent=1),
+            cause(4, 4, "Ready"),
+            cause(5, 5, "Unrelated", DB, parent=99),
+        ]
+    )
+    told = [(step.cause.finding.decision, step.depth, step.offset, step.lasted) for step in story.steps]
+    assert told == [
+        ("SyncPod", 0, timedelta(0), timedelta(seconds=4)),
+        ("PullImage", 1, timedelta(seconds=0.5), timedelta(seconds=2)),
+        ("StartContainer", 2, timedelta(seconds=2.5), None),
+        ("Ready", 0, timedelta(seconds=4), None),
+        ("Unrelated", 0, timedelta(seconds=5), None),
+    ]
+
+
+def test_equal_steps_in_a_row_are_told_once():
+    story = build_timeline(
+        [
+            cause(1, 0, "Wait", APP, message="backing off"),
+            cause(2, 10, "Wait", APP, message="backing off"),
+            cause(3, 20, "Wait", APP, message="backing off"),
+            cause(4, 40, "StartContainer", APP),
+        ]
+    )
+    assert [(step.cause.finding.decision, step.times, step.lasted) for step in story.steps] == [
+        ("Wait", 3, timedelta(seconds=40)),
+        ("StartContainer", 1, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("causes", "expected"),
+    [
+        pytest.param([cause(1, 0, "Started")], None, id="nothing is announced"),
+        pytest.param(
+            [cause(1, 0, "PullImage", APP, next="image pulled", message="not present")],
+            Waiting(on="image pulled", subject=APP, message="not present", since=at(0)),
+            id="an announcement is open",
+        ),
+        pytest.param(
+            [cause(1, 0, "PullImage", APP, next="image pulled"), cause(2, 1, "Started", APP)],
+            None,
+            id="a later step about the same thing closes it",
+        ),
+        pytest.param(
+            [cause(1, 0, "SyncPod", next="containers start"), cause(2, 1, "Started", APP, parent=1)],
+            None,
+            id="a consequence closes it",
+        ),
+        pytest.param(
+            [cause(1, 0, "PullImage", APP, next="image pulled"), cause(2, 1, "Started", DB)],
+            Waiting(on="image pulled", subject=APP, message="", since=at(0)),
+            id="a step about another thing does not",
+        ),
+        pytest.param(
+            [cause(1, 0, "PullImage", APP, next="image pulled"), cause(2, 1, "Wait", DB, next="backoff over")],
+            Waiting(on="backoff over", subject=DB, message="", since=at(1)),
+            id="the newest open one is told",
+        ),
+        pytest.param(
+            [cause(1, 0, "Wait", APP, next="backoff over"), cause(2, 9, "Wait", APP, next="backoff over")],
+            Waiting(on="backoff over", subject=APP, message="", since=at(0)),
+            id="the wait began with the first of the equal records",
+        ),
+        pytest.param(
+            [cause(1, 5, "Wait", APP, next="backoff over", since=at(2))],
+            Waiting(on="backoff over", subject=APP, message="", since=at(2)),
+            id="a record that knows since when is believed",
+        ),
+    ],
+)
+def test_waiting(causes, expected):
+    assert build_timeline(causes).waiting == expected
+
+
+def test_the_story_as_text():
+    story = build_timeline(
+        [
+            cause(1, 0, "SyncPod", message="the pod is new"),
+            cause(
+                2, 0.012, "PullImage", APP, parent=1, message="not present", measurements={"size": 4096, "load": 0.25}
+            ),
+            cause(3, 3, "Wait", APP, parent=2, next="the registry to answer"),
+            cause(4, 4, "Wait", APP, parent=2, next="the registry to answer"),
+        ]
+    )
+    assert render_timeline(story, now=at(64)) == [
+        "+    0ms  SyncPod - the pod is new",
+        "+   12ms    app: PullImage - not present [size=4096 load=0.25] (3.0s)",
+        "+   3.0s      app: Wait (2 times)",
+        "waiting for 1m01s (app): the registry to answer",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0, "0ms"),
+        (-1, "0ms"),
+        (0.0125, "12ms"),
+        (1, "1.0s"),
+        (59.94, "59.9s"),
+        (125, "2m05s"),
+        (11_400, "3h10m"),
+        (187_200, "2d04h"),
+    ],
+)
+def test_render_duration(seconds, expected):
+    assert render_duration(timedelta(seconds=seconds)) == expected
