@@ -1,0 +1,205 @@
+"""The command line: options and help for each command. The work is in the modules that the commands call."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from klet.aio.clock import SystemClock
+from klet.api.times import Duration, TimeError
+from klet.cli.client import AgentClient
+from klet.cli.node.node import find_node
+from klet.cli.node.paths import DEFAULT_STATE
+from klet.cli.pod_commands import (
+    PodFormat,
+    log_query,
+    print_explanation,
+    print_logs,
+    print_pods,
+    watch_pods,
+)
+from klet.errors import KletError
+from klet.version import KUBELET_VERSION, KUBERNETES_VERSION, __version__
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="klet",
+    help="A kubelet in Python, and a Kubernetes node in one command.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _duration(text: str) -> timedelta:
+    try:
+        return Duration.parse(text)
+    except TimeError as error:
+        raise typer.BadParameter(f"{error} (write 90s, 5m, 1h30m)") from error
+
+
+StateDir = Annotated[
+    Path, typer.Option("--state-dir", envvar="KLET_STATE_DIR", help="Directory of the node; one directory is one node.")
+]
+Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Only this namespace; all without it.")]
+PodName = Annotated[
+    str, typer.Argument(metavar="POD", help="Its name, or its name in the manifest; namespace/name too.")
+]
+
+
+@app.command()
+def up(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE…]", help="Manifests of pods: files, directories, `-` for standard input."),
+    ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return once the pods are ready; the node stays.")
+    ] = False,
+    timeout: Annotated[
+        timedelta, typer.Option(parser=_duration, metavar="DURATION", help="How long to wait for the pods.")
+    ] = timedelta(minutes=5),
+    no_install: Annotated[bool, typer.Option("--no-install", help="Only say which packages are missing.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Apply the files again whenever they change.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse manifests with unknown fields.")] = False,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="Print the result as JSON.")] = "",
+    state_dir: StateDir = DEFAULT_STATE,
+) -> None:
+    """Make this machine a node, run the pods of FILE…, and wait until each is Ready or has Succeeded."""
+    # Imported here: gRPC, images and the terminal's display take a while, and `klet ps` needs none of it.
+    from klet.cli.checking import check_pod  # noqa: PLC0415
+    from klet.cli.progress import choose_progress  # noqa: PLC0415
+    from klet.cli.up import UpOptions, run_up  # noqa: PLC0415
+
+    clock = SystemClock()
+    options = UpOptions(
+        files=tuple(files or ()),
+        state=state_dir,
+        timeout=timeout,
+        detach=detach,
+        may_install=not no_install,
+        watch=watch,
+        strict=strict,
+        as_json=_is_json(output),
+    )
+    raise typer.Exit(run_up(options, check=check_pod, progress=choose_progress(clock=clock), clock=clock))
+
+
+@app.command()
+def down(
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Remove the state directory too: images, logs, records.")
+    ] = False,
+    state_dir: StateDir = DEFAULT_STATE,
+) -> None:
+    """Stop the pods and the node, and leave nothing behind."""
+    # Imported here for the same reason as above.
+    from klet.cli.down import run_down  # noqa: PLC0415
+    from klet.cli.progress import choose_progress  # noqa: PLC0415
+
+    clock = SystemClock()
+    raise typer.Exit(run_down(state_dir, should_purge=purge, progress=choose_progress(clock=clock), clock=clock))
+
+
+@app.command()
+def ps(
+    namespace: Namespace = None,
+    output: Annotated[
+        PodFormat, typer.Option("--output", "-o", metavar="json|yaml|wide", help="Another form than the table.")
+    ] = PodFormat.TABLE,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Print rows again when they change.")] = False,
+    state_dir: StateDir = DEFAULT_STATE,
+) -> None:
+    """List the pods."""
+    client = _client(state_dir)
+    if not watch:
+        print_pods(client, namespace=namespace, form=output, clock=SystemClock())
+        return
+    if output in {PodFormat.JSON, PodFormat.YAML}:
+        raise typer.BadParameter("--watch prints a table; leave -o json or yaml out")
+    watch_pods(client, namespace=namespace, is_wide=output is PodFormat.WIDE, clock=SystemClock())
+
+
+@app.command()
+def logs(
+    pod: PodName,
+    container: Annotated[str | None, typer.Option("--container", "-c", help="The first one without it.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as the container writes.")] = False,
+    tail: Annotated[int, typer.Option(help="Only so many lines from the end; -1 is all.")] = -1,
+    since: Annotated[
+        timedelta | None, typer.Option(parser=_duration, metavar="DURATION", help="Only what is not older.")
+    ] = None,
+    timestamps: Annotated[bool, typer.Option("--timestamps", help="Begin each line with its time.")] = False,
+    previous: Annotated[
+        bool, typer.Option("--previous", "-p", help="Of the container's life before this one.")
+    ] = False,
+    namespace: Namespace = None,
+    state_dir: StateDir = DEFAULT_STATE,
+) -> None:
+    """Print what a container has written."""
+    query = log_query(follow=follow, tail=tail, since=since, timestamps=timestamps, previous=previous)
+    print_logs(_client(state_dir), pod, namespace=namespace, container=container, query=query)
+
+
+@app.command()
+def explain(
+    pod: PodName,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="Print the records as JSON.")] = "",
+    namespace: Namespace = None,
+    state_dir: StateDir = DEFAULT_STATE,
+) -> None:
+    """Tell what happened to a pod, why, and what it waits for."""
+    print_explanation(_client(state_dir), pod, namespace=namespace, as_json=_is_json(output), clock=SystemClock())
+
+
+@app.command()
+def version(
+    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="Print as JSON.")] = "",
+) -> None:
+    """Print klet's version, and the Kubernetes version it stands for."""
+    if _is_json(output):
+        print(json.dumps({"klet": __version__, "kubernetes": KUBERNETES_VERSION, "kubelet": KUBELET_VERSION}))
+    else:
+        print(f"klet {__version__} (Kubernetes {KUBERNETES_VERSION})")
+
+
+@app.command("run", add_help_option=False, context_settings={"ignore_unknown_options": True})
+def run_agent(flags: Annotated[list[str] | None, typer.Argument(metavar="[FLAGS]")] = None) -> None:
+    """The agent itself, with the kubelet's flags; `klet run --help` lists them."""
+    # `klet run` is taken before this module is imported; this stands here for `klet --help` alone.
+    raise KletError(f"`klet run` comes first on the command line: klet run {' '.join(flags or ())}")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; errors that klet raises on purpose are one line, without a traceback."""
+    try:
+        app(list(arguments), prog_name="klet")
+    except SystemExit as ending:
+        return ending.code if isinstance(ending.code, int) else 0
+    except KletError as error:
+        print(f"klet: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has seen enough. Python would complain once more when it flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return 0
+
+
+def _client(state_dir: Path) -> AgentClient:
+    return AgentClient(socket_path=find_node(state_dir).paths.agent_socket)
+
+
+def _is_json(output: str) -> bool:
+    if output not in {"", "json"}:
+        raise typer.BadParameter(f"-o {output}: only json is possible here")
+    return output == "json"

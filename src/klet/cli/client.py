@@ -1,0 +1,192 @@
+"""Talks to the agent over its Unix socket: HTTP with the standard library, which imports in no time."""
+
+import contextlib
+import http.client
+import socket
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Self
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from klet.api.codec import decode
+from klet.api.pod import Pod, PodList
+from klet.errors import KletError
+
+CALL_TIMEOUT = 10.0
+
+
+class AgentError(KletError):
+    """The agent answered with an error."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class AgentUnavailable(KletError):
+    """No agent answers on the socket."""
+
+
+class CauseSubject(msgspec.Struct, frozen=True):
+    """What a record is about."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    container: str = ""
+
+
+class CauseRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One decision of the agent, as its journal sends it."""
+
+    at: datetime
+    id: str = ""
+    parent: str | None = None
+    subject: CauseSubject = CauseSubject()
+    decider: str = ""
+    decision: str = ""
+    message: str = ""
+    measurements: Mapping[str, str | int | float | bool] = {}
+    since: datetime | None = None
+    next: str = ""
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The timeline of one pod, and what it waits for now."""
+
+    timeline: tuple[CauseRecord, ...] = ()
+    waiting_for: str | None = None
+
+
+class AgentClient:
+    """The calls that commands make. Each uses a connection of its own."""
+
+    def __init__(self, *, socket_path: Path) -> None:
+        self._socket_path = socket_path
+
+    def is_healthy(self) -> bool:
+        try:
+            return self._get("/healthz").strip() == b"ok"
+        except (AgentUnavailable, AgentError):
+            return False
+
+    def pods(self) -> tuple[Pod, ...]:
+        return decode(PodList, self.raw_pods()).items
+
+    def raw_pods(self) -> bytes:
+        return self._get("/pods")
+
+    def explain(self, namespace: str, name: str) -> bytes:
+        return self._get(f"/klet/v1/explain/{quote(namespace)}/{quote(name)}")
+
+    def logs(self, namespace: str, pod: str, container: str, query: Mapping[str, str]) -> Iterator[bytes]:
+        """Pieces of a container's log as they come."""
+        path = f"/containerLogs/{quote(namespace)}/{quote(pod)}/{quote(container)}"
+        with self.open(path, query) as stream:
+            # read1 returns what is there; read would wait for a full buffer while following.
+            while piece := stream.read1():
+                yield piece
+
+    def open(self, path: str, query: Mapping[str, str]) -> "AgentStream":
+        """An answer without an end of its own; closing it, from any thread, ends it."""
+        connection = _connect(self._socket_path, timeout=None)
+        return AgentStream(connection=connection, response=_ask(connection, path, query, self._socket_path))
+
+    def _get(self, path: str) -> bytes:
+        connection = _connect(self._socket_path, timeout=CALL_TIMEOUT)
+        try:
+            return _ask(connection, path, {}, self._socket_path).read()
+        except (OSError, http.client.HTTPException) as error:
+            raise _unavailable(self._socket_path, str(error)) from error
+        finally:
+            connection.close()
+
+
+class AgentStream:
+    """An answer that goes on."""
+
+    def __init__(self, *, connection: "_UnixConnection", response: http.client.HTTPResponse) -> None:
+        self._connection = connection
+        self._response = response
+        # Kept, because the connection forgets its socket when the answer is its last.
+        self._socket = connection.stream
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def read1(self) -> bytes:
+        """What has arrived; empty at the end."""
+        try:
+            return self._response.read1(1 << 16)
+        except (OSError, http.client.HTTPException, ValueError):
+            # The agent went away, or another thread closed the stream.
+            return b""
+
+    def lines(self) -> Iterator[bytes]:
+        rest = b""
+        while piece := self.read1():
+            *lines, rest = (rest + piece).split(b"\n")
+            yield from lines
+
+    def close(self) -> None:
+        # Wakes a thread that reads; closing alone would leave it waiting.
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, *, path: Path, timeout: float | None) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+        self.stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.stream.settimeout(timeout)
+
+    def connect(self) -> None:
+        self.stream.connect(str(self._path))
+        self.sock = self.stream
+
+    def close(self) -> None:
+        super().close()
+        self.stream.close()
+
+
+def _connect(path: Path, *, timeout: float | None) -> "_UnixConnection":
+    connection = _UnixConnection(path=path, timeout=timeout)
+    try:
+        connection.connect()
+    except PermissionError as error:
+        connection.close()
+        raise AgentUnavailable(f"{path} belongs to root: use sudo") from error
+    except OSError as error:
+        connection.close()
+        raise _unavailable(path, error.strerror or str(error)) from error
+    return connection
+
+
+def _ask(
+    connection: http.client.HTTPConnection, path: str, query: Mapping[str, str], socket_path: Path
+) -> http.client.HTTPResponse:
+    try:
+        connection.request("GET", f"{path}?{urlencode(query)}" if query else path)
+        response = connection.getresponse()
+        if response.status == http.client.OK:
+            return response
+        body = response.read().decode(errors="replace").strip()
+    except (OSError, http.client.HTTPException) as error:
+        connection.close()
+        raise _unavailable(socket_path, str(error)) from error
+    connection.close()
+    raise AgentError(response.status, body or f"the agent answered {response.status} {response.reason}")
+
+
+def _unavailable(path: Path, reason: str) -> AgentUnavailable:
+    return AgentUnavailable(f"no agent answers at {path} ({reason}); `klet up` starts one")

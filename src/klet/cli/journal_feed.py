@@ -1,0 +1,64 @@
+"""The agent's decisions as they are made, read by a thread of its own and handed over in a queue."""
+
+import queue
+import threading
+from datetime import datetime
+from typing import Self
+
+import msgspec
+
+from klet.cli.client import AgentClient, AgentError, AgentStream, AgentUnavailable, CauseRecord
+
+RECONNECT_SECONDS = 0.5
+
+
+class JournalFeed:
+    """Follows the journal until closed, also across restarts of the agent."""
+
+    def __init__(self, *, client: AgentClient, since: datetime) -> None:
+        self._client = client
+        self._since = since
+        self._records: queue.SimpleQueue[CauseRecord] = queue.SimpleQueue()
+        self._closing = threading.Event()
+        self._stream: AgentStream | None = None
+        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        if self._stream is not None:
+            self._stream.close()
+        self._thread.join(timeout=2)
+
+    def wait(self, seconds: float) -> list[CauseRecord]:
+        """What came, waiting for the first record at most so long."""
+        found: list[CauseRecord] = []
+        try:
+            found.append(self._records.get(timeout=seconds))
+            while True:
+                found.append(self._records.get_nowait())
+        except queue.Empty:
+            return found
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            try:
+                self._stream = self._client.open("/klet/v1/journal", self._query())
+                with self._stream as stream:
+                    for line in stream.lines():
+                        self._take(line)
+            except (AgentUnavailable, AgentError):
+                pass  # between two lives of the agent; asked again below
+            self._closing.wait(RECONNECT_SECONDS)
+
+    def _query(self) -> dict[str, str]:
+        return {"follow": "true", "since": self._since.isoformat().replace("+00:00", "Z")}
+
+    def _take(self, line: bytes) -> None:
+        record = msgspec.json.decode(line, type=CauseRecord)
+        if record.at > self._since:
+            self._since = record.at
+        self._records.put(record)

@@ -1,0 +1,167 @@
+"""The user's manifests: files into documents, documents into pods, and everything that is wrong with them.
+
+A bad document never hides a good one. Each problem names the user's file, the document and the field.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from klet.api.codec import DecodeError, convert
+from klet.api.pod import Pod
+from klet.api.schema import unknown_fields
+from klet.cli.apply_plan import Origin, PodKey, PodManifest
+from klet.config.document import Json, JsonObject, parse_document
+from klet.config.errors import ConfigError
+
+STDIN = "-"
+EXTENSIONS = (".yaml", ".yml", ".json")
+DIGEST_ANNOTATION = "klet.dev/manifest"
+"""On every pod that `klet up` applied: which content the agent has taken up."""
+
+_SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_EMPTY = re.compile(r"(\s|#.*|---|\.\.\.)*")
+
+PodChecker = Callable[[Pod], Sequence[str]]
+"""Says what is wrong with a decoded pod, each problem beginning with its field."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadManifests:
+    """What was found in one of the user's files."""
+
+    origin: Origin
+    errors: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentText:
+    """One document of a file; the text keeps its line numbers."""
+
+    number: int
+    text: str
+
+
+def read_manifests(path: str, content: bytes, *, check: PodChecker, is_strict: bool = False) -> ReadManifests:
+    """Read all pods of a file. Strictly, a field that is unknown or written twice is an error."""
+    pods: list[PodManifest] = []
+    errors: list[str] = []
+    warnings: list[str] = []
+    try:
+        documents = split_documents(content.decode())
+    except UnicodeDecodeError as error:
+        return ReadManifests(Origin(path, (), is_complete=False), (f"{path}: not UTF-8 (byte {error.start})",))
+    for document in documents:
+        where = f"{path}: document {document.number}"
+        try:
+            parsed = parse_document(document.text.encode())
+        except ConfigError as error:
+            errors.append(f"{where}: {error}")
+            continue
+        doubts = [f"{where}: {field}: written twice, the last one counts" for field in parsed.duplicates]
+        found = list(_objects(parsed.fields))
+        doubts += [f"{where}: {prefix}{text}" for prefix, value in found for text in _unknown(value)]
+        if is_strict and doubts:
+            errors += doubts
+            continue
+        warnings += doubts
+        for prefix, value in found:
+            pod = _read_pod(value, check)
+            if isinstance(pod, Pod):
+                pods.append(PodManifest(_key(pod), document.number, encode_manifest(value)))
+            else:
+                errors += [f"{where}: {prefix}{text}" for text in pod]
+    return ReadManifests(Origin(path, tuple(pods), is_complete=not errors), tuple(errors), tuple(warnings))
+
+
+def split_documents(text: str) -> list[DocumentText]:
+    """Cut a stream at its `---` lines, so that one broken document does not take the others along."""
+    starts = [0, *(match.start() for match in _SEPARATOR.finditer(text))]
+    pieces = [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
+    documents: list[DocumentText] = []
+    line = 0
+    for piece in pieces:
+        if not _EMPTY.fullmatch(piece):
+            documents.append(DocumentText(len(documents) + 1, "\n" * line + piece))
+        line += piece.count("\n")
+    return documents
+
+
+def encode_manifest(value: JsonObject) -> bytes:
+    """The manifest as the agent gets it: JSON, marked with a digest of itself. Comments and layout do not matter."""
+    digest = manifest_digest(value)
+    metadata = _mapping(value.get("metadata"))
+    annotations = {**_mapping(metadata.get("annotations")), DIGEST_ANNOTATION: digest}
+    marked = {**value, "metadata": {**metadata, "annotations": annotations}}
+    return msgspec.json.encode(marked, order="sorted")
+
+
+def manifest_digest(value: JsonObject) -> str:
+    return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()[:16]
+
+
+def digest_of(content: bytes) -> str:
+    """The digest that an encoded manifest carries."""
+    return convert(Pod, msgspec.json.decode(content)).metadata.annotations[DIGEST_ANNOTATION]
+
+
+def expand_paths(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The files that are meant, and the directories among the arguments; a directory means the manifests in it."""
+    files: list[str] = []
+    directories: list[str] = []
+    for argument in arguments:
+        path = Path(argument)
+        if argument != STDIN and path.is_dir():
+            absolute = path.resolve()
+            directories.append(str(absolute))
+            files += [str(file) for file in sorted(absolute.iterdir()) if file.suffix in EXTENSIONS and file.is_file()]
+        else:
+            files.append(argument if argument == STDIN else str(path.resolve()))
+    return list(dict.fromkeys(files)), directories
+
+
+def _objects(fields: JsonObject) -> Iterator[tuple[str, JsonObject]]:
+    """The object itself, or those of a list, with the path to each."""
+    items = fields.get("items")
+    if fields.get("kind") not in {"List", "PodList"} or not isinstance(items, list):
+        yield "", fields
+        return
+    for index, item in enumerate(items):
+        # The items of a PodList need not say again what they are.
+        implied = {"apiVersion": "v1", "kind": "Pod"} if fields.get("kind") == "PodList" else {}
+        yield f"items[{index}].", {**implied, **_mapping(item)}
+
+
+def _read_pod(value: JsonObject, check: PodChecker) -> Pod | list[str]:
+    kind, version = value.get("kind"), value.get("apiVersion")
+    if not kind:
+        return ["kind: Required value: klet runs objects of kind Pod"]
+    if (version, kind) != ("v1", "Pod"):
+        return [f"kind: {version} {kind} is not supported: klet runs v1 Pod"]
+    try:
+        pod = convert(Pod, value)
+    except DecodeError as error:
+        return [str(error)]
+    if not pod.metadata.name:
+        return ["metadata.name: Required value: a pod needs a name"]
+    return list(check(pod)) or pod
+
+
+def _unknown(value: JsonObject) -> Iterator[str]:
+    if value.get("kind") != "Pod":
+        return
+    for field, nearest in unknown_fields(Pod, value):
+        yield f"{field}: unknown field" + (f", did you mean {nearest!r}?" if nearest else "")
+
+
+def _key(pod: Pod) -> PodKey:
+    return PodKey(pod.metadata.namespace or "default", pod.metadata.name)
+
+
+def _mapping(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, dict) else {}

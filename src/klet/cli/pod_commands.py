@@ -1,0 +1,115 @@
+"""`klet ps`, `klet logs` and `klet explain`: looking at pods through the agent's own API."""
+
+import sys
+from collections.abc import Mapping
+from datetime import timedelta
+from enum import StrEnum
+from math import ceil
+
+import msgspec
+import yaml
+
+from klet.aio.clock import Clock
+from klet.cli.client import AgentClient, Explanation
+from klet.cli.journal_feed import JournalFeed
+from klet.cli.names import choose_container, find_pod, parse_reference
+from klet.cli.pod_table import build_row
+from klet.cli.table import pod_columns, pod_header, render_table
+from klet.cli.timeline import render_explanation
+
+WATCH_SECONDS = 1.0
+
+
+class PodFormat(StrEnum):
+    """How `klet ps` prints."""
+
+    TABLE = ""
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def print_pods(client: AgentClient, *, namespace: str | None, form: PodFormat, clock: Clock) -> None:
+    if form in {PodFormat.JSON, PodFormat.YAML}:
+        value = msgspec.json.decode(client.raw_pods())
+        value["items"] = [
+            item for item in value["items"] or [] if namespace in {None, item["metadata"].get("namespace")}
+        ]
+        _write(_as_json(value) if form is PodFormat.JSON else yaml.safe_dump(value, sort_keys=False))
+        return
+    rows = _rows(client, namespace=namespace, is_wide=form is PodFormat.WIDE, clock=clock)
+    if rows:
+        _write(render_table(pod_header(is_wide=form is PodFormat.WIDE), list(rows.values())))
+    else:
+        sys.stderr.write("No pods.\n")
+
+
+def watch_pods(client: AgentClient, *, namespace: str | None, is_wide: bool, clock: Clock) -> None:
+    """The table, and then each row again when it changes, until interrupted."""
+    shown: dict[str, list[str]] = {}
+    header = pod_header(is_wide=is_wide)
+    with JournalFeed(client=client, since=clock.now()) as feed:
+        while True:
+            rows = _rows(client, namespace=namespace, is_wide=is_wide, clock=clock)
+            # An age changes all the time and is no news.
+            news = [row for uid, row in rows.items() if _without_age(shown.get(uid)) != _without_age(row)]
+            if news:
+                text = render_table(header, news)
+                _write(text if not shown else text.partition("\n")[2])
+            shown = rows
+            feed.wait(WATCH_SECONDS)
+
+
+def print_logs(
+    client: AgentClient, text: str, *, namespace: str | None, container: str | None, query: Mapping[str, str]
+) -> None:
+    pod = find_pod(client.pods(), parse_reference(text, namespace=namespace))
+    name = choose_container(pod, container)
+    for piece in client.logs(pod.metadata.namespace, pod.metadata.name, name, query):
+        sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+
+
+def log_query(
+    *, follow: bool, tail: int, since: timedelta | None, timestamps: bool, previous: bool
+) -> Mapping[str, str]:
+    """The options in the words of the kubelet's API; what is not asked for is left out."""
+    query: dict[str, str] = {}
+    for name, wanted in (("follow", follow), ("timestamps", timestamps), ("previous", previous)):
+        if wanted:
+            query[name] = "true"
+    if tail >= 0:
+        query["tailLines"] = str(tail)
+    if since is not None:
+        query["sinceSeconds"] = str(max(1, ceil(since.total_seconds())))
+    return query
+
+
+def print_explanation(client: AgentClient, text: str, *, namespace: str | None, as_json: bool, clock: Clock) -> None:
+    pod = find_pod(client.pods(), parse_reference(text, namespace=namespace))
+    body = client.explain(pod.metadata.namespace, pod.metadata.name)
+    if as_json:
+        _write(_as_json(msgspec.json.decode(body)))
+        return
+    explanation = msgspec.json.decode(body, type=Explanation)
+    name = f"{pod.metadata.namespace}/{pod.metadata.name} ({pod.status.phase or 'no status yet'})"
+    _write(render_explanation(name, explanation, now=clock.now()))
+
+
+def _rows(client: AgentClient, *, namespace: str | None, is_wide: bool, clock: Clock) -> dict[str, list[str]]:
+    pods = [pod for pod in client.pods() if namespace in {None, pod.metadata.namespace}]
+    pods.sort(key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
+    return {pod.metadata.uid: pod_columns(build_row(pod, now=clock.now()), is_wide=is_wide) for pod in pods}
+
+
+def _without_age(row: list[str] | None) -> list[str] | None:
+    return None if row is None else [cell for index, cell in enumerate(row) if index != 6]
+
+
+def _as_json(value: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

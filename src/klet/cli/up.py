@@ -1,0 +1,263 @@
+"""`klet up`: makes the machine a node, applies the user's manifests and waits for their pods."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+
+from klet.aio.clock import Clock
+from klet.cli.apply_plan import Origin, PodKey, find_duplicates, plan_apply, read_applied
+from klet.cli.client import AgentClient
+from klet.cli.down import run_down
+from klet.cli.journal_feed import JournalFeed
+from klet.cli.manifests import STDIN, PodChecker, ReadManifests, digest_of, expand_paths, read_manifests
+from klet.cli.node.daemons import AGENT, daemon
+from klet.cli.node.host_ledger import HostLedger
+from klet.cli.node.node import Node, NodeError, find_node, last_lines, locked, require_root
+from klet.cli.node.preparation import Preparation
+from klet.cli.progress import Progress
+from klet.cli.verdict import Broken, Done, Pending, Verdict
+from klet.cli.waiting import Awaited, PodWaiter
+from klet.host.files import read_bytes, remove_file, write_atomic
+
+AGENT_DEADLINE = timedelta(seconds=60)
+AGENT_POLL = timedelta(milliseconds=50)
+FILES_SECONDS = 0.5
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpOptions:
+    """What the user asked for."""
+
+    files: tuple[str, ...]
+    state: Path
+    timeout: timedelta
+    detach: bool = False
+    may_install: bool = True
+    watch: bool = False
+    strict: bool = False
+    as_json: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """The user's manifests as read at one moment."""
+
+    origins: tuple[Origin, ...]
+    errors: tuple[str, ...]
+    warnings: tuple[str, ...]
+    directories: tuple[str, ...]
+
+
+class PodResult(msgspec.Struct, frozen=True):
+    """How one pod ended up, for `-o json`."""
+
+    namespace: str
+    name: str
+    result: str
+    reason: str = ""
+
+
+class UpReport(msgspec.Struct, frozen=True, rename="camel"):
+    """What `klet up -o json` prints."""
+
+    state_dir: str
+    pods: tuple[PodResult, ...]
+    errors: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+class Up:
+    """One run of `klet up`."""
+
+    def __init__(self, *, node: Node, options: UpOptions, check: PodChecker, progress: Progress, clock: Clock) -> None:
+        self._node = node
+        self._options = options
+        self._check = check
+        self._progress = progress
+        self._clock = clock
+        self._client = AgentClient(socket_path=node.paths.agent_socket)
+
+    def run(self) -> int:
+        given = self._read()
+        self._tell_problems(given)
+        if given.errors and not any(origin.pods for origin in given.origins):
+            self._report(given, {})
+            return 1
+        began = self._clock.now()
+        self._node.paths.state.mkdir(parents=True, exist_ok=True, mode=0o755)
+        with locked(self._node):
+            self._prepare()
+            awaited = self._apply(given)
+        with JournalFeed(client=self._client, since=began) as feed:
+            waiter = PodWaiter(pods=self._client, feed=feed, progress=self._progress, clock=self._clock)
+            verdicts = waiter.wait(awaited, seconds=self._options.timeout.total_seconds())
+            code = self._conclude(given, verdicts)
+            if self._options.detach or code:
+                return code
+            self._progress.say("The node is up. Ctrl-C takes it down.")
+            self._follow(waiter, awaited)
+        return code
+
+    def _read(self) -> Input:
+        files, directories = expand_paths(self._options.files)
+        found = [self._read_one(path) for path in files]
+        origins = tuple(one.origin for one in found)
+        errors = [error for one in found for error in one.errors]
+        duplicates = find_duplicates(origins)
+        if duplicates:
+            # Which of two is meant is the user's to say; neither file is applied.
+            origins = ()
+        return Input(
+            origins=origins,
+            errors=(*errors, *duplicates),
+            warnings=tuple(warning for one in found for warning in one.warnings),
+            directories=tuple(directories),
+        )
+
+    def _read_one(self, path: str) -> ReadManifests:
+        try:
+            content = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
+        except OSError as error:
+            return ReadManifests(Origin(path, (), is_complete=False), (f"{path}: {error.strerror}",))
+        shown = "stdin" if path == STDIN else path
+        return read_manifests(shown, content, check=self._check, is_strict=self._options.strict)
+
+    def _tell_problems(self, given: Input) -> None:
+        for warning in given.warnings:
+            self._progress.warn(warning)
+        for error in given.errors:
+            self._progress.error(error)
+
+    def _prepare(self) -> None:
+        preparation = Preparation(node=self._node, ledger=HostLedger(), progress=self._progress, clock=self._clock)
+        asyncio.run(preparation.run(may_install=self._options.may_install))
+        with self._progress.step("Agent") as step:
+            asyncio.run(self._until_healthy())
+            process = daemon(self._node, AGENT)
+            step.note(f"runs as process {process.pid}" if process else "runs")
+
+    async def _until_healthy(self) -> None:
+        began = self._clock.monotonic()
+        while not self._client.is_healthy():
+            if self._clock.monotonic() - began > AGENT_DEADLINE.total_seconds():
+                log = self._node.paths.logs / "agent.log"
+                raise NodeError(f"the agent does not answer; {log} ends with:\n{last_lines(log)}")
+            await self._clock.sleep(AGENT_POLL)
+
+    def _apply(self, given: Input) -> list[Awaited]:
+        paths = self._node.paths
+        present = {file.name: read_bytes(file) for file in paths.manifests.iterdir() if not file.name.startswith(".")}
+        plan = plan_apply(
+            given.origins, applied=read_applied(paths.applied), present=present, directories=given.directories
+        )
+        # Remembered first: a pod that runs without an owner would never be taken away again.
+        write_atomic(paths.applied, msgspec.json.encode(plan.applied))
+        for name in plan.remove:
+            remove_file(paths.manifests / name)
+        for name, content in plan.write.items():
+            write_atomic(paths.manifests / name, content)
+        for word, keys in (("added", plan.added), ("changed", plan.changed), ("removed", plan.removed)):
+            for key in keys:
+                self._progress.say(f"{key}: {word}")
+        return [Awaited(pod.key, digest_of(pod.content)) for origin in given.origins for pod in origin.pods]
+
+    def _conclude(self, given: Input, verdicts: Mapping[PodKey, Verdict]) -> int:
+        failed = {key: verdict for key, verdict in verdicts.items() if not isinstance(verdict, Done)}
+        for key, verdict in failed.items():
+            self._progress.error(f"{key}: {_failure(verdict, self._options.timeout)}")
+        if failed:
+            first = next(iter(failed))
+            self._progress.say(f"The node stays up: `klet explain pod/{first}` and `klet logs {first}` tell more.")
+        self._report(given, verdicts)
+        return 1 if failed or given.errors else 0
+
+    def _report(self, given: Input, verdicts: Mapping[PodKey, Verdict]) -> None:
+        if not self._options.as_json:
+            return
+        pods = tuple(_result(key, verdict, self._options.timeout) for key, verdict in verdicts.items())
+        report = UpReport(str(self._node.paths.state), pods, given.errors, given.warnings)
+        sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
+        sys.stdout.flush()
+
+    def _follow(self, waiter: PodWaiter, awaited: Sequence[Awaited]) -> None:
+        """Tell what happens until the user has seen enough; with --watch apply what changes."""
+        seen = _signatures(self._options.files)
+        while True:
+            waiter.tell(FILES_SECONDS)
+            waiter.look(awaited)
+            now = _signatures(self._options.files) if self._options.watch else seen
+            if now == seen:
+                continue
+            seen = now
+            given = self._read()
+            self._tell_problems(given)
+            with locked(self._node):
+                awaited = self._apply(given)
+
+
+def run_up(options: UpOptions, *, check: PodChecker, progress: Progress, clock: Clock) -> int:
+    require_root("up")
+    if options.watch and (options.detach or STDIN in options.files or not options.files):
+        raise NodeError("--watch follows files: it goes with files, and neither with --detach nor with `-`")
+    node = find_node(options.state)
+    # A service manager's stop is the same wish as Ctrl-C.
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return Up(node=node, options=options, check=check, progress=progress, clock=clock).run()
+    except KeyboardInterrupt:
+        progress.waiting("")
+        if options.detach:
+            progress.say("Interrupted; what was started stays. `klet down` takes it away.")
+            return INTERRUPTED
+    with suppress(KeyboardInterrupt):
+        run_down(options.state, should_purge=False, progress=progress, clock=clock)
+        return 0
+    progress.error("interrupted while taking the node down; `klet down` finishes it")
+    return INTERRUPTED
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of signal handlers
+    raise KeyboardInterrupt
+
+
+def _signatures(arguments: Sequence[str]) -> dict[str, tuple[int, int, int] | None]:
+    """What tells that a file changed, appeared or went away."""
+    files, _ = expand_paths(arguments)
+    return {path: _signature(Path(path)) for path in files}
+
+
+def _signature(path: Path) -> tuple[int, int, int] | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
+def _failure(verdict: Verdict, timeout: timedelta) -> str:
+    match verdict:
+        case Broken(reason):
+            return f"failed: {reason}"
+        case Pending(reason):
+            return f"not ready after {timeout.total_seconds():g}s: {reason}"
+        case Done(how):
+            return how
+
+
+def _result(key: PodKey, verdict: Verdict, timeout: timedelta) -> PodResult:
+    match verdict:
+        case Done(how):
+            return PodResult(key.namespace, key.name, how)
+        case Broken():
+            return PodResult(key.namespace, key.name, "Failed", _failure(verdict, timeout))
+        case Pending():
+            return PodResult(key.namespace, key.name, "NotReady", _failure(verdict, timeout))

@@ -1,0 +1,139 @@
+import pytest
+
+from klet.api.codec import decode
+from klet.api.pod import Pod
+from klet.cli.apply_plan import PodKey
+from klet.cli.manifests import digest_of, expand_paths, read_manifests, split_documents
+
+HEAD = "apiVersion: v1\nkind: Pod\n"
+HELLO = HEAD + "metadata: {name: hello}\nspec:\n  containers: [{name: a, image: i}]\n"
+
+
+def read(text, check=lambda _: ()):
+    return read_manifests("/f.yaml", text.encode() if isinstance(text, str) else text, check=check)
+
+
+def test_one_pod():
+    found = read(HELLO)
+    (pod,) = found.origin.pods
+    assert (pod.key, pod.document) == (PodKey("default", "hello"), 1)
+    assert (found.errors, found.warnings, found.origin.is_complete) == ((), (), True)
+    assert decode(Pod, pod.content).spec.containers[0].image == "i"
+
+
+def test_several_documents_and_lists():
+    found = read(
+        f"---\n# nothing here\n---\n{HELLO}---\n"
+        "apiVersion: v1\nkind: List\nitems:\n"
+        "- {apiVersion: v1, kind: Pod, metadata: {name: b, namespace: web}}\n"
+        "- {apiVersion: v1, kind: Pod, metadata: {name: c}}\n---\n"
+        "apiVersion: v1\nkind: PodList\nitems: [{metadata: {name: d}}]\n"
+    )
+    assert [(str(pod.key), pod.document) for pod in found.origin.pods] == [
+        ("default/hello", 1),
+        ("web/b", 2),
+        ("default/c", 2),
+        ("default/d", 3),
+    ]
+    assert found.errors == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("a: b: c", "document 1: error converting YAML to JSON: yaml: line 1: ", id="not YAML"),
+        pytest.param("just words", "document 1: the text is not an object", id="not an object"),
+        pytest.param("a: 1", "document 1: kind: Required value", id="no kind"),
+        pytest.param(
+            "apiVersion: apps/v1\nkind: Deployment", "document 1: kind: apps/v1 Deployment is not", id="not a pod"
+        ),
+        pytest.param(HEAD + "metadata: {}", "document 1: metadata.name: Required value", id="no name"),
+        pytest.param(
+            HEAD + "metadata: {name: a}\nspec: {containers: [{name: a, ports: 5}]}",
+            "document 1: spec.containers[0].ports: ",
+            id="a known field of the wrong type",
+        ),
+        pytest.param(
+            HEAD + "metadata: {name: a}\nspec: {containers: [{name: a, resources: {limits: {cpu: lots}}}]}",
+            "document 1: spec.containers[0].resources.limits[cpu]: ",
+            id="a bad quantity",
+        ),
+        pytest.param(
+            "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Pod}]",
+            "document 1: items[0].metadata.name: Required value",
+            id="in a list",
+        ),
+        pytest.param(b"\xff", "not UTF-8 (byte 0)", id="not text"),
+    ],
+)
+def test_errors_name_file_document_and_field(text, expected):
+    found = read(text)
+    (error,) = found.errors
+    assert error.startswith(f"/f.yaml: {expected}")
+    assert not found.origin.is_complete
+
+
+def test_what_the_checker_says_is_placed():
+    found = read(HELLO, check=lambda pod: [f"spec.containers: Required value for {pod.metadata.name}"])
+    assert found.errors == ("/f.yaml: document 1: spec.containers: Required value for hello",)
+
+
+def test_a_broken_document_does_not_hide_the_others_and_keeps_its_line():
+    found = read(f"{HELLO}---\na: b: c\n---\n{HELLO.replace('hello', 'second')}")
+    assert [pod.key.name for pod in found.origin.pods] == ["hello", "second"]
+    (error,) = found.errors
+    assert error.startswith("/f.yaml: document 2: error converting YAML to JSON: yaml: line 7: ")
+    assert not found.origin.is_complete
+
+
+def test_unknown_and_repeated_fields_are_warnings():
+    found = read(HEAD + "metadata: {name: a, name: a}\nspec: {containers: [{name: a, imagePullPolcy: Always}]}")
+    assert found.warnings == (
+        "/f.yaml: document 1: metadata.name: written twice, the last one counts",
+        "/f.yaml: document 1: spec.containers[0].imagePullPolcy: unknown field, did you mean 'imagePullPolicy'?",
+    )
+    assert found.errors == ()
+
+
+def test_strictly_they_are_errors():
+    text = HEAD + "metadata: {name: a}\nspec: {contaners: []}\n---\n" + HELLO
+    found = read_manifests("/f.yaml", text.encode(), check=lambda _: (), is_strict=True)
+    assert found.errors == ("/f.yaml: document 1: spec.contaners: unknown field, did you mean 'containers'?",)
+    assert [pod.key.name for pod in found.origin.pods] == ["hello"]
+    assert found.warnings == ()
+
+
+def test_the_digest_follows_the_content_and_not_the_layout():
+    def digest(text):
+        return digest_of(read(text).origin.pods[0].content)
+
+    assert digest(HELLO) == digest("# a comment\n" + HELLO.replace("spec:\n  containers", "spec:\n     containers"))
+    assert digest(HELLO) != digest(HELLO.replace("image: i", "image: j"))
+
+
+def test_the_digest_joins_the_users_annotations():
+    found = read(HELLO.replace("{name: hello}", "{name: hello, annotations: {a: b}}"))
+    assert set(decode(Pod, found.origin.pods[0].content).metadata.annotations) == {"a", "klet.dev/manifest"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("", [], id="nothing"),
+        pytest.param("---\n---\n# only this\n", [], id="separators and comments"),
+        pytest.param("a: 1\n--- # second\nb: 2\n", ["a: 1\n", "\n--- # second\nb: 2\n"], id="a comment on the line"),
+        pytest.param("a: |\n  ---\n", ["a: |\n  ---\n"], id="an indented line is content"),
+        pytest.param("a: 1\n----\n", ["a: 1\n----\n"], id="four dashes are none"),
+    ],
+)
+def test_split_documents(text, expected):
+    assert [document.text for document in split_documents(text)] == expected
+
+
+def test_expand_paths(tmp_path):
+    for name in ("b.yaml", "a.json", "c.txt"):
+        (tmp_path / name).touch()
+    (tmp_path / "sub").mkdir()
+    files, directories = expand_paths(["-", str(tmp_path), str(tmp_path / "c.txt"), str(tmp_path / "b.yaml")])
+    assert files == ["-", *(str(tmp_path / name) for name in ("a.json", "b.yaml", "c.txt"))]
+    assert directories == [str(tmp_path)]
