@@ -13,7 +13,7 @@ class TimeError(KletError, ValueError):
 
 Instant = TypeVar("Instant", bound=datetime)
 
-_RFC3339: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.(\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _MICRO: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(?:Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
@@ -30,15 +30,16 @@ class Time(datetime):
         match = _RFC3339.fullmatch(text)
         if match is None:
             raise TimeError(f"{text!r} is not an RFC 3339 time")
-        whole, fraction, zone = match.groups()
+        fraction, zone = match.groups()
         try:
-            instant = datetime.fromisoformat(f"{whole}.{(fraction or '')[:6]:0<6}{zone}")
+            if fraction is None and zone == "Z":
+                return cls.fromisoformat(text)
+            return _copy(cls, datetime.fromisoformat(f"{text[:19]}.{(fraction or '')[:6]:0<6}{zone}"))
         except ValueError as error:
             raise TimeError(f"{text!r} is not a time: {error}") from error
-        return _copy(cls, instant)
 
     def wire(self) -> str:
-        return self.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
+        return self.isoformat(timespec="seconds")[:19] + "Z" if self.tzinfo is UTC else Time.of(self).wire()
 
 
 class MicroTime(datetime):
@@ -58,7 +59,7 @@ class MicroTime(datetime):
             raise TimeError(f"{text!r} is not a time: {error}") from error
 
     def wire(self) -> str:
-        return self.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+        return self.isoformat(timespec="microseconds")[:26] + "Z" if self.tzinfo is UTC else MicroTime.of(self).wire()
 
 
 class Duration(timedelta):

@@ -56,6 +56,12 @@ def test_times_are_made_of_aware_instants():
         Time.of(NOON.replace(tzinfo=None))
 
 
+def test_times_in_another_zone_are_written_in_utc():
+    east = timezone(timedelta(hours=2))
+    assert Time(2024, 2, 3, 14, tzinfo=east).wire() == "2024-02-03T12:00:00Z"
+    assert MicroTime(2024, 2, 3, 14, tzinfo=east).wire() == "2024-02-03T12:00:00.000000Z"
+
+
 def test_times_compare_and_compute_with_instants():
     assert Time.of(NOON) < NOON
     assert Time.of(NOON) + timedelta(seconds=1) > NOON

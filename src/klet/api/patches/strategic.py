@@ -5,6 +5,7 @@ Maps merge and null deletes, as in a merge patch; the lists that `metadata` name
 `$deleteFromPrimitiveList/<list>`.
 """
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -126,7 +127,7 @@ def _merge_in_order(before: Any, changes: Any, order: list[Any], shape: Shape, f
         raise PatchError("invalid patch format of setElementOrder list")
     if before is None and changes is None:
         return None
-    if changes:
+    if changes and order:
         _check_order(changes, order, strategy.key)
     if before is None or changes is None:
         merged = _without_directives(changes if before is None else before)
@@ -147,18 +148,17 @@ def _check_order(changes: Sequence[Any], order: Sequence[Any], key: str) -> None
 
 def _merge_list(before: list[Any], changes: list[Any], key: str, item: Shape) -> list[Any]:
     if not key:
-        merged = [*before, *changes]
-        unique = [element for index, element in enumerate(merged) if element not in merged[:index]]
-        return _arrange(unique, changes, before, key)
+        unique = {_identity(element, key): element for element in [*changes, *before]}
+        return _arrange(list(unique.values()), changes, before, key)
     kept, wanted = _follow_directives(before, changes, key)
     merged = list(kept)
+    places = _places(kept, key)
     for change in wanted:
-        name = merge_key_of(change, key)
-        index = next((i for i, element in enumerate(merged) if merge_key_of(element, key) == name), None)
-        if index is None:
+        place = places.setdefault(_identity(change, key), len(merged))
+        if place == len(merged):
             merged.append(_without_directives(change))
         else:
-            merged[index] = _merge_map(merged[index], change, item)
+            merged[place] = _merge_map(merged[place], change, item)
     return _arrange(merged, wanted, kept, key)
 
 
@@ -183,23 +183,33 @@ def _follow_directives(before: list[Any], changes: list[Any], key: str) -> tuple
 
 def _arrange(merged: list[Any], order: Sequence[Any], before: Sequence[Any], key: str) -> list[Any]:
     """Put the elements named in `order` in that order, and the others between them where they were before."""
-    ranks = [_identity(element, key) for element in order]
-    places = [_identity(element, key) for element in before]
-    named = [element for element in merged if _identity(element, key) in ranks]
-    named.sort(key=lambda element: ranks.index(_identity(element, key)))
-    others = [element for element in merged if _identity(element, key) not in ranks]
+    ranks, places = _places(order, key), _places(before, key)
+    named = sorted(
+        (element for element in merged if _identity(element, key) in ranks),
+        key=lambda element: ranks[_identity(element, key)],
+    )
+    others = deque(element for element in merged if _identity(element, key) not in ranks)
     arranged: list[Any] = []
     for element in named:
-        place = _identity(element, key)
-        if place in places:
-            while others and places.index(_identity(others[0], key)) < places.index(place):
-                arranged.append(others.pop(0))
+        place = places.get(_identity(element, key), -1)
+        while others and places.get(_identity(others[0], key), len(before)) < place:
+            arranged.append(others.popleft())
         arranged.append(element)
-    return arranged + others
+    return arranged + list(others)
+
+
+def _places(elements: Sequence[Any], key: str) -> dict[Any, int]:
+    """Where each element comes first in a list."""
+    places: dict[Any, int] = {}
+    for index, element in enumerate(elements):
+        places.setdefault(_identity(element, key), index)
+    return places
 
 
 def _identity(element: Any, key: str) -> Any:
-    return merge_key_of(element, key) if key else element
+    """What names an element among the others: its merge key, or itself."""
+    name = merge_key_of(element, key) if key else element
+    return name if isinstance(name, str | int | float | None) else _show(name)
 
 
 def _without_directives(value: Any) -> Any:

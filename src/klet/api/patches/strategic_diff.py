@@ -25,7 +25,25 @@ State = ApiObject | Mapping[str, Any]
 
 def create_strategic_patch(old: State, new: State, struct: type[ApiObject]) -> Json:
     """The patch that makes `new` of `old`; empty if they do not differ."""
+    if isinstance(old, ApiObject) and isinstance(new, ApiObject):
+        old, new = _differing(old, new)
     return _diff_map(_plain(old), _plain(new), Object(struct), retain_keys=False)
+
+
+def _differing(old: ApiObject, new: ApiObject) -> tuple[ApiObject, ApiObject]:
+    """Both with only the fields in which they differ: comparing structs is cheap, turning them into data is not."""
+    fields: dict[str, tuple[Any, Any]] = {}
+    for name in old.__struct_fields__:
+        before, after = getattr(old, name), getattr(new, name)
+        if before is after or before == after:
+            continue
+        if isinstance(before, ApiObject) and isinstance(after, ApiObject):
+            before, after = _differing(before, after)
+        fields[name] = before, after
+    return (
+        type(old)(**{name: before for name, (before, _) in fields.items()}),
+        type(new)(**{name: after for name, (_, after) in fields.items()}),
+    )
 
 
 def _plain(state: State) -> Mapping[str, Any]:

@@ -144,6 +144,7 @@ def test_apply_strategic_patch(data, patch, expected):
         pytest.param("abx", "", "ba", "bax", id="and after what it followed"),
         pytest.param("axb", "c", "acb", "acxb", id="a new element keeps to its neighbours"),
         pytest.param("", "ab", "ab", "ab", id="no list before"),
+        pytest.param("ab", "c", "", "cab", id="an empty order orders nothing"),
     ],
 )
 def test_set_element_order(before, changed, order, expected):
@@ -157,6 +158,20 @@ def test_set_element_order(before, changed, order, expected):
 def test_set_element_order_of_plain_values():
     patch = {"metadata": {"$setElementOrder/finalizers": ["c", "a"], "finalizers": ["c"]}}
     assert apply({"metadata": {"finalizers": ["a", "b"]}}, patch) == {"metadata": {"finalizers": ["c", "a", "b"]}}
+
+
+def test_a_replaced_list_is_put_in_order_too():
+    changes = [{"name": "c"}, {"name": "d"}, REPLACE_LIST]
+    order = [{"name": name} for name in "cad"]
+    patch = {"spec": {"containers": changes, "$setElementOrder/containers": order}}
+    assert names(apply(pod("a", "b"), patch)) == ["c", "d"]
+
+
+def test_odd_merge_keys_are_compared_all_the_same():
+    data = {"spec": {"containers": [{"name": {"odd": [1]}}, {"name": "a"}]}}
+    assert apply(data, {"spec": {"containers": [{"name": {"odd": [1]}, "image": "i"}]}}) == {
+        "spec": {"containers": [{"name": {"odd": [1]}, "image": "i"}, {"name": "a"}]}
+    }
 
 
 def test_an_order_of_nothing_changes_nothing():

@@ -4,14 +4,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from klet.api.codec import convert, to_builtins
 from klet.api.meta import ObjectMeta
 from klet.api.node import Node
 from klet.api.patches.equality import same
 from klet.api.patches.metadata import merge_list
 from klet.api.patches.strategic import apply_strategic_patch
 from klet.api.patches.strategic_diff import create_strategic_patch
-from klet.api.pod import Pod, PodCondition, PodIP, PodStatus
+from klet.api.placement import Affinity
+from klet.api.pod import Pod, PodCondition, PodIP, PodSpec, PodStatus
+from klet.api.quantity import Quantity
 from klet.api.schema import ListOf, MapOf, Object, fields_of
+from klet.api.times import Time
 
 
 def status(*conditions, ips=(), **rest):
@@ -106,6 +110,15 @@ def test_create_strategic_patch(old, new, expected):
     assert create_strategic_patch(old, new, Pod) == expected
 
 
+PODS = [
+    Pod(),
+    status(("Ready", "True"), phase="Running"),
+    status(("Ready", "False"), ("Initialized", "True"), ips=["1", "2"], reason="x"),
+    status(("Initialized", "True"), ("Ready", "True"), ips=["2"], start_time=Time.parse("2024-01-01T00:00:00Z")),
+    Pod(metadata=ObjectMeta(finalizers=("a", "b")), spec=PodSpec(host_users=False, node_selector={"a": "b"})),
+    Pod(metadata=ObjectMeta(finalizers=("b",)), spec=PodSpec(affinity=Affinity(), overhead={"cpu": Quantity.of(1)})),
+]
+
 scalars = st.booleans() | st.integers(0, 2) | st.sampled_from(["a", "b"])
 identifiers = st.sampled_from(["p", "q", "r", "s"])
 
@@ -157,6 +170,12 @@ def test_a_created_patch_makes_the_new_of_the_old(state):
     once = apply_strategic_patch(old, patch, struct)
     assert same(once, new)
     assert same(apply_strategic_patch(once, patch, struct), new)
+
+
+@given(st.sampled_from(PODS), st.sampled_from(PODS))
+def test_a_patch_of_objects_makes_the_new_of_the_old(old, new):
+    patch = create_strategic_patch(old, new, Pod)
+    assert convert(Pod, apply_strategic_patch(to_builtins(old), patch, Pod)) == new
 
 
 @given(states)
