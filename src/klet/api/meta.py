@@ -1,11 +1,14 @@
 """What every object carries (meta/v1): object and list metadata, conditions, selectors, delete options, Status."""
 
 from collections.abc import Mapping
+from typing import Generic, TypeVar
 
 import msgspec
 
 from klet.api.base import ApiObject, Int32, Int64, JsonObject, json_null, required
 from klet.api.times import Time
+
+T = TypeVar("T", bound=ApiObject)
 
 
 class OwnerReference(ApiObject, frozen=True, kw_only=True):
@@ -58,6 +61,15 @@ class ListMeta(ApiObject, frozen=True, kw_only=True):
     resource_version: str = ""
     continue_: str = ""
     remaining_item_count: Int64 | None = None
+
+
+class ObjectList(ApiObject, Generic[T], frozen=True, kw_only=True):
+    """A list of objects of one kind, such as `ObjectList[Secret]`."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ListMeta = ListMeta()
+    items: tuple[T, ...] = required(tuple)
 
 
 class Condition(ApiObject, frozen=True, kw_only=True):

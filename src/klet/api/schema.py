@@ -177,6 +177,7 @@ def _shape(annotation: Any) -> Shape:
         return ListOf(_shape(get_args(annotation)[0]))
     if origin is Mapping:
         return MapOf(_shape(get_args(annotation)[1]))
-    if isinstance(annotation, type) and issubclass(annotation, ApiObject):
+    struct = origin or annotation  # of `ObjectList[Pod]`, what stands before the bracket
+    if isinstance(struct, type) and issubclass(struct, ApiObject):
         return Object(annotation)
     return Scalar(annotation)

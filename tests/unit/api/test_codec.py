@@ -3,7 +3,7 @@ import pytest
 from klet.api.base import ApiObject
 from klet.api.codec import DecodeError, convert, decode, encode, to_builtins
 from klet.api.config import ConfigMap, Secret
-from klet.api.meta import WatchEvent
+from klet.api.meta import ObjectList, WatchEvent
 from klet.api.pod import Pod
 from klet.api.schema import unknown_fields
 from klet.api.times import Duration
@@ -113,6 +113,15 @@ def test_quantities_may_be_numbers():
 
 def test_durations_travel_as_go_writes_them():
     assert encode(decode(Sample, b'{"period":"90s"}')) == b'{"period":"1m30s"}'
+
+
+def test_a_list_of_any_kind():
+    data = b'{"kind":"SecretList","metadata":{"resourceVersion":"7"},"items":[{"data":{"k":null}},null]}'
+    found = decode(ObjectList[Secret], data)
+    assert found.items == (Secret(data={"k": b""}), Secret())
+    assert found.metadata.resource_version == "7"
+    with pytest.raises(DecodeError, match=r"^items\[0\]\.type: Expected `str`, got `int`$"):
+        decode(ObjectList[Secret], b'{"items":[{"type":1}]}')
 
 
 def test_the_object_of_a_watch_event_stays_raw():

@@ -14,6 +14,7 @@ import pytest
 import klet.api
 from klet.api.base import ApiObject, Int32, Int64, IntOrString
 from klet.api.codec import convert, decode, encode, to_builtins
+from klet.api.meta import ObjectList
 from klet.api.quantity import Quantity
 from klet.api.schema import Field, ListOf, MapOf, Object, Opaque, Scalar, Shape, fields_of
 from klet.api.times import MicroTime, Time
@@ -53,6 +54,7 @@ SAME = {
     "certificates.v1alpha1.ClusterTrustBundle": "certificates.v1beta1.ClusterTrustBundle",
     "certificates.v1alpha1.ClusterTrustBundleSpec": "certificates.v1beta1.ClusterTrustBundleSpec",
 }
+OWN = (ApiObject, ObjectList)
 
 
 def upstream_name(cls: type[ApiObject]) -> str:
@@ -68,7 +70,7 @@ def all_structs() -> dict[str, type[ApiObject]]:
     for info in pkgutil.iter_modules(klet.api.__path__):
         module = importlib.import_module(f"klet.api.{info.name}")
         for value in vars(module).values():
-            if isinstance(value, type) and issubclass(value, ApiObject) and value is not ApiObject:
+            if isinstance(value, type) and issubclass(value, ApiObject) and value not in OWN:
                 found[upstream_name(value)] = value
     return {**found, **{other: found[name] for other, name in SAME.items()}}
 
