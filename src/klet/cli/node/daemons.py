@@ -39,6 +39,7 @@ def agent_service(node: Node, *, revision: str) -> Service:
             *(sys.executable, "-P", "-m", "klet", "run"),
             f"--config={node.paths.kubelet_configuration}",
             f"--root-dir={node.paths.kubelet_root}",
+            f"--klet-socket={node.paths.agent_socket}",
         ),
         log=str(node.paths.logs / "agent.log"),
         revision=revision,

@@ -29,7 +29,7 @@ class NodePaths:
 
     @property
     def agent_socket(self) -> Path:
-        return self.kubelet_root / "klet.sock"
+        return self.state / "klet.sock"
 
     @property
     def record(self) -> Path:
