@@ -79,6 +79,8 @@ def _convert_leniently(cls: type[T], data: object, strict: msgspec.ValidationErr
             strict = error
         data = relaxed
     message, _, path = str(strict).partition(" - at `")
+    if path.startswith(_IN_KEYS):
+        message, path = f"{message} as a key", path.removeprefix(_IN_KEYS)
     raise DecodeError(message, field=_name_keys(cls, data, path.removesuffix("`"))) from strict
 
 
@@ -132,4 +134,5 @@ _READERS: Final[Mapping[type[Any], Callable[[Any], Any]]] = {
     MicroTime: lambda value: MicroTime.of(value) if isinstance(value, datetime) else MicroTime.parse(_text(value)),
     Duration: lambda value: Duration.parse(_text(value)),
 }
+_IN_KEYS: Final = "key` in `"
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=_to_plain)

@@ -79,7 +79,8 @@ def unknown_fields(struct: type[ApiObject], data: object) -> list[tuple[str, str
 def relax(struct: type[Any], data: object) -> object:
     """Plain data as upstream's decoder understands it.
 
-    A null field is absent, a null element empty, and base64 may be broken into lines; opaque data stays as it is.
+    A null field is absent, a null element empty, base64 may be broken into lines, and a number or boolean that YAML
+    read as the key of a map is text. Opaque data stays as it is.
     """
     return _relaxed(_shape(struct), data)
 
@@ -139,11 +140,19 @@ def _relaxed(shape: Shape, data: object) -> object:
         case ListOf(item), list() | tuple():
             return [_empty(item) if element is None else _relaxed(item, element) for element in data]
         case MapOf(inner), dict():
-            return {key: _empty(inner) if value is None else _relaxed(inner, value) for key, value in data.items()}
+            return {
+                _key(key): _empty(inner) if value is None else _relaxed(inner, value) for key, value in data.items()
+            }
         case Scalar(kind), str() if kind is bytes:
             return data.replace("\r", "").replace("\n", "")
         case _:
             return data
+
+
+def _key(key: object) -> object:
+    if isinstance(key, bool):
+        return str(key).lower()
+    return str(key) if isinstance(key, int | float) else key
 
 
 def _empty(shape: Shape) -> object:

@@ -1,10 +1,12 @@
 import pytest
 
+from klet.api.authentication import UserInfo
 from klet.api.base import ApiObject
 from klet.api.codec import DecodeError, convert, decode, encode, to_builtins
 from klet.api.config import ConfigMap, Secret
 from klet.api.meta import ObjectList, WatchEvent
 from klet.api.pod import Pod
+from klet.api.resource import Device
 from klet.api.schema import unknown_fields
 from klet.api.times import Duration
 
@@ -81,6 +83,28 @@ def test_an_error_names_the_field(data, field, message):
 def test_convert_names_the_field_too():
     with pytest.raises(DecodeError, match=r"spec\.hostNetwork: Expected `bool`, got `str`"):
         convert(Pod, {"spec": {"hostNetwork": "yes"}})
+
+
+def test_what_yaml_reads_as_keys_of_another_type_is_text():
+    assert convert(Pod, {"metadata": {"labels": {5: "a", True: "b", "c": "d"}}}).metadata.labels == {
+        "5": "a",
+        "true": "b",
+        "c": "d",
+    }
+    with pytest.raises(DecodeError, match=r"^metadata\.labels: Expected `str`, got `null` as a key$"):
+        convert(Pod, {"metadata": {"labels": {None: "a"}}})
+
+
+def test_a_map_of_lists_and_a_map_of_objects_name_the_key():
+    with pytest.raises(DecodeError, match=r"^extra\[b\]\[0\]: Expected `str`, got `int`$"):
+        convert(UserInfo, {"extra": {"a": None, "b": [1]}})
+    with pytest.raises(DecodeError, match=r"^capacity\[y\]\.value: quantities must match"):
+        convert(Device, {"capacity": {"x": {"value": "1"}, "y": {"value": "zz"}}})
+
+
+def test_what_is_no_part_of_the_api_is_not_written():
+    with pytest.raises(TypeError, match="no way to write complex"):
+        encode({"a": 1j})
 
 
 def test_nulls_are_forgiven_but_kept_in_opaque_data():

@@ -32,6 +32,13 @@ def test_each_kind_is_found_by_version_and_name():
     assert find_kind("v1", "Deployment") is None
 
 
+def test_group_and_version():
+    assert [(kind_of(struct).group, kind_of(struct).version) for struct in (Pod, Lease)] == [
+        ("", "v1"),
+        ("coordination.k8s.io", "v1"),
+    ]
+
+
 def test_the_newer_version_is_preferred():
     assert kind_of(ClusterTrustBundle).api_version == "certificates.k8s.io/v1beta1"
 
