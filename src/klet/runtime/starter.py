@@ -62,12 +62,6 @@ class StartFiles(Protocol):
         ...
 
 
-class NodeAddresses(Protocol):
-    """The node's own addresses, for the downward API."""
-
-    def node_ips(self) -> tuple[str, ...]: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where a container is started: its pod's sandbox."""
@@ -86,7 +80,7 @@ class ContainerStarter:
         runtime: RuntimeService,
         images: ImageEnsurer,
         files: StartFiles,
-        node: NodeAddresses,
+        node_ips: tuple[str, ...],
         recorder: CauseRecorder,
         clock: Clock,
         settings: ContainerSettings,
@@ -95,7 +89,7 @@ class ContainerStarter:
         self._runtime = runtime
         self._images = images
         self._files = files
-        self._node = node
+        self._node_ips = node_ips
         self._recorder = recorder
         self._clock = clock
         self._settings = settings
@@ -121,7 +115,7 @@ class ContainerStarter:
             restart_count=await self._restart_count(pod, container.name, status),
             image_ref=image.ref,
             image_user=image.user,
-            environment=build_environment(pod, container, pod_ips=place.pod_ips, node_ips=self._node.node_ips()),
+            environment=build_environment(pod, container, pod_ips=place.pod_ips, node_ips=self._node_ips),
             volume_paths=files.volume_paths,
             hosts_file=files.hosts_file,
             termination_log=files.termination_log,

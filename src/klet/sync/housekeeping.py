@@ -82,6 +82,23 @@ class Leftovers:
         return (on_disk - known) | frozenset(await self._cgroups.orphans(known))
 
 
+class HousekeepingCall:
+    """How other parts ask for a pass: a shared bell, made before the parts that ring it and the one that hears it."""
+
+    def __init__(self) -> None:
+        self._rung = asyncio.Event()
+
+    def ask(self) -> None:
+        self._rung.set()
+
+    def finished(self, uid: PodUID) -> None:  # noqa: ARG002 - the pass looks at every pod anyway
+        self._rung.set()
+
+    async def wait(self) -> None:
+        await self._rung.wait()
+        self._rung.clear()
+
+
 class Housekeeping:
     """Compares what is wanted with what exists."""
 
@@ -95,6 +112,7 @@ class Housekeeping:
         statuses: PodStatuses,
         leftovers: Leftovers,
         sources_ready: Callable[[], bool],
+        call: HousekeepingCall,
         clock: Clock,
     ) -> None:
         self._pods = pods
@@ -105,16 +123,11 @@ class Housekeeping:
         self._leftovers = leftovers
         self._sources_ready = sources_ready
         self._clock = clock
-        self._wanted = asyncio.Event()
-
-    def call(self) -> None:
-        """Ask for a pass now."""
-        self._wanted.set()
+        self._call = call
 
     async def run(self) -> None:
         while True:
-            await first_of(self._wanted.wait(), self._clock.sleep(PERIOD))
-            self._wanted.clear()
+            await first_of(self._call.wait(), self._clock.sleep(PERIOD))
             if self._sources_ready():
                 await self.pass_once()
 

@@ -1,0 +1,28 @@
+"""Runs the parts of the agent until a signal ends it or one of them fails."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Sequence
+
+from klet.app.wiring import Part
+
+logger = logging.getLogger(__name__)
+
+
+async def run_parts(parts: Sequence[Part]) -> None:
+    """Run every part in one task group. SIGTERM and SIGINT end it in good order; an escaping exception is a bug."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(part.run(), name=type(part).__name__) for part in parts]
+            await stop.wait()
+            logger.info("Stopping; pods keep running")
+            for task in tasks:
+                task.cancel()
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)

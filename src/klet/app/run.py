@@ -1,0 +1,185 @@
+"""`klet run`: upstream's flags in, the agent running until it is told to stop."""
+
+import asyncio
+import logging
+import os
+import random
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import uvloop
+
+from klet.aio.clock import Clock, SystemClock
+from klet.aio.threads import Threads
+from klet.app.lifecycle import run_parts
+from klet.app.log_format import start_logging
+from klet.app.settings import AgentSettings, cut_settings, machine_hostname
+from klet.app.views import AgentHealth, BoardPods, JournalRecords, RuntimeLogs
+from klet.app.wiring import Agent, Part, Ports, build_agent
+from klet.config.command_line import Settings, ShowText
+from klet.config.errors import ConfigError
+from klet.config.loader import load_command_line
+from klet.cri.client import CriClient, connect
+from klet.cri.errors import CriError
+from klet.cri.events import ContainerdEvents, CriEvents
+from klet.errors import KletError
+from klet.host.cgroups.discover import find_hierarchy
+from klet.host.cgroups.manager import CgroupManager, HostCgroups, NoUnits, Units
+from klet.host.cgroups.names import CgroupDriver
+from klet.host.procfs import Procfs
+from klet.journal.store import Journal
+from klet.model.causes import Finding, Subject
+from klet.network.resolver import PodResolver
+from klet.resources.pod_cgroups import PodCgroups
+from klet.runtime.pod_files import PodFiles
+from klet.server.listener import SocketListener
+from klet.server.routes.health import HealthRoutes
+from klet.server.routes.klet import KletRoutes
+from klet.server.routes.pods import PodRoutes
+from klet.sources.config import PodConfig, build_sources
+from klet.wire import cri_v1_pb2 as cri
+
+logger = logging.getLogger(__name__)
+
+RUNTIME_PATIENCE = timedelta(seconds=30)
+RUNTIME_PAUSE = timedelta(milliseconds=200)
+DISK_THREADS = 8
+
+
+def main(argv: list[str]) -> int:
+    """Run the agent; a bad setting ends it with exit code 1 before anything starts."""
+    try:
+        hierarchy = find_hierarchy()
+        parsed = load_command_line(argv, cgroup_v1=hierarchy.mode.version == 1)
+    except ConfigError as error:
+        sys.stderr.write(f"klet: {error}\n")
+        return 1
+    if isinstance(parsed, ShowText):
+        sys.stdout.write(parsed.text)
+        return 0
+    start_logging(as_json=parsed.config.logging.format == "json", verbosity=parsed.config.logging.verbosity)
+    for warning in parsed.warnings:
+        logger.warning("About the configuration", extra={"warning": warning})
+    try:
+        uvloop.run(run_agent(parsed))
+    except KletError as error:
+        logger.error("The agent cannot go on", extra={"error": str(error)})
+        return 1
+    return 0
+
+
+async def run_agent(given: Settings) -> None:
+    """Open the ports, wire the parts, run them."""
+    clock = SystemClock()
+    settings = cut_settings(
+        given,
+        hostname=machine_hostname(),
+        cpus=len(os.sched_getaffinity(0)),
+        memory=Procfs().memory().total,
+    )
+    settings.root.mkdir(parents=True, exist_ok=True)
+    async with AsyncExitStack() as opened:
+        threads = Threads(limit=DISK_THREADS)
+        opened.callback(threads.close)
+        journal = Journal(path=settings.journal, clock=clock, max_records=settings.journal_records)
+        await journal.open()
+        opened.push_async_callback(journal.close)
+        client = await opened.enter_async_context(connect_patiently(settings, clock))
+        version = await client.version(cri.VersionRequest())
+        config = PodConfig(clock=clock, recorder=journal)
+        sources = build_sources(given.config, config=config, node_name=settings.node_name, clock=clock)
+        agent = build_agent(
+            Ports(
+                clock=clock,
+                runtime=client,
+                images=client,
+                events=(ContainerdEvents(connection=client.runtime), CriEvents(runtime=client)),
+                recorder=journal,
+                changes=config,
+                files=PodFiles(
+                    root=settings.root,
+                    logs=settings.sandbox.logs,
+                    cluster_domain=settings.sandbox.cluster_domain,
+                    threads=threads,
+                ),
+                cgroups=PodCgroups(
+                    cgroups=(cgroups := build_cgroups(settings, threads, clock)),
+                    root=cgroups.parse(settings.cgroup_root),
+                    pids_limit=settings.pids_limit,
+                ),
+                dns=PodResolver(
+                    resolv_conf=settings.resolv_conf, settings=settings.dns, threads=threads, recorder=journal
+                ),
+                runtime_name=version.runtime_name,
+                node_ips=tuple(ip for ip in given.flags.node_ip.split(",") if ip),
+                randomness=random.Random(),
+            ),
+            settings,
+        )
+        _record_start(journal, settings, version)
+        await run_parts((journal, *agent.parts, *sources, build_listener(agent, settings, client, journal, clock)))
+
+
+@asynccontextmanager
+async def connect_patiently(settings: AgentSettings, clock: Clock) -> AsyncIterator[CriClient]:
+    """Connect to a runtime that may still be starting."""
+    give_up = clock.monotonic() + RUNTIME_PATIENCE.total_seconds()
+    async with AsyncExitStack() as opened:
+        while True:
+            try:
+                client = await opened.enter_async_context(
+                    connect(
+                        runtime_endpoint=settings.runtime_endpoint,
+                        image_endpoint=settings.image_endpoint,
+                        timeout=settings.request_timeout,
+                    )
+                )
+                break
+            except CriError as error:
+                if clock.monotonic() >= give_up:
+                    raise
+                logger.info("Waiting for the runtime", extra={"error": str(error)})
+                await clock.sleep(RUNTIME_PAUSE)
+        yield client
+
+
+def build_cgroups(settings: AgentSettings, threads: Threads, clock: Clock) -> CgroupManager:
+    hierarchy = find_hierarchy()
+    units: Units = NoUnits()
+    if settings.cgroup_driver == CgroupDriver.SYSTEMD:
+        # Only a node with this driver pays for the D-Bus library.
+        from klet.host.cgroups.systemd import SystemdUnits  # noqa: PLC0415
+        from klet.host.systemd_bus import SystemdConnection  # noqa: PLC0415
+
+        units = SystemdUnits(bus=SystemdConnection(), mode=hierarchy.mode)
+    return HostCgroups(hierarchy=hierarchy, units=units, threads=threads, clock=clock)
+
+
+def build_listener(
+    agent: Agent, settings: AgentSettings, client: CriClient, journal: Journal, clock: Clock
+) -> Part:
+    """The agent's own API."""
+    pods = BoardPods(pods=agent.pods, statuses=agent.statuses)
+    return SocketListener(
+        path=settings.socket,
+        routes=(
+            PodRoutes(pods=pods, logs=RuntimeLogs(runtime=client, clock=clock)),
+            HealthRoutes(health=AgentHealth(pleg=agent.pleg)),
+            KletRoutes(journal=JournalRecords(journal=journal, clock=clock)),
+        ),
+    )
+
+
+def _record_start(journal: Journal, settings: AgentSettings, version: cri.VersionResponse) -> None:
+    finding = Finding(
+        subject=Subject(),
+        decider="app.run",
+        decision="AgentStarted",
+        message=f"node {settings.node_name} on {version.runtime_name} {version.runtime_version}",
+        next="read the runtime and the pod sources",
+    )
+    journal.record(finding)
+    logger.info("The agent has started", extra={"node": settings.node_name, "runtime": version.runtime_version})

@@ -1,0 +1,83 @@
+"""Cuts the configuration into one small settings value for each part. Pure."""
+
+import socket
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from klet.config.command_line import Settings
+from klet.config.configuration import KubeletConfiguration
+from klet.network.dns import DnsSettings
+from klet.runtime.container_config import ContainerSettings
+from klet.runtime.sandbox_config import SandboxSettings
+from klet.runtime.security import SecuritySettings
+
+STARTS_PER_CPU = 4
+LONGEST_CRASH_BACKOFF = timedelta(seconds=300)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSettings:
+    """What the composition root hands out."""
+
+    node_name: str
+    root: Path
+    socket: Path
+    journal: Path
+    journal_records: int
+    runtime_endpoint: str
+    image_endpoint: str
+    request_timeout: timedelta
+    resync: timedelta
+    longest_crash_backoff: timedelta
+    parallel_starts: int
+    cgroup_root: str
+    cgroup_driver: str
+    pids_limit: int | None
+    resolv_conf: Path | None
+    sandbox: SandboxSettings
+    container: ContainerSettings
+    dns: DnsSettings
+
+
+def cut_settings(given: Settings, *, hostname: str, cpus: int, memory: int) -> AgentSettings:
+    """Choose what each part gets."""
+    config, flags = given.config, given.flags
+    root = Path(flags.root_dir)
+    return AgentSettings(
+        node_name=node_name(flags.hostname_override, hostname),
+        root=root,
+        socket=Path(given.klet.socket),
+        journal=root / "klet-journal.db",
+        journal_records=given.klet.journal_records,
+        runtime_endpoint=config.container_runtime_endpoint,
+        image_endpoint=config.image_service_endpoint,
+        request_timeout=config.runtime_request_timeout,
+        resync=config.sync_frequency,
+        longest_crash_backoff=config.crash_loop_back_off.max_container_restart_period or LONGEST_CRASH_BACKOFF,
+        parallel_starts=given.klet.max_parallel_starts or STARTS_PER_CPU * cpus,
+        cgroup_root=config.cgroup_root,
+        cgroup_driver=config.cgroup_driver,
+        pids_limit=config.pod_pids_limit if config.pod_pids_limit > 0 else None,
+        resolv_conf=Path(config.resolv_conf) if config.resolv_conf else None,
+        sandbox=SandboxSettings(logs=Path(config.pod_logs_dir), cluster_domain=config.cluster_domain),
+        container=_container_settings(config, root, memory),
+        dns=DnsSettings(cluster_dns=config.cluster_dns, cluster_domain=config.cluster_domain),
+    )
+
+
+def node_name(override: str, hostname: str) -> str:
+    """The name of the node: what was asked for, or the machine's own, in lower case."""
+    return (override or hostname).strip().lower()
+
+
+def machine_hostname() -> str:
+    return socket.gethostname()
+
+
+def _container_settings(config: KubeletConfiguration, root: Path, memory: int) -> ContainerSettings:
+    return ContainerSettings(
+        security=SecuritySettings(seccomp_default=config.seccomp_default, seccomp_root=str(root / "seccomp")),
+        cpu_cfs_quota=config.cpu_cfs_quota,
+        memory_capacity=memory,
+    )

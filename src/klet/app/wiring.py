@@ -1,0 +1,195 @@
+"""Who talks to whom: builds every part of the agent from its ports. The only place that knows them all."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from klet.aio.clock import Clock
+from klet.api.container import Container, EphemeralContainer
+from klet.api.pod import Pod
+from klet.app.settings import AgentSettings
+from klet.cri.events import EventSource
+from klet.cri.port import ImageService, RuntimeService
+from klet.images.manager import ImageManager, MissingImage
+from klet.model.causes import CauseId, CauseRecorder
+from klet.model.probes import ProbeView
+from klet.pleg.cache import RuntimeCache
+from klet.pleg.pleg import Pleg, PlegSettings
+from klet.pods.store import PodStore
+from klet.runtime.errors import StartError
+from klet.runtime.executor import CgroupParents, PodDns, PodExecutor
+from klet.runtime.killer import PodKiller
+from klet.runtime.reader import PodReader
+from klet.runtime.security import ImageUser
+from klet.runtime.starter import ContainerStarter, ReadyImage, StartFiles
+from klet.status.board import StatusBoard
+from klet.sync.housekeeping import Housekeeping, HousekeepingCall, Leftovers, OrphanCgroups, OrphanDirectories
+from klet.sync.ledger import WorkerLedger
+from klet.sync.loop import ChangeSource, SyncLoop
+from klet.sync.pod_status import PodStatuses, StartFailures
+from klet.sync.pod_sync import PodCgroupKeeper, PodDirectories, PodSync
+from klet.sync.workers import PodWorkers
+
+
+class Part(Protocol):
+    """Something that runs until it is cancelled."""
+
+    async def run(self) -> None: ...
+
+
+class PodFilesPort(StartFiles, PodDirectories, OrphanDirectories, Protocol):
+    """Everything the agent asks of the pods' files."""
+
+
+class PodCgroupsPort(CgroupParents, PodCgroupKeeper, OrphanCgroups, Protocol):
+    """Everything the agent asks of the pods' cgroups."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """The outside: real in the agent, fake in a simulation."""
+
+    clock: Clock
+    runtime: RuntimeService
+    images: ImageService
+    events: Sequence[EventSource]
+    recorder: CauseRecorder
+    changes: ChangeSource
+    files: PodFilesPort
+    cgroups: PodCgroupsPort
+    dns: PodDns
+    runtime_name: str
+    node_ips: tuple[str, ...]
+    randomness: random.Random
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """The wired agent: its parts in the order of their start, and the boards that others read."""
+
+    parts: tuple[Part, ...]
+    pods: PodStore
+    statuses: StatusBoard
+    ledger: WorkerLedger
+    cache: RuntimeCache
+    pleg: Pleg
+
+
+def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
+    """Build boards first, then the parts that read and write them."""
+    pods = PodStore()
+    board = StatusBoard(clock=ports.clock)
+    ledger = WorkerLedger()
+    cache = RuntimeCache()
+    pleg = Pleg(
+        reader=PodReader(runtime=ports.runtime),
+        sources=ports.events,
+        cache=cache,
+        clock=ports.clock,
+        settings=PlegSettings(),
+    )
+    killer = PodKiller(runtime=ports.runtime, recorder=ports.recorder)
+    statuses = PodStatuses(
+        board=board,
+        failures=StartFailures(),
+        probes=NoProbes(),
+        recorder=ports.recorder,
+        runtime_name=ports.runtime_name,
+    )
+    steps = PodSync(
+        executor=_build_executor(ports, settings, killer),
+        killer=killer,
+        statuses=statuses,
+        fresh=pleg,
+        directories=ports.files,
+        cgroups=ports.cgroups,
+        recorder=ports.recorder,
+        clock=ports.clock,
+    )
+    calls = HousekeepingCall()
+    workers = PodWorkers(
+        steps=steps,
+        statuses=pleg,
+        ledger=ledger,
+        recorder=ports.recorder,
+        clock=ports.clock,
+        resync=settings.resync,
+        randomness=ports.randomness,
+        on_finished=calls.finished,
+    )
+    housekeeping = Housekeeping(
+        pods=pods,
+        ledger=ledger,
+        workers=workers,
+        cache=cache,
+        statuses=statuses,
+        leftovers=Leftovers(killer=killer, files=ports.files, cgroups=ports.cgroups, recorder=ports.recorder),
+        sources_ready=ports.changes.all_ready,
+        call=calls,
+        clock=ports.clock,
+    )
+    loop = SyncLoop(
+        changes=ports.changes,
+        pods=pods,
+        workers=workers,
+        cache=cache,
+        runtime_error=pleg.health_error,
+        housekeeping=calls.ask,
+        recorder=ports.recorder,
+        clock=ports.clock,
+    )
+    return Agent(
+        parts=(pleg, workers, housekeeping, loop),
+        pods=pods,
+        statuses=board,
+        ledger=ledger,
+        cache=cache,
+        pleg=pleg,
+    )
+
+
+def _build_executor(ports: Ports, settings: AgentSettings, killer: PodKiller) -> PodExecutor:
+    starter = ContainerStarter(
+        runtime=ports.runtime,
+        images=EnsuredImages(images=ImageManager(images=ports.images, recorder=ports.recorder, clock=ports.clock)),
+        files=ports.files,
+        node_ips=ports.node_ips,
+        recorder=ports.recorder,
+        clock=ports.clock,
+        settings=settings.container,
+        longest_backoff=settings.longest_crash_backoff,
+    )
+    return PodExecutor(
+        runtime=ports.runtime,
+        starter=starter,
+        killer=killer,
+        dns=ports.dns,
+        cgroups=ports.cgroups,
+        recorder=ports.recorder,
+        settings=settings.sandbox,
+        starts=asyncio.Semaphore(settings.parallel_starts),
+    )
+
+
+class EnsuredImages:
+    """The image manager, as the container starter wants it."""
+
+    def __init__(self, *, images: ImageManager) -> None:
+        self._images = images
+
+    async def ensure(
+        self, pod: Pod, container: Container | EphemeralContainer, *, parent: CauseId | None
+    ) -> ReadyImage:
+        found = await self._images.ensure(pod, container, parent=parent)
+        if isinstance(found, MissingImage):
+            raise StartError(found.reason, found.message)
+        return ReadyImage(ref=found.ref, user=ImageUser(uid=found.uid, name=found.username))
+
+
+class NoProbes:
+    """Nothing is probed yet: a container with a startup or readiness probe does not become ready."""
+
+    def view(self) -> ProbeView:
+        return {}

@@ -1,0 +1,134 @@
+"""Dispatches what happens to the pod workers: changes of the wanted pods and changes in the runtime (syncLoop).
+
+It only takes in and hands on; every decision about a pod is its worker's.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Protocol
+
+from klet.aio.clock import Clock
+from klet.api.pod import Pod
+from klet.model.causes import CauseId, CauseRecorder, Finding
+from klet.model.pods import PodUID, is_mirror, subject_of, uid_of
+from klet.pleg.cache import RuntimeCache
+from klet.pods.store import PodStore
+from klet.sources.merge import ChangeKind, PodChanges
+from klet.sync.worker_state import PodUpdate, UpdateKind
+from klet.sync.workers import PodWorkers
+
+logger = logging.getLogger(__name__)
+
+DECIDER = "sync.loop"
+RUNTIME_POLL = timedelta(milliseconds=100)
+
+
+class ChangeSource(Protocol):
+    """The merged changes of all pod sources."""
+
+    async def next_change(self) -> PodChanges: ...
+
+    def mark_handled(self, source: str) -> None:
+        """A change of that source has been taken in."""
+        ...
+
+    def all_ready(self) -> bool:
+        """True when every source has been seen and taken in."""
+        ...
+
+
+class SyncLoop:
+    """Hands news to the workers."""
+
+    def __init__(
+        self,
+        *,
+        changes: ChangeSource,
+        pods: PodStore,
+        workers: PodWorkers,
+        cache: RuntimeCache,
+        runtime_error: Callable[[], str | None],
+        housekeeping: Callable[[], None],
+        recorder: CauseRecorder,
+        clock: Clock,
+    ) -> None:
+        self._changes = changes
+        self._pods = pods
+        self._workers = workers
+        self._cache = cache
+        self._runtime_error = runtime_error
+        self._housekeeping = housekeeping
+        self._recorder = recorder
+        self._clock = clock
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow_runtime(), name="sync-runtime")
+            group.create_task(self._follow_sources(), name="sync-sources")
+
+    async def _follow_runtime(self) -> None:
+        with self._cache.changes() as changes:
+            async for uid in changes:
+                self._workers.wake(uid)
+                if self._pods.get(uid) is None:
+                    self._housekeeping()
+                if changes.lagged:
+                    changes.lagged = False
+                    self._wake_all()
+
+    async def _follow_sources(self) -> None:
+        await self._until_the_runtime_is_seen()
+        while True:
+            change = await self._changes.next_change()
+            for pod in change.pods:
+                self._take_in(change.kind, change.source, pod)
+            self._changes.mark_handled(change.source)
+            self._housekeeping()
+
+    async def _until_the_runtime_is_seen(self) -> None:
+        """Before the cache is filled once, a running pod looks like one that has to be started."""
+        said = False
+        while (error := self._runtime_error()) is not None:
+            if not said:
+                logger.info("Waiting for the runtime before the first sync", extra={"error": error})
+                said = True
+            await self._clock.sleep(RUNTIME_POLL)
+
+    def _take_in(self, kind: ChangeKind, source: str, pod: Pod) -> None:
+        if is_mirror(pod):
+            return  # the reflection of a static pod; its own file says what to run
+        uid = uid_of(pod)
+        match kind:
+            case ChangeKind.ADD:
+                self._pods.put(pod)
+                cause = self._record(pod, "PodAdded", f"source {source} has a new pod", "admit and start it")
+                self._update(UpdateKind.CREATE, pod, cause)
+            case ChangeKind.UPDATE | ChangeKind.DELETE:
+                self._pods.put(pod)
+                cause = self._record(pod, "PodUpdated", f"source {source} changed the pod", "bring it up to date")
+                self._update(UpdateKind.UPDATE, pod, cause)
+            case ChangeKind.RECONCILE:
+                self._pods.put(pod)
+            case ChangeKind.REMOVE:
+                self._remove(uid, pod, source)
+
+    def _remove(self, uid: PodUID, pod: Pod, source: str) -> None:
+        self._pods.remove(uid)
+        cause = self._record(pod, "PodRemoved", f"source {source} no longer has the pod", "stop it")
+        if self._changes.all_ready():
+            self._update(UpdateKind.KILL, pod, cause, why=f"source {source} no longer has the pod")
+
+    def _update(self, kind: UpdateKind, pod: Pod, cause: CauseId, *, why: str = "") -> None:
+        reading = self._cache.get(uid_of(pod))
+        quiet = reading is None or (reading.error is None and not reading.status.is_live)
+        self._workers.update(PodUpdate(kind=kind, pod=pod, cause=cause, why=why), runtime_is_quiet=quiet)
+
+    def _wake_all(self) -> None:
+        for pod in self._pods.all():
+            self._workers.wake(uid_of(pod))
+
+    def _record(self, pod: Pod, decision: str, message: str, next_step: str) -> CauseId:
+        finding = Finding(subject=subject_of(pod), decider=DECIDER, decision=decision, message=message, next=next_step)
+        return self._recorder.record(finding)
