@@ -1,0 +1,117 @@
+"""The client against a real HTTP server on a Unix socket."""
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from klet.aio.clock import SystemClock
+from klet.cli.client import AgentClient, AgentError, AgentUnavailable
+from klet.cli.journal_feed import JournalFeed
+
+POD = b'{"metadata":{"name":"web-node","namespace":"default","uid":"u"},"spec":{"nodeName":"node","containers":[]}}'
+RECORD = (
+    b'{"id":"1","at":"2030-01-01T00:00:00Z","subject":{"namespace":"default","name":"web-node"},"decision":"Start"}\n'
+)
+
+
+class FakeAgent:
+    """The agent's paths with scripted answers."""
+
+    def __init__(self):
+        self.queries = []
+        self.release = asyncio.Event()
+
+    def application(self):
+        application = web.Application()
+        application.router.add_get("/healthz", self.health)
+        application.router.add_get("/pods", self.pods)
+        application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self.logs)
+        application.router.add_get("/klet/v1/explain/{namespace}/{pod}", self.explain)
+        application.router.add_get("/klet/v1/journal", self.journal)
+        return application
+
+    async def health(self, _request):
+        return web.Response(text="ok")
+
+    async def pods(self, _request):
+        return web.Response(body=b'{"items":[' + POD + b"]}", content_type="application/json")
+
+    async def explain(self, _request):
+        return web.Response(status=404, text="nothing is recorded")
+
+    async def logs(self, request):
+        self.queries.append((request.path, dict(request.query)))
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"first\n")
+        await self.release.wait()
+        await response.write(b"second\n")
+        await response.write_eof()
+        return response
+
+    async def journal(self, request):
+        self.queries.append((request.path, dict(request.query)))
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(RECORD[:20])
+        await response.write(RECORD[20:] + RECORD[:10])
+        await self.release.wait()
+        return response
+
+
+@pytest.fixture
+async def agent(tmp_path):
+    fake = FakeAgent()
+    runner = web.AppRunner(fake.application(), shutdown_timeout=0.1, handler_cancellation=True)
+    await runner.setup()
+    await web.UnixSite(runner, str(tmp_path / "klet.sock")).start()
+    yield fake
+    await runner.cleanup()
+
+
+@pytest.fixture
+def client(tmp_path):
+    return AgentClient(socket_path=tmp_path / "klet.sock")
+
+
+async def test_pods_and_health(agent, client):
+    assert await asyncio.to_thread(client.is_healthy)
+    (pod,) = await asyncio.to_thread(client.pods)
+    assert pod.metadata.name == "web-node"
+
+
+async def test_an_error_carries_the_agents_words(agent, client):
+    with pytest.raises(AgentError, match="nothing is recorded") as caught:
+        await asyncio.to_thread(client.explain, "default", "x")
+    assert caught.value.status == 404
+
+
+async def test_logs_come_piece_by_piece(agent, client):
+    pieces = client.logs("default", "web-node", "a", {"follow": "true"})
+    assert await asyncio.to_thread(next, pieces) == b"first\n"
+    agent.release.set()
+    assert await asyncio.to_thread(next, pieces) == b"second\n"
+    assert await asyncio.to_thread(next, pieces, None) is None
+    assert agent.queries == [("/containerLogs/default/web-node/a", {"follow": "true"})]
+
+
+async def test_the_journal_is_followed_and_let_go(agent, client):
+    since = SystemClock().now()
+
+    def follow():
+        with JournalFeed(client=client, since=since) as feed:
+            return feed.wait(5)
+
+    (record,) = await asyncio.to_thread(follow)
+    assert (record.decision, record.subject.name) == ("Start", "web-node")
+    (path, query) = agent.queries[0]
+    assert path == "/klet/v1/journal"
+    assert query["follow"] == "true"
+    assert query["since"].endswith("Z")
+
+
+def test_no_agent_is_a_clear_error(client):
+    assert not client.is_healthy()
+    with pytest.raises(AgentUnavailable, match=r"no agent answers at .*klet.sock.*`klet up` starts one"):
+        client.pods()
