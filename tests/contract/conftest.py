@@ -24,8 +24,9 @@ from google.protobuf.message import Message
 
 from klet.aio.clock import SystemClock
 from klet.cri.client import CriClient, connect
+from klet.host.images import ImageConfig, build_image, file
 from klet.testing.clock import ManualClock
-from klet.testing.containerd import remove_pods, run_containerd, why_impossible
+from klet.testing.containerd import PrivateContainerd, add_image, remove_pods, run_containerd, why_impossible
 from klet.testing.cri_server import EVENTS_SERVICE, serve_cri
 from klet.testing.fake_runtime import FakeImage, FakeRuntime, FileSink, MemorySink, Script
 from klet.testing.fake_runtime.shell import shell_exec, shell_life
@@ -105,6 +106,7 @@ class Bench:
     clock: ManualClock | None = None
     runtime: FakeRuntime | None = None
     sink: MemorySink | None = None
+    daemon: PrivateContainerd | None = None
     cgroup_parent: str = "/klet-contract"
     names: "itertools.count[int]" = field(default_factory=itertools.count)
 
@@ -213,6 +215,13 @@ class Bench:
                 self.clock.advance_to(due)
         return task.result()
 
+    async def import_image(self, name: str) -> None:
+        if self.runtime is not None:
+            self.runtime.load_image(FakeImage(name))
+        else:
+            data = build_image(name=name, layers=[[file("name", name)]], config=ImageConfig(command=["/none"]))
+            await add_image(self.daemon, self.client, name=name, data=data, clock=SystemClock())
+
     def log(self, path: str) -> str | None:
         """The content of a log file, or None."""
         if self.sink is not None:
@@ -268,7 +277,7 @@ def daemon(kind, request):
 async def bench(kind, daemon, tmp_path):
     if daemon is not None:
         async with connect(runtime_endpoint=daemon.endpoint, timeout=TIMEOUT) as client:
-            bench = Bench(client, tmp_path, Recorder(), cgroup_parent=daemon.cgroup_parent)
+            bench = Bench(client, tmp_path, Recorder(), daemon=daemon, cgroup_parent=daemon.cgroup_parent)
             async with recording(bench, lambda: publish(daemon.endpoint)):
                 yield bench
             await remove_pods(client, clock=SystemClock())
@@ -303,9 +312,10 @@ async def recording(bench: Bench, publish: Callable[[], Coroutine[None, None, No
     """Subscribed for certain: an event of our own has come back."""
     async with asyncio.TaskGroup() as group:
         task = group.create_task(bench.events.run(bench.client))
-        while not bench.events.ready.is_set():
+        ready = group.create_task(bench.events.ready.wait())
+        while not ready.done():
+            await asyncio.wait({ready}, timeout=A_LITTLE.total_seconds())
             await publish()
-            await asyncio.wait({group.create_task(bench.events.ready.wait())}, timeout=0.05)
         yield
         task.cancel()
 

@@ -215,6 +215,24 @@ async def test_removing_a_container_again_is_no_error(bench):
             id="exec stream",
         ),
         pytest.param(
+            "attach",
+            pb.AttachRequest(container_id="nope", stdout=True),
+            "failed to find container in store: not found",
+            id="attach stream",
+        ),
+        pytest.param(
+            "pod_sandbox_stats",
+            pb.PodSandboxStatsRequest(pod_sandbox_id="nope"),
+            "an error occurred when trying to find sandbox nope: not found",
+            id="sandbox stats",
+        ),
+        pytest.param(
+            "port_forward",
+            pb.PortForwardRequest(pod_sandbox_id="nope", port=[80]),
+            'failed to find sandbox "nope": not found',
+            id="port forwarding",
+        ),
+        pytest.param(
             "container_stats",
             pb.ContainerStatsRequest(container_id="nope"),
             "failed to find container: not found",
@@ -232,6 +250,27 @@ async def test_unknown_ids_are_not_found(bench, call, request_, message):
     with pytest.raises(NotFound) as caught:
         await getattr(bench.client, call)(request_)
     assert caught.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("call", "request_", "message"),
+    [
+        ("container_status", pb.ContainerStatusRequest(), 'an error occurred when try to find container ""'),
+        ("start_container", pb.StartContainerRequest(), 'an error occurred when try to find container ""'),
+        ("stop_container", pb.StopContainerRequest(), 'an error occurred when try to find container ""'),
+        ("remove_container", pb.RemoveContainerRequest(), 'an error occurred when try to find container ""'),
+        ("remove_pod_sandbox", pb.RemovePodSandboxRequest(), 'an error occurred when try to find sandbox ""'),
+        ("stop_pod_sandbox", pb.StopPodSandboxRequest(), 'an error occurred when try to find sandbox ""'),
+        ("create_container", pb.CreateContainerRequest(), 'failed to find sandbox id ""'),
+        ("container_stats", pb.ContainerStatsRequest(), "failed to find container"),
+        ("pod_sandbox_stats", pb.PodSandboxStatsRequest(), "an error occurred when trying to find sandbox "),
+        ("port_forward", pb.PortForwardRequest(), 'failed to find sandbox ""'),
+    ],
+)
+async def test_empty_ids_are_refused(bench, call, request_, message):
+    with pytest.raises(CriError) as caught:
+        await getattr(bench.client, call)(request_)
+    assert (caught.value.code, caught.value.message) == (Code.UNKNOWN, f"{message}: Prefix can't be empty")
 
 
 async def test_a_container_needs_metadata(bench):

@@ -88,3 +88,32 @@ async def test_a_commands_exit_is_not_the_containers(bench):
     assert bench.events.topics(container) == [*topics, "/tasks/exit"]
     assert exit_.id != exit_.container_id == container
     assert exit_.exit_status == 4
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "options", "message"),
+    [
+        ("exec", pb.ExecRequest, {"cmd": ["true"]}, "one of stdin, stdout, or stderr must be set"),
+        ("exec", pb.ExecRequest, {"cmd": ["true"], "tty": True, "stderr": True}, "tty and stderr cannot both be true"),
+        ("attach", pb.AttachRequest, {}, "one of stdin, stdout, and stderr must be set"),
+    ],
+)
+async def test_refused_streams(bench, call, kind, options, message):
+    container = await bench.run(await bench.pod())
+    with pytest.raises(CriError) as caught:
+        await getattr(bench.client, call)(kind(container_id=container, **options))
+    assert (caught.value.code, caught.value.message) == (Code.INVALID_ARGUMENT, message)
+
+
+async def test_streams_need_something_that_runs(bench):
+    pod = await bench.pod()
+    container = await bench.create(pod)
+    await bench.stop_pod(pod)
+    for call, request in (
+        (bench.client.exec, pb.ExecRequest(container_id=container, cmd=["true"], stdout=True)),
+        (bench.client.attach, pb.AttachRequest(container_id=container, stdout=True)),
+    ):
+        with pytest.raises(CriError, match="container is in CONTAINER_CREATED state"):
+            await call(request)
+    with pytest.raises(CriError, match="sandbox container is not running"):
+        await bench.client.port_forward(pb.PortForwardRequest(pod_sandbox_id=pod.id, port=[80]))

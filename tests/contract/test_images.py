@@ -72,3 +72,30 @@ async def test_the_image_filesystem_is_reported(bench):
     assert usage.fs_id.mountpoint.startswith("/")
     assert usage.HasField("used_bytes")
     assert usage.HasField("inodes_used")
+
+
+async def test_an_image_can_be_removed_by_name_or_id(bench):
+    for by_id in (False, True):
+        await bench.import_image("klet.local/passing:1")
+        found = await image(bench, "klet.local/passing:1")
+        await bench.client.remove_image(pb.RemoveImageRequest(image=spec(found.id if by_id else found.repo_tags[0])))
+        assert await image(bench, "klet.local/passing:1") is None
+        listed = (await bench.client.list_images(pb.ListImagesRequest())).images
+        assert "klet.local/passing:1" not in [tag for each in listed for tag in each.repo_tags]
+
+
+async def test_a_container_outlives_its_image_and_still_names_it(bench):
+    await bench.import_image("klet.local/passing:1")
+    found = await image(bench, "klet.local/passing:1")
+    container = await bench.create(await bench.pod(), image="klet.local/passing:1")
+    await bench.client.remove_image(pb.RemoveImageRequest(image=spec("klet.local/passing:1")))
+    status = await bench.status(container)
+    assert (status.image.image, status.image_ref) == ("klet.local/passing:1", found.id)
+
+
+async def test_removing_an_image_is_told(bench):
+    await bench.import_image("klet.local/passing:1")
+    found = await image(bench, "klet.local/passing:1")
+    await bench.client.remove_image(pb.RemoveImageRequest(image=spec("klet.local/passing:1")))
+    await bench.events.until("/images/delete", found.id)
+    assert "/images/delete" in bench.events.topics("klet.local/passing:1")

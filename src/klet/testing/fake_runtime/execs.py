@@ -52,11 +52,18 @@ class ExecCalls:
         raise RpcFailure(Code.DEADLINE_EXCEEDED, f"{what}timeout {limit} exceeded: context deadline exceeded")
 
     def _exec(self, request: pb.ExecRequest) -> pb.ExecResponse:
-        self._running(request.container_id, "")
+        self._running(request.container_id)
+        if not (request.stdin or request.stdout or request.stderr):
+            raise RpcFailure(Code.INVALID_ARGUMENT, "one of stdin, stdout, or stderr must be set")
+        if request.tty and request.stderr:
+            raise RpcFailure(Code.INVALID_ARGUMENT, "tty and stderr cannot both be true")
         return pb.ExecResponse(url=self._url("exec"))
 
     def _attach(self, request: pb.AttachRequest) -> pb.AttachResponse:
-        self._running(request.container_id, "")
+        container = find(self._world.containers, request.container_id, "failed to find container in store")
+        self._running(container.id)
+        if not (request.stdin or request.stdout or request.stderr):
+            raise RpcFailure(Code.INVALID_ARGUMENT, "one of stdin, stdout, and stderr must be set")
         return pb.AttachResponse(url=self._url("attach"))
 
     def _port_forward(self, request: pb.PortForwardRequest) -> pb.PortForwardResponse:
@@ -66,7 +73,7 @@ class ExecCalls:
             raise RpcFailure(Code.UNKNOWN, "sandbox container is not running")
         return pb.PortForwardResponse(url=self._url("portforward"))
 
-    def _running(self, id_: str, what: str) -> Container:
+    def _running(self, id_: str, what: str = "") -> Container:
         container = find(self._world.containers, id_, f'{what}failed to find container "{id_}" in store')
         if not container.is_running:
             state = pb.ContainerState.Name(container.state)

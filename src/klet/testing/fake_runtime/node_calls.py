@@ -65,30 +65,29 @@ class NodeCalls:
         stats = [
             self._stats_of(container)
             for container in self._world.containers.values()
-            if container.is_running
-            and matches(container.id, wanted.id)
+            if matches(container.id, wanted.id)
             and matches(container.sandbox.id, wanted.pod_sandbox_id)
             and has_labels(container.config.labels, wanted.label_selector)
         ]
         return pb.ListContainerStatsResponse(stats=stats)
 
     def _sandbox_stats(self, request: pb.PodSandboxStatsRequest) -> pb.PodSandboxStatsResponse:
-        what = "an error occurred when trying to find sandbox"
+        what = f"an error occurred when trying to find sandbox {request.pod_sandbox_id}"
         sandbox = find(self._world.sandboxes, request.pod_sandbox_id, what)
-        if not sandbox.is_ready:
-            raise RpcFailure(Code.UNKNOWN, "failed to decode sandbox container metrics: sandbox is not running")
+        _check_ready(sandbox, f"failed to decode pod sandbox metrics {sandbox.id}")
         return pb.PodSandboxStatsResponse(stats=self._stats_of_sandbox(sandbox))
 
     def _list_sandbox_stats(self, request: pb.ListPodSandboxStatsRequest) -> pb.ListPodSandboxStatsResponse:
+        """One sandbox that is not ready spoils the whole list, as with containerd 1.6."""
         wanted = request.filter
-        stats = [
-            self._stats_of_sandbox(sandbox)
+        sandboxes = [
+            sandbox
             for sandbox in self._world.sandboxes.values()
-            if sandbox.is_ready
-            and matches(sandbox.id, wanted.id)
-            and has_labels(sandbox.config.labels, wanted.label_selector)
+            if matches(sandbox.id, wanted.id) and has_labels(sandbox.config.labels, wanted.label_selector)
         ]
-        return pb.ListPodSandboxStatsResponse(stats=stats)
+        for sandbox in sandboxes:
+            _check_ready(sandbox, f'failed to decode sandbox container metrics for sandbox "{sandbox.id}"')
+        return pb.ListPodSandboxStatsResponse(stats=[self._stats_of_sandbox(sandbox) for sandbox in sandboxes])
 
     def _list_metric_descriptors(self, _request: pb.ListMetricDescriptorsRequest) -> pb.ListMetricDescriptorsResponse:
         return pb.ListMetricDescriptorsResponse()
@@ -105,9 +104,10 @@ class NodeCalls:
                 labels=container.config.labels,
                 annotations=container.config.annotations,
             ),
-            cpu=_cpu(now, self._cpu_used(container), container.life.cpu_cores),
-            memory=_memory(now, container.life.memory_bytes),
         )
+        if container.is_running:
+            stats.cpu.CopyFrom(_cpu(now, self._cpu_used(container), container.life.cpu_cores))
+            stats.memory.CopyFrom(_memory(now, container.life.memory_bytes))
         stats.writable_layer.timestamp = now
         stats.writable_layer.fs_id.mountpoint = MOUNTPOINT
         stats.writable_layer.used_bytes.value = 4096
@@ -123,12 +123,12 @@ class NodeCalls:
             cpu=_cpu(now, used, sum(container.life.cpu_cores for container in running)),
             memory=_memory(now, memory),
             process=pb.ProcessUsage(timestamp=now, process_count=pb.UInt64Value(value=1 + len(running))),
-            containers=[self._stats_of(container) for container in running],
+            containers=[self._stats_of(container) for container in sandbox.containers.values()],
         )
         if sandbox.ips:
             zero = pb.UInt64Value(value=0)
             eth0 = pb.NetworkInterfaceUsage(name="eth0", rx_bytes=zero, rx_errors=zero, tx_bytes=zero, tx_errors=zero)
-            linux.network.CopyFrom(pb.NetworkUsage(timestamp=now, default_interface=eth0))
+            linux.network.CopyFrom(pb.NetworkUsage(default_interface=eth0))
         attributes = pb.PodSandboxAttributes(
             id=sandbox.id,
             metadata=sandbox.config.metadata,
@@ -139,6 +139,12 @@ class NodeCalls:
 
     def _cpu_used(self, container: Container) -> int:
         return 1_000_000 + int(running_time(container, self._world) * container.life.cpu_cores)
+
+
+def _check_ready(sandbox: Sandbox, what: str) -> None:
+    if not sandbox.is_ready:
+        why = f'failed to get pod sandbox stats since sandbox container "{sandbox.id}" is not in ready state'
+        raise RpcFailure(Code.UNKNOWN, f"{what}: {why}")
 
 
 def _cpu(now: int, used: int, cores: float) -> pb.CpuUsage:
