@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import yaml
 
+from klet.config.document_limits import check_limits
 from klet.config.errors import ConfigError
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -56,8 +57,8 @@ def parse_document(text: bytes) -> Document:
     if content.lstrip().startswith("{"):
         try:
             pairs = json.loads(content, object_pairs_hook=_Pairs)
-        except ValueError:
-            # An object in YAML's flow style also begins with a brace.
+        except (ValueError, RecursionError):
+            # An object in YAML's flow style also begins with a brace; one that nests too deep is refused as such there.
             return _from_yaml(content)
         return _finish(pairs)
     return _from_yaml(content)
@@ -118,6 +119,7 @@ def _settle(value: object, path: str, duplicates: list[str]) -> Json:
 def _from_yaml(content: str) -> Document:
     loader = _Loader(content)
     try:
+        check_limits(yaml.parse(content, _Loader))
         node = loader.get_single_node() if "\n---" not in content else _first_node(loader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
@@ -152,7 +154,7 @@ def _pairs(node: yaml.MappingNode, within: tuple[yaml.Node, ...]) -> list[tuple[
     merged: dict[str, Json | _Pairs] = {}
     for key_node, value_node in node.value:
         value = _construct(value_node, within)
-        if isinstance(key_node, yaml.ScalarNode) and key_node.style is None and key_node.value == "<<":
+        if isinstance(key_node, yaml.ScalarNode) and key_node.tag == _PLAIN and key_node.value == "<<":
             for source in [value] if isinstance(value, _Pairs) else value if isinstance(value, list) else []:
                 if isinstance(source, _Pairs):
                     merged = {**dict(source), **merged}
