@@ -1,4 +1,4 @@
-"""What a node does to pods from its own manifests before they count: identity, place, toleration, and no API objects."""
+"""What a node does to pods from its own manifests: identity, place, toleration, and no use of API objects."""
 
 from collections.abc import Iterator
 from enum import StrEnum

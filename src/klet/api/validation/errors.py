@@ -104,6 +104,6 @@ def invalid_each(field: FieldPath, value: object, messages: Iterable[str]) -> Fi
 
 
 def aggregate(errors: Iterable[FieldError]) -> str:
-    """All errors as one text: equal texts once, brackets from two on."""
+    """All errors as one text: equal texts once, brackets from two on, nothing for none."""
     texts = tuple(dict.fromkeys(str(error) for error in errors))
-    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    return f"[{', '.join(texts)}]" if len(texts) > 1 else "".join(texts)
