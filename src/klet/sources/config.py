@@ -1,0 +1,94 @@
+"""The wanted pods of all sources, as changes for the sync loop (upstream's PodConfig and sourcesReady).
+
+A source leaves its newest snapshot; it is merged when the loop asks for the next change. So a slow loop sees the newest
+state, never a backlog, and what is kept is one snapshot for each source and the changes of one merge.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+from klet.aio.clock import Clock
+from klet.api.pod import Pod
+from klet.model.causes import CauseRecorder, Finding
+from klet.model.pods import PodUID, subject_of, uid_of
+from klet.sources.merge import PodChanges, duplicate_message, merge_pods
+
+logger = logging.getLogger(__name__)
+
+DECIDER = "sources.config"
+
+
+class PodConfig:
+    """Newest snapshot of each source in, ordered changes out."""
+
+    def __init__(self, *, sources: Iterable[str], recorder: CauseRecorder, clock: Clock) -> None:
+        self._states = {source: _SourceState() for source in sources}
+        self._recorder = recorder
+        self._clock = clock
+        self._changes: deque[PodChanges] = deque()
+        self._arrived = asyncio.Event()
+
+    def set_pods(self, source: str, pods: tuple[Pod, ...]) -> None:
+        """Say which pods a source has now."""
+        state = self._states[source]
+        state.snapshot = pods
+        state.is_seen = True
+        self._arrived.set()
+
+    async def next_change(self) -> PodChanges:
+        """The next change to take in, waiting for one if need be."""
+        while not self._changes:
+            self._arrived.clear()
+            self._merge_news()
+            if not self._changes:
+                await self._arrived.wait()
+        return self._changes.popleft()
+
+    def mark_handled(self, source: str) -> None:
+        """A change of that source has been taken in."""
+        self._states[source].is_handled = True
+
+    def all_ready(self) -> bool:
+        """True when each source has been heard and a change of it taken in; nothing is removed before that."""
+        return all(state.is_seen and state.is_handled for state in self._states.values())
+
+    def _merge_news(self) -> None:
+        for source, state in self._states.items():
+            if state.snapshot is None:
+                continue
+            now = self._clock.now().astimezone()
+            merged = merge_pods(state.known, state.snapshot, source=source, now=now, is_first=not state.is_merged)
+            state.snapshot = None
+            state.is_merged = True
+            state.known = merged.known
+            self._changes.extend(merged.changes)
+            self._reject_duplicates(source, state, merged.duplicates)
+
+    def _reject_duplicates(self, source: str, state: "_SourceState", duplicates: tuple[Pod, ...]) -> None:
+        for pod in duplicates:
+            if uid_of(pod) in state.rejected:
+                continue
+            message = duplicate_message(pod, source)
+            logger.warning(
+                "Pod left out: another one has its name", extra={"pod": subject_of(pod).name, "source": source}
+            )
+            self._recorder.record(
+                Finding(subject=subject_of(pod), decider=DECIDER, decision="FailedValidation", message=message)
+            )
+        state.rejected = frozenset(map(uid_of, duplicates))
+
+
+class _SourceState:
+    """What is known of one source."""
+
+    __slots__ = ("is_handled", "is_merged", "is_seen", "known", "rejected", "snapshot")
+
+    def __init__(self) -> None:
+        self.known: Mapping[PodUID, Pod] = {}
+        self.snapshot: tuple[Pod, ...] | None = None
+        self.rejected: frozenset[PodUID] = frozenset()
+        self.is_seen = False
+        self.is_merged = False
+        self.is_handled = False

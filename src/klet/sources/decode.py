@@ -1,0 +1,120 @@
+"""From the bytes of a manifest to static pods: read, defaulted, given their identity and place, and checked. Pure.
+
+Unknown fields are ignored, as upstream ignores them; of a stream of documents only the first is read.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from klet.api.codec import DecodeError, convert
+from klet.api.defaults import default_pod
+from klet.api.pod import Pod
+from klet.api.static_pods import StaticOrigin, default_static_pod, find_static_pod_problem
+from klet.api.validation.options import STATIC_POD
+from klet.api.validation.pod import validate_pod_create
+from klet.config.document import JsonObject, parse_document
+from klet.config.errors import ConfigError
+from klet.sources.errors import ManifestError, Problem
+
+MAX_MANIFEST: Final = 10 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a manifest was found, and what that decides about its pods."""
+
+    kind: StaticOrigin
+    location: str
+    """The path or URL; it is part of the pods' identity."""
+    node_name: str
+    shown: str = ""
+    """How messages name the location, when it must not be shown whole."""
+    prevent_api_references: bool = True
+    """Gate PreventStaticPodAPIReferences."""
+
+
+def decode_pod(data: bytes, origin: Origin) -> Pod:
+    """Read the one pod of a manifest, or raise ManifestError."""
+    fields = _parse(data, origin)
+    if problem := _wrong_kind(fields, "Pod"):
+        raise _error(origin, problem)
+    return _finish(fields, origin, prefix="", check_use=True)
+
+
+def decode_pods(data: bytes, origin: Origin) -> tuple[Pod, ...]:
+    """Read a pod or a PodList, or raise ManifestError; one bad pod spoils the list."""
+    fields = _parse(data, origin)
+    if _wrong_kind(fields, "PodList"):
+        return (decode_pod(data, origin),)
+    items = fields.get("items")
+    if not isinstance(items, list | None):
+        raise _error(origin, Problem("items", "Expected `array`"))
+    pods: list[Pod] = []
+    for index, item in enumerate(items or ()):
+        prefix = f"items[{index}]"
+        if not isinstance(item, dict):
+            raise _error(origin, Problem(prefix, "Expected `object`"))
+        # With the gate off, upstream does not look at what the pods of a list use.
+        pods.append(_finish(item, origin, prefix=prefix, check_use=origin.prevent_api_references))
+    return tuple(pods)
+
+
+# The UID names directories and cgroups on the node.
+_UID: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]{0,251}[A-Za-z0-9])?")
+
+
+def _parse(data: bytes, origin: Origin) -> JsonObject:
+    if len(data) > MAX_MANIFEST:
+        raise _error(origin, Problem("", f"the manifest is longer than {MAX_MANIFEST} bytes"))
+    try:
+        return parse_document(data).fields
+    except ConfigError as error:
+        raise _error(origin, Problem("", str(error))) from error
+
+
+def _wrong_kind(fields: JsonObject, wanted: str) -> Problem | None:
+    kind, version = fields.get("kind"), fields.get("apiVersion")
+    if not kind:
+        return Problem("kind", f"Required value: must be {wanted}")
+    if kind != wanted:
+        return Problem("kind", f"{kind!r} is not {wanted}")
+    if version != "v1":
+        return Problem("apiVersion", f"{version!r} is not v1")
+    return None
+
+
+def _finish(fields: JsonObject, origin: Origin, *, prefix: str, check_use: bool) -> Pod:
+    """Default, place and check one pod, in upstream's order."""
+    try:
+        pod = default_pod(convert(Pod, fields))
+    except DecodeError as error:
+        raise _error(origin, Problem(_join(prefix, error.field), error.message)) from error
+    if not pod.metadata.name:
+        raise _error(origin, Problem(_join(prefix, "metadata.name"), "invalid pod: name is needed for the pod"))
+    placed = default_static_pod(pod, node_name=origin.node_name, origin=origin.kind, location=origin.location)
+    problems = tuple(Problem(_join(prefix, field), rule) for field, rule in _broken_rules(placed))
+    if problems:
+        raise _error(origin, *problems)
+    if check_use:
+        reason = find_static_pod_problem(placed, prevent_api_references=origin.prevent_api_references)
+        if reason is not None:
+            raise _error(origin, Problem(prefix, reason))
+    return placed
+
+
+def _broken_rules(pod: Pod) -> Iterator[tuple[str, str]]:
+    if not _UID.fullmatch(pod.metadata.uid):
+        rule = "must be at most 253 letters, digits, '-' and '.', and begin and end with a letter or digit"
+        yield "metadata.uid", f"Invalid value: {rule}"
+    for error in validate_pod_create(pod, STATIC_POD):
+        yield str(error.field), error.body
+
+
+def _join(prefix: str, field: str) -> str:
+    return f"{prefix}.{field}" if prefix and field else prefix or field
+
+
+def _error(origin: Origin, *problems: Problem) -> ManifestError:
+    return ManifestError(location=origin.shown or origin.location, problems=problems)

@@ -1,0 +1,36 @@
+"""What can be wrong with a place that pods come from.
+
+SourceError              the file, directory or URL cannot be read
+└── ManifestError        it can, and its content is no pod that could run
+"""
+
+from dataclasses import dataclass
+
+from klet.errors import KletError
+
+
+class SourceError(KletError):
+    """A source that cannot be read now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One broken rule; the field is empty when it concerns the whole text."""
+
+    field: str
+    rule: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.rule}" if self.field else self.rule
+
+
+class ManifestError(SourceError):
+    """A manifest that is not a pod: the file or URL, the document in it, and every rule that it breaks."""
+
+    def __init__(self, *, location: str, problems: tuple[Problem, ...], document: int = 1) -> None:
+        texts = tuple(dict.fromkeys(map(str, problems)))
+        shown = f"[{', '.join(texts)}]" if len(texts) > 1 else "".join(texts)
+        super().__init__(f"{location}: document {document}: {shown}")
+        self.location = location
+        self.document = document
+        self.problems = problems

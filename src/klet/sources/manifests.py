@@ -1,0 +1,138 @@
+"""Manifest files on disk: listing a directory, reading a file, and not decoding again what has not changed.
+
+Everything here blocks and runs on a thread, one call at a time.
+"""
+
+import hashlib
+import logging
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from klet.api.pod import Pod
+from klet.api.static_pods import StaticOrigin
+from klet.sources.decode import MAX_MANIFEST, Origin, decode_pod
+from klet.sources.errors import ManifestError, SourceError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What a file held: a pod, or what is wrong with it."""
+
+    pod: Pod | None = None
+    error: str | None = None
+    digest: str = ""
+    """Of the content, to tell one bad content from the next."""
+
+
+Signature: TypeAlias = tuple[int, int, int, int, int]
+
+
+class ManifestReader:
+    """Reads the manifests of one node. A file that looks untouched is not read again by a listing."""
+
+    def __init__(self, *, node_name: str, prevent_api_references: bool = True) -> None:
+        self._node_name = node_name
+        self._prevent_api_references = prevent_api_references
+        self._cache: dict[Path, tuple[Signature, Reading]] = {}
+        self._is_missing = False
+
+    def list(self, path: Path) -> Mapping[str, Reading]:
+        """The manifests of a directory by file name, or the one file; nothing when the path does not exist.
+
+        Raises SourceError when what is there cannot be told, which includes a single file that is bad.
+        """
+        try:
+            mode = path.stat().st_mode
+        except FileNotFoundError:
+            self._note_missing(path)
+            return {}
+        except OSError as error:
+            raise SourceError(f"{path}: {error.strerror}") from error
+        self._is_missing = False
+        if stat.S_ISDIR(mode):
+            return self._list_directory(path)
+        if not stat.S_ISREG(mode):
+            raise SourceError(f"{path}: path is not a directory or file")
+        reading = self.read(path, trust_cache=True)
+        if reading is None:
+            return {}
+        if reading.error is not None:
+            raise SourceError(reading.error)
+        return {path.name: reading}
+
+    def read(self, path: Path, *, trust_cache: bool = False) -> Reading | None:
+        """Read one file; None when it is gone, or is no file."""
+        try:
+            # Not blocking, because opening a named pipe would otherwise wait for its writer.
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            self._cache.pop(path, None)
+            return None
+        except OSError as error:
+            return Reading(error=f"{path}: {error.strerror}")
+        with open(descriptor, "rb", closefd=True) as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                logger.debug("Not a manifest", extra={"path": str(path)})
+                return None
+            signature = _signature(status)
+            cached = self._cache.get(path)
+            if trust_cache and cached is not None and cached[0] == signature:
+                return cached[1]
+            try:
+                data = file.read(MAX_MANIFEST + 1)
+            except OSError as error:
+                return Reading(error=f"{path}: {error.strerror}")
+        reading = self._decode(path, data)
+        self._cache[path] = (signature, reading)
+        return reading
+
+    def _list_directory(self, path: Path) -> Mapping[str, Reading]:
+        try:
+            names = sorted(name for name in os.listdir(path) if not name.startswith("."))
+        except OSError as error:
+            raise SourceError(f"{path}: {error.strerror}") from error
+        found: dict[str, Reading] = {}
+        for name in names:
+            reading = self.read(path / name, trust_cache=True)
+            if reading is not None:
+                found[name] = reading
+        self._cache = {file: cached for file, cached in self._cache.items() if file.name in found}
+        return found
+
+    def _decode(self, path: Path, data: bytes) -> Reading:
+        digest = hashlib.sha256(data).hexdigest()
+        origin = Origin(
+            kind=StaticOrigin.FILE,
+            location=str(path),
+            node_name=self._node_name,
+            prevent_api_references=self._prevent_api_references,
+        )
+        try:
+            return Reading(pod=decode_pod(data, origin), digest=digest)
+        except ManifestError as error:
+            return Reading(error=str(error), digest=digest)
+
+    def _note_missing(self, path: Path) -> None:
+        if not self._is_missing:
+            self._is_missing = True
+            logger.info("Manifest path does not exist, ignoring", extra={"path": str(path)})
+
+
+def is_link(path: Path) -> bool:
+    """True for a file that has its content from the moment it appears: a symlink, or one more name of another file."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISLNK(status.st_mode) or status.st_nlink > 1
+
+
+def _signature(status: os.stat_result) -> Signature:
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
