@@ -1,6 +1,5 @@
 """`klet run`: upstream's flags in, the agent running until it is told to stop."""
 
-import asyncio
 import logging
 import os
 import random
@@ -8,7 +7,6 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
 
 import uvloop
 
@@ -158,9 +156,7 @@ def build_cgroups(settings: AgentSettings, threads: Threads, clock: Clock) -> Cg
     return HostCgroups(hierarchy=hierarchy, units=units, threads=threads, clock=clock)
 
 
-def build_listener(
-    agent: Agent, settings: AgentSettings, client: CriClient, journal: Journal, clock: Clock
-) -> Part:
+def build_listener(agent: Agent, settings: AgentSettings, client: CriClient, journal: Journal, clock: Clock) -> Part:
     """The agent's own API."""
     pods = BoardPods(pods=agent.pods, statuses=agent.statuses)
     return SocketListener(

@@ -28,6 +28,10 @@ class MemoryJournal:
         self._news.send(cause)
         return cause.id
 
+    def all(self) -> tuple[Cause, ...]:
+        """Every record that is kept, oldest first."""
+        return tuple(self._causes)
+
     def follow(self) -> Subscription[Cause]:
         return self._news.subscribe()
 
