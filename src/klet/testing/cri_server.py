@@ -3,7 +3,6 @@
 For component tests: the wire is real, the time is the test's (a ManualClock) or the machine's.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -19,7 +18,7 @@ from klet.cri.calls import IMAGE_SERVICE, RUNTIME_SERVICE
 from klet.testing.fake_runtime.calls import RpcFailure
 from klet.testing.fake_runtime.events import BadFilter, parse_filters
 from klet.testing.fake_runtime.machine import FakeRuntime
-from klet.testing.fake_runtime.pump import Pump
+from klet.testing.fake_runtime.pump import Pump, pumping
 from klet.wire import containerd_events_service_pb2 as events_service
 from klet.wire import cri_v1_pb2 as pb
 from klet.wire.containerd_types_pb2 import Envelope
@@ -33,19 +32,16 @@ _Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 @asynccontextmanager
 async def serve_cri(runtime: FakeRuntime, *, clock: Clock, socket: Path) -> AsyncIterator[str]:
     """Serve on the socket as long as the context lasts; gives the endpoint."""
-    pump = Pump(runtime=runtime, clock=clock)
     server = aio.server()
-    server.add_generic_rpc_handlers(CriServices(runtime=runtime, pump=pump).handlers())
-    server.add_insecure_port(f"unix:{socket}")
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(pump.run(), name="fake runtime")
+    async with pumping(runtime, clock) as pump:
+        server.add_generic_rpc_handlers(CriServices(runtime=runtime, pump=pump).handlers())
+        server.add_insecure_port(f"unix:{socket}")
         await server.start()
         try:
             yield f"unix://{socket}"
         finally:
             runtime.disconnect()
             await server.stop(grace=None)
-            task.cancel()
 
 
 class CriServices:

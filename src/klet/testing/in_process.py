@@ -18,7 +18,7 @@ from klet.cri.errors import Code, error_for
 from klet.testing.fake_runtime.calls import RpcFailure
 from klet.testing.fake_runtime.events import parse_filters
 from klet.testing.fake_runtime.machine import FakeRuntime
-from klet.testing.fake_runtime.pump import Pump
+from klet.testing.fake_runtime.pump import Pump, pumping
 from klet.wire.methods import Method, RequestT, ResponseT
 
 REQUEST_TIMEOUT = timedelta(minutes=2)
@@ -68,15 +68,9 @@ async def run_in_process(
     runtime: FakeRuntime, *, clock: Clock, timeout: timedelta = REQUEST_TIMEOUT
 ) -> AsyncIterator[CriClient]:
     """A client of the fake runtime, whose containers live as long as the context lasts."""
-    pump = Pump(runtime=runtime, clock=clock)
-    transport: Transport = InProcessTransport(runtime=runtime, pump=pump)
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(pump.run(), name="fake runtime")
-        try:
-            yield CriClient(runtime=transport, images=transport, timeout=timeout)
-        finally:
-            runtime.disconnect()
-            task.cancel()
+    async with pumping(runtime, clock) as pump:
+        transport: Transport = InProcessTransport(runtime=runtime, pump=pump)
+        yield CriClient(runtime=transport, images=transport, timeout=timeout)
 
 
 def _as(kind: type[ResponseT], answer: Any) -> ResponseT:

@@ -55,9 +55,8 @@ HandlerTable: TypeAlias = Mapping[str, Callable[[Any], Message | Steps]]
 class Call:
     """One call on its way."""
 
-    def __init__(self, rpc: str, request: Message, steps: Steps) -> None:
+    def __init__(self, rpc: str, steps: Steps) -> None:
         self.rpc = rpc
-        self.request = request
         self.steps = steps
         self.response: Message | None = None
         self.failure: RpcFailure | None = None

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import assert_never
 
 from google.protobuf.message import Message
+from google.protobuf.text_format import MessageToString
 
 from klet.cri.errors import Code
 from klet.testing.fake_runtime.calls import Call, RpcFailure, Signal, Steps, Wait
@@ -27,7 +28,7 @@ from klet.testing.fake_runtime.node_calls import NodeCalls
 from klet.testing.fake_runtime.processes import Processes
 from klet.testing.fake_runtime.sandboxes import SandboxCalls
 from klet.testing.fake_runtime.views import container_status, sandbox_status
-from klet.testing.fake_runtime.world import HISTORY, Container, Features, Sandbox, World
+from klet.testing.fake_runtime.world import Container, Features, Sandbox, World
 from klet.wire import cri_v1_pb2 as pb
 
 Latency = Callable[[str, random.Random], timedelta]
@@ -47,6 +48,9 @@ class Script:
     latency: Latency = no_latency
 
 
+# How many calls, answers and events are remembered.
+HISTORY = 100_000
+
 _NO_SCRIPT = Script()
 _CONTAINERD_1_6 = Features()
 
@@ -58,6 +62,21 @@ class CallRecord:
     at: datetime
     rpc: str
     request: Message
+
+    def __str__(self) -> str:
+        return f"{self.at.isoformat()} {self.rpc} {MessageToString(self.request, as_one_line=True)}"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRecord:
+    """A call that has ended; `code` is OK or that of the error."""
+
+    at: datetime
+    rpc: str
+    code: Code
+
+    def __str__(self) -> str:
+        return f"{self.at.isoformat()} {self.rpc} answered {self.code}"
 
 
 class FakeRuntime:
@@ -74,7 +93,7 @@ class FakeRuntime:
         images: tuple[FakeImage, ...] = (),
     ) -> None:
         self.faults = FaultBook()
-        self.calls: deque[CallRecord] = deque(maxlen=HISTORY)
+        self.history: deque[CallRecord | AnswerRecord | FakeEvent] = deque(maxlen=HISTORY)
         self.disconnected = Signal()
         self._random = random.Random(seed)
         self._script = script
@@ -93,6 +112,7 @@ class FakeRuntime:
         }
         for rpc in _missing(features):
             self._handlers.pop(rpc, None)
+        self._world.listen(self.history.append)
         for image in images:
             self._image_calls.load(image)
 
@@ -101,9 +121,18 @@ class FakeRuntime:
         return self._world.timeline.now
 
     @property
+    def calls(self) -> tuple[CallRecord, ...]:
+        """The calls that were begun, oldest first; long runs forget the first of them."""
+        return tuple(record for record in self.history if isinstance(record, CallRecord))
+
+    @property
     def events(self) -> tuple[FakeEvent, ...]:
-        """The events that were delivered, oldest first (the latest of them)."""
-        return tuple(self._world.events)
+        """The events that were delivered, oldest first; long runs forget the first of them."""
+        return tuple(record for record in self.history if isinstance(record, FakeEvent))
+
+    def trace(self) -> tuple[str, ...]:
+        """Calls, answers and events as text, in order: two runs with the same seed have the same trace."""
+        return tuple(str(record) for record in self.history)
 
     @property
     def features(self) -> Features:
@@ -114,8 +143,8 @@ class FakeRuntime:
         self.advance(now)
         mine = type(request)()
         mine.CopyFrom(request)
-        self.calls.append(CallRecord(at=self.now, rpc=rpc, request=mine))
-        call = Call(rpc, mine, self._perform(rpc, mine))
+        self.history.append(CallRecord(at=self.now, rpc=rpc, request=mine))
+        call = Call(rpc, self._perform(rpc, mine))
         self._resume(call)
         return call
 
@@ -124,7 +153,7 @@ class FakeRuntime:
         if not call.is_done:
             call.arming += 1
             call.steps.close()
-            call.finish(None, RpcFailure(Code.CANCELLED, "context canceled"))
+            self._finish(call, None, RpcFailure(Code.CANCELLED, "context canceled"))
 
     def next_due(self) -> datetime | None:
         """When the machine next has something to do by itself."""
@@ -252,11 +281,16 @@ class FakeRuntime:
             wait = next(call.steps)
         except StopIteration as stop:
             answer: Message = stop.value
-            call.finish(answer, None)
+            self._finish(call, answer, None)
         except RpcFailure as failure:
-            call.finish(None, failure)
+            self._finish(call, None, failure)
         else:
             self._arm(call, wait)
+
+    def _finish(self, call: Call, answer: Message | None, failure: RpcFailure | None) -> None:
+        code = Code.OK if failure is None else failure.code
+        self.history.append(AnswerRecord(at=self.now, rpc=call.rpc, code=code))
+        call.finish(answer, failure)
 
     def _arm(self, call: Call, wait: Wait) -> None:
         """Resume once: when the time comes or the signal fires, whichever is first."""

@@ -1,7 +1,8 @@
 """Brings the synchronous machine and asyncio together: calls that wait, streams of events, and the passing of time."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 
 from google.protobuf.message import Message
@@ -11,6 +12,25 @@ from klet.cri.errors import Code
 from klet.testing.fake_runtime.calls import RpcFailure
 from klet.testing.fake_runtime.events import FakeEvent
 from klet.testing.fake_runtime.machine import FakeRuntime
+
+
+@asynccontextmanager
+async def pumping(runtime: FakeRuntime, clock: Clock) -> AsyncIterator["Pump"]:
+    """A pump that runs as long as the context lasts; then the event streams break."""
+    pump = Pump(runtime=runtime, clock=clock)
+    try:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(pump.run(), name="fake runtime")
+            try:
+                yield pump
+            finally:
+                runtime.disconnect()
+                task.cancel()
+    except BaseExceptionGroup as errors:
+        # A test that fails inside should fail with its own error, not with a group of one.
+        if len(errors.exceptions) == 1:
+            raise errors.exceptions[0] from None
+        raise
 
 
 class Pump:

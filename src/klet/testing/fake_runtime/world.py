@@ -1,7 +1,6 @@
 """The state of the fake runtime: sandboxes, containers, names, images, time, and the sending of events."""
 
 import random
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,9 +16,6 @@ from klet.testing.fake_runtime.lives import Life
 from klet.testing.fake_runtime.logs import LogSink
 from klet.testing.fake_runtime.timeline import Timeline, Timer
 from klet.wire import cri_v1_pb2 as pb
-
-# How many events and calls are remembered for tests to look at.
-HISTORY = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +102,6 @@ class World:
         self.images = ImageStore()
         self.sandboxes: dict[str, Sandbox] = {}
         self.containers: dict[str, Container] = {}
-        self.events: deque[FakeEvent] = deque(maxlen=HISTORY)
         self.conditions = {
             "RuntimeReady": pb.RuntimeCondition(type="RuntimeReady", status=True),
             "NetworkReady": pb.RuntimeCondition(type="NetworkReady", status=True),
@@ -172,6 +167,5 @@ class World:
                 self._deliver(event)
 
     def _deliver(self, event: FakeEvent) -> None:
-        self.events.append(event)
         for listener in list(self._listeners):
             listener(event)
