@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from types import NoneType, UnionType
-from typing import Annotated, Generic, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Final, Generic, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -15,14 +15,14 @@ from klet.config.errors import BadField
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-_NAMES: Mapping[object, str] = {
-    bool: "bool",
-    int: "integer",
-    float: "number",
-    str: "string",
-    timedelta: 'duration such as "1m30s"',
-    Quantity: 'quantity such as "100Mi"',
-    Time: 'time such as "2026-01-02T15:04:05Z"',
+_NAMES: Final[Mapping[object, str]] = {
+    bool: "a bool",
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    timedelta: 'a duration such as "1m30s"',
+    Quantity: 'a quantity such as "100Mi"',
+    Time: 'a time such as "2026-01-02T15:04:05Z"',
 }
 
 
@@ -106,7 +106,7 @@ def _scalar(value: object, wanted: object, path: str) -> object:
         return float(value)
     if isinstance(wanted, type) and type(value) is wanted:
         return value
-    raise BadField(path, f"expected a {_NAMES.get(wanted, 'string')}, got a {json_type(value)}")
+    raise BadField(path, f"expected {_NAMES[wanted]}, got a {json_type(value)}")
 
 
 def _parsed(parse: Callable[[str], object], text: str, path: str) -> object:

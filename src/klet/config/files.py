@@ -186,7 +186,8 @@ def _without_nulls(fields: JsonObject) -> dict[str, Json]:
 
 
 def _suggestion(path: str, names: Sequence[str]) -> str:
-    near = get_close_matches(path, names, n=1, cutoff=0.75)
+    # The names are those of the outermost object; a field further in would be compared with the wrong ones.
+    near = get_close_matches(path, names, n=1, cutoff=0.75) if path.isalnum() else []
     return f' (did you mean "{near[0]}"?)' if near else ""
 
 

@@ -49,7 +49,7 @@ TLS_CIPHER_SUITES: Final = frozenset(
 
 _STRATEGIES: Final = ("Get", "Cache", "Watch")
 _SYSCTL_SEGMENT: Final = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
-_SYSCTL_PATTERN: Final = rf"({_SYSCTL_SEGMENT}[\./])*({_SYSCTL_SEGMENT}|{_SYSCTL_SEGMENT}\*|\*)?"
+_SYSCTL_PATTERN: Final = rf"({_SYSCTL_SEGMENT}[\./])*({_SYSCTL_SEGMENT}|([a-z0-9][-_a-z0-9]*)?\*)"
 _SYSCTL_LIMIT: Final = 253
 
 
@@ -116,7 +116,7 @@ def _check_creation(config: KubeletConfiguration, flags: KubeletFlags) -> None:
         raise ConfigError(f'containerLogMaxSize "{config.container_log_max_size}": {error}') from error
     parse_node_ips(flags.node_ip, cloud_provider=flags.cloud_provider)
     for pattern in config.allowed_unsafe_sysctls:
-        if len(pattern) > _SYSCTL_LIMIT or not pattern or not re.fullmatch(_SYSCTL_PATTERN, pattern):
+        if len(pattern) > _SYSCTL_LIMIT or not re.fullmatch(_SYSCTL_PATTERN, pattern):
             raise ConfigError(
                 f'sysctl "{pattern}" must have at most {_SYSCTL_LIMIT} characters and match regex {_SYSCTL_PATTERN}'
             )

@@ -19,6 +19,7 @@ from klet.config.errors import ConfigError
         pytest.param("0.5", 0.5, id="a fraction"),
         pytest.param("yes", True, id="yes is true"),
         pytest.param("Off", False, id="off is false"),
+        pytest.param("y", True, id="so is a single letter"),
         pytest.param("~", None, id="tilde is null"),
         pytest.param("", None, id="nothing is null"),
         pytest.param("1:30", "1:30", id="no sexagesimal numbers"),
@@ -55,7 +56,7 @@ def test_parse_document(text, expected):
     [
         pytest.param(b'{"a": 1, "a": 2}', ("a",), id="JSON"),
         pytest.param(b"a: 1\na: 2\n", ("a",), id="YAML"),
-        pytest.param(b"l:\n- {x: {y: 1, y: 2}}\n", ("l[0].x.y",), id="deep inside"),
+        pytest.param(b"l:\n- {x: {z: 1, z: 2}}\n", ("l[0].x.z",), id="deep inside"),
     ],
 )
 def test_duplicates_are_named_by_their_path(text, duplicates):

@@ -41,7 +41,7 @@ def test_yaml_and_json_are_the_same():
         pytest.param("kind: CredentialProviderConfig\napiVersion: kubelet.config.k8s.io/v1beta1\n",
                      "failed to cast object to KubeletConfiguration, unexpected type: CredentialProviderConfig",
                      id="another kind of the group"),
-        pytest.param(f"{HEAD}port: http\n", 'failed to decode: field "port": expected a integer, got a string',
+        pytest.param(f"{HEAD}port: http\n", 'failed to decode: field "port": expected an integer, got a string',
                      id="a word for a number"),
         pytest.param(f"{HEAD}syncFrequency: 5\n", 'failed to decode: field "syncFrequency": expected a duration such '
                      'as "1m30s", got a number', id="a number for a duration"),
@@ -55,7 +55,7 @@ def test_yaml_and_json_are_the_same():
                      "string, got a number", id="a number in a map of words"),
         pytest.param(f"{HEAD}authentication: []\n", 'failed to decode: field "authentication": expected an object, got '
                      "a list", id="a list for an object"),
-        pytest.param(f"{HEAD}reservedMemory: [{{numaNode: 0, limits: {{memory: 1Gx}}}}]\n",
+        pytest.param(f"{HEAD}reservedMemory: [{{numaNode: 0, limits: {{memory: 1GG}}}}]\n",
                      'failed to decode: field "reservedMemory[0].limits.memory": unable to parse quantity\'s suffix',
                      id="a bad quantity"),
         pytest.param(f"{HEAD}featureGates: {{Nonsense: true}}\n",
@@ -243,7 +243,7 @@ def test_derived_defaults_do_not_fire_for_a_drop_in():
                      "kubelet.config.k8s.io/v1beta1", id="no kind"),
         pytest.param(f"{HEAD}port: 1\nport: 2\n", 'failed to decode: strict decoding error: duplicate field "port"',
                      id="a field written twice"),
-        pytest.param(f"{HEAD}port: x\n", 'failed to decode: field "port": expected a integer, got a string',
+        pytest.param(f"{HEAD}port: x\n", 'failed to decode: field "port": expected an integer, got a string',
                      id="a word for a number"),
     ],
 )  # fmt: skip
