@@ -91,17 +91,34 @@ async def test_a_commands_exit_is_not_the_containers(bench):
 
 
 @pytest.mark.parametrize(
-    ("call", "kind", "options", "message"),
+    ("call", "request_", "message"),
     [
-        ("exec", pb.ExecRequest, {"cmd": ["true"]}, "one of stdin, stdout, or stderr must be set"),
-        ("exec", pb.ExecRequest, {"cmd": ["true"], "tty": True, "stderr": True}, "tty and stderr cannot both be true"),
-        ("attach", pb.AttachRequest, {}, "one of stdin, stdout, and stderr must be set"),
+        pytest.param(
+            "exec",
+            pb.ExecRequest(cmd=["true"]),
+            "one of stdin, stdout, or stderr must be set",
+            id="exec without any stream",
+        ),
+        pytest.param(
+            "exec",
+            pb.ExecRequest(cmd=["true"], tty=True, stderr=True),
+            "tty and stderr cannot both be true",
+            id="exec with a terminal and stderr",
+        ),
+        pytest.param(
+            "attach",
+            pb.AttachRequest(),
+            "one of stdin, stdout, and stderr must be set",
+            id="attach without any stream",
+        ),
     ],
 )
-async def test_refused_streams(bench, call, kind, options, message):
-    container = await bench.run(await bench.pod())
+async def test_refused_streams(bench, call, request_, message):
+    mine = type(request_)()
+    mine.CopyFrom(request_)
+    mine.container_id = await bench.run(await bench.pod())
     with pytest.raises(CriError) as caught:
-        await getattr(bench.client, call)(kind(container_id=container, **options))
+        await getattr(bench.client, call)(mine)
     assert (caught.value.code, caught.value.message) == (Code.INVALID_ARGUMENT, message)
 
 
