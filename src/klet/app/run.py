@@ -4,9 +4,7 @@ import logging
 import os
 import random
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import timedelta
+from contextlib import AsyncExitStack
 
 import uvloop
 
@@ -14,20 +12,19 @@ from klet.aio.clock import Clock, SystemClock
 from klet.aio.threads import Threads
 from klet.app.lifecycle import run_parts
 from klet.app.log_format import start_logging
+from klet.app.pod_sources import build_sources, source_names
+from klet.app.ports import build_cgroups, connect_patiently
 from klet.app.settings import AgentSettings, cut_settings, machine_hostname
 from klet.app.views import AgentHealth, BoardPods, JournalRecords, RuntimeLogs
 from klet.app.wiring import Agent, Part, Ports, build_agent
 from klet.config.command_line import Settings, ShowText
 from klet.config.errors import ConfigError
 from klet.config.loader import load_command_line
-from klet.cri.client import CriClient, connect
-from klet.cri.errors import CriError
+from klet.cri.client import CriClient
 from klet.cri.events import ContainerdEvents, CriEvents
 from klet.errors import KletError
 from klet.host.cgroups.discover import find_hierarchy
-from klet.host.cgroups.manager import CgroupManager, HostCgroups, NoUnits, Units
-from klet.host.cgroups.names import CgroupDriver
-from klet.host.procfs import Procfs
+from klet.host.procfs import ProcReader
 from klet.journal.store import Journal
 from klet.model.causes import Finding, Subject
 from klet.network.resolver import PodResolver
@@ -37,21 +34,18 @@ from klet.server.listener import SocketListener
 from klet.server.routes.health import HealthRoutes
 from klet.server.routes.klet import KletRoutes
 from klet.server.routes.pods import PodRoutes
-from klet.sources.config import PodConfig, build_sources
+from klet.sources.config import PodConfig
 from klet.wire import cri_v1_pb2 as cri
 
 logger = logging.getLogger(__name__)
 
-RUNTIME_PATIENCE = timedelta(seconds=30)
-RUNTIME_PAUSE = timedelta(milliseconds=200)
 DISK_THREADS = 8
 
 
 def main(argv: list[str]) -> int:
     """Run the agent; a bad setting ends it with exit code 1 before anything starts."""
     try:
-        hierarchy = find_hierarchy()
-        parsed = load_command_line(argv, cgroup_v1=hierarchy.mode.version == 1)
+        parsed = load_command_line(argv, cgroup_v1=find_hierarchy().mode.version == 1)
     except ConfigError as error:
         sys.stderr.write(f"klet: {error}\n")
         return 1
@@ -73,10 +67,7 @@ async def run_agent(given: Settings) -> None:
     """Open the ports, wire the parts, run them."""
     clock = SystemClock()
     settings = cut_settings(
-        given,
-        hostname=machine_hostname(),
-        cpus=len(os.sched_getaffinity(0)),
-        memory=Procfs().memory().total,
+        given, hostname=machine_hostname(), cpus=len(os.sched_getaffinity(0)), memory=ProcReader().memory().total
     )
     settings.root.mkdir(parents=True, exist_ok=True)
     async with AsyncExitStack() as opened:
@@ -87,76 +78,50 @@ async def run_agent(given: Settings) -> None:
         opened.push_async_callback(journal.close)
         client = await opened.enter_async_context(connect_patiently(settings, clock))
         version = await client.version(cri.VersionRequest())
-        config = PodConfig(clock=clock, recorder=journal)
-        sources = build_sources(given.config, config=config, node_name=settings.node_name, clock=clock)
-        agent = build_agent(
-            Ports(
-                clock=clock,
-                runtime=client,
-                images=client,
-                events=(ContainerdEvents(connection=client.runtime), CriEvents(runtime=client)),
-                recorder=journal,
-                changes=config,
-                files=PodFiles(
-                    root=settings.root,
-                    logs=settings.sandbox.logs,
-                    cluster_domain=settings.sandbox.cluster_domain,
-                    threads=threads,
-                ),
-                cgroups=PodCgroups(
-                    cgroups=(cgroups := build_cgroups(settings, threads, clock)),
-                    root=cgroups.parse(settings.cgroup_root),
-                    pids_limit=settings.pids_limit,
-                ),
-                dns=PodResolver(
-                    resolv_conf=settings.resolv_conf, settings=settings.dns, threads=threads, recorder=journal
-                ),
-                runtime_name=version.runtime_name,
-                node_ips=tuple(ip for ip in given.flags.node_ip.split(",") if ip),
-                randomness=random.Random(),
-            ),
-            settings,
+        config = PodConfig(sources=source_names(given), clock=clock, recorder=journal)
+        ports = _open_ports(given, settings, client, version, config, journal, threads, clock)
+        agent = build_agent(ports, settings)
+        sources = build_sources(
+            given, node_name=settings.node_name, sink=config, recorder=journal, threads=threads, clock=clock
         )
         _record_start(journal, settings, version)
-        await run_parts((journal, *agent.parts, *sources, build_listener(agent, settings, client, journal, clock)))
+        listener = _build_listener(agent, settings, client, journal, clock)
+        await run_parts((journal, *agent.parts, *sources, listener))
 
 
-@asynccontextmanager
-async def connect_patiently(settings: AgentSettings, clock: Clock) -> AsyncIterator[CriClient]:
-    """Connect to a runtime that may still be starting."""
-    give_up = clock.monotonic() + RUNTIME_PATIENCE.total_seconds()
-    async with AsyncExitStack() as opened:
-        while True:
-            try:
-                client = await opened.enter_async_context(
-                    connect(
-                        runtime_endpoint=settings.runtime_endpoint,
-                        image_endpoint=settings.image_endpoint,
-                        timeout=settings.request_timeout,
-                    )
-                )
-                break
-            except CriError as error:
-                if clock.monotonic() >= give_up:
-                    raise
-                logger.info("Waiting for the runtime", extra={"error": str(error)})
-                await clock.sleep(RUNTIME_PAUSE)
-        yield client
+def _open_ports(
+    given: Settings,
+    settings: AgentSettings,
+    client: CriClient,
+    version: cri.VersionResponse,
+    changes: PodConfig,
+    journal: Journal,
+    threads: Threads,
+    clock: Clock,
+) -> Ports:
+    cgroups = build_cgroups(settings, threads, clock)
+    return Ports(
+        clock=clock,
+        runtime=client,
+        images=client,
+        events=(ContainerdEvents(connection=client.runtime), CriEvents(runtime=client)),
+        recorder=journal,
+        changes=changes,
+        files=PodFiles(
+            root=settings.root,
+            logs=settings.sandbox.logs,
+            cluster_domain=settings.sandbox.cluster_domain,
+            threads=threads,
+        ),
+        cgroups=PodCgroups(cgroups=cgroups, root=cgroups.parse(settings.cgroup_root), pids_limit=settings.pids_limit),
+        dns=PodResolver(resolv_conf=settings.resolv_conf, settings=settings.dns, threads=threads, recorder=journal),
+        runtime_name=version.runtime_name,
+        node_ips=tuple(ip for ip in given.flags.node_ip.split(",") if ip),
+        randomness=random.Random(),
+    )
 
 
-def build_cgroups(settings: AgentSettings, threads: Threads, clock: Clock) -> CgroupManager:
-    hierarchy = find_hierarchy()
-    units: Units = NoUnits()
-    if settings.cgroup_driver == CgroupDriver.SYSTEMD:
-        # Only a node with this driver pays for the D-Bus library.
-        from klet.host.cgroups.systemd import SystemdUnits  # noqa: PLC0415
-        from klet.host.systemd_bus import SystemdConnection  # noqa: PLC0415
-
-        units = SystemdUnits(bus=SystemdConnection(), mode=hierarchy.mode)
-    return HostCgroups(hierarchy=hierarchy, units=units, threads=threads, clock=clock)
-
-
-def build_listener(agent: Agent, settings: AgentSettings, client: CriClient, journal: Journal, clock: Clock) -> Part:
+def _build_listener(agent: Agent, settings: AgentSettings, client: CriClient, journal: Journal, clock: Clock) -> Part:
     """The agent's own API."""
     pods = BoardPods(pods=agent.pods, statuses=agent.statuses)
     return SocketListener(

@@ -1,0 +1,57 @@
+"""The pod sources that the configuration asks for."""
+
+from pathlib import Path
+
+from klet.aio.clock import Clock
+from klet.aio.threads import Threads
+from klet.app.wiring import Part
+from klet.config.command_line import Settings
+from klet.model.causes import CauseRecorder
+from klet.sources.config import PodConfig
+from klet.sources.file import FileSource
+from klet.sources.http import HttpSource
+from klet.sources.manifests import ManifestReader
+
+FILE = "file"
+HTTP = "http"
+PREVENT_API_REFERENCES = "PreventStaticPodAPIReferences"
+
+
+def source_names(given: Settings) -> tuple[str, ...]:
+    """Which sources must be seen before anything is removed."""
+    wanted = {FILE: given.config.static_pod_path, HTTP: given.config.static_pod_url}
+    return tuple(name for name, place in wanted.items() if place)
+
+
+def build_sources(
+    given: Settings, *, node_name: str, sink: PodConfig, recorder: CauseRecorder, threads: Threads, clock: Clock
+) -> tuple[Part, ...]:
+    config = given.config
+    prevent = given.gates.enabled(PREVENT_API_REFERENCES)
+    sources: list[Part] = []
+    if config.static_pod_path:
+        sources.append(
+            FileSource(
+                path=Path(config.static_pod_path),
+                every=config.file_check_frequency,
+                reader=ManifestReader(node_name=node_name, prevent_api_references=prevent),
+                sink=sink,
+                recorder=recorder,
+                threads=threads,
+                clock=clock,
+            )
+        )
+    if config.static_pod_url:
+        sources.append(
+            HttpSource(
+                url=config.static_pod_url,
+                headers=config.static_pod_url_header,
+                every=config.http_check_frequency,
+                node_name=node_name,
+                sink=sink,
+                recorder=recorder,
+                threads=threads,
+                clock=clock,
+            )
+        )
+    return tuple(sources)
