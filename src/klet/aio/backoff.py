@@ -15,11 +15,12 @@ class _Entry:
 
 
 class Backoff(Generic[K]):
-    """Doubling delays per key. A key untouched for twice the longest delay starts again from the first one."""
+    """Doubling delays per key. A key untouched for long, twice the longest delay, starts again from the first one."""
 
-    def __init__(self, *, first: timedelta, longest: timedelta) -> None:
+    def __init__(self, *, first: timedelta, longest: timedelta, forget_after: timedelta | None = None) -> None:
         self._first = first
         self._longest = longest
+        self._forget_after = longest * 2 if forget_after is None else forget_after
         self._entries: dict[K, _Entry] = {}
 
     def get(self, key: K) -> timedelta:
@@ -27,11 +28,16 @@ class Backoff(Generic[K]):
         entry = self._entries.get(key)
         return entry.delay if entry else timedelta(0)
 
-    def next(self, key: K, *, now: datetime, longest: timedelta | None = None) -> timedelta:
-        """Count one more failure and return the delay that follows it. `longest` overrides the cap for this key."""
+    def next(
+        self, key: K, *, now: datetime, event: datetime | None = None, longest: timedelta | None = None
+    ) -> timedelta:
+        """Count one more failure and return the delay that follows it. `longest` overrides the cap for this key.
+
+        `event` is when it failed, if that is not now: time that was spent waiting must not make the key look old.
+        """
         cap = self._longest if longest is None else longest
         entry = self._entries.get(key)
-        if entry is None or self._expired(entry, now):
+        if entry is None or self._expired(entry, now if event is None else event):
             delay = min(self._first, cap)
         else:
             delay = min(entry.delay * 2, cap)
@@ -63,17 +69,17 @@ class Backoff(Generic[K]):
             del self._entries[key]
 
     def collect(self, *, now: datetime) -> None:
-        """Forget keys that nothing has touched for twice the longest delay."""
+        """Forget keys that nothing has touched for long."""
         for key in [key for key, entry in self._entries.items() if self._expired(entry, now)]:
             del self._entries[key]
 
     def _expired(self, entry: _Entry, now: datetime) -> bool:
-        return now - entry.updated > self._longest * 2
+        return now - entry.updated > self._forget_after
 
 
 def exponential_delays(*, first: timedelta, longest: timedelta, factor: float = 2.0) -> Iterator[timedelta]:
     """Endless delays, each `factor` times the one before, up to `longest`."""
-    delay = first
+    delay = min(first, longest)
     while True:
         yield delay
         delay = min(delay * factor, longest)
