@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from enum import StrEnum
 
-from klet.api.container import Container
+from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
 from klet.model.pods import is_critical, is_sidecar
@@ -39,7 +39,7 @@ def compute_qos(pod: Pod) -> QosClass:
     return _classify(requests, limits, complete=complete)
 
 
-def oom_score(pod: Pod, container: Container, qos: QosClass, *, memory_capacity: int) -> int:
+def oom_score(pod: Pod, container: Container | EphemeralContainer, qos: QosClass, *, memory_capacity: int) -> int:
     """The kernel's `oom_score_adj`: the more of the memory it asked for, the later it is killed."""
     if is_critical(pod) and pod.spec.priority_class_name == "system-node-critical":
         return GUARANTEED_OOM_SCORE
@@ -53,10 +53,10 @@ def oom_score(pod: Pod, container: Container, qos: QosClass, *, memory_capacity:
             return min(max(score, _LOWEST_BURSTABLE), BEST_EFFORT_OOM_SCORE - 1)
 
 
-def _burstable_score(pod: Pod, container: Container, capacity: int) -> int:
+def _burstable_score(pod: Pod, container: Container | EphemeralContainer, capacity: int) -> int:
     share = _unassigned_share(pod)
     score = 1000 - 1000 * (_memory_request(container) + share) // capacity
-    if not is_sidecar(container) or container not in pod.spec.init_containers:
+    if container not in pod.spec.init_containers or container.restart_policy != "Always":
         return score
     # A sidecar must not be killed before the containers it serves.
     smallest = min(_memory_request(regular) for regular in pod.spec.containers)
@@ -67,12 +67,24 @@ def _unassigned_share(pod: Pod) -> int:
     """Each container's part of the pod-level memory request that no container has claimed."""
     if pod.spec.resources is None or not (wanted := _value(pod.spec.resources.requests.get("memory"))):
         return 0
-    containers = (*pod.spec.containers, *pod.spec.init_containers)
-    claimed = sum(_memory_request(container) for container in containers)
-    return max(wanted - claimed, 0) // len(containers)
+    containers = len(pod.spec.containers) + len(pod.spec.init_containers)
+    return max(wanted - _claimed_memory(pod), 0) // containers
 
 
-def _memory_request(container: Container) -> int:
+def _claimed_memory(pod: Pod) -> int:
+    """The most memory that the containers ask for at one time: plain init containers run before the regular ones."""
+    total = sum(_memory_request(container) for container in pod.spec.containers)
+    sidecars = highest = 0
+    for container in pod.spec.init_containers:
+        own = _memory_request(container)
+        if is_sidecar(container):
+            total += own
+            sidecars += own
+        highest = max(highest, sidecars if is_sidecar(container) else sidecars + own)
+    return max(total, highest)
+
+
+def _memory_request(container: Container | EphemeralContainer) -> int:
     return _value(container.resources.requests.get("memory"))
 
 
