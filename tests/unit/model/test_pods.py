@@ -1,0 +1,52 @@
+"""Who a pod is, where it came from and how critical it is."""
+
+import pytest
+from msgspec.structs import replace
+
+from klet.model.causes import Subject
+from klet.model.pods import (
+    MIRROR_ANNOTATION,
+    SOURCE_ANNOTATION,
+    format_pod,
+    full_name,
+    is_critical,
+    is_mirror,
+    is_sidecar,
+    is_static,
+    subject_of,
+    uid_of,
+)
+from klet.testing.builders import make_container, make_pod
+
+
+def test_names():
+    pod = make_pod(name="web", uid="u-1")
+    assert uid_of(pod) == "u-1"
+    assert full_name(pod) == "web_default"
+    assert format_pod(pod) == "web_default(u-1)"
+    assert subject_of(pod, "main") == Subject(namespace="default", name="web", uid="u-1", container="main")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "priority", "static", "mirror", "critical"),
+    [
+        pytest.param({}, None, False, False, False, id="a plain pod"),
+        pytest.param({SOURCE_ANNOTATION: "api"}, None, False, False, False, id="a pod of the API"),
+        pytest.param({SOURCE_ANNOTATION: "file"}, None, True, False, True, id="a static pod is critical"),
+        pytest.param({SOURCE_ANNOTATION: ""}, None, True, False, True, id="any source but the API is static"),
+        pytest.param({MIRROR_ANNOTATION: "hash"}, None, False, True, True, id="a mirror pod is critical"),
+        pytest.param({}, 1_999_999_999, False, False, False, id="a high priority"),
+        pytest.param({}, 2_000_000_000, False, False, True, id="a system priority is critical"),
+    ],
+)
+def test_where_a_pod_comes_from(annotations, priority, static, mirror, critical):
+    pod = make_pod()
+    pod = replace(
+        pod, metadata=replace(pod.metadata, annotations=annotations), spec=replace(pod.spec, priority=priority)
+    )
+    assert (is_static(pod), is_mirror(pod), is_critical(pod)) == (static, mirror, critical)
+
+
+@pytest.mark.parametrize(("policy", "expected"), [(None, False), ("Never", False), ("Always", True)])
+def test_a_sidecar_is_an_init_container_that_always_restarts(policy, expected):
+    assert is_sidecar(make_container("c", restart_policy=policy)) is expected
