@@ -207,7 +207,8 @@ WALK = 'failed to merge kubelet configs: failed to walk through kubelet dropin d
                      "(--port) 0 must be between 1 and 65535, inclusive, path: command line", id="one broken rule"),
         pytest.param(["--port=0", "--max-pods=-1"], "failed to validate kubelet configuration, error: [invalid "
                      "configuration: maxPods (--max-pods) -1 must not be a negative number, invalid configuration: "
-                     "port (--port) 0 must be between 1 and 65535, inclusive], path: command line", id="two broken rules"),
+                     "port (--port) 0 must be between 1 and 65535, inclusive], path: command line",
+                     id="two broken rules"),
         pytest.param(["--container-runtime-endpoint="], "failed to validate kubelet configuration, error: invalid "
                      "configuration: the containerRuntimeEndpoint was not specified or empty, path: command line",
                      id="no runtime"),

@@ -46,7 +46,7 @@ def test_standalone(load, fields, message):
 @pytest.mark.parametrize(
     ("fields", "flags", "message"),
     [
-        ({"configMapAndSecretChangeDetectionStrategy": "Guess"}, {}, f"{CREATE}unknown configmap and secret manager mode"),
+        ({"configMapAndSecretChangeDetectionStrategy": "Guess"}, {}, f"{CREATE}unknown configmap and secret"),
         ({}, {"node_ip": "1.2.3.4,::"}, f'{CREATE}bad --node-ip "1.2.3.4,::"'),
         ({}, {"cloud_provider": "gce"}, f'{RUN}cloud provider "gce" was specified'),
     ],

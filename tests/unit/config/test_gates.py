@@ -1,0 +1,54 @@
+import pytest
+
+from klet.config.errors import ConfigError
+from klet.config.gates import KNOWN_GATES, Stage, describe_ageing_gates, describe_gates, resolve_gates
+
+
+def test_all_alpha_moves_every_alpha_gate_that_is_not_named():
+    gates = resolve_gates({"AllAlpha": True, "EventedPLEG": False})
+    alpha = {gate.name for gate in KNOWN_GATES.values() if gate.stage is Stage.ALPHA}
+    assert {name for name in alpha if not gates.enabled(name)} == {"EventedPLEG"}
+    assert not gates.enabled("NodeLogQuery")
+
+
+def test_all_beta_moves_every_beta_gate_that_is_not_named():
+    gates = resolve_gates({"AllBeta": False, "KubeletPSI": True})
+    beta = {gate.name for gate in KNOWN_GATES.values() if gate.stage is Stage.BETA}
+    assert {name for name in beta if gates.enabled(name)} == {"KubeletPSI"}
+    assert gates.enabled("NodeSwap")
+
+
+def test_a_locked_gate_may_be_set_to_what_it_is():
+    assert resolve_gates({"NodeSwap": True}).enabled("NodeSwap")
+
+
+def test_asking_for_an_unknown_gate_is_a_mistake_in_klet():
+    with pytest.raises(KeyError):
+        resolve_gates({}).enabled("Nonsense")
+
+
+def test_problems_are_told_together():
+    with pytest.raises(ConfigError) as caught:
+        resolve_gates({"Nonsense": True, "NodeSwap": False})
+    assert str(caught.value) == (
+        "[cannot set feature gate NodeSwap to false, feature is locked to true, unrecognized feature gate: Nonsense]"
+    )
+
+
+def test_gates_of_other_components_are_accepted():
+    assert resolve_gates({"SchedulerAsyncPreemption": False}).enabled("SchedulerAsyncPreemption") is False
+
+
+def test_ageing_gates_are_told():
+    assert describe_ageing_gates({"NodeSwap": True, "GitRepoVolumeDriver": True, "EventedPLEG": True}) == (
+        "Setting deprecated feature gate GitRepoVolumeDriver=true. It will be removed in a future release.",
+        "Setting GA feature gate NodeSwap=true. It will be removed in a future release.",
+    )
+
+
+def test_the_help_text_has_alpha_and_beta_gates_in_order():
+    lines = describe_gates()
+    assert list(lines) == sorted(lines)
+    assert "EventedPLEG=true|false (ALPHA - default=false)" in lines
+    assert "KubeletPSI=true|false (BETA - default=true)" in lines
+    assert not any(line.startswith("NodeSwap=") for line in lines)
