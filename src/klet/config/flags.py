@@ -81,7 +81,7 @@ _SOURCES: Final = "Where the configuration comes from"
 _IDENTITY: Final = "The node and its API server"
 _DATA: Final = "Data, plug-ins and processes"
 _DEAD: Final = "Dead containers"
-_CADVISOR: Final = "cAdvisor (accepted, without effect)"
+IGNORED_SECTION: Final = "Flags of cAdvisor, accepted without effect and deprecated"
 _OTHER: Final = "Other"
 
 _USE_EVICTION: Final = "Use --eviction-hard or --eviction-soft instead. Will be removed in a future version."
@@ -93,7 +93,7 @@ _MISTAKEN: Final = (
 
 
 def _cadvisor(name: str, kind: FlagKind, default: str, text: str) -> Flag:
-    return Flag(name, kind, _CADVISOR, text, deprecated=_MISTAKEN, default=default)
+    return Flag(name, kind, IGNORED_SECTION, text, deprecated=_MISTAKEN, default=default)
 
 
 KUBELET_FLAGS: Final = (

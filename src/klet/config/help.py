@@ -8,7 +8,7 @@ from typing import Final
 from klet.api.times import Duration
 from klet.config.configuration import KubeletConfiguration
 from klet.config.configuration_flags import CONFIGURATION_FLAGS, DEPRECATED, get_field
-from klet.config.flags import KUBELET_FLAGS, KubeletFlags
+from klet.config.flags import IGNORED_SECTION, KUBELET_FLAGS, KubeletFlags
 from klet.config.flagset import Flag, Target
 from klet.config.gates import describe_gates
 from klet.config.klet import KLET_FLAGS
@@ -32,7 +32,8 @@ _FOOTNOTE: Final = (
 def render_help(defaults: KubeletConfiguration) -> str:
     """The whole text; the defaults are those that hold without a configuration file."""
     sections: dict[str, list[Flag]] = {}
-    for flag in ALL_FLAGS:
+    # Flags without effect come last, whatever table they are in.
+    for flag in sorted(ALL_FLAGS, key=lambda flag: flag.section == IGNORED_SECTION):
         sections.setdefault(flag.section, []).append(flag)
     parts = [_INTRODUCTION]
     for title, flags in sections.items():
@@ -52,7 +53,7 @@ def _render_flag(flag: Flag, defaults: KubeletConfiguration) -> str:
     text = flag.help + (f" (default {default})" if default else "")
     if flag.deprecated == DEPRECATED:
         name += " *"
-    elif flag.deprecated:
+    elif flag.deprecated and flag.section != IGNORED_SECTION:
         text += f" (DEPRECATED: {flag.deprecated})"
     body = textwrap.fill(text, WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
     return f"{name}\n{body}\n"
