@@ -181,9 +181,10 @@ async def test_a_threaded_cgroup_is_refused_for_memory(cgroups, top):
     threaded = top.child("threaded")
     await cgroups.create(threaded, CgroupResources())
     directory = Path("/sys/fs/cgroup") / top.last / "threaded"
-    (directory.parent / "cgroup.subtree_control").write_text("-memory -cpu -cpuset -pids -io -hugetlb")
+    control = directory.parent / "cgroup.subtree_control"
+    control.write_text(" ".join(f"-{name}" for name in control.read_text().split()))
     (directory / "cgroup.type").write_text("threaded")
-    with pytest.raises(CgroupError, match="it is in threaded mode"):
+    with pytest.raises(CgroupError, match="it is in domain threaded mode"):
         await cgroups.create(threaded, CgroupResources(memory_limit=MIB))
 
 

@@ -1,0 +1,28 @@
+"""The cgroup tests once more under version 2, in a virtual machine where this machine has version 1."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from klet.host.cgroups.discover import find_hierarchy
+from klet.host.cgroups.layout import CgroupMode
+
+REPOSITORY = Path(__file__).parents[3]
+
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root")]
+
+
+def test_cgroups_in_a_machine_with_version_2():
+    if "KLET_VM" in os.environ or find_hierarchy().mode is CgroupMode.UNIFIED:
+        pytest.skip("this machine has cgroup version 2 itself")
+    if not shutil.which("qemu-system-x86_64"):
+        pytest.skip("qemu-system-x86_64 is not installed")
+    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/integration/host/test_cgroups.py"]
+    command = [REPOSITORY / "scripts" / "vm", "--timeout", "240", "--", *tests]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "needs cgroup version 2" not in done.stdout
