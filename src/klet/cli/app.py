@@ -38,13 +38,6 @@ app = typer.Typer(
 )
 
 
-def _duration(text: str) -> timedelta:
-    try:
-        return Duration.parse(text)
-    except TimeError as error:
-        raise typer.BadParameter(f"{error} (write 90s, 5m, 1h30m)") from error
-
-
 StateDir = Annotated[
     Path, typer.Option("--state-dir", envvar="KLET_STATE_DIR", help="Directory of the node; one directory is one node.")
 ]
@@ -63,9 +56,7 @@ def up(
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Return once the pods are ready; the node stays.")
     ] = False,
-    timeout: Annotated[
-        timedelta, typer.Option(parser=_duration, metavar="DURATION", help="How long to wait for the pods.")
-    ] = timedelta(minutes=5),
+    timeout: Annotated[str, typer.Option(metavar="DURATION", help="How long to wait for the pods.")] = "5m",
     no_install: Annotated[bool, typer.Option("--no-install", help="Only say which packages are missing.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Apply the files again whenever they change.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse manifests with unknown fields.")] = False,
@@ -82,7 +73,7 @@ def up(
     options = UpOptions(
         files=tuple(files or ()),
         state=state_dir,
-        timeout=timeout,
+        timeout=_duration(timeout, "--timeout"),
         detach=detach,
         may_install=not no_install,
         watch=watch,
@@ -133,9 +124,7 @@ def logs(
     container: Annotated[str | None, typer.Option("--container", "-c", help="The first one without it.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as the container writes.")] = False,
     tail: Annotated[int, typer.Option(help="Only so many lines from the end; -1 is all.")] = -1,
-    since: Annotated[
-        timedelta | None, typer.Option(parser=_duration, metavar="DURATION", help="Only what is not older.")
-    ] = None,
+    since: Annotated[str | None, typer.Option(metavar="DURATION", help="Only what is not older.")] = None,
     timestamps: Annotated[bool, typer.Option("--timestamps", help="Begin each line with its time.")] = False,
     previous: Annotated[
         bool, typer.Option("--previous", "-p", help="Of the container's life before this one.")
@@ -144,7 +133,13 @@ def logs(
     state_dir: StateDir = DEFAULT_STATE,
 ) -> None:
     """Print what a container has written."""
-    query = log_query(follow=follow, tail=tail, since=since, timestamps=timestamps, previous=previous)
+    query = log_query(
+        follow=follow,
+        tail=tail,
+        since=None if since is None else _duration(since, "--since"),
+        timestamps=timestamps,
+        previous=previous,
+    )
     print_logs(_client(state_dir), pod, namespace=namespace, container=container, query=query)
 
 
@@ -193,6 +188,16 @@ def main(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return 0
+
+
+def _duration(text: str, option: str) -> timedelta:
+    try:
+        duration = Duration.parse(text)
+    except TimeError as error:
+        raise typer.BadParameter(f"{option} {text}: {error} (write 90s, 5m, 1h30m)") from error
+    if duration < timedelta(0):
+        raise typer.BadParameter(f"{option} {text}: a time that is over")
+    return duration
 
 
 def _client(state_dir: Path) -> AgentClient:

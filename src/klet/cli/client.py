@@ -91,7 +91,7 @@ class AgentClient:
                 yield piece
 
     def open(self, path: str, query: Mapping[str, str]) -> "AgentStream":
-        """An answer without an end of its own; closing it, from any thread, ends it."""
+        """An answer without an end of its own."""
         connection = _connect(self._socket_path, timeout=None)
         return AgentStream(connection=connection, response=_ask(connection, path, query, self._socket_path))
 
@@ -124,8 +124,8 @@ class AgentStream:
         """What has arrived; empty at the end."""
         try:
             return self._response.read1(1 << 16)
-        except (OSError, http.client.HTTPException, ValueError):
-            # The agent went away, or another thread closed the stream.
+        except (OSError, http.client.HTTPException):
+            # The agent went away, or another thread has seen enough.
             return b""
 
     def lines(self) -> Iterator[bytes]:
@@ -134,10 +134,12 @@ class AgentStream:
             *lines, rest = (rest + piece).split(b"\n")
             yield from lines
 
-    def close(self) -> None:
-        # Wakes a thread that reads; closing alone would leave it waiting.
+    def interrupt(self) -> None:
+        """End the answer from another thread; the one that reads sees the end and closes."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
         self._connection.close()
 
 

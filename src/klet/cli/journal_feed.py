@@ -30,7 +30,7 @@ class JournalFeed:
     def __exit__(self, *_: object) -> None:
         self._closing.set()
         if self._stream is not None:
-            self._stream.close()
+            self._stream.interrupt()
         self._thread.join(timeout=2)
 
     def wait(self, seconds: float) -> list[CauseRecord]:

@@ -26,6 +26,8 @@ class Pending:
     """The pod may still get there; this is what it waits for."""
 
     reason: str
+    is_trouble: bool = False
+    """Whether something went wrong, and not only takes its time."""
 
 
 Verdict = Done | Broken | Pending
@@ -43,7 +45,8 @@ def judge_pod(pod: Pod | None) -> Verdict:
             pass
     if any(condition.type == "Ready" and condition.status == "True" for condition in pod.status.conditions):
         return Done("Ready")
-    return Pending("; ".join(_troubles(pod)) or _not_ready(pod))
+    troubles = list(_troubles(pod))
+    return Pending("; ".join(troubles), is_trouble=True) if troubles else Pending(_not_ready(pod))
 
 
 def _failure(pod: Pod) -> str:

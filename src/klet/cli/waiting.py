@@ -91,10 +91,12 @@ def find_applied(pods: Sequence[Pod], awaited: Awaited) -> Pod | None:
 
 
 def _describe(key: PodKey, verdict: Verdict) -> Iterator[str]:
+    """What the journal does not tell: how it ended, and what stands in the way."""
     match verdict:
         case Done(how):
             yield f"{key}: {how}"
         case Broken(reason):
             yield f"{key}: failed: {reason}"
-        case Pending(reason):
-            yield f"{key}: {reason}"
+        case Pending(reason, is_trouble):
+            if is_trouble:
+                yield f"{key}: {reason}"

@@ -28,7 +28,7 @@ RUNNING = {"running": {}}
         pytest.param(
             {"phase": "Pending"},
             [("a", {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}, {})],
-            Pending('container "a" waits: ErrImagePull: no such image'),
+            Pending('container "a" waits: ErrImagePull: no such image', is_trouble=True),
             id="an image that is not there",
         ),
         pytest.param(
@@ -40,13 +40,16 @@ RUNNING = {"running": {}}
                     {"lastState": {"terminated": {"exitCode": 137, "signal": 9, "reason": "OOMKilled"}}},
                 )
             ],
-            Pending('container "a" waits: CrashLoopBackOff: back-off 10s; last time it ended by signal 9 (OOMKilled)'),
+            Pending(
+                'container "a" waits: CrashLoopBackOff: back-off 10s; last time it ended by signal 9 (OOMKilled)',
+                is_trouble=True,
+            ),
             id="a crash loop tells the last end",
         ),
         pytest.param(
             {},
             [("a", RUNNING, {"restartCount": 2})],
-            Pending('container "a" runs and is not ready yet, after 2 restarts'),
+            Pending('container "a" runs and is not ready yet, after 2 restarts', is_trouble=True),
             id="a probe that has not passed",
         ),
         pytest.param(
@@ -73,4 +76,5 @@ def test_a_condition_explains_when_no_container_does(build_pod):
 
 def test_an_init_container_is_called_one(build_pod):
     init = build_pod.status("i", {"terminated": {"exitCode": 1, "message": "no database\n"}})
-    assert judge_pod(build_pod(init=[init])) == Pending('init container "i" ended with exit code 1 (no database)')
+    verdict = judge_pod(build_pod(init=[init]))
+    assert verdict == Pending('init container "i" ended with exit code 1 (no database)', is_trouble=True)

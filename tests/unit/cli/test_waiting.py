@@ -68,11 +68,7 @@ def test_it_waits_until_the_applied_manifest_is_ready_not_the_older_one(web):
     ready = web(conditions={"Ready": "True"})
     waiting, lines = waiter(Lister((old,), (old, new), (ready,)), Passing())
     assert waiting.wait([WEB], seconds=60) == {WEB.key: Done("Ready")}
-    assert lines.said == [
-        "default/web: the agent has not taken it up yet",
-        "default/web: its containers are being prepared",
-        "default/web: Ready",
-    ]
+    assert lines.said == ["default/web: Ready"]
 
 
 def test_time_is_up(web):
