@@ -20,7 +20,7 @@ _CRI_TYPES = {
     "/tasks/exit": pb.CONTAINER_STOPPED_EVENT,
     "/containers/delete": pb.CONTAINER_DELETED_EVENT,
 }
-_TERM = re.compile(r'\s*([a-zA-Z.]+)\s*(==|!=|~=)\s*("(?:[^"\\]|\\.)*"|[^,"\s]+)\s*(?:,|$)')
+_TERM = re.compile(r'\s*([a-zA-Z_.]+)\s*(==|!=|~=)\s*("(?:[^"\\]|\\.)*"|[^,"\s]+)\s*(?:,|$)')
 
 
 @dataclass(frozen=True, slots=True)
