@@ -70,6 +70,11 @@ class PodRuntimeStatus:
         """The newest record of that name in any sandbox."""
         return next((record for record in self.containers if record.name == container_name), None)
 
+    def newest_exited(self, container_name: str) -> ContainerRecord | None:
+        """The newest record of that name of a container that has ended."""
+        ended = (record for record in self.containers if record.state is ContainerState.EXITED)
+        return next((record for record in ended if record.name == container_name), None)
+
     def running(self) -> tuple[ContainerRecord, ...]:
         return tuple(record for record in self.containers if record.state is ContainerState.RUNNING)
 

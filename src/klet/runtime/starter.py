@@ -7,14 +7,16 @@ from typing import Protocol
 
 from klet.aio.backoff import Backoff
 from klet.aio.clock import Clock
+from klet.api.codec import encode
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.api.times import Duration
 from klet.cri.errors import CriError
 from klet.cri.port import RuntimeService
+from klet.host.errors import HostError
 from klet.model.causes import CauseId, CauseRecorder, Finding
 from klet.model.pods import format_pod, subject_of
-from klet.model.runtime import ContainerState, PodRuntimeStatus, SandboxId
+from klet.model.runtime import PodRuntimeStatus, SandboxId
 from klet.runtime import errors
 from klet.runtime.container_config import ContainerInputs, ContainerSettings, build_container_config
 from klet.runtime.env import build_environment
@@ -23,6 +25,8 @@ from klet.wire import cri_v1_pb2 as cri
 
 DECIDER = "runtime.starter"
 FIRST_CRASH_BACKOFF = timedelta(seconds=10)
+LONG_RUN = timedelta(seconds=600)
+"""A container that ran so long starts again without waiting, whatever happened before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +97,8 @@ class ContainerStarter:
         self._recorder = recorder
         self._clock = clock
         self._settings = settings
-        self._backoff = Backoff[tuple[str, str, str]](
-            first=min(FIRST_CRASH_BACKOFF, longest_backoff), longest=longest_backoff
+        self._backoff = Backoff[tuple[str, str, str, bytes]](
+            first=min(FIRST_CRASH_BACKOFF, longest_backoff), longest=longest_backoff, forget_after=LONG_RUN
         )
 
     async def start(
@@ -110,7 +114,7 @@ class ContainerStarter:
         self._hold_back(pod, container, status, parent)
         image = await self._images.ensure(pod, container, parent=parent)
         check_non_root(pod, container, image.user)
-        files = await self._files.prepare_container(pod, container, pod_ips=place.pod_ips)
+        files = await self._prepare_files(pod, container, place)
         inputs = ContainerInputs(
             restart_count=await self._restart_count(pod, container.name, status),
             image_ref=image.ref,
@@ -138,13 +142,13 @@ class ContainerStarter:
         parent: CauseId | None,
     ) -> None:
         """Raise while a container that ended must wait before its next start; otherwise count this start."""
-        record = status.newest(container.name)
-        if record is None or record.state is not ContainerState.EXITED or record.finished_at is None:
+        record = status.newest_exited(container.name)
+        if record is None or record.finished_at is None:
             return
-        key = (pod.metadata.uid, container.name, container.image)
+        key = (pod.metadata.uid, container.name, container.image, encode(container.resources))
         now = self._clock.now()
         if not self._backoff.is_waiting_since(key, record.finished_at, now=now):
-            self._backoff.next(key, now=now)
+            self._backoff.next(key, now=now, event=record.finished_at)
             return
         delay = self._backoff.get(key)
         until = record.finished_at + delay
@@ -167,6 +171,12 @@ class ContainerStarter:
             parent=parent,
         )
         raise errors.Backoff(errors.CRASH_LOOP_BACKOFF, message, until=until)
+
+    async def _prepare_files(self, pod: Pod, container: Container | EphemeralContainer, place: Place) -> ContainerFiles:
+        try:
+            return await self._files.prepare_container(pod, container, pod_ips=place.pod_ips)
+        except HostError as error:
+            raise errors.StartError(errors.CREATE_CONFIG_ERROR, str(error)) from error
 
     async def _restart_count(self, pod: Pod, container: str, status: PodRuntimeStatus) -> int:
         record = status.newest(container)
