@@ -1,6 +1,5 @@
 """A container's environment: values in order, references to the pod's own fields, and `$(NAME)` expansion."""
 
-import json
 import re
 from collections.abc import Mapping
 
@@ -8,6 +7,9 @@ from klet.api.container import Container, EnvVar, EphemeralContainer
 from klet.api.pod import Pod
 from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
 
+_ESCAPES = {
+    '"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
+}  # fmt: skip
 _SUBSCRIPT = re.compile(r"^metadata\.(labels|annotations)\['(.*)'\]$")
 
 
@@ -58,6 +60,8 @@ def _referenced(pod: Pod, variable: EnvVar, pod_ips: tuple[str, ...], node_ips: 
     if source is None or source.field_ref is None:
         message = f"environment variable {variable.name}: its valueFrom needs a part of klet that is not built yet"
         raise StartError(CREATE_CONFIG_ERROR, message)
+    if source.field_ref.api_version not in {"", "v1"}:
+        raise StartError(CREATE_CONFIG_ERROR, f"unsupported pod version: {source.field_ref.api_version}")
     return field_value(pod, source.field_ref.field_path, pod_ips=pod_ips, node_ips=node_ips)
 
 
@@ -66,11 +70,13 @@ def field_value(pod: Pod, path: str, *, pod_ips: tuple[str, ...], node_ips: tupl
     meta = pod.metadata
     if match := _SUBSCRIPT.match(path):
         return (meta.labels if match[1] == "labels" else meta.annotations).get(match[2], "")
+    pod_ips = one_per_family(pod_ips, node_ips)
     simple = {
         "metadata.name": meta.name,
         "metadata.namespace": meta.namespace,
         "metadata.uid": meta.uid,
         "spec.nodeName": pod.spec.node_name,
+        "spec.host": pod.spec.node_name,
         "spec.serviceAccountName": pod.spec.service_account_name,
         "status.hostIP": next(iter(node_ips), ""),
         "status.hostIPs": ",".join(node_ips),
@@ -81,5 +87,30 @@ def field_value(pod: Pod, path: str, *, pod_ips: tuple[str, ...], node_ips: tupl
         return simple[path]
     if path in {"metadata.labels", "metadata.annotations"}:
         values = meta.labels if path.endswith("labels") else meta.annotations
-        return "\n".join(f"{key}={json.dumps(values[key], ensure_ascii=False)}" for key in sorted(values))
+        return "\n".join(f"{key}={_quoted(values[key])}" for key in sorted(values))
     raise StartError(CREATE_CONFIG_ERROR, f"unsupported fieldPath: {path}")
+
+
+def one_per_family(pod_ips: tuple[str, ...], node_ips: tuple[str, ...]) -> tuple[str, ...]:
+    """The first address of each family, that of the node's first address in front."""
+    first: dict[bool, str] = {}
+    for ip in pod_ips:
+        first.setdefault(":" in ip, ip)
+    ipv6_leads = bool(node_ips) and ":" in node_ips[0]
+    return tuple(ip for family, ip in sorted(first.items(), reverse=ipv6_leads)) if node_ips else tuple(first.values())
+
+
+def _quoted(text: str) -> str:
+    """Quote a text as Go does (`%q`)."""
+    return '"' + "".join(_escaped(character) for character in text) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    code = ord(character)
+    if character.isprintable():
+        return character
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
