@@ -5,6 +5,7 @@ from pathlib import Path
 
 from klet.api.container import Container, ContainerPort, EphemeralContainer
 from klet.api.pod import Pod
+from klet.api.security import PodSecurityContext, SELinuxOptions
 from klet.model.network import DnsConfig
 from klet.runtime import labels
 from klet.runtime.errors import SandboxConfigError
@@ -27,6 +28,7 @@ def build_sandbox_config(
     pod: Pod, *, attempt: int, dns: DnsConfig, cgroup_parent: str, settings: SandboxSettings
 ) -> cri.PodSandboxConfig:
     """Describe the sandbox to the runtime."""
+    _refuse_unknown_isolation(pod)
     config = cri.PodSandboxConfig(
         metadata=cri.PodSandboxMetadata(
             name=pod.metadata.name, namespace=pod.metadata.namespace, uid=pod.metadata.uid, attempt=attempt
@@ -43,6 +45,14 @@ def build_sandbox_config(
         config.hostname = hostname_of(pod, cluster_domain=settings.cluster_domain)
     config.port_mappings.extend(port_mappings(pod))
     return config
+
+
+def _refuse_unknown_isolation(pod: Pod) -> None:
+    """A pod that asks for more isolation than there is must not run with less."""
+    if pod.spec.host_users is False:
+        raise SandboxConfigError("can't set `spec.hostUsers: false`, runtime does not support user namespaces")
+    if pod.spec.runtime_class_name:
+        raise SandboxConfigError(f'runtimeclass.node.k8s.io "{pod.spec.runtime_class_name}" not found')
 
 
 def hostname_of(pod: Pod, *, cluster_domain: str) -> str:
@@ -125,7 +135,20 @@ def _security(pod: Pod) -> cri.LinuxSandboxSecurityContext:
         context.run_as_group.value = wanted.run_as_group
     groups = [] if wanted.fs_group is None else [wanted.fs_group]
     context.supplemental_groups.extend([*groups, *wanted.supplemental_groups])
+    context.supplemental_groups_policy = groups_policy(wanted)
+    if (selinux := selinux_options(wanted.se_linux_options)) is not None:
+        context.selinux_options.CopyFrom(selinux)
     return context
+
+
+def groups_policy(wanted: PodSecurityContext) -> cri.SupplementalGroupsPolicy:
+    return cri.Strict if wanted.supplemental_groups_policy == "Strict" else cri.Merge
+
+
+def selinux_options(wanted: SELinuxOptions | None) -> cri.SELinuxOption | None:
+    if wanted is None:
+        return None
+    return cri.SELinuxOption(user=wanted.user, role=wanted.role, type=wanted.type, level=wanted.level)
 
 
 def _sysctls(pod: Pod) -> dict[str, str]:

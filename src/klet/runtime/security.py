@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
-from klet.api.security import Capabilities, PodSecurityContext, SeccompProfile, SecurityContext
+from klet.api.security import AppArmorProfile, Capabilities, PodSecurityContext, SeccompProfile, SecurityContext
 from klet.model.pods import format_pod
 from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
-from klet.runtime.sandbox_config import namespace_options
+from klet.runtime.sandbox_config import groups_policy, namespace_options, selinux_options
 from klet.wire import cri_v1_pb2 as cri
 
 MASKED_PATHS = (
@@ -16,7 +16,8 @@ MASKED_PATHS = (
     "/sys/devices/virtual/powercap",
 )  # fmt: skip
 READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
-_LARGEST_UID = 2**31 - 1
+LARGEST_UID = 2**31 - 1
+_APPARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,12 @@ def check_non_root(pod: Pod, container: Container | EphemeralContainer, user: Im
         raise StartError(CREATE_CONFIG_ERROR, message)
     if not user.uid:
         raise StartError(CREATE_CONFIG_ERROR, f"container has runAsNonRoot and image will run as root {where}")
+    if not 0 < user.uid <= LARGEST_UID:
+        message = (
+            f"container has runAsNonRoot and image has an invalid user id ({user.uid}). (Must be 1-({LARGEST_UID})): "
+            f"[must be between 0 and {LARGEST_UID}, inclusive] {where}"
+        )
+        raise StartError(CREATE_CONFIG_ERROR, message)
 
 
 def build_security_context(
@@ -67,18 +74,22 @@ def build_security_context(
         no_new_privs=own.allow_privilege_escalation is False,
         seccomp=_seccomp(own.seccomp_profile or shared.seccomp_profile, settings),
         supplemental_groups=[*([] if shared.fs_group is None else [shared.fs_group]), *shared.supplemental_groups],
+        supplemental_groups_policy=groups_policy(shared),
+        selinux_options=selinux_options(own.se_linux_options or shared.se_linux_options),
     )
     uid = _first(own.run_as_user, shared.run_as_user)
     if uid is not None:
         context.run_as_user.value = uid
     elif user.name:
         context.run_as_username = user.name
-    elif user.uid is not None:
-        context.run_as_user.value = user.uid
+    else:
+        # Runtimes refuse a group without a user, so root is named where neither pod nor image names anyone.
+        context.run_as_user.value = user.uid or 0
     if (gid := _first(own.run_as_group, shared.run_as_group)) is not None:
         context.run_as_group.value = gid
     if own.capabilities is not None:
         context.capabilities.CopyFrom(_capabilities(own.capabilities))
+    _set_apparmor(context, _apparmor(pod, container.name, own, shared))
     if own.proc_mount != "Unmasked":
         context.masked_paths.extend(MASKED_PATHS)
         context.readonly_paths.extend(READONLY_PATHS)
@@ -95,6 +106,40 @@ def _first(own: int | None, shared: int | None) -> int | None:
 
 def _capabilities(wanted: Capabilities) -> cri.Capability:
     return cri.Capability(add_capabilities=wanted.add, drop_capabilities=wanted.drop)
+
+
+def _apparmor(pod: Pod, container: str, own: SecurityContext, shared: PodSecurityContext) -> AppArmorProfile | None:
+    if own.app_armor_profile is not None:
+        return own.app_armor_profile
+    match pod.metadata.annotations.get(_APPARMOR_ANNOTATION + container, "").partition("/"):
+        case ("runtime", "/", "default"):
+            return AppArmorProfile(type="RuntimeDefault")
+        case ("unconfined", "", ""):
+            return AppArmorProfile(type="Unconfined")
+        case ("localhost", "/", name) if name:
+            return AppArmorProfile(type="Localhost", localhost_profile=name)
+        case _:
+            return shared.app_armor_profile
+
+
+def _set_apparmor(context: cri.LinuxContainerSecurityContext, profile: AppArmorProfile | None) -> None:
+    """Say it in the new and in the deprecated form: old runtimes know only the second."""
+    if profile is None:
+        return
+    match profile.type:
+        case "RuntimeDefault":
+            context.apparmor.profile_type, context.apparmor_profile = (
+                cri.SecurityProfile.RuntimeDefault,
+                "runtime/default",
+            )
+        case "Localhost":
+            if not profile.localhost_profile:
+                raise StartError(CREATE_CONFIG_ERROR, "missing localhost apparmor profile name")
+            context.apparmor.profile_type = cri.SecurityProfile.Localhost
+            context.apparmor.localhost_ref = profile.localhost_profile
+            context.apparmor_profile = f"localhost/{profile.localhost_profile}"
+        case _:
+            context.apparmor.profile_type, context.apparmor_profile = cri.SecurityProfile.Unconfined, "unconfined"
 
 
 def _seccomp(profile: SeccompProfile | None, settings: SecuritySettings) -> cri.SecurityProfile:
