@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from klet.api.container import Container, EphemeralContainer, VolumeMount
 from klet.api.pod import Pod
+from klet.api.quantity import Quantity
 from klet.host.cgroups.resources import DEFAULT_PERIOD, quota_from_millicpu, shares_from_millicpu
 from klet.model.qos import compute_qos, oom_score
 from klet.runtime import labels
@@ -71,7 +72,7 @@ def build_container_config(
 
 def _mounts(container: Container | EphemeralContainer, inputs: ContainerInputs) -> list[cri.Mount]:
     mounts = [_mount(container.name, mount, inputs.volume_paths) for mount in container.volume_mounts]
-    taken = {mount.container_path for mount in mounts}
+    taken = {mount.mount_path for mount in container.volume_mounts}
     if inputs.hosts_file and HOSTS_PATH not in taken:
         mounts.append(cri.Mount(container_path=HOSTS_PATH, host_path=inputs.hosts_file))
     if inputs.termination_log and container.termination_message_path:
@@ -98,15 +99,22 @@ def _mount(container: str, mount: VolumeMount, paths: Mapping[str, str]) -> cri.
 def _resources(
     pod: Pod, container: Container | EphemeralContainer, settings: ContainerSettings
 ) -> cri.LinuxContainerResources:
-    limits, requests = container.resources.limits, container.resources.requests
-    cpu_limit = limits["cpu"].milli_value() if "cpu" in limits else 0
+    requests = container.resources.requests
+    cpu_limit = _limit(pod, container, "cpu").milli_value()
     cpu = requests["cpu"].milli_value() if "cpu" in requests else cpu_limit
     resources = cri.LinuxContainerResources(cpu_shares=shares_from_millicpu(cpu))
     if settings.cpu_cfs_quota:
         resources.cpu_period = DEFAULT_PERIOD
         resources.cpu_quota = quota_from_millicpu(cpu_limit)
-    if "memory" in limits:
-        resources.memory_limit_in_bytes = limits["memory"].value()
-    if settings.memory_capacity and isinstance(container, Container):
+    resources.memory_limit_in_bytes = _limit(pod, container, "memory").value()
+    if settings.memory_capacity:
         resources.oom_score_adj = oom_score(pod, container, compute_qos(pod), memory_capacity=settings.memory_capacity)
     return resources
+
+
+def _limit(pod: Pod, container: Container | EphemeralContainer, resource: str) -> Quantity:
+    """The container's limit; without one, that of the whole pod."""
+    own = container.resources.limits.get(resource, Quantity())
+    if own.nano or pod.spec.resources is None:
+        return own
+    return pod.spec.resources.limits.get(resource, own)
