@@ -71,7 +71,10 @@ class PodKiller:
             raise failures[0]
 
     async def remove_pod(self, status: PodRuntimeStatus) -> None:
-        """Remove every dead container and sandbox of a pod, so that the runtime forgets it."""
+        """Remove every dead container and sandbox of a pod, so that the runtime forgets it.
+
+        A sandbox that died by itself still holds its network: only stopping it gives that back.
+        """
         for record in status.containers:
             try:
                 await self._runtime.remove_container(cri.RemoveContainerRequest(container_id=record.id))
@@ -79,6 +82,7 @@ class PodKiller:
                 continue
         for sandbox in status.sandboxes:
             try:
+                await self._runtime.stop_pod_sandbox(cri.StopPodSandboxRequest(pod_sandbox_id=sandbox.id))
                 await self._runtime.remove_pod_sandbox(cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox.id))
             except NotFound:
                 continue
