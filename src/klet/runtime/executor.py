@@ -14,7 +14,7 @@ from klet.errors import KletError
 from klet.model.causes import CauseId, CauseRecorder, Finding
 from klet.model.network import DnsConfig
 from klet.model.pods import format_pod, is_sidecar, subject_of
-from klet.model.runtime import ContainerState, PodRuntimeStatus, SandboxId, StartFailure
+from klet.model.runtime import PodRuntimeStatus, SandboxId, StartFailure
 from klet.runtime.actions import PodActions
 from klet.runtime.errors import Backoff, StartError
 from klet.runtime.killer import PodKiller
@@ -56,9 +56,12 @@ class _Progress:
     def outcome(self) -> SyncOutcome:
         return SyncOutcome(failures=self.failures, errors=tuple(self.errors), retry_at=self.retry_at)
 
+    def fail_at(self, action: str, target: str, message: str, *, reason: str = "") -> None:
+        self.errors.append(f'failed to "{action}" for "{target}" with {reason or f"{action}Error"}: "{message}"')
+
     def fail(self, container: str, error: StartError) -> None:
         self.failures[container] = StartFailure(error.reason, error.message)
-        self.errors.append(f'failed to "StartContainer" for "{container}" with {error.reason}: "{error.message}"')
+        self.fail_at("StartContainer", container, error.message, reason=error.reason)
         if isinstance(error, Backoff):
             self.retry_at = min(self.retry_at or error.until, error.until)
 
@@ -112,6 +115,7 @@ class PodExecutor:
         parent: CauseId | None,
     ) -> bool:
         by_id = {record.id: record for record in status.containers}
+        target = pod.metadata.uid
         try:
             if actions.kill_pod:
                 await self._killer.kill_pod(pod, status, parent=parent)
@@ -119,21 +123,23 @@ class PodExecutor:
                     await self._purge_init(pod, status)
                 return True
             for kill in actions.kill:
+                target = kill.name
                 await self._killer.kill_container(
                     pod, by_id[kill.id], message=kill.message, reason=kill.reason, parent=parent
                 )
         except CriError as error:
-            what = "KillPodSandbox" if actions.kill_pod else "KillContainer"
-            target = pod.metadata.uid if actions.kill_pod else ", ".join(kill.name for kill in actions.kill)
-            progress.errors.append(f'failed to "{what}" for "{target}" with {what}Error: "{error}"')
+            progress.fail_at("KillPodSandbox" if actions.kill_pod else "KillContainer", target, str(error))
             return False
         return True
 
     async def _purge_init(self, pod: Pod, status: PodRuntimeStatus) -> None:
-        """A new sandbox starts initialization over, so records of init containers must not count as done."""
+        """A new sandbox starts initialization over, so records of init containers must not count as done.
+
+        Those that the status shows running have just been stopped with the pod.
+        """
         names = {container.name for container in pod.spec.init_containers}
         for record in status.containers:
-            if record.name in names and record.state is not ContainerState.RUNNING:
+            if record.name in names:
                 try:
                     await self._runtime.remove_container(cri.RemoveContainerRequest(container_id=record.id))
                 except NotFound:
@@ -148,6 +154,8 @@ class PodExecutor:
         parent: CauseId | None,
     ) -> Place | None:
         """The sandbox to start in: the one that is there, or a new one."""
+        existing = None if actions.create_sandbox else actions.sandbox_id
+        name = format_pod(pod)
         try:
             config = build_sandbox_config(
                 pod,
@@ -156,31 +164,50 @@ class PodExecutor:
                 cgroup_parent=self._cgroups.parent_of(pod),
                 settings=self._settings,
             )
-            if not actions.create_sandbox and actions.sandbox_id is not None:
-                return Place(sandbox_id=actions.sandbox_id, sandbox_config=config, pod_ips=status.ips)
-            return await self._create_sandbox(pod, config, parent)
         except KletError as error:
-            text = f'Failed to create sandbox for pod "{format_pod(pod)}": {error}'
-            target = format_pod(pod)
-            progress.errors.append(f'failed to "CreatePodSandbox" for "{target}" with CreatePodSandboxError: "{text}"')
-            self._record(
-                pod,
-                "FailedCreatePodSandBox",
-                f"Failed to create pod sandbox: {error}",
-                parent,
-                next_step="try again after a back-off",
-            )
+            if existing is None:
+                message = f'Failed to generate sandbox config for pod "{name}": {error}'
+                self._fail_sandbox(pod, message, error, progress, parent)
+            else:
+                message = f'GeneratePodSandboxConfig for pod "{name}" failed: {error}'
+                progress.fail_at("ConfigPodSandbox", existing, message)
             return None
+        if existing is not None:
+            return Place(sandbox_id=existing, sandbox_config=config, pod_ips=status.ips)
+        try:
+            answer = await self._runtime.run_pod_sandbox(cri.RunPodSandboxRequest(config=config))
+        except CriError as error:
+            self._fail_sandbox(pod, f'Failed to create sandbox for pod "{name}": {error}', error, progress, parent)
+            return None
+        return await self._new_place(pod, SandboxId(answer.pod_sandbox_id), config, progress, parent)
 
-    async def _create_sandbox(self, pod: Pod, config: cri.PodSandboxConfig, parent: CauseId | None) -> Place:
-        answer = await self._runtime.run_pod_sandbox(cri.RunPodSandboxRequest(config=config))
-        sandbox = await self._runtime.pod_sandbox_status(
-            cri.PodSandboxStatusRequest(pod_sandbox_id=answer.pod_sandbox_id)
-        )
+    def _fail_sandbox(
+        self, pod: Pod, message: str, error: KletError, progress: _Progress, parent: CauseId | None
+    ) -> None:
+        progress.fail_at("CreatePodSandbox", format_pod(pod), message)
+        text = f"Failed to create pod sandbox: {error}"
+        self._record(pod, "FailedCreatePodSandBox", text, parent, next_step="try again after a back-off")
+
+    async def _new_place(
+        self,
+        pod: Pod,
+        sandbox_id: SandboxId,
+        config: cri.PodSandboxConfig,
+        progress: _Progress,
+        parent: CauseId | None,
+    ) -> Place | None:
+        """The addresses of a sandbox that was just made."""
+        try:
+            sandbox = await self._runtime.pod_sandbox_status(cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id))
+        except CriError as error:
+            progress.errors.append(f"failed to SyncPod: {error}")
+            text = f"Unable to get pod sandbox status: {error}"
+            self._record(pod, "FailedPodSandBoxStatus", text, parent, next_step="try again after a back-off")
+            return None
         network = sandbox.status.network
         ips = () if pod.spec.host_network or not network.ip else (network.ip, *(ip.ip for ip in network.additional_ips))
         self._record(pod, "SandboxCreated", f"sandbox attempt {config.metadata.attempt} is ready", parent)
-        return Place(sandbox_id=SandboxId(answer.pod_sandbox_id), sandbox_config=config, pod_ips=ips)
+        return Place(sandbox_id=sandbox_id, sandbox_config=config, pod_ips=ips)
 
     async def _start_all(
         self,
