@@ -1,5 +1,6 @@
 """The files klet makes for pods: data and log directories, /etc/hosts, termination logs, volumes in first form."""
 
+import logging
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,8 @@ from klet.runtime import labels
 from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
 from klet.runtime.sandbox_config import hostname_and_domain
 from klet.runtime.starter import ContainerFiles
+
+logger = logging.getLogger(__name__)
 
 _HOSTS_HEAD = """\
 # Kubernetes-managed hosts file.
@@ -47,7 +50,12 @@ class PodFiles:
 
     async def next_restart_count(self, pod: Pod, container: str) -> int:
         directory = labels.pod_log_directory(self._logs, pod) / container
-        return labels.restart_count_from_logs(await self._threads.run(_names_in, directory))
+        try:
+            names = await self._threads.run(_files_in, directory)
+        except HostError as error:
+            logger.warning("Logs not counted", extra={"container": container, "error": str(error)})
+            return 0
+        return labels.restart_count_from_logs(names)
 
     async def remove_pod(self, uid: PodUID) -> None:
         """Remove everything a pod had on disk, logs included."""
@@ -63,7 +71,7 @@ class PodFiles:
         return labels.pod_log_directory(self._logs, pod) / labels.container_log_path(container, restart_count)
 
     def _make_pod_directories(self, pod: Pod) -> None:
-        for name in ("volumes", "plugins", "containers"):
+        for name in ("", "volumes", "plugins", "containers"):
             _make_directory(self._pods / pod.metadata.uid / name, 0o750)
         _make_directory(labels.pod_log_directory(self._logs, pod), 0o755)
 
@@ -72,14 +80,19 @@ class PodFiles:
     ) -> ContainerFiles:
         directory = self._pods / pod.metadata.uid
         _make_directory(labels.pod_log_directory(self._logs, pod) / container.name, 0o755)
+        return ContainerFiles(
+            hosts_file=self._make_hosts(pod, directory, pod_ips),
+            termination_log=_make_termination_log(directory / "containers" / container.name),
+            volume_paths=self._volumes(pod),
+        )
+
+    def _make_hosts(self, pod: Pod, directory: Path, pod_ips: tuple[str, ...]) -> str:
+        """A pod without any address keeps the hosts file of its image."""
+        if not pod_ips and not pod.spec.host_network:
+            return ""
         hosts = directory / "etc-hosts"
         write_atomic(hosts, self._hosts(pod, pod_ips).encode(), mode=0o644)
-        own = directory / "containers" / container.name
-        _make_directory(own, 0o750)
-        termination = own / secrets.token_hex(4)
-        termination.touch()
-        termination.chmod(0o666)
-        return ContainerFiles(hosts_file=str(hosts), termination_log=str(termination), volume_paths=self._volumes(pod))
+        return str(hosts)
 
     def _hosts(self, pod: Pod, pod_ips: tuple[str, ...]) -> str:
         if pod.spec.host_network:
@@ -96,7 +109,9 @@ class PodFiles:
             elif volume.empty_dir is not None and not volume.empty_dir.medium:
                 plugin = "kubernetes.io~empty-dir"
                 path = self._pods / pod.metadata.uid / "volumes" / plugin / volume.name
-                _make_directory(path, 0o777)
+                if not path.exists():
+                    # Once made it belongs to the pod, and so does its mode.
+                    _make_directory(path, 0o777)
                 paths[volume.name] = str(path)
             else:
                 message = f'volume "{volume.name}": only hostPath and disk-backed emptyDir volumes are built yet'
@@ -124,8 +139,31 @@ def _make_directory(path: Path, mode: int) -> None:
         raise HostError(f"cannot make {path}: {error.strerror}") from error
 
 
-def _names_in(directory: Path) -> list[str]:
+def _make_termination_log(directory: Path) -> str:
+    """A new file for the last words of one start. A container can live without it, so a failure is only logged."""
+    path = directory / secrets.token_hex(4)
     try:
-        return sorted(entry.name for entry in directory.iterdir())
+        _make_directory(directory, 0o750)
+        path.touch()
+        path.chmod(0o666)
+    except (HostError, OSError) as error:
+        logger.warning("No termination log", extra={"container": directory.name, "error": str(error)})
+        return ""
+    return str(path)
+
+
+def _names_in(directory: Path) -> list[str]:
+    return [entry.name for entry in _entries(directory)]
+
+
+def _files_in(directory: Path) -> list[str]:
+    return [entry.name for entry in _entries(directory) if not entry.is_dir()]
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise HostError(f"cannot list {directory}: {error.strerror}") from error
