@@ -51,7 +51,7 @@ PodName = Annotated[
 def up(
     files: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FILE…]", help="Manifests of pods: files, directories, `-` for standard input."),
+        typer.Argument(metavar="FILE…", help="Manifests of pods: files, directories, `-` for standard input."),
     ] = None,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Return once the pods are ready; the node stays.")
@@ -151,7 +151,7 @@ def explain(
     state_dir: StateDir = DEFAULT_STATE,
 ) -> None:
     """Tell what happened to a pod, why, and what it waits for."""
-    print_explanation(_client(state_dir), pod, namespace=namespace, as_json=_is_json(output), clock=SystemClock())
+    print_explanation(_client(state_dir), pod, namespace=namespace, as_json=_is_json(output))
 
 
 @app.command()
@@ -166,7 +166,7 @@ def version(
 
 
 @app.command("run", add_help_option=False, context_settings={"ignore_unknown_options": True})
-def run_agent(flags: Annotated[list[str] | None, typer.Argument(metavar="[FLAGS]")] = None) -> None:
+def run_agent(flags: Annotated[list[str] | None, typer.Argument(metavar="FLAGS")] = None) -> None:
     """The agent itself, with the kubelet's flags; `klet run --help` lists them."""
     # `klet run` is taken before this module is imported; this stands here for `klet --help` alone.
     raise KletError(f"`klet run` comes first on the command line: klet run {' '.join(flags or ())}")

@@ -54,11 +54,21 @@ class CauseRecord(msgspec.Struct, frozen=True, kw_only=True):
     next: str = ""
 
 
+class WaitingFor(msgspec.Struct, frozen=True, kw_only=True):
+    """What the newest open decision waits for."""
+
+    on: str = ""
+    container: str = ""
+    message: str = ""
+    since: datetime | None = None
+
+
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The timeline of one pod, and what it waits for now."""
 
     timeline: tuple[CauseRecord, ...] = ()
-    waiting_for: str | None = None
+    text: tuple[str, ...] = ()
+    waiting_for: WaitingFor | None = None
 
 
 class AgentClient:

@@ -85,7 +85,7 @@ def log_query(
     return query
 
 
-def print_explanation(client: AgentClient, text: str, *, namespace: str | None, as_json: bool, clock: Clock) -> None:
+def print_explanation(client: AgentClient, text: str, *, namespace: str | None, as_json: bool) -> None:
     pod = find_pod(client.pods(), parse_reference(text, namespace=namespace))
     body = client.explain(pod.metadata.namespace, pod.metadata.name)
     if as_json:
@@ -93,7 +93,7 @@ def print_explanation(client: AgentClient, text: str, *, namespace: str | None, 
         return
     explanation = msgspec.json.decode(body, type=Explanation)
     name = f"{pod.metadata.namespace}/{pod.metadata.name} ({pod.status.phase or 'no status yet'})"
-    _write(render_explanation(name, explanation, now=clock.now()))
+    _write(render_explanation(name, explanation))
 
 
 def _rows(client: AgentClient, *, namespace: str | None, is_wide: bool, clock: Clock) -> dict[str, list[str]]:

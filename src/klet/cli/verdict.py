@@ -46,7 +46,8 @@ def judge_pod(pod: Pod | None) -> Verdict:
     if any(condition.type == "Ready" and condition.status == "True" for condition in pod.status.conditions):
         return Done("Ready")
     troubles = list(_troubles(pod))
-    return Pending("; ".join(troubles), is_trouble=True) if troubles else Pending(_not_ready(pod))
+    is_trouble = any(_is_trouble(status) for status in _statuses(pod))
+    return Pending("; ".join(troubles) or _not_ready(pod), is_trouble=is_trouble)
 
 
 def _failure(pod: Pod) -> str:
@@ -59,6 +60,15 @@ def _not_ready(pod: Pod) -> str:
         if condition.status != "True" and (text := _words(condition.reason, condition.message)):
             return f"{condition.type} is {condition.status}: {text}"
     return "its containers are being prepared"
+
+
+def _statuses(pod: Pod) -> tuple[ContainerStatus, ...]:
+    return (*pod.status.init_container_statuses, *pod.status.container_statuses)
+
+
+def _is_trouble(status: ContainerStatus) -> bool:
+    """Whether the container failed or cannot start; one that runs and is not ready yet only takes its time."""
+    return status.state.running is None and bool(_trouble(status))
 
 
 def _troubles(pod: Pod) -> Iterator[str]:

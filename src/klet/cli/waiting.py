@@ -17,6 +17,11 @@ from klet.cli.verdict import Broken, Done, Pending, Verdict, judge_pod
 LOOK_SECONDS = 0.5
 """Between two looks when the journal is silent; every record is a reason to look at once."""
 
+SETTLE_SECONDS = 0.3
+"""How long pods have to stay ready: one that ends at once is ready for an instant too."""
+QUIET = frozenset({"DNSConfigForming"})
+"""Not told: a node without a cluster's name service gives every pod the host's, as it should."""
+
 
 class PodLister(Protocol):
     """Where the pods and their statuses come from."""
@@ -51,14 +56,22 @@ class PodWaiter:
     def wait(self, awaited: Sequence[Awaited], *, seconds: float) -> Mapping[PodKey, Verdict]:
         """Wait until every pod is done or broken, or the time is up; returns the last verdicts."""
         deadline = self._clock.monotonic() + seconds
+        good_since: float | None = None
         while True:
             verdicts = self.look(awaited)
+            now = self._clock.monotonic()
             pending = [str(key) for key, verdict in verdicts.items() if isinstance(verdict, Pending)]
-            if not pending or self._clock.monotonic() >= deadline:
+            if pending:
+                good_since = None
+            elif good_since is None:
+                good_since = now
+            has_settled = good_since is not None and (now - good_since >= SETTLE_SECONDS or not _may_change(verdicts))
+            if has_settled or now >= deadline:
                 self._progress.waiting("")
                 return verdicts
-            self._progress.waiting("Waiting for " + ", ".join(pending))
-            self.tell(min(LOOK_SECONDS, max(0.0, deadline - self._clock.monotonic())))
+            self._progress.waiting("Waiting for " + (", ".join(pending) or "the pods to stay ready"))
+            until = deadline if good_since is None else min(deadline, good_since + SETTLE_SECONDS)
+            self.tell(min(LOOK_SECONDS, max(0.0, until - now)))
 
     def look(self, awaited: Sequence[Awaited]) -> Mapping[PodKey, Verdict]:
         """Judge the pods now, telling what is new."""
@@ -77,7 +90,7 @@ class PodWaiter:
     def tell(self, seconds: float) -> None:
         """Show the agent's decisions that come within the time."""
         for record in self._feed.wait(seconds):
-            if record.subject.name:
+            if record.subject.name and record.decision not in QUIET:
                 self._progress.say(f"{record.subject.namespace}/{record.subject.name}: {render_record(record)}")
 
 
@@ -88,6 +101,10 @@ def find_applied(pods: Sequence[Pod], awaited: Awaited) -> Pod | None:
         if key == awaited.key and pod.metadata.annotations.get(DIGEST_ANNOTATION) == awaited.digest:
             return pod
     return None
+
+
+def _may_change(verdicts: Mapping[PodKey, Verdict]) -> bool:
+    return any(verdict == Done("Ready") for verdict in verdicts.values())
 
 
 def _describe(key: PodKey, verdict: Verdict) -> Iterator[str]:

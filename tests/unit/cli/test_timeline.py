@@ -1,30 +1,32 @@
-from datetime import timedelta
+import pytest
 
-from klet.cli.client import CauseRecord, CauseSubject, Explanation
-from klet.cli.timeline import render_explanation
+from klet.cli.client import CauseRecord, CauseSubject, Explanation, WaitingFor
+from klet.cli.timeline import render_explanation, render_record
 
 
-def test_a_timeline_shows_distances_reasons_and_what_is_waited_for(now):
-    first = CauseRecord(at=now, decider="sync.loop", decision="Accept", message="a new manifest")
-    second = CauseRecord(
-        at=now + timedelta(milliseconds=1250),
-        subject=CauseSubject(container="web"),
-        decision="Wait",
-        message="it crashed",
-        measurements={"restarts": 3},
-        since=now,
-        next="start it again",
+def test_the_story_is_the_agents(now):
+    explanation = Explanation(
+        timeline=(CauseRecord(at=now),), text=("+0ms  PodAdded", "waiting for 2s: a"), waiting_for=WaitingFor(on="a")
     )
-    explanation = Explanation(timeline=(first, second), waiting_for="the back-off to pass")
-    assert render_explanation("default/web (Running)", explanation, now=now + timedelta(seconds=5)).splitlines() == [
-        "default/web (Running)",
-        "  2030-01-01 12:00:00.000           Accept: a new manifest",
-        "                                    sync.loop",
-        "  2030-01-01 12:00:01.250   +1.25s  web: Wait: it crashed [restarts=3]",
-        "                                    since 12:00:00, 1.25s before; next: start it again",
-        "waiting for: the back-off to pass (for 5.00s)",
+    assert render_explanation("default/web (Running)", explanation).splitlines() == [
+        "default/web (Running), since 2030-01-01 12:00:00 UTC",
+        "  +0ms  PodAdded",
+        "  waiting for 2s: a",
     ]
 
 
-def test_a_pod_that_waits_for_nothing(now):
-    assert render_explanation("x", Explanation(), now=now) == "x\nwaiting for nothing\n"
+def test_a_pod_that_waits_for_nothing():
+    assert render_explanation("x", Explanation()) == "x\n  waiting for nothing\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        pytest.param({}, "Start", id="the word alone"),
+        pytest.param({"message": "it is new"}, "Start: it is new", id="with its reason"),
+        pytest.param({"subject": CauseSubject(container="web")}, "web: Start", id="of a container"),
+        pytest.param({"measurements": {"a": 1, "b": "x"}}, "Start [a=1, b=x]", id="with measurements"),
+    ],
+)
+def test_render_record(now, more, expected):
+    assert render_record(CauseRecord(at=now, decision="Start", **more)) == expected

@@ -49,7 +49,7 @@ RUNNING = {"running": {}}
         pytest.param(
             {},
             [("a", RUNNING, {"restartCount": 2})],
-            Pending('container "a" runs and is not ready yet, after 2 restarts', is_trouble=True),
+            Pending('container "a" runs and is not ready yet, after 2 restarts'),
             id="a probe that has not passed",
         ),
         pytest.param(

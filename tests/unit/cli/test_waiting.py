@@ -4,7 +4,7 @@ import pytest
 
 from klet.cli.apply_plan import PodKey
 from klet.cli.client import AgentUnavailable, CauseRecord, CauseSubject
-from klet.cli.verdict import Done, Pending
+from klet.cli.verdict import Broken, Done, Pending
 from klet.cli.waiting import Awaited, PodWaiter, find_applied
 
 WEB = Awaited(PodKey("default", "web"), "d1")
@@ -69,6 +69,19 @@ def test_it_waits_until_the_applied_manifest_is_ready_not_the_older_one(web):
     waiting, lines = waiter(Lister((old,), (old, new), (ready,)), Passing())
     assert waiting.wait([WEB], seconds=60) == {WEB.key: Done("Ready")}
     assert lines.said == ["default/web: Ready"]
+
+
+def test_a_pod_that_is_ready_for_an_instant_only_is_not_done(web):
+    ready, crashed = web(conditions={"Ready": "True"}), web(phase="Failed", reason="Crashed")
+    waiting, _ = waiter(Lister((ready,), (crashed,)), Passing())
+    assert waiting.wait([WEB], seconds=60) == {WEB.key: Broken("Crashed")}
+
+
+def test_a_pod_that_has_succeeded_is_not_looked_at_again(web):
+    feed = Passing()
+    waiting, _ = waiter(Lister((web(phase="Succeeded"),)), feed)
+    assert waiting.wait([WEB], seconds=60) == {WEB.key: Done("Succeeded")}
+    assert feed.now == 0
 
 
 def test_time_is_up(web):
