@@ -7,9 +7,9 @@ from klet.api.container import Container, EphemeralContainer, VolumeMount
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
 from klet.host.cgroups.resources import DEFAULT_PERIOD, quota_from_millicpu, shares_from_millicpu
+from klet.model.expansion import expand
 from klet.model.qos import compute_qos, oom_score
 from klet.runtime import labels
-from klet.runtime.env import expand
 from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
 from klet.runtime.security import ImageUser, SecuritySettings, build_security_context
 from klet.wire import cri_v1_pb2 as cri

@@ -1,10 +1,10 @@
 """A container's environment: values in order, references to the pod's own fields, and `$(NAME)` expansion."""
 
 import re
-from collections.abc import Mapping
 
 from klet.api.container import Container, EnvVar, EphemeralContainer
 from klet.api.pod import Pod
+from klet.model.expansion import expand
 from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
 
 _ESCAPES = {
@@ -29,30 +29,6 @@ def build_environment(
         else:
             result[variable.name] = ""
     return result
-
-
-def expand(text: str, values: Mapping[str, str]) -> str:
-    """Replace `$(NAME)` by its value; `$$` is a plain dollar, and an unknown name stays as written."""
-    parts: list[str] = []
-    index = 0
-    while index < len(text):
-        if text[index] != "$" or index + 1 == len(text):
-            parts.append(text[index])
-            index += 1
-            continue
-        follower = text[index + 1]
-        end = text.find(")", index + 2)
-        if follower == "$":
-            parts.append("$")
-            index += 2
-        elif follower == "(" and end >= 0:
-            name = text[index + 2 : end]
-            parts.append(values.get(name, f"$({name})"))
-            index = end + 1
-        else:
-            parts.append(text[index : index + 2])
-            index += 2
-    return "".join(parts)
 
 
 def _referenced(pod: Pod, variable: EnvVar, pod_ips: tuple[str, ...], node_ips: tuple[str, ...]) -> str:
