@@ -4,6 +4,7 @@ Only a document knows what was left unset and what was written twice, so loading
 """
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ _FALSE = ("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "
 _NULL = ("", "~", "null", "Null", "NULL")
 _INT = re.compile(r"[-+]?(0b[01_]+|0o?[0-7_]*|0x[0-9a-fA-F_]+|[1-9][0-9_]*)$")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
+_LONGEST_INTEGER = 70
+"""Digits, in any base, that 64 bits can need."""
 _EXPONENT_FREE = 1e21
 """Go prints integral floats below this without an exponent, so that they pass as integers."""
 
@@ -56,12 +59,11 @@ def parse_document(text: bytes) -> Document:
         raise ConfigError(f"the text is not UTF-8 (byte {error.start})") from error
     if content.lstrip().startswith("{"):
         try:
-            pairs = json.loads(content, object_pairs_hook=_Pairs)
+            return _finish(json.loads(content, object_pairs_hook=_Pairs, parse_constant=_no_constant))
         except (ValueError, RecursionError):
             # An object in YAML's flow style also begins with a brace; one that nests too deep is refused as such there.
-            return _from_yaml(content)
-        return _finish(pairs)
-    return _from_yaml(content)
+            return _finish(_from_yaml(content))
+    return _finish(_from_yaml(content))
 
 
 def resolve_scalar(text: str) -> Json:
@@ -72,24 +74,35 @@ def resolve_scalar(text: str) -> Json:
         return True
     if text in _FALSE:
         return False
-    if _INT.match(text):
-        return _integer(text.replace("_", ""))
-    if _FLOAT.match(text):
-        number = float(text)
-        return int(number) if number.is_integer() and abs(number) < _EXPONENT_FREE else number
-    return text
+    if _INT.match(text) and (number := _integer(text.replace("_", ""))) is not None:
+        return number
+    return _real(text) if _FLOAT.match(text) else text
 
 
 class _Pairs(list[tuple[str, "Json | _Pairs"]]):
     """A JSON or YAML mapping before its duplicates are settled."""
 
 
-def _integer(text: str) -> int:
-    sign = -1 if text.startswith("-") else 1
-    digits = text.lstrip("+-")
-    if len(digits) > 1 and digits[0] == "0" and digits[1].isdigit():
-        return sign * int(digits, 8)
-    return sign * int(digits, 0)
+def _integer(text: str) -> int | None:
+    """An integer of 64 bits; a longer one is a float, as in Go."""
+    sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
+    is_octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
+    try:
+        value = sign * int(digits[:_LONGEST_INTEGER], 8 if is_octal else 0)
+    except ValueError:
+        return None
+    return value if len(digits) <= _LONGEST_INTEGER and -(2**63) <= value < 2**64 else None
+
+
+def _real(text: str) -> Json:
+    number = float(text)
+    if math.isinf(number):
+        return text
+    return int(number) if number.is_integer() and abs(number) < _EXPONENT_FREE else number
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _finish(root: object) -> Document:
@@ -116,7 +129,7 @@ def _settle(value: object, path: str, duplicates: list[str]) -> Json:
     return value
 
 
-def _from_yaml(content: str) -> Document:
+def _from_yaml(content: str) -> object:
     loader = _Loader(content)
     try:
         check_limits(yaml.parse(content, _Loader))
@@ -128,7 +141,7 @@ def _from_yaml(content: str) -> Document:
         raise ConfigError(f"error converting YAML to JSON: yaml: {error}") from error
     finally:
         loader.dispose()
-    return _finish(_construct(node, ()))
+    return _construct(node, ())
 
 
 def _first_node(loader: _Loader) -> yaml.Node | None:

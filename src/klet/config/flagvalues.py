@@ -48,7 +48,9 @@ class FlagKind:
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _INTEGER = re.compile(r"[-+]?(0[bB][01_]+|0[oO]?[0-7_]*|0[xX][0-9a-fA-F_]+|[1-9][0-9_]*)")
-_DECIMAL = re.compile(r"[-+]?[0-9]+")
+_DECIMAL = re.compile(r"[-+]?[0-9]{1,20}")
+_LONGEST_INTEGER = 70
+"""Digits, in any base, that 64 bits can need."""
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -65,8 +67,11 @@ def parse_integer(text: str, *, low: int, high: int, function: str = "ParseInt")
         raise ConfigError(f'strconv.{function}: parsing "{text}": invalid syntax')
     sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
     octal = len(digits) > 1 and digits[0] == "0" and digits[1] in "01234567_"
-    value = sign * int(digits.replace("_", ""), 8 if octal else 0)
-    if not low <= value <= high:
+    try:
+        value = sign * int(digits[:_LONGEST_INTEGER].replace("_", ""), 8 if octal else 0)
+    except ValueError as error:
+        raise ConfigError(f'strconv.{function}: parsing "{text}": invalid syntax') from error
+    if len(digits) > _LONGEST_INTEGER or not low <= value <= high:
         raise ConfigError(f'strconv.{function}: parsing "{text}": value out of range')
     return value
 
@@ -193,7 +198,7 @@ def _memory_reservation(text: str) -> MemoryReservation:
     if not found or ":" in limits:
         expected = "expected numaNodeID:type=quantity[,type=quantity...]"
         raise ConfigError(f"the reserved memory has incorrect format, {expected}, got {text}")
-    if not _DECIMAL.fullmatch(node):
+    if not _DECIMAL.fullmatch(node) or not -(2**31) <= int(node) < 2**31:
         raise ConfigError(f"failed to convert the NUMA node ID, exptected integer, got {node}")
     return MemoryReservation(numa_node=int(node), limits=dict(_memory_limit(limit) for limit in limits.split(",")))
 

@@ -11,7 +11,9 @@ from klet.config.sections import MemoryReservation
 RESERVABLE: Final = ("cpu", "memory", "ephemeral-storage", "pid")
 
 _CPU: Final = re.compile(r"[0-9]+")
-_PERCENT: Final = re.compile(r"[0-9]+%")
+_CPU_DIGITS: Final = 5
+"""Linux numbers its CPUs with fewer; a bound keeps a mistyped range from filling the memory."""
+_PERCENT: Final = re.compile(r"[0-9]{1,3}%")
 
 
 def parse_reserved(reserved: Mapping[str, str], *, flag: str) -> Mapping[str, Quantity]:
@@ -91,4 +93,6 @@ def _reserved_amount(name: str, text: str) -> Quantity:
 def _cpu(text: str) -> int:
     if not _CPU.fullmatch(text):
         raise ConfigError(f'strconv.Atoi: parsing "{text}": invalid syntax')
+    if len(text) > _CPU_DIGITS:
+        raise ConfigError(f'strconv.Atoi: parsing "{text}": value out of range')
     return int(text)
