@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, Protocol
@@ -21,8 +20,9 @@ from klet.aio.threads import Threads
 from klet.api.pod import Pod
 from klet.host.errors import HostError
 from klet.host.inotify import Change, ChangeKind, watch_directory
-from klet.model.causes import CauseRecorder, Finding, Subject
+from klet.model.causes import CauseRecorder, Subject
 from klet.model.pods import subject_of
+from klet.sources.complaints import Complaints
 from klet.sources.errors import SourceError
 from klet.sources.manifests import ManifestReader, Reading, is_link
 
@@ -32,6 +32,9 @@ SOURCE: Final = "file"
 DECIDER: Final = "sources.file"
 FIRST_RETRY: Final = timedelta(seconds=1)
 LONGEST_RETRY: Final = timedelta(seconds=20)
+
+_THE_PATH: Final = ""
+"""The path itself, among the names of the files in it."""
 
 
 class PodSink(Protocol):
@@ -61,7 +64,7 @@ class FileSource:
         self._threads = threads
         self._clock = clock
         self._board = ManifestBoard()
-        self._complaints = Complaints(recorder=recorder)
+        self._complaints = Complaints(decider=DECIDER, recorder=recorder)
         self._touched: set[str] = set()
         self._is_stale = False
         self._woken = asyncio.Event()
@@ -87,16 +90,19 @@ class FileSource:
     async def _list(self) -> None:
         """Look at everything there is."""
         try:
-            readings = await self._threads.run(self._reader.list, self._path)
+            listing = await self._threads.run(self._reader.list, self._path)
         except SourceError as error:
             # Nothing is known of the pods, so nothing is said of them.
-            self._complaints.about("", str(error), subject=Subject(), consequence="pods stay as they are")
+            self._complaints.about(_THE_PATH, str(error), subject=Subject(), consequence="pods stay as they are")
             return
-        for name, reading in readings.items():
-            self._complain(name, reading, consequence="its pod does not run")
-        self._complaints.only_about({"", *readings} if not readings else set(readings))
-        self._board.replace(readings)
-        self._publish()
+        self._complaints.settle(_THE_PATH)
+        for name, reading in listing.readings.items():
+            consequence = "its pod does not run" if listing.is_settled else "its pod stays as it is"
+            self._judge(name, reading, consequence=consequence)
+        if listing.is_settled:
+            self._complaints.settle_others(listing.readings)
+            self._board.replace(listing.readings)
+            self._publish()
 
     async def _read_touched(self) -> None:
         """Look again at the files that changed."""
@@ -105,12 +111,11 @@ class FileSource:
             reading = await self._threads.run(self._reader.read, self._file(name))
             if reading is None:
                 self._board.remove(name)
-                self._complaints.forget(name)
-            elif reading.pod is not None:
-                self._board.put(name, reading.pod)
-                self._complaints.forget(name)
+                self._complaints.settle(name)
             else:
-                self._complain(name, reading, consequence=f"its pod, if any, goes within {self._every.seconds} s")
+                self._judge(name, reading, consequence="its pod, if it has one, runs until the next listing")
+                if reading.pod is not None:
+                    self._board.put(name, reading.pod)
         if names:
             self._publish()
 
@@ -120,9 +125,9 @@ class FileSource:
             self._sent = pods
             self._sink.set_pods(SOURCE, pods)
 
-    def _complain(self, name: str, reading: Reading, *, consequence: str) -> None:
+    def _judge(self, name: str, reading: Reading, *, consequence: str) -> None:
         if reading.error is None:
-            self._complaints.forget(name)
+            self._complaints.settle(name)
             return
         pod = self._board.get(name)
         subject = Subject() if pod is None else subject_of(pod)
@@ -173,7 +178,7 @@ class ManifestBoard:
     def remove(self, name: str) -> None:
         self._pods.pop(name, None)
 
-    def replace(self, readings: "Mapping[str, Reading]") -> None:
+    def replace(self, readings: Mapping[str, Reading]) -> None:
         self._pods = {name: reading.pod for name, reading in readings.items() if reading.pod is not None}
 
     def pods(self) -> tuple[Pod, ...]:
@@ -183,40 +188,3 @@ class ManifestBoard:
             pod = self._pods[name]
             chosen[pod.metadata.namespace, pod.metadata.name] = pod
         return tuple(chosen.values())
-
-
-@dataclass(frozen=True, slots=True)
-class _Complaint:
-    digest: str
-    message: str
-
-
-class Complaints:
-    """Says what is wrong with a manifest, once for each change of it."""
-
-    def __init__(self, *, recorder: CauseRecorder) -> None:
-        self._recorder = recorder
-        self._made: dict[str, _Complaint] = {}
-
-    def about(self, name: str, message: str, *, subject: Subject, consequence: str, digest: str = "") -> None:
-        complaint = _Complaint(digest, message)
-        if self._made.get(name) == complaint:
-            return
-        self._made[name] = complaint
-        logger.error("Manifest not used", extra={"error": message})
-        self._recorder.record(
-            Finding(
-                subject=subject,
-                decider=DECIDER,
-                decision="ManifestRejected",
-                message=f"{message}; {consequence}",
-                next="the manifest to be corrected",
-            )
-        )
-
-    def forget(self, name: str) -> None:
-        self._made.pop(name, None)
-
-    def only_about(self, names: set[str]) -> None:
-        """Forget what was said of anything else, so that it is said again should it come back."""
-        self._made = {name: complaint for name, complaint in self._made.items() if name in names}

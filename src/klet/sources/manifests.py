@@ -30,6 +30,15 @@ class Reading:
     """Of the content, to tell one bad content from the next."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """All manifests there are, by file name."""
+
+    readings: Mapping[str, Reading]
+    is_settled: bool = True
+    """False when a bad reading says nothing about the pod, which then stays as it is."""
+
+
 Signature: TypeAlias = tuple[int, int, int, int, int]
 
 
@@ -42,29 +51,27 @@ class ManifestReader:
         self._cache: dict[Path, tuple[Signature, Reading]] = {}
         self._is_missing = False
 
-    def list(self, path: Path) -> Mapping[str, Reading]:
-        """The manifests of a directory by file name, or the one file; nothing when the path does not exist.
+    def list(self, path: Path) -> Listing:
+        """The manifests of a directory, or the one file; nothing when the path does not exist.
 
-        Raises SourceError when what is there cannot be told, which includes a single file that is bad.
+        Raises SourceError when what is there cannot be told.
         """
         try:
             mode = path.stat().st_mode
         except FileNotFoundError:
             self._note_missing(path)
-            return {}
+            return Listing(readings={})
         except OSError as error:
             raise SourceError(f"{path}: {error.strerror}") from error
         self._is_missing = False
         if stat.S_ISDIR(mode):
-            return self._list_directory(path)
+            return Listing(readings=self._list_directory(path))
         if not stat.S_ISREG(mode):
             raise SourceError(f"{path}: path is not a directory or file")
         reading = self.read(path, trust_cache=True)
         if reading is None:
-            return {}
-        if reading.error is not None:
-            raise SourceError(reading.error)
-        return {path.name: reading}
+            return Listing(readings={})
+        return Listing(readings={path.name: reading}, is_settled=reading.error is None)
 
     def read(self, path: Path, *, trust_cache: bool = False) -> Reading | None:
         """Read one file; None when it is gone, or is no file."""
@@ -76,7 +83,7 @@ class ManifestReader:
             return None
         except OSError as error:
             return Reading(error=f"{path}: {error.strerror}")
-        with open(descriptor, "rb", closefd=True) as file:
+        try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 logger.debug("Not a manifest", extra={"path": str(path)})
@@ -85,17 +92,19 @@ class ManifestReader:
             cached = self._cache.get(path)
             if trust_cache and cached is not None and cached[0] == signature:
                 return cached[1]
-            try:
+            with open(descriptor, "rb", closefd=False) as file:
                 data = file.read(MAX_MANIFEST + 1)
-            except OSError as error:
-                return Reading(error=f"{path}: {error.strerror}")
+        except OSError as error:
+            return Reading(error=f"{path}: {error.strerror}")
+        finally:
+            os.close(descriptor)
         reading = self._decode(path, data)
         self._cache[path] = (signature, reading)
         return reading
 
     def _list_directory(self, path: Path) -> Mapping[str, Reading]:
         try:
-            names = sorted(name for name in os.listdir(path) if not name.startswith("."))
+            names = sorted(entry.name for entry in path.iterdir() if not entry.name.startswith("."))
         except OSError as error:
             raise SourceError(f"{path}: {error.strerror}") from error
         found: dict[str, Reading] = {}

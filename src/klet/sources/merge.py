@@ -96,7 +96,8 @@ def merge_pods(
 
 def duplicate_message(pod: Pod, source: str) -> str:
     """Why a pod was left out, in upstream's words."""
-    return f'Error validating pod {format_pod(pod)} from {source} due to duplicate pod name "{pod.metadata.name}", ignoring'
+    name = pod.metadata.name
+    return f'Error validating pod {format_pod(pod)} from {source} due to duplicate pod name "{name}", ignoring'
 
 
 _LOCAL: Final = (SOURCE_ANNOTATION, MIRROR_ANNOTATION, SEEN_ANNOTATION)
