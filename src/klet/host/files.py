@@ -107,15 +107,9 @@ class _TreeRemoval:
         self._folded: list[str] = []
 
     def remove(self, path: Path) -> None:
-        try:
-            self._remove(self._parent, path.name, path, depth=0)
-        finally:
-            # What was folded up lies beside the tree; after an error it must not stay behind under a name nobody knows.
-            while self._folded:
-                name = self._folded.pop()
-                self._remove(self._parent, name, path.with_name(name), depth=0)
+        self._remove(self._parent, path.name, path, depth=0, top=-1)
 
-    def _remove(self, parent: int, name: str, shown: Path, *, depth: int) -> None:
+    def _remove(self, parent: int, name: str, shown: Path, *, depth: int, top: int) -> None:
         if not stat.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):
             os.unlink(name, dir_fd=parent)
             return
@@ -125,18 +119,28 @@ class _TreeRemoval:
             if _mount_id(directory) != self._mount:
                 raise MountInTree(f"cannot remove {shown}: it is a mount point", path=shown)
             if depth == self.DEEPEST:
-                self._fold(parent, name)
+                self._fold(parent, name, top)
                 return
-            for entry in os.listdir(directory):  # noqa: PTH208 - a descriptor, which pathlib cannot list
-                with contextlib.suppress(FileNotFoundError):
-                    self._remove(directory, entry, shown / entry, depth=depth + 1)
+            self._remove_content(directory, shown, depth=depth, top=top)
         finally:
             os.close(directory)
         os.rmdir(name, dir_fd=parent)
 
-    def _fold(self, parent: int, name: str) -> None:
+    def _remove_content(self, directory: int, shown: Path, *, depth: int, top: int) -> None:
+        entries = os.listdir(directory)
+        top = directory if depth == 0 else top
+        while entries:
+            name = entries.pop()
+            with contextlib.suppress(FileNotFoundError):
+                self._remove(directory, name, shown / name, depth=depth + 1, top=top)
+            if depth == 0:
+                entries += self._folded
+                self._folded.clear()
+
+    def _fold(self, parent: int, name: str, top: int) -> None:
+        """Move a directory to the top of the tree, where the next attempt finds it too if this one is cut short."""
         folded = f".removing-{secrets.token_hex(8)}"
-        os.rename(name, folded, src_dir_fd=parent, dst_dir_fd=self._parent)
+        os.rename(name, folded, src_dir_fd=parent, dst_dir_fd=top)
         self._folded.append(folded)
 
 

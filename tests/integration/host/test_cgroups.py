@@ -1,5 +1,6 @@
 """Real cgroups, version 1 or 2 as the machine has it."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -10,10 +11,11 @@ import pytest
 
 from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
-from klet.host.cgroups.discover import find_hierarchy
+from klet.host.cgroups.discover import find_hierarchy, find_hugepage_sizes
 from klet.host.cgroups.layout import CgroupMode
 from klet.host.cgroups.manager import HostCgroups, NoUnits
 from klet.host.cgroups.names import CgroupName
+from klet.host.cgroups.notify import memory_crosses
 from klet.host.cgroups.resources import CgroupResources
 from klet.host.errors import CgroupBusy, CgroupError, CgroupMissing
 from klet.host.procfs import ProcReader
@@ -173,6 +175,33 @@ async def test_unified_values(cgroups, top):
     directory = Path("/sys/fs/cgroup") / top.last
     files = {name: (directory / name).read_text().strip() for name in ("memory.min", "memory.high", "memory.low")}
     assert files == {"memory.min": str(MIB), "memory.high": str(32 * MIB), "memory.low": str(MIB)}
+
+
+async def test_huge_pages(cgroups, top):
+    hugetlb = Path("/sys/fs/cgroup") / top.last / "hugetlb.2MB.max"
+    if cgroups.mode is not CgroupMode.UNIFIED or 2 * MIB not in find_hugepage_sizes():
+        pytest.skip("needs cgroup version 2 and huge pages of 2 MiB")
+    await cgroups.create(top, CgroupResources(hugepages={2 * MIB: 6 * MIB}))
+    assert int(hugetlb.read_text()) == 6 * MIB
+    await cgroups.update(top, CgroupResources(cpu_shares=2))
+    assert int(hugetlb.read_text()) == 0
+
+
+async def test_the_kernel_tells_when_memory_crosses_a_threshold(cgroups, hierarchy, top, run_python):
+    if cgroups.mode is CgroupMode.UNIFIED:
+        pytest.skip("version 2 has no such thresholds")
+    await cgroups.create(top, CgroupResources())
+    directory = hierarchy.directory("memory", cgroups.path(top))
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        crossing = group.create_task(memory_crosses(directory, 8 * MIB))
+        await asyncio.sleep(0)
+        assert not crossing.done()
+        run_python(hierarchy, cgroups.path(top), "x = bytearray(b'x') * (16 << 20)")
+
+
+async def test_a_threshold_of_a_missing_cgroup_is_an_error(tmp_path):
+    with pytest.raises(CgroupError, match="cannot watch the memory of cgroup"):
+        await memory_crosses(tmp_path, MIB)
 
 
 async def test_a_threaded_cgroup_is_refused_for_memory(cgroups, top):

@@ -24,7 +24,9 @@ def find_hierarchy(
         raise CgroupMissing(f"no cgroup filesystem is mounted at {root} or below it")
     sizes = find_hugepage_sizes(hugepages)
     if layout.controllers:
-        return V1Hierarchy(controllers=layout.controllers, hugepage_sizes=sizes, mode=layout.mode)
+        return V1Hierarchy(
+            controllers=layout.controllers, hugepage_sizes=sizes, mode=layout.mode, unified=layout.unified
+        )
     return V2Hierarchy(root=root, hugepage_sizes=sizes)
 
 

@@ -23,17 +23,28 @@ class V1Hierarchy:
     """Reads and writes below the mounts of the controllers."""
 
     def __init__(
-        self, *, controllers: Mapping[str, Path], hugepage_sizes: Sequence[int] = (), mode: CgroupMode = CgroupMode.V1
+        self,
+        *,
+        controllers: Mapping[str, Path],
+        hugepage_sizes: Sequence[int] = (),
+        mode: CgroupMode = CgroupMode.V1,
+        unified: Path | None = None,
     ) -> None:
         self._controllers = dict(controllers)
         self._mounts = tuple(sorted(set(controllers.values())))
         self._hugepage_sizes = tuple(hugepage_sizes)
         self._mode = mode
+        self._unified = unified
         self._reported: set[str] = set()
 
     @property
     def mode(self) -> CgroupMode:
         return self._mode
+
+    def directory(self, controller: str, path: str) -> Path | None:
+        """Where a controller has a cgroup; None if the controller is not mounted."""
+        mount = self._controllers.get(controller)
+        return tree.inside(mount, path) if mount else None
 
     def check(self, path: str) -> str:
         wanted = (tree.inside(self._controllers[name], path) for name in _CHECKED if name in self._controllers)
@@ -52,19 +63,19 @@ class V1Hierarchy:
             raise
 
     def write(self, path: str, resources: CgroupResources) -> None:
-        if resources.cpuset and (directory := self._directory("cpuset", path)):
+        if resources.cpuset and (directory := self._wanted("cpuset", path)):
             write_text(directory / "cpuset.cpus", resources.cpuset)
-        if resources.memory_limit and (directory := self._directory("memory", path)):
+        if resources.memory_limit and (directory := self._wanted("memory", path)):
             _write_memory(directory, resources.memory_limit)
         if (resources.cpu_shares or resources.cpu_quota or resources.cpu_period) and (
-            directory := self._directory("cpu", path)
+            directory := self._wanted("cpu", path)
         ):
             _write_cpu(directory, resources)
-        if resources.pids_limit and (directory := self._directory("pids", path)):
+        if resources.pids_limit and (directory := self._wanted("pids", path)):
             limit = "max" if resources.pids_limit == UNLIMITED else str(resources.pids_limit)
             write_text(directory / "pids.max", limit)
-        if hugetlb := self._controllers.get("hugetlb"):
-            _write_hugepages(tree.inside(hugetlb, path), hugepage_limits(resources.hugepages, self._hugepage_sizes))
+        if directory := self.directory("hugetlb", path):
+            _write_hugepages(directory, hugepage_limits(resources.hugepages, self._hugepage_sizes))
 
     def read(self, path: str) -> CgroupResources:
         shares, quota, period = self._numbers("cpu", path, "cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us")
@@ -92,21 +103,22 @@ class V1Hierarchy:
         return frozenset().union(*(tree.child_names(tree.inside(mount, path)) for mount in self._mounts))
 
     def remove(self, path: str) -> None:
-        for mount in self._mounts:
+        # On a hybrid machine the runtime makes its cgroups in the version 2 tree too, though no limit is there.
+        beside = () if self._unified is None else (self._unified,)
+        for mount in (*self._mounts, *beside):
             tree.remove_tree(tree.inside(mount, path))
 
-    def _directory(self, controller: str, path: str) -> Path | None:
+    def _wanted(self, controller: str, path: str) -> Path | None:
         """Where to write values of a controller; a missing one is reported once and then left out."""
-        if mount := self._controllers.get(controller):
-            return tree.inside(mount, path)
-        if controller not in self._reported:
+        directory = self.directory(controller, path)
+        if directory is None and controller not in self._reported:
             self._reported.add(controller)
             logger.warning("Cgroup controller is not mounted, its limits are not set", extra={"controller": controller})
-        return None
+        return directory
 
     def _text(self, controller: str, path: str, name: str) -> str | None:
-        mount = self._controllers.get(controller)
-        return tree.read_if_there(tree.inside(mount, path) / name) if mount else None
+        directory = self.directory(controller, path)
+        return tree.read_if_there(directory / name) if directory else None
 
     def _numbers(self, controller: str, path: str, *names: str) -> tuple[int | None, ...]:
         texts = (self._text(controller, path, name) for name in names)

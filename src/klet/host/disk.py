@@ -1,0 +1,86 @@
+"""Disk space: what a filesystem has and what a tree takes (upstream's statfs and du providers). It blocks."""
+
+import contextlib
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from klet.host.errors import file_error
+
+_BLOCK = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesystemUsage:
+    """A filesystem, in bytes and inodes. `available` is what is left for others than root."""
+
+    device: int
+    capacity: int
+    available: int
+    used: int
+    inodes: int
+    inodes_free: int
+
+    @property
+    def inodes_used(self) -> int:
+        return self.inodes - self.inodes_free
+
+
+@dataclass(frozen=True, slots=True)
+class TreeUsage:
+    """What a tree takes on disk."""
+
+    used: int = 0
+    inodes: int = 0
+
+
+def filesystem_usage(path: Path) -> FilesystemUsage:
+    """The filesystem that holds a path. Two paths with the same device are on the same one."""
+    try:
+        found, device = os.statvfs(path), path.stat().st_dev
+    except OSError as error:
+        raise file_error("read the filesystem of", path, error) from error
+    return FilesystemUsage(
+        device=device,
+        capacity=found.f_blocks * found.f_frsize,
+        available=found.f_bavail * found.f_frsize,
+        used=(found.f_blocks - found.f_bfree) * found.f_frsize,
+        inodes=found.f_files,
+        inodes_free=found.f_ffree,
+    )
+
+
+def tree_usage(path: Path) -> TreeUsage:
+    """Add up the blocks of a file or tree on its own filesystem; a file with several links counts once.
+
+    What goes away meanwhile is left out. Without recursion: the depth is in the hands of who writes there.
+    """
+    try:
+        return _measure(path)
+    except OSError as error:
+        raise file_error("measure", path, error) from error
+
+
+def _measure(path: Path) -> TreeUsage:
+    top = path.lstat()
+    used, seen = top.st_blocks * _BLOCK, {top.st_ino}
+    pending = [path] if stat.S_ISDIR(top.st_mode) else []
+    while pending:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                found = _stat(entry)
+                if found is None or found.st_dev != top.st_dev or found.st_ino in seen:
+                    continue
+                seen.add(found.st_ino)
+                used += found.st_blocks * _BLOCK
+                if stat.S_ISDIR(found.st_mode):
+                    pending.append(Path(entry.path))
+    return TreeUsage(used=used, inodes=len(seen))
+
+
+def _stat(entry: "os.DirEntry[str]") -> os.stat_result | None:
+    try:
+        return entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
