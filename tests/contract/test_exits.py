@@ -111,6 +111,16 @@ async def test_a_container_that_ends_during_the_stop_keeps_its_own_code(bench):
     assert (await bench.status(container)).exit_code == 7
 
 
+async def test_a_stop_whose_caller_gives_up_leaves_the_container_running(bench):
+    container = await bench.run(await bench.pod(), "sleep", "1000")
+    request = pb.StopContainerRequest(container_id=container, timeout=30)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(bench.client.stop_container(request), 0.2)
+    assert (await bench.status(container)).state == pb.CONTAINER_RUNNING
+    await bench.stop(container, grace=1)
+    assert (await bench.status(container)).exit_code == 137
+
+
 async def test_a_termination_message_reaches_the_host(bench, tmp_path):
     file = tmp_path / "message"
     file.touch()

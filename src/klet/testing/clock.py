@@ -19,7 +19,7 @@ class ManualClock:
         self._now = start
         self._sleepers: list[tuple[datetime, int, asyncio.Future[None]]] = []
         self._order = itertools.count()
-        self._asleep = asyncio.Condition()
+        self._watchers: list[tuple[int, asyncio.Future[None]]] = []
 
     def now(self) -> datetime:
         return self._now
@@ -36,8 +36,7 @@ class ManualClock:
             asyncio.get_running_loop().call_soon(_wake, waiter)
         else:
             heapq.heappush(self._sleepers, (at, next(self._order), waiter))
-            async with self._asleep:
-                self._asleep.notify_all()
+            self._tell_watchers()
         await waiter
 
     def sleepers(self) -> int:
@@ -52,8 +51,10 @@ class ManualClock:
 
     async def until_asleep(self, count: int = 1) -> None:
         """Wait until that many tasks sleep, so that an `advance` is not lost on a task still on its way."""
-        async with self._asleep:
-            await self._asleep.wait_for(lambda: self.sleepers() >= count)
+        watcher: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._watchers.append((count, watcher))
+        self._tell_watchers()
+        await watcher
 
     def advance(self, duration: timedelta) -> None:
         """Jump. Sleepers that became due run afterwards, all at the new time."""
@@ -73,6 +74,13 @@ class ManualClock:
             await _settle()
         self.advance_to(end)
         await _settle()
+
+    def _tell_watchers(self) -> None:
+        asleep = self.sleepers()
+        for count, watcher in self._watchers:
+            if count <= asleep:
+                _wake(watcher)
+        self._watchers = [each for each in self._watchers if not each[1].done()]
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

@@ -135,7 +135,9 @@ class _Timer(events.TimerHandle):
     def __lt__(self, other: object) -> bool:
         if not isinstance(other, _Timer):
             return NotImplemented
-        return (self._when, self.tie) < (other._when, other.tie)
+        if self._when != other._when:
+            return self._when < other._when
+        return self.tie < other.tie
 
 
 class _Future(asyncio.Future[Any]):

@@ -69,3 +69,14 @@ async def test_sleeping_until_the_past_returns_at_once():
     await clock.sleep_until(START - SECOND)
     await clock.sleep(timedelta())
     assert clock.now() == START
+
+
+async def test_until_asleep_returns_at_once_when_enough_sleep():
+    clock = ManualClock()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(2):
+            group.create_task(clock.sleep(SECOND))
+        await clock.until_asleep(2)
+        await clock.until_asleep(1)
+        clock.advance(SECOND)
+    assert clock.sleepers() == 0

@@ -12,7 +12,7 @@ import pytest
 from klet.aio.clock import LoopClock
 from klet.cri.errors import DeadlineExceeded, NotFound, Unavailable
 from klet.cri.events import ContainerdEvents, CriEvents, EventKind
-from klet.testing.fake_runtime import FakeImage, FakeRuntime, Fault, Features, Hang, Life, Script
+from klet.testing.fake_runtime import FakeImage, FakeRuntime, Fault, Features, Hang, Life, Script, random_latency
 from klet.testing.fake_runtime.lives import runs_for
 from klet.testing.in_process import run_in_process
 from klet.testing.loop import EPOCH, run_virtual
@@ -136,7 +136,7 @@ async def simulate(seed, pods=20):
     runtime = build_runtime(
         seed=seed,
         lives=lambda config: Life(lasts=SECOND * (1 + len(config.metadata.name)), exit_code=3),
-        latency=lambda _rpc, rng: timedelta(microseconds=rng.randrange(5000)),
+        latency=random_latency(timedelta(milliseconds=5)),
     )
 
     async def live(client, name):

@@ -24,5 +24,6 @@ from klet.testing.fake_runtime.lives import OnTerm as OnTerm
 from klet.testing.fake_runtime.logs import FileSink as FileSink
 from klet.testing.fake_runtime.logs import MemorySink as MemorySink
 from klet.testing.fake_runtime.machine import FakeRuntime as FakeRuntime
-from klet.testing.fake_runtime.machine import Script as Script
+from klet.testing.fake_runtime.script import Script as Script
+from klet.testing.fake_runtime.script import random_latency as random_latency
 from klet.testing.fake_runtime.world import Features as Features

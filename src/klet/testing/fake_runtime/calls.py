@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from google.protobuf.message import Message
+from google.protobuf.text_format import MessageToString
 
 from klet.cri.errors import Code
 from klet.errors import KletError
@@ -87,3 +88,27 @@ class Call:
             message = f"{self.rpc} has not ended yet"
             raise RuntimeError(message)
         return self.response
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """A call that was begun, for tests to look at."""
+
+    at: datetime
+    rpc: str
+    request: Message
+
+    def __str__(self) -> str:
+        return f"{self.at.isoformat()} {self.rpc} {MessageToString(self.request, as_one_line=True)}"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRecord:
+    """A call that has ended; `code` is OK or that of the error."""
+
+    at: datetime
+    rpc: str
+    code: Code
+
+    def __str__(self) -> str:
+        return f"{self.at.isoformat()} {self.rpc} answered {self.code}"

@@ -92,7 +92,7 @@ class Fault:
     is_released: bool = False
 
     def release(self) -> None:
-        """Let the hanging calls go on, and hang no more."""
+        """End the fault; calls that hang go on."""
         self.is_released = True
         self.released.fire()
 

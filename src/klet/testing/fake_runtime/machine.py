@@ -7,76 +7,34 @@ It never waits and never reads a clock: each call and each advance brings the ti
 import random
 from collections import deque
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import assert_never
 
 from google.protobuf.message import Message
-from google.protobuf.text_format import MessageToString
 
 from klet.cri.errors import Code
-from klet.testing.fake_runtime.calls import Call, RpcFailure, Signal, Steps, Wait
+from klet.testing.fake_runtime.calls import AnswerRecord, Call, CallRecord, RpcFailure, Signal, Steps, Wait
 from klet.testing.fake_runtime.containers import ContainerCalls
 from klet.testing.fake_runtime.events import FakeEvent
 from klet.testing.fake_runtime.execs import ExecCalls
 from klet.testing.fake_runtime.faults import Delay, Fail, Fault, FaultBook, HalfDone, Hang, Twice
 from klet.testing.fake_runtime.image_calls import ImageCalls
-from klet.testing.fake_runtime.images import FakeImage, Registry, nowhere
-from klet.testing.fake_runtime.lives import ExecChooser, LifeChooser, LogLine, Stream, lives_forever, succeeds
+from klet.testing.fake_runtime.images import FakeImage
+from klet.testing.fake_runtime.lives import LogLine, Stream
 from klet.testing.fake_runtime.logs import LogSink, MemorySink
 from klet.testing.fake_runtime.node_calls import NodeCalls
 from klet.testing.fake_runtime.processes import Processes
 from klet.testing.fake_runtime.sandboxes import SandboxCalls
+from klet.testing.fake_runtime.script import Script
 from klet.testing.fake_runtime.views import container_status, sandbox_status
 from klet.testing.fake_runtime.world import Container, Features, Sandbox, World
 from klet.wire import cri_v1_pb2 as pb
-
-Latency = Callable[[str, random.Random], timedelta]
-
-
-def no_latency(_rpc: str, _rng: random.Random) -> timedelta:
-    return timedelta()
-
-
-@dataclass(frozen=True, slots=True)
-class Script:
-    """What the world around the runtime does: containers, commands in them, the registry, and how slow calls are."""
-
-    lives: LifeChooser = lives_forever
-    execs: ExecChooser = succeeds
-    registry: Registry = nowhere
-    latency: Latency = no_latency
-
 
 # How many calls, answers and events are remembered.
 HISTORY = 100_000
 
 _NO_SCRIPT = Script()
 _CONTAINERD_1_6 = Features()
-
-
-@dataclass(frozen=True, slots=True)
-class CallRecord:
-    """A call that was begun, for tests to look at."""
-
-    at: datetime
-    rpc: str
-    request: Message
-
-    def __str__(self) -> str:
-        return f"{self.at.isoformat()} {self.rpc} {MessageToString(self.request, as_one_line=True)}"
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerRecord:
-    """A call that has ended; `code` is OK or that of the error."""
-
-    at: datetime
-    rpc: str
-    code: Code
-
-    def __str__(self) -> str:
-        return f"{self.at.isoformat()} {self.rpc} answered {self.code}"
 
 
 class FakeRuntime:

@@ -1,0 +1,31 @@
+"""What the world around the fake runtime does, and how slow its calls are."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeAlias
+
+from klet.testing.fake_runtime.images import Registry, nowhere
+from klet.testing.fake_runtime.lives import ExecChooser, LifeChooser, lives_forever, succeeds
+
+Latency: TypeAlias = Callable[[str, random.Random], timedelta]
+
+
+def no_latency(_rpc: str, _rng: random.Random) -> timedelta:
+    return timedelta()
+
+
+def random_latency(longest: timedelta) -> Latency:
+    """Each call takes something up to that; drawn from the runtime's seed."""
+    return lambda _rpc, rng: longest * rng.random()
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What the world around the runtime does: containers, commands in them, the registry, and how slow calls are."""
+
+    lives: LifeChooser = lives_forever
+    execs: ExecChooser = succeeds
+    registry: Registry = nowhere
+    latency: Latency = no_latency
