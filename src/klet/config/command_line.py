@@ -5,7 +5,7 @@ Files are read through the two functions that the caller gives, so everything he
 """
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -107,7 +107,7 @@ def load_settings(parsed: ParsedFlags, surroundings: Surroundings) -> Settings:
         flags=flags,
         klet=_load_klet(parsed, flags, surroundings),
         gates=gates,
-        warnings=(*parsed.warnings, *file_warnings, *describe_ageing_gates(config.feature_gates)),
+        warnings=(*parsed.warnings, *file_warnings, *_describe_oddities(config)),
     )
 
 
@@ -180,6 +180,13 @@ def _validate(config: KubeletConfiguration, gates: FeatureGates, flags: KubeletF
         sources = [flags.config, flags.config_dir and f"{flags.config_dir}/*.conf", "command line"]
         where = ", ".join(filter(None, sources))
         raise ConfigError(f"failed to validate kubelet configuration, error: {join_problems(problems)}, path: {where}")
+
+
+def _describe_oddities(config: KubeletConfiguration) -> Iterator[str]:
+    yield from describe_ageing_gates(config.feature_gates)
+    reserved = config.kube_reserved_cgroup
+    if config.kubelet_cgroups and reserved and not config.kubelet_cgroups.startswith(reserved):
+        yield "unsupported configuration:KubeletCgroups is not within KubeReservedCgroup"
 
 
 def _load_klet(parsed: ParsedFlags, flags: KubeletFlags, surroundings: Surroundings) -> KletConfiguration:

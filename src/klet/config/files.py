@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from klet.config.configuration import API_VERSION, KIND, KubeletConfiguration
 from klet.config.decode import Decoded, decode, encode
@@ -82,6 +83,12 @@ def finish_document(fields: JsonObject, *, flag_gates: Mapping[str, bool]) -> Ku
 def encode_configuration(config: KubeletConfiguration) -> dict[str, Json]:
     """The configuration as upstream writes it (`/configz`), without kind and version."""
     return encode(config, keep_zero=KEEPS_ZERO)
+
+
+def mask_secrets(config: KubeletConfiguration) -> KubeletConfiguration:
+    """A copy to show in a log: the headers for the URL of static pods may hold a password."""
+    masked = {name: tuple("<masked>" for _ in values) for name, values in config.static_pod_url_header.items()}
+    return replace(config, static_pod_url_header=masked)
 
 
 def merge_patch(target: JsonObject, patch: JsonObject) -> dict[str, Json]:

@@ -8,6 +8,7 @@ from klet.config.files import (
     encode_configuration,
     list_drop_ins,
     load_configuration,
+    mask_secrets,
     merge_drop_ins,
     merge_patch,
 )
@@ -298,3 +299,10 @@ def test_a_configuration_survives_its_own_encoding():
 )
 def test_merge_patch_follows_rfc_7386(target, patch, expected):
     assert merge_patch(target, patch) == expected
+
+
+def test_headers_are_masked_for_the_log():
+    config = load_text(f"{HEAD}staticPodURLHeader: {{Authorization: [secret, other]}}\nmaxPods: 5\n").config
+    masked = mask_secrets(config)
+    assert masked.static_pod_url_header == {"Authorization": ("<masked>", "<masked>")}
+    assert masked.max_pods == 5

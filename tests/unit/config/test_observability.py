@@ -4,7 +4,7 @@ import pytest
 
 from klet.config.gates import resolve_gates
 from klet.config.observability import find_hidden_metrics_problems, find_logging_problems, find_tracing_problems
-from klet.config.sections import Logging, LogFormatOptions, LogStreams, Tracing
+from klet.config.sections import LogFormatOptions, Logging, LogStreams, Tracing
 
 
 @pytest.mark.parametrize(

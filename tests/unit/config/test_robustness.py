@@ -1,6 +1,7 @@
 """Whatever the text, a mistake is a ConfigError and nothing else."""
 
 import contextlib
+import json
 
 import pytest
 from hypothesis import given, settings
@@ -60,11 +61,7 @@ def flow(value):
         return "[" + ", ".join(map(flow, value)) + "]"
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
-    return (
-        {None: "null", True: "true", False: "false"}.get(value, str(value))
-        if not value or value is True
-        else str(value)
-    )
+    return json.dumps(value)
 
 
 @pytest.mark.parametrize(("name", "kind"), KINDS, ids=lambda item: item if isinstance(item, str) else "")
