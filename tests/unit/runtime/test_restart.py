@@ -1,0 +1,95 @@
+"""Whether a container is started again."""
+
+import pytest
+from msgspec.structs import replace
+
+from klet.api.container import ContainerRestartRule, ContainerRestartRuleOnExitCodes
+from klet.model.runtime import ContainerState
+from klet.runtime.restart import effective_policy, restarts_after, should_restart
+from klet.testing.builders import make_container, make_pod, make_record
+
+
+def rule(operator: str, *values: int, action: str = "Restart") -> ContainerRestartRule:
+    codes = ContainerRestartRuleOnExitCodes(operator=operator, values=values)
+    return ContainerRestartRule(action=action, exit_codes=codes)
+
+
+@pytest.mark.parametrize(
+    ("pod_policy", "own", "code", "expected"),
+    [
+        pytest.param("Always", None, 0, True, id="the pod says always"),
+        pytest.param("Always", None, 1, True, id="the pod says always, after a failure"),
+        pytest.param("OnFailure", None, 0, False, id="success is final on failure only"),
+        pytest.param("OnFailure", None, 1, True, id="a failure is tried again"),
+        pytest.param("Never", None, 1, False, id="never is never"),
+        pytest.param("", None, 0, True, id="any other policy of the pod counts as always"),
+        pytest.param("Never", "Always", 0, True, id="the container's own policy wins"),
+        pytest.param("Never", "OnFailure", 1, True, id="the container restarts on failure in a pod that never does"),
+        pytest.param("Never", "OnFailure", 0, False, id="and not after success"),
+        pytest.param("Always", "Never", 1, False, id="the container never restarts in a pod that always does"),
+    ],
+)
+def test_policies(pod_policy, own, code, expected):
+    container = make_container("c", restart_policy=own)
+    pod = make_pod(container, restart_policy=pod_policy)
+    assert restarts_after(container, pod, code) is expected
+    assert effective_policy(container, pod) == (own or pod_policy)
+
+
+WORKED = (rule("In", 42), rule("NotIn", 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("rules", "code", "expected"),
+    [
+        pytest.param(WORKED, 42, True, id="a listed code restarts"),
+        pytest.param(WORKED, 1, False, id="a code that no rule takes is left to the policy"),
+        pytest.param(WORKED, 0, True, id="zero is not in the list of the second rule"),
+        pytest.param(
+            (rule("In", 42, action="RestartAllContainers"), rule("In", 42)),
+            42,
+            False,
+            id="only the first match counts, whatever its action",
+        ),
+        pytest.param((ContainerRestartRule(action="Restart"),), 1, False, id="a rule without exit codes never matches"),
+        pytest.param((ContainerRestartRule(action="Restart"), rule("In", 1)), 1, True, id="and does not hide the next"),
+    ],
+)
+def test_rules_of_a_container_that_never_restarts_otherwise(rules, code, expected):
+    container = replace(make_container("c", restart_policy="Never"), restart_policy_rules=rules)
+    assert restarts_after(container, make_pod(container, restart_policy="Never"), code) is expected
+
+
+def test_rules_without_a_policy_of_the_container_are_ignored():
+    container = replace(make_container("c"), restart_policy_rules=(rule("In", 42),))
+    assert not restarts_after(container, make_pod(container, restart_policy="Never"), 42)
+
+
+@pytest.mark.parametrize("policy", ["Always", "Never"])
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        pytest.param(None, True, id="no record"),
+        pytest.param(ContainerState.RUNNING, False, id="running"),
+        pytest.param(ContainerState.CREATED, True, id="created, whatever the policy"),
+        pytest.param(ContainerState.UNKNOWN, True, id="unknown, whatever the policy"),
+    ],
+)
+def test_by_state(policy, state, expected):
+    pod = make_pod("c", restart_policy=policy)
+    record = None if state is None else make_record(pod, "c", state)
+    assert should_restart(pod.spec.containers[0], pod, record) is expected
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("Always", True), ("OnFailure", False), ("Never", False)])
+def test_an_exit_is_left_to_the_policy(policy, expected):
+    pod = make_pod("c", restart_policy=policy)
+    record = make_record(pod, "c", ContainerState.EXITED)
+    assert should_restart(pod.spec.containers[0], pod, record) is expected
+
+
+@pytest.mark.parametrize("state", [None, ContainerState.EXITED, ContainerState.CREATED, ContainerState.UNKNOWN])
+def test_nothing_of_a_deleted_pod_starts_again(state):
+    pod = make_pod("c", deleted=True)
+    record = None if state is None else make_record(pod, "c", state)
+    assert not should_restart(pod.spec.containers[0], pod, record)
