@@ -59,7 +59,9 @@ class PlainProgress:
         self.say(f"{title}: {step.result or 'done'} ({self._since(began)})")
 
     def say(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        # A reader that went away, as `| head` does, must not stop a node half way down.
+        with contextlib.suppress(BrokenPipeError):
+            print(text, file=sys.stderr, flush=True)
 
     def warn(self, text: str) -> None:
         self.say(f"warning: {text}")

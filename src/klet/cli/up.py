@@ -209,8 +209,9 @@ def run_up(options: UpOptions, *, check: PodChecker, progress: Progress, clock: 
     if options.watch and (options.detach or STDIN in options.files or not options.files):
         raise NodeError("--watch follows files: it goes with files, and neither with --detach nor with `-`")
     node = find_node(options.state)
-    # A service manager's stop is the same wish as Ctrl-C.
+    # A service manager's stop and a terminal that was closed are the same wish as Ctrl-C.
     signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGHUP, _interrupt)
     try:
         return Up(node=node, options=options, check=check, progress=progress, clock=clock).run()
     except KeyboardInterrupt:

@@ -4,8 +4,9 @@ The plugins name the network in a comment of the rule that leads to a chain per 
 of a host share go too, when the last klet node leaves and they were not there before the first one came.
 """
 
+import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 SHARED_CHAINS = ("CNI-HOSTPORT-DNAT", "CNI-HOSTPORT-SETMARK", "CNI-HOSTPORT-MASQ")
@@ -32,18 +33,32 @@ def shared_chains(tables: Sequence[Table]) -> frozenset[str]:
     return frozenset(chain for table in tables for chain in table.chains if chain in SHARED_CHAINS)
 
 
-def plan_cleanup(tables: Sequence[Table], *, network: str, keep: frozenset[str]) -> str:
+def plan_cleanup(
+    tables: Sequence[Table], *, network: str, keep: frozenset[str], own: frozenset[str] = frozenset()
+) -> str:
     """The input of `iptables-restore --noflush` that removes a network's rules; empty when there are none.
 
-    `keep` holds the shared chains that are not ours to remove.
+    `keep` holds the shared chains that are not ours to remove, `own` the chains of sandboxes that are known: a plugin
+    that was stopped half way leaves its chain without the rule that names the network.
     """
-    return "".join(_cleanup_of(table, network=network, keep=keep) for table in tables)
+    return "".join(_cleanup_of(table, network=network, keep=keep, own=own) for table in tables)
 
 
-def _cleanup_of(table: Table, *, network: str, keep: frozenset[str]) -> str:
+def container_chains(network: str, containers: Iterable[str]) -> frozenset[str]:
+    """The chains that the bridge and portmap plugins make for sandboxes; their names are a hash."""
+    return frozenset(
+        chain
+        for container in containers
+        for digest in (hashlib.sha512((network + container).encode()).hexdigest(),)
+        for chain in (f"CNI-{digest[:24]}", f"CNI-DN-{digest[:21]}")
+    )
+
+
+def _cleanup_of(table: Table, *, network: str, keep: frozenset[str], own: frozenset[str]) -> str:
     comment = f'name: \\"{network}\\" '
     named = [rule for rule in table.rules if comment in rule]
     doomed = {target for rule in named if (target := _target(rule)) in table.chains and target not in SHARED_CHAINS}
+    doomed |= {chain for chain in table.chains if chain in own}
     remaining = [rule for rule in table.rules if rule not in named and _chain(rule) not in doomed]
     if not any(_chain(rule) == _HUB for rule in remaining):
         doomed |= {chain for chain in table.chains if chain in SHARED_CHAINS and chain not in keep}

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import re
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from klet.cli.node.processes import processes_with_argument, send_signal, wait_f
 
 SHIM = "containerd-shim-runc-v2"
 TASKS = "io.containerd.runtime.v2.task"
+SANDBOXES = "io.containerd.grpc.v1.cri/sandboxes"
 SHIM_DEADLINE = 5
 CNI_RESULTS = Path("/var/lib/cni/results")
 _LEASE = re.compile(r"[0-9a-f]*[.:][0-9a-f.:]*")
@@ -38,6 +39,13 @@ def shim_sockets(containerd_state: Path) -> list[Path]:
     return sockets
 
 
+def known_sandboxes(containerd_state: Path, leases: Path) -> list[str]:
+    """The sandboxes that left something on the disk."""
+    directory = containerd_state / SANDBOXES
+    kept = [entry.name for entry in directory.iterdir()] if directory.is_dir() else []
+    return sorted({*kept, *leased_containers(leases)})
+
+
 def leased_containers(leases: Path) -> list[str]:
     """The sandboxes that hold an address of the network."""
     files = leases.iterdir() if leases.is_dir() else ()
@@ -45,13 +53,13 @@ def leased_containers(leases: Path) -> list[str]:
     return [lease.read_text().split()[0] for lease in files if _LEASE.fullmatch(lease.name)]
 
 
-def cni_results(network: str, containers: Sequence[str]) -> list[Path]:
+def cni_results(network: str, containers: Collection[str]) -> list[Path]:
     """What libcni noted about sandboxes of the network, in a directory that all networks share."""
     notes = [CNI_RESULTS / f"cni-loopback-{container}-lo" for container in containers]
     return notes + [CNI_RESULTS / f"{network}-{container}-eth0" for container in containers]
 
 
-def bandwidth_links(network: str, containers: Sequence[str]) -> list[str]:
+def bandwidth_links(network: str, containers: Iterable[str]) -> list[str]:
     """The interfaces that the bandwidth plugin made for sandboxes of the network; their names are a hash."""
     ours = {f"bwp{hashlib.sha512((network + container).encode()).hexdigest()[:12]}" for container in containers}
     return [name for name in links.names("bwp") if name in ours]

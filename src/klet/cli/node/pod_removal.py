@@ -40,8 +40,8 @@ async def remove_pods(
     stop_agent: Callable[[], Awaitable[None]],
     progress: Progress,
     clock: Clock,
-) -> int:
-    """Remove all pods; returns how many there were."""
+) -> list[pb.PodSandbox]:
+    """Remove all pods; returns the sandboxes that there were."""
     sandboxes = (await runtime.list_pod_sandbox(pb.ListPodSandboxRequest())).items
     containers = (await runtime.list_containers(pb.ListContainersRequest())).containers
     deadline = clock.monotonic() + longest_grace(containers) + AGENT_SLACK.total_seconds()
@@ -58,7 +58,7 @@ async def remove_pods(
         for sandbox in left:
             own = [container for container in running_containers if container.pod_sandbox_id == sandbox.id]
             group.create_task(_remove(runtime, sandbox.id, own), name=sandbox.metadata.name)
-    return len({item.metadata.uid for item in sandboxes})
+    return [*sandboxes, *left]
 
 
 def longest_grace(containers: Iterable[pb.Container]) -> int:

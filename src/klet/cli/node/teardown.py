@@ -13,13 +13,13 @@ from klet.aio.threads import Threads
 from klet.cli.node import links
 from klet.cli.node.daemons import AGENT, CONTAINERD, daemon, run_services, stop_daemon
 from klet.cli.node.host_ledger import HostBefore, HostLedger
-from klet.cli.node.iptables import SHARED_CHAINS, parse_save, plan_cleanup
+from klet.cli.node.iptables import SHARED_CHAINS, container_chains, parse_save, plan_cleanup
 from klet.cli.node.leftovers import (
     CNI_RESULTS,
     bandwidth_links,
     cni_results,
     kill_shims,
-    leased_containers,
+    known_sandboxes,
     remove_empty,
     shim_sockets,
 )
@@ -56,8 +56,11 @@ class Teardown:
         self._ledger = ledger
         self._progress = progress
         self._clock = clock
+        self._sandboxes: set[str] = set()
 
     async def run(self) -> None:
+        paths = self._node.paths
+        self._sandboxes.update(known_sandboxes(paths.containerd_state, paths.cni_data / self._node.names.network))
         with self._progress.step("Pods") as step:
             stopped = await self._pods()
             step.note(f"{stopped} stopped" if stopped else "none")
@@ -80,13 +83,15 @@ class Teardown:
         if not await self._runtime_answers():
             return 0
         async with connect(runtime_endpoint=str(paths.containerd_socket), timeout=CALL_DEADLINE) as cri:
-            return await remove_pods(
+            sandboxes = await remove_pods(
                 cri,
                 agent_lives=lambda: daemon(self._node, AGENT) is not None,
                 stop_agent=self._stop_agent,
                 progress=self._progress,
                 clock=self._clock,
             )
+        self._sandboxes.update(sandbox.id for sandbox in sandboxes)
+        return len({sandbox.metadata.uid for sandbox in sandboxes})
 
     async def _runtime_answers(self) -> bool:
         """Whether containerd is there to stop pods; one that was killed is started once more for it."""
@@ -137,8 +142,7 @@ class Teardown:
 
     async def _network(self) -> None:
         names = self._node.names
-        leased = leased_containers(self._node.paths.cni_data / names.network)
-        for link in (*links.members(names.bridge), *bandwidth_links(names.network, leased), names.bridge):
+        for link in (*links.members(names.bridge), *bandwidth_links(names.network, self._sandboxes), names.bridge):
             links.delete(link)
         before = self._ledger.leave(names.network)
         for save in IPTABLES_SAVE:
@@ -155,8 +159,12 @@ class Teardown:
             return
         saved = await run_process([str(save_program)], timeout=COMMAND_DEADLINE)
         keep = frozenset(SHARED_CHAINS if before is None else before.chains.get(save, ()))
+        network = self._node.names.network
         plan = plan_cleanup(
-            parse_save(saved.stdout.decode(errors="replace")), network=self._node.names.network, keep=keep
+            parse_save(saved.stdout.decode(errors="replace")),
+            network=network,
+            keep=keep,
+            own=container_chains(network, self._sandboxes),
         )
         if plan:
             restored = await run_process(
@@ -166,8 +174,7 @@ class Teardown:
 
     def _files(self) -> None:
         paths = self._node.paths
-        network = self._node.names.network
-        results = cni_results(network, leased_containers(paths.cni_data / network))
+        results = cni_results(self._node.names.network, self._sandboxes)
         for leftover in (*shim_sockets(paths.containerd_state), *results):
             remove_file(leftover)
         remove_file(paths.agent_socket)

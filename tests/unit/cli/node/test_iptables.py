@@ -1,6 +1,6 @@
 import pytest
 
-from klet.cli.node.iptables import SHARED_CHAINS, parse_save, plan_cleanup, shared_chains
+from klet.cli.node.iptables import SHARED_CHAINS, container_chains, parse_save, plan_cleanup, shared_chains
 
 HOST = """\
 *filter
@@ -80,6 +80,19 @@ def test_another_network_keeps_its_rules_and_the_shared_chains():
     assert "CNI-DN-b" not in plan
     assert "HOSTPORT-MASQ" not in plan
     assert clean(text, network="klet-3").splitlines() == []
+
+
+def test_a_chain_that_a_plugin_left_half_way_is_known_by_its_hash():
+    own = container_chains("klet-ba0ade57", ["9d724113ef6f336346c6375a0b9559bab0e1d16b131b1ca9149013474c836804"])
+    assert own == {"CNI-3bf87c951a9373b92c3c8e34", "CNI-DN-3bf87c951a9373b92c3c8"}
+    text = "*nat\n:CNI-3bf87c951a9373b92c3c8e34 - [0:0]\n:CNI-other - [0:0]\nCOMMIT\n"
+    plan = plan_cleanup(parse_save(text), network="klet-ba0ade57", keep=frozenset(), own=own)
+    assert plan.splitlines() == [
+        "*nat",
+        "-F CNI-3bf87c951a9373b92c3c8e34",
+        "-X CNI-3bf87c951a9373b92c3c8e34",
+        "COMMIT",
+    ]
 
 
 @pytest.mark.parametrize(
