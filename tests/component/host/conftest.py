@@ -19,18 +19,38 @@ CONFIGURATION = """\
 """
 
 
+class MessageBusDaemon:
+    """A private message bus."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._process = None
+        self.address = ""
+
+    def start(self) -> None:
+        configuration = self._directory / "bus.conf"
+        configuration.write_text(CONFIGURATION.format(socket=self._directory / "bus"))
+        command = ["dbus-daemon", f"--config-file={configuration}", "--nofork", "--print-address"]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        # Without the identifier at its end, which differs after a restart.
+        self.address = self._process.stdout.readline().partition(",")[0].strip()
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.communicate(timeout=10)
+
+
 @pytest.fixture
-def dbus_address(tmp_path: Path):
-    """The address of a private message bus."""
-    configuration = tmp_path / "bus.conf"
-    configuration.write_text(CONFIGURATION.format(socket=tmp_path / "bus"))
-    command = ["dbus-daemon", f"--config-file={configuration}", "--nofork", "--print-address"]
+def dbus_daemon(tmp_path: Path):
+    daemon = MessageBusDaemon(tmp_path)
     try:
-        daemon = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        daemon.start()
     except FileNotFoundError:
         pytest.skip("dbus-daemon is not installed")
-    address = daemon.stdout.readline().strip()
-    yield address
-    daemon.terminate()
-    daemon.wait(timeout=10)
-    daemon.stdout.close()
+    yield daemon
+    daemon.stop()
+
+
+@pytest.fixture
+def dbus_address(dbus_daemon):
+    return dbus_daemon.address

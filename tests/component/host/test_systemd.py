@@ -122,6 +122,14 @@ async def test_a_lost_connection_is_made_again(systemd, bus):
     assert set(systemd.units) == {"a.slice", "b.slice"}
 
 
+async def test_a_bus_that_was_restarted_is_found_again(dbus_daemon, systemd, bus):
+    assert await bus.start_transient_unit("a.slice", (), timedelta(seconds=5)) == "done"
+    dbus_daemon.stop()
+    dbus_daemon.start()
+    await systemd.start()
+    assert await bus.start_transient_unit("b.slice", (), timedelta(seconds=5)) == "done"
+
+
 async def test_no_bus_at_all(tmp_path):
     connection = SystemdConnection(address=f"unix:path={tmp_path}/nowhere")
     with pytest.raises(SystemdUnavailable, match="cannot reach systemd at unix:path="):
