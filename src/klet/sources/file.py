@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from klet.aio.backoff import Backoff
 from klet.aio.clock import Clock
@@ -23,6 +23,7 @@ from klet.host.inotify import Change, ChangeKind, watch_directory
 from klet.model.causes import CauseRecorder, Subject
 from klet.model.pods import subject_of
 from klet.sources.complaints import Complaints
+from klet.sources.config import PodSink
 from klet.sources.errors import SourceError
 from klet.sources.manifests import ManifestReader, Reading, is_link
 
@@ -35,12 +36,6 @@ LONGEST_RETRY: Final = timedelta(seconds=20)
 
 _THE_PATH: Final = ""
 """The path itself, among the names of the files in it."""
-
-
-class PodSink(Protocol):
-    """Where a source leaves the pods it has now."""
-
-    def set_pods(self, source: str, pods: tuple[Pod, ...]) -> None: ...
 
 
 class FileSource:

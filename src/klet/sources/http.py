@@ -17,9 +17,9 @@ from klet.aio.threads import Threads
 from klet.api.static_pods import StaticOrigin
 from klet.model.causes import CauseRecorder, Finding, Subject
 from klet.sources.complaints import Complaints
+from klet.sources.config import PodSink
 from klet.sources.decode import MAX_MANIFEST, Origin, decode_pods
 from klet.sources.errors import ManifestError, SourceError
-from klet.sources.file import PodSink
 
 logger = logging.getLogger(__name__)
 
