@@ -9,7 +9,7 @@ from klet.config.command_line import Settings
 from klet.model.causes import CauseRecorder
 from klet.sources.config import PodConfig
 from klet.sources.file import FileSource
-from klet.sources.http import HttpSource
+from klet.sources.http import HttpSource, url_origin
 from klet.sources.manifests import ManifestReader
 
 FILE = "file"
@@ -44,10 +44,9 @@ def build_sources(
     if config.static_pod_url:
         sources.append(
             HttpSource(
-                url=config.static_pod_url,
+                origin=url_origin(config.static_pod_url, node_name=node_name, prevent_api_references=prevent),
                 headers=config.static_pod_url_header,
                 every=config.http_check_frequency,
-                node_name=node_name,
                 sink=sink,
                 recorder=recorder,
                 threads=threads,

@@ -14,6 +14,7 @@ from klet.runtime.init_actions import InitPlan, plan_init_containers
 from klet.runtime.restart import NEVER, ON_FAILURE, effective_policy, should_restart
 
 DECIDER = "runtime.actions"
+INIT_REASON = "it is the next init container to run"
 
 
 class KillReason(StrEnum):
@@ -126,8 +127,10 @@ def _with_new_sandbox(pod: Pod, status: PodRuntimeStatus, sandbox: SandboxPlan) 
         ),
     )
     if pod.spec.init_containers:
-        return replace(base, start_init=(0,), findings=findings)
-    return replace(base, start=start, findings=findings)
+        first = _finding(pod, "StartInitContainer", INIT_REASON, container=pod.spec.init_containers[0].name)
+        return replace(base, start_init=(0,), findings=(*findings, first))
+    starts = (_start_finding(pod, pod.spec.containers[index], None) for index in start)
+    return replace(base, start=start, findings=(*findings, *starts))
 
 
 def _is_done(pod: Pod, container: Container, status: PodRuntimeStatus) -> bool:
@@ -207,9 +210,7 @@ def _init_kill(container: ContainerId, name: str, message: str, probe: ProbeKind
 
 def _init_findings(pod: Pod, init: InitPlan) -> tuple[Finding, ...]:
     names = [pod.spec.init_containers[index].name for index in init.start]
-    findings = [
-        _finding(pod, "StartInitContainer", "it is the next init container to run", container=name) for name in names
-    ]
+    findings = [_finding(pod, "StartInitContainer", INIT_REASON, container=name) for name in names]
     if init.kill_pod:
         findings.append(_finding(pod, "KillPod", init.why))
     return tuple(findings)
@@ -217,7 +218,7 @@ def _init_findings(pod: Pod, init: InitPlan) -> tuple[Finding, ...]:
 
 def _start_finding(pod: Pod, container: Container, record: ContainerRecord | None) -> Finding:
     if record is None:
-        return _finding(pod, "StartContainer", "it has not run in this pod yet", container=container.name)
+        return _finding(pod, "StartContainer", "it has not run in this sandbox yet", container=container.name)
     why = f"it is {record.state} and the restart policy is {effective_policy(container, pod)}"
     measured: dict[str, str | int] = {"exitCode": record.exit_code, "restarts": record.restart_count}
     return Finding(

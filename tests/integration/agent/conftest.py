@@ -1,0 +1,185 @@
+"""`klet run` as a process of its own, on the session's containerd, with everything else in a directory of the test."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from klet.api.codec import decode
+from klet.api.pod import Pod, PodList
+
+DEADLINE = 40
+
+
+class RunningAgent:
+    """One life of the agent."""
+
+    def __init__(self, *, process: asyncio.subprocess.Process, session: aiohttp.ClientSession, log: Path) -> None:
+        self.process = process
+        self.session = session
+        self._log = log
+        self._since = datetime.now(UTC).isoformat()
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    async def pods(self) -> dict[str, Pod]:
+        """The pods by the name in their manifests."""
+        async with self.session.get("http://agent/pods") as answer:
+            pods = decode(PodList, await answer.read()).items or ()
+        return {pod.metadata.name.removesuffix("-node"): pod for pod in pods}
+
+    async def pod(self, name: str) -> Pod:
+        return (await self.pods())[name]
+
+    async def text(self, path: str) -> str:
+        async with self.session.get(f"http://agent{path}") as answer:
+            return await answer.text()
+
+    async def heard(self, name: str, *decisions: str, uid: str = "") -> list[dict]:
+        """Wait until this life of the agent has told these decisions about a pod, in this order; returns them."""
+        found = []
+        wanted = list(decisions)
+        query = {"name": f"{name}-node", "follow": "true", "since": self._since}
+        try:
+            async with (
+                asyncio.timeout(DEADLINE),
+                self.session.get("http://agent/klet/v1/journal", params=query) as answer,
+            ):
+                async for line in answer.content:
+                    record = json.loads(line)
+                    if uid and record["subject"]["uid"] != uid:
+                        continue
+                    if record["decision"] == wanted[0]:
+                        found.append(record)
+                        wanted.pop(0)
+                        if not wanted:
+                            return found
+        except TimeoutError:
+            pass
+        story = await self.text(f"/klet/v1/journal?name={name}-node")
+        pytest.fail(f"{name}: {wanted} never came; the journal says:\n{story}\nthe agent says:\n{self.log}")
+
+    async def kill(self) -> None:
+        """The end without warning."""
+        self.process.send_signal(signal.SIGKILL)
+        await self.process.wait()
+
+    async def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return await asyncio.wait_for(self.process.wait(), DEADLINE)
+
+
+class Node:
+    """What outlives the agent: its directories and configuration."""
+
+    def __init__(self, *, directory: Path, containerd) -> None:
+        self.root = directory / "root"
+        self.manifests = directory / "manifests"
+        self.logs = directory / "logs"
+        self.log = directory / "agent.log"
+        self.config = directory / "config.yaml"
+        self.manifests.mkdir()
+        self.settings = {
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "staticPodPath": str(self.manifests),
+            "podLogsDir": str(self.logs),
+            "containerRuntimeEndpoint": containerd.endpoint,
+            "cgroupDriver": "cgroupfs",
+            "cgroupRoot": containerd.cgroup_parent,
+            "failCgroupV1": False,
+            "failSwapOn": False,
+            "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": False}},
+            "authorization": {"mode": "AlwaysAllow"},
+        }
+
+    def write(self, name: str, manifest: dict | str) -> None:
+        """Put a manifest in place in one step, as an editor would."""
+        text = manifest if isinstance(manifest, str) else json.dumps(manifest)
+        temporary = self.manifests / f".{name}"
+        temporary.write_text(text)
+        temporary.rename(self.manifests / f"{name}.yaml")
+
+    def remove(self, name: str) -> None:
+        (self.manifests / f"{name}.yaml").unlink()
+
+    @asynccontextmanager
+    async def run(self, *arguments: str, **settings):
+        """Run the agent until the end of the block; it is killed there unless it ended before."""
+        self.config.write_text(json.dumps(self.settings | settings))
+        command = [sys.executable, "-P", "-m", "klet", "run", f"--config={self.config}", f"--root-dir={self.root}"]
+        with self.log.open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                *command, "--hostname-override=node", *arguments, stdout=log, stderr=log, env=os.environ | {"TZ": "UTC"}
+            )
+        socket = self.root / "klet.sock"
+        try:
+            connector = aiohttp.UnixConnector(path=str(socket))
+            async with aiohttp.ClientSession(connector=connector) as session:
+                agent = RunningAgent(process=process, session=session, log=self.log)
+                await self._until_it_answers(agent)
+                yield agent
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+    async def run_to_end(self, *arguments: str) -> tuple[int, str]:
+        """Run the agent that is expected to refuse; its exit code and what it said."""
+        command = [sys.executable, "-P", "-m", "klet", "run", f"--root-dir={self.root}", *arguments]
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        output, _ = await asyncio.wait_for(process.communicate(), DEADLINE)
+        return process.returncode or 0, output.decode()
+
+    async def _until_it_answers(self, agent: RunningAgent) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while agent.process.returncode is None:
+                try:
+                    await agent.text("/healthz/ping")
+                except aiohttp.ClientConnectionError:
+                    await asyncio.sleep(0.02)  # the socket does not exist yet, so nothing can wake us
+                else:
+                    return
+        pytest.fail(f"the agent did not come up:\n{agent.log}")
+
+
+@pytest.fixture
+def node(tmp_path, containerd, cri):
+    return Node(directory=tmp_path, containerd=containerd)
+
+
+@pytest.fixture
+def manifest():
+    """A pod of busybox shells: `manifest("web", main="sleep 1000")`."""
+
+    def build(name: str, *, init: dict[str, str] | None = None, spec: dict | None = None, **scripts: str) -> dict:
+        def containers(given: dict[str, str]) -> list[dict]:
+            return [
+                {"name": key, "image": "klet.local/busybox:1", "command": ["sh", "-c", script]}
+                for key, script in given.items()
+            ]
+
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": {
+                "terminationGracePeriodSeconds": 2,
+                "initContainers": containers(init or {}),
+                "containers": containers(scripts),
+                **(spec or {}),
+            },
+        }
+
+    return build
