@@ -1,7 +1,8 @@
 import pytest
 
-from klet.config.command_line import ShowText
+from klet.config.command_line import ShowText, parse_command_line
 from klet.config.errors import ConfigError
+from klet.config.files import DirectoryEntry
 from klet.version import KUBELET_VERSION
 
 STANDALONE = {"authentication.webhook.enabled": False, "authorization.mode": "AlwaysAllow"}
@@ -239,6 +240,27 @@ def test_empty_drop_in(parse):
         f"{WALK}failed to load kubelet dropin file, path: /etc/k.d/a.conf, error: failed to load drop-in kubelet "
         'config file /etc/k.d/a.conf, error kubelet config file "/etc/k.d/a.conf" was empty'
     )
+
+
+def test_drop_in_that_cannot_be_read():
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", path)
+
+    def list_one(path):
+        return (DirectoryEntry("a.conf", is_directory=False),)
+
+    with pytest.raises(ConfigError) as caught:
+        parse_command_line(["--config-dir=/etc/k.d"], read_file=refuse, list_dir=list_one)
+    assert str(caught.value) == (
+        f"{WALK}failed to load kubelet dropin file, path: /etc/k.d/a.conf, error: failed to load drop-in kubelet "
+        'config file /etc/k.d/a.conf, error failed to read drop-in kubelet config file "/etc/k.d/a.conf", error: open '
+        "/etc/k.d/a.conf: permission denied"
+    )
+
+
+def test_no_qos_cgroups_leave_the_cgroup_root_alone(settle):
+    config = settle("--cgroups-per-qos=false", "--enforce-node-allocatable=none").config
+    assert config.cgroup_root == ""
 
 
 def test_broken_rule_of_a_file_names_its_sources(parse, as_document):

@@ -41,6 +41,7 @@ def test_cpu_set(text, expected):
         ("1,", 'strconv.Atoi: parsing "": invalid syntax'),
         ("1-", 'strconv.Atoi: parsing "": invalid syntax'),
         ("3-1", "invalid range 3-1 (3 > 1)"),
+        ("0-999999999", 'strconv.Atoi: parsing "999999999": value out of range'),
     ],
 )
 def test_bad_cpu_set(text, message):

@@ -1,5 +1,6 @@
 import pytest
 
+from klet.config.configuration_flags import set_field
 from klet.config.errors import ConfigError
 from klet.config.flags import KubeletFlags
 from klet.config.start_checks import check_start
@@ -70,6 +71,13 @@ def test_with_an_api_server(load, fields, flags, message):
 )  # fmt: skip
 def test_good_settings(load, fields):
     check_start(load({**STANDALONE, **fields}), KubeletFlags())
+
+
+def test_an_empty_authorization_mode_from_a_flag(load):
+    config = load(STANDALONE)
+    config = set_field(config, "authorization.mode", "")
+    with pytest.raises(ConfigError, match="no authorization mode specified"):
+        check_start(config, KubeletFlags())
 
 
 def test_webhooks_are_fine_with_an_api_server(load):
