@@ -1,4 +1,5 @@
 import pytest
+
 from klet.api.codec import convert, to_builtins
 from klet.api.defaults import default_pod
 from klet.api.pod import Pod

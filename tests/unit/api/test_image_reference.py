@@ -1,4 +1,5 @@
 import pytest
+
 from klet.api.image_reference import image_tag
 
 DIGEST = "sha256:" + "a" * 64

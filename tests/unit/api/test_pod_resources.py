@@ -1,4 +1,5 @@
 import pytest
+
 from klet.api.codec import convert
 from klet.api.pod import Pod
 from klet.api.pod_resources import aggregate_container_limits, aggregate_container_requests, compute_qos_class

@@ -8,8 +8,10 @@ class FieldPath(str):
 
     __slots__ = ()
 
-    def child(self, *names: str) -> "FieldPath":
-        return FieldPath(".".join((self, *names)) if self else ".".join(names))
+    def child(self, name: str, *more: str) -> "FieldPath":
+        if more:
+            name = ".".join((name, *more))
+        return FieldPath(self + "." + name if self else name)
 
     def at(self, position: int) -> "FieldPath":
         return FieldPath(f"{self}[{position}]")

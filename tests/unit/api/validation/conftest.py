@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from klet.api.codec import convert
 from klet.api.defaults import default_pod
 from klet.api.pod import Pod

@@ -1,4 +1,5 @@
 import pytest
+
 from klet.api.validation import formats
 
 [LABEL] = formats.dns_label("A")
@@ -35,16 +36,20 @@ BOTH = shown("a", '"A"', '"A"')
         pytest.param(
             [{"name": "a"}],
             [
-                f"{C}[0]: Invalid value: {shown('a')}: must specify one of: `resourceClaimName`, "
-                "`resourceClaimTemplateName`"
+                (
+                    f"{C}[0]: Invalid value: {shown('a')}: must specify one of: `resourceClaimName`, "
+                    "`resourceClaimTemplateName`"
+                )
             ],
             id="one reference is needed",
         ),
         pytest.param(
             [{"name": "a", "resourceClaimName": "A", "resourceClaimTemplateName": "A"}],
             [
-                f"{C}[0]: Invalid value: {BOTH}: at most one of `resourceClaimName` or "
-                "`resourceClaimTemplateName` may be specified",
+                (
+                    f"{C}[0]: Invalid value: {BOTH}: at most one of `resourceClaimName` or "
+                    "`resourceClaimTemplateName` may be specified"
+                ),
                 f'{C}[0].resourceClaimName: Invalid value: "A": {SUBDOMAIN}',
                 f'{C}[0].resourceClaimTemplateName: Invalid value: "A": {SUBDOMAIN}',
             ],
@@ -120,8 +125,11 @@ def test_resource_claims(errors_of, claims, expected):
             [
                 f"{T}.spec.dataSource.name: Required value",
                 f"{T}.spec.dataSource.kind: Required value",
-                f"{T}.spec.dataSource: Invalid value: \"\": must be 'PersistentVolumeClaim' when referencing the default "
-                "apiGroup",
+                (
+                    f"{T}.spec.dataSource: Invalid value: \"\": must be 'PersistentVolumeClaim' "
+                    "when referencing the default "
+                    "apiGroup"
+                ),
             ],
             id="an empty data source",
         ),
@@ -134,8 +142,11 @@ def test_resource_claims(errors_of, claims, expected):
             [
                 f'{T}.spec.dataSourceRef.apiGroup: Invalid value: "A": {SUBDOMAIN}',
                 f'{T}.spec.dataSourceRef.namespace: Invalid value: "A": {LABEL}',
-                f'{T}.spec: Invalid value: "{T}.spec.dataSource": may not be specified when dataSourceRef.namespace is '
-                "specified",
+                (
+                    f'{T}.spec: Invalid value: "{T}.spec.dataSource": may not be specified when '
+                    "dataSourceRef.namespace is "
+                    "specified"
+                ),
             ],
             id="a data source in another namespace",
         ),

@@ -1,4 +1,5 @@
 import pytest
+
 from klet.api.validation import formats
 
 [LABEL] = formats.dns_label("A")
@@ -24,8 +25,10 @@ RULE = {"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}
         pytest.param(
             {"terminationMessagePolicy": "x"},
             [
-                f'{C}.terminationMessagePolicy: Unsupported value: "x": supported values: '
-                '"File", "FallbackToLogsOnError"'
+                (
+                    f'{C}.terminationMessagePolicy: Unsupported value: "x": supported values: '
+                    '"File", "FallbackToLogsOnError"'
+                )
             ],
             id="termination messages",
         ),
@@ -38,8 +41,11 @@ RULE = {"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}
         pytest.param(
             {"ports": [PORT | {"name": "HTTP"}]},
             [
-                f'{C}.ports[0].name: Invalid value: "HTTP": must contain only alpha-numeric characters (a-z, 0-9), and '
-                "hyphens (-)",
+                (
+                    f'{C}.ports[0].name: Invalid value: "HTTP": must contain only alpha-numeric '
+                    "characters (a-z, 0-9), and "
+                    "hyphens (-)"
+                ),
                 f'{C}.ports[0].name: Invalid value: "HTTP": must contain at least one letter (a-z)',
             ],
             id="a port name",
@@ -110,7 +116,10 @@ RULE = {"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}
         pytest.param(
             {"restartPolicy": "Never", "restartPolicyRules": [{"action": "RestartAllContainers"}]},
             [
-                f'{C}.restartPolicyRules[0].action: Unsupported value: "RestartAllContainers": supported values: "Restart"',
+                (
+                    f'{C}.restartPolicyRules[0].action: Unsupported value: "RestartAllContainers": '
+                    'supported values: "Restart"'
+                ),
                 f"{C}.restartPolicyRules[0].exitCodes: Required value: must be specified",
             ],
             id="a rule needs a known action and exit codes",
@@ -121,7 +130,10 @@ RULE = {"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}
                 "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "x", "values": [1] * 256}}],
             },
             [
-                f'{C}.restartPolicyRules[0].exitCodes.operator: Unsupported value: "x": supported values: "In", "NotIn"',
+                (
+                    f'{C}.restartPolicyRules[0].exitCodes.operator: Unsupported value: "x": '
+                    'supported values: "In", "NotIn"'
+                ),
                 f"{C}.restartPolicyRules[0].exitCodes.values: Too many: 256: must have at most 255 items",
             ],
             id="exit codes of a rule",
@@ -212,8 +224,11 @@ PLAIN = "Forbidden: may not be set for init containers without restartPolicy=Alw
         pytest.param(
             {"restartPolicy": "Always", "restartPolicyRules": [RULE]},
             [
-                f"{I}.restartPolicyRules: Forbidden: restartPolicyRules are not allowed for init containers with restart "
-                "policy Always"
+                (
+                    f"{I}.restartPolicyRules: Forbidden: restartPolicyRules are not allowed for "
+                    "init containers with restart "
+                    "policy Always"
+                )
             ],
             id="no rules for sidecars",
         ),

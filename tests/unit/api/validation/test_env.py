@@ -1,4 +1,5 @@
 import pytest
+
 from klet.api.validation import formats
 
 [SUBDOMAIN] = formats.dns_subdomain("A")
@@ -39,8 +40,10 @@ def file_key(**fields):
         pytest.param(
             source(),
             [
-                f'{E}.valueFrom: Invalid value: "": must specify one of: `fieldRef`, `resourceFieldRef`, '
-                "`configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+                (
+                    f'{E}.valueFrom: Invalid value: "": must specify one of: `fieldRef`, `resourceFieldRef`, '
+                    "`configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+                )
             ],
             id="no source",
         ),

@@ -1,6 +1,7 @@
 from datetime import UTC, datetime
 
 import pytest
+
 from klet.api.container import ContainerPort
 from klet.api.meta import LabelSelector
 from klet.api.pod import PodIP, PodResourceClaim

@@ -1,4 +1,5 @@
 import pytest
+
 from klet.api.validation import formats
 
 LABEL = (
@@ -74,8 +75,11 @@ CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
             formats.label_key,
             "a/b/c",
             (
-                f"a valid label key {NAME_PART.removeprefix('name part ')} with an optional DNS subdomain prefix and '/' "
-                "(e.g. 'example.com/MyName')",
+                (
+                    f"a valid label key {NAME_PART.removeprefix('name part ')} with an optional "
+                    "DNS subdomain prefix and '/' "
+                    "(e.g. 'example.com/MyName')"
+                ),
             ),
             id="a label key with two slashes",
         ),

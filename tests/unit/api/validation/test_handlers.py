@@ -1,4 +1,5 @@
 import pytest
+
 from klet.api.validation import formats
 
 [HEADER] = formats.http_header_name("a b")
@@ -115,8 +116,10 @@ def test_readiness_probe(container_errors, probe, expected):
             {},
             [
                 f"{H}.postStart: Required value: must specify a handler type",
-                f"{H}.preStop.sleep: Invalid value: 31: must be non-negative and less than "
-                "terminationGracePeriodSeconds (30)",
+                (
+                    f"{H}.preStop.sleep: Invalid value: 31: must be non-negative and less than "
+                    "terminationGracePeriodSeconds (30)"
+                ),
             ],
             id="sleeping too long",
         ),
@@ -124,8 +127,10 @@ def test_readiness_probe(container_errors, probe, expected):
             {"preStop": {"sleep": {"seconds": -1}}},
             {},
             [
-                f"{H}.preStop.sleep: Invalid value: -1: must be non-negative and less than "
-                "terminationGracePeriodSeconds (30)"
+                (
+                    f"{H}.preStop.sleep: Invalid value: -1: must be non-negative and less than "
+                    "terminationGracePeriodSeconds (30)"
+                )
             ],
             id="sleeping backwards",
         ),

@@ -1,4 +1,5 @@
 import pytest
+
 from klet.api.codec import convert
 from klet.api.meta import ObjectMeta
 from klet.api.validation import formats
@@ -60,8 +61,10 @@ GOOD = {"name": "a", "namespace": "n"}
         pytest.param(
             {"ownerReferences": [{"apiVersion": "v1", "kind": "Event", "name": "e", "uid": "u"}]},
             [
-                'metadata.ownerReferences: Invalid value: {"apiVersion":"v1","kind":"Event","name":"e","uid":"u"}: '
-                "/v1, Kind=Event is disallowed from being an owner"
+                (
+                    'metadata.ownerReferences: Invalid value: {"apiVersion":"v1","kind":"Event","name":"e","uid":"u"}: '
+                    "/v1, Kind=Event is disallowed from being an owner"
+                )
             ],
             id="an event owns nothing",
         ),
@@ -73,9 +76,12 @@ GOOD = {"name": "a", "namespace": "n"}
                 ]
             },
             [
-                'metadata.ownerReferences: Invalid value: [{"apiVersion":"v1","kind":"A","name":"a","uid":"1","controller":true},'
-                '{"apiVersion":"v1","kind":"B","name":"b","uid":"2","controller":true}]: '
-                'Only one reference can have Controller set to true. Found "true" in references for A/a and B/b'
+                (
+                    "metadata.ownerReferences: Invalid value: "
+                    '[{"apiVersion":"v1","kind":"A","name":"a","uid":"1","controller":true},'
+                    '{"apiVersion":"v1","kind":"B","name":"b","uid":"2","controller":true}]: '
+                    'Only one reference can have Controller set to true. Found "true" in references for A/a and B/b'
+                )
             ],
             id="two controllers",
         ),
@@ -84,16 +90,21 @@ GOOD = {"name": "a", "namespace": "n"}
             {"finalizers": ["-"]},
             [
                 f'metadata.finalizers: Invalid value: "-": {NAME_PART}',
-                'metadata.finalizers[0]: Invalid value: "-": name is neither a standard finalizer name nor is it fully '
-                "qualified",
+                (
+                    'metadata.finalizers[0]: Invalid value: "-": name is neither a standard '
+                    "finalizer name nor is it fully "
+                    "qualified"
+                ),
             ],
             id="a bad finalizer",
         ),
         pytest.param(
             {"finalizers": ["orphan", "foregroundDeletion"]},
             [
-                'metadata.finalizers: Invalid value: ["orphan","foregroundDeletion"]: '
-                "finalizer orphan and foregroundDeletion cannot be both set"
+                (
+                    'metadata.finalizers: Invalid value: ["orphan","foregroundDeletion"]: '
+                    "finalizer orphan and foregroundDeletion cannot be both set"
+                )
             ],
             id="finalizers that contradict",
         ),
@@ -173,8 +184,10 @@ OLD = GOOD | {"resourceVersion": "1", "uid": "u", "generation": 2, "creationTime
             {"deletionTimestamp": "2025-01-01T00:00:00Z", "finalizers": ["x/y"]},
             {"deletionTimestamp": "2025-01-01T00:00:00Z", "finalizers": ["x/y", "b/b", "a/a"]},
             [
-                "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, "
-                'found new finalizers []string{"a/a", "b/b"}'
+                (
+                    "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, "
+                    'found new finalizers []string{"a/a", "b/b"}'
+                )
             ],
             id="no new finalizers on the way out",
         ),
@@ -182,8 +195,11 @@ OLD = GOOD | {"resourceVersion": "1", "uid": "u", "generation": 2, "creationTime
             {"finalizers": ["x/y"]},
             {"finalizers": ["z"]},
             [
-                'metadata.finalizers[0]: Invalid value: "z": name is neither a standard finalizer name nor is it fully '
-                "qualified"
+                (
+                    'metadata.finalizers[0]: Invalid value: "z": name is neither a standard '
+                    "finalizer name nor is it fully "
+                    "qualified"
+                )
             ],
             id="finalizer names are checked again",
         ),

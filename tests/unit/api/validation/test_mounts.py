@@ -43,16 +43,20 @@ BLOCK = "can only use volume source type of PersistentVolumeClaim or Ephemeral f
         pytest.param(
             [{"name": "v", "mountPath": "/a", "mountPropagation": "x"}],
             [
-                f'{M}.mountPropagation: Unsupported value: "x": supported values: '
-                '"Bidirectional", "HostToContainer", "None"'
+                (
+                    f'{M}.mountPropagation: Unsupported value: "x": supported values: '
+                    '"Bidirectional", "HostToContainer", "None"'
+                )
             ],
             id="an unknown propagation",
         ),
         pytest.param(
             [{"name": "v", "mountPath": "/a", "mountPropagation": "Bidirectional"}],
             [
-                f"{M}.mountPropagation: Forbidden: Bidirectional mount propagation is available only to privileged "
-                "containers"
+                (
+                    f"{M}.mountPropagation: Forbidden: Bidirectional mount propagation is available only to privileged "
+                    "containers"
+                )
             ],
             id="propagation to the host",
         ),
@@ -65,7 +69,10 @@ BLOCK = "can only use volume source type of PersistentVolumeClaim or Ephemeral f
             [{"name": "v", "mountPath": "/a", "recursiveReadOnly": "Enabled", "mountPropagation": "HostToContainer"}],
             [
                 f"{M}.recursiveReadOnly: Forbidden: may only be specified when readOnly is true",
-                f"{M}.recursiveReadOnly: Forbidden: may only be specified when mountPropagation is None or not specified",
+                (
+                    f"{M}.recursiveReadOnly: Forbidden: may only be specified when mountPropagation "
+                    "is None or not specified"
+                ),
             ],
             id="recursive read-only needs read-only and no propagation",
         ),

@@ -1,4 +1,5 @@
 import pytest
+
 from klet.api.validation import formats
 
 [LABEL] = formats.dns_label("A")
@@ -46,8 +47,11 @@ def fields(operator, *values, key="metadata.name"):
         pytest.param(
             node_terms(labels("Lt", "1", "2")),
             [
-                f"{TERM}[0].matchExpressions[0].values: Required value: must be specified single value when `operator` is "
-                "'Lt' or 'Gt'"
+                (
+                    f"{TERM}[0].matchExpressions[0].values: Required value: must be specified "
+                    "single value when `operator` is "
+                    "'Lt' or 'Gt'"
+                )
             ],
             id="less than two values",
         ),
@@ -64,8 +68,11 @@ def fields(operator, *values, key="metadata.name"):
             node_terms(fields("Exists"), fields("In", "a", "A"), fields("In", "x", key="y")),
             [
                 f'{TERM}[0].matchFields[0].operator: Invalid value: "Exists": not a valid selector operator',
-                f"{TERM}[1].matchFields[0].values: Required value: must be only one value when `operator` is 'In' or "
-                "'NotIn' for node field selector",
+                (
+                    f"{TERM}[1].matchFields[0].values: Required value: must be only one value "
+                    "when `operator` is 'In' or "
+                    "'NotIn' for node field selector"
+                ),
                 f'{TERM}[1].matchFields[0].values[1]: Invalid value: "A": {SUBDOMAIN}',
                 f'{TERM}[2].matchFields[0].key: Invalid value: "y": not a valid field selector key',
             ],
@@ -115,11 +122,18 @@ def fields(operator, *values, key="metadata.name"):
                 f'{A}.podAffinity.{REQUIRED}[0].labelSelector.matchLabels: Invalid value: "-a": {NAME_PART}',
                 f"{A}.podAffinity.{REQUIRED}[0].namespaceSelector.matchExpressions[0].values: Required value: {VALUES}",
                 f"{A}.podAffinity.{REQUIRED}[0].namespaceSelector.matchExpressions[1].values: Forbidden: {NO_VALUES}",
-                f"{A}.podAffinity.{REQUIRED}[0].namespaceSelector.matchExpressions[2].operator: Invalid value: "
-                '"Gt": not a valid selector operator',
-                f'{A}.podAffinity.{REQUIRED}[0].namespaceSelector.matchExpressions[2].key: Invalid value: "-a": {NAME_PART}',
-                f"{A}.podAffinity.{REQUIRED}[0].namespaceSelector.matchExpressions[2].values[0]: Invalid value: "
-                f'"a b": {VALUE}',
+                (
+                    f"{A}.podAffinity.{REQUIRED}[0].namespaceSelector.matchExpressions[2].operator: Invalid value: "
+                    '"Gt": not a valid selector operator'
+                ),
+                (
+                    f"{A}.podAffinity.{REQUIRED}[0].namespaceSelector.matchExpressions[2].key: "
+                    f'Invalid value: "-a": {NAME_PART}'
+                ),
+                (
+                    f"{A}.podAffinity.{REQUIRED}[0].namespaceSelector.matchExpressions[2].values[0]: Invalid value: "
+                    f'"a b": {VALUE}'
+                ),
             ],
             id="selectors of pod terms",
         ),
@@ -149,9 +163,14 @@ def fields(operator, *values, key="metadata.name"):
             },
             [
                 f'{A}.podAffinity.{REQUIRED}[0].matchLabelKeys[0]: Invalid value: "-a": {NAME_PART}',
-                f'{A}.podAffinity.{REQUIRED}[0][1]: Invalid value: "a": exists in both matchLabelKeys and labelSelector',
-                f'{A}.podAffinity.{REQUIRED}[0].matchLabelKeys[1]: Invalid value: "a": '
-                "exists in both matchLabelKeys and mismatchLabelKeys",
+                (
+                    f'{A}.podAffinity.{REQUIRED}[0][1]: Invalid value: "a": exists in both '
+                    "matchLabelKeys and labelSelector"
+                ),
+                (
+                    f'{A}.podAffinity.{REQUIRED}[0].matchLabelKeys[1]: Invalid value: "a": '
+                    "exists in both matchLabelKeys and mismatchLabelKeys"
+                ),
             ],
             id="label keys that are there already",
         ),
@@ -173,8 +192,11 @@ T = "spec.tolerations[0]"
         pytest.param(
             {"operator": "Equal"},
             [
-                f'{T}.operator: Invalid value: "Equal": operator must be Exists when `key` is empty, which means "match all '
-                'values and all keys"'
+                (
+                    f'{T}.operator: Invalid value: "Equal": operator must be Exists when `key` '
+                    'is empty, which means "match all '
+                    'values and all keys"'
+                )
             ],
             id="equal to nothing",
         ),
@@ -232,8 +254,11 @@ SPREAD = {"maxSkew": 1, "topologyKey": "k", "whenUnsatisfiable": "DoNotSchedule"
             {"minDomains": 0, "whenUnsatisfiable": "ScheduleAnyway"},
             [
                 f"{S}.minDomains: Invalid value: 0: must be greater than zero",
-                f"{S}.minDomains: Invalid value: 0: can only use minDomains if whenUnsatisfiable=DoNotSchedule, not "
-                "ScheduleAnyway",
+                (
+                    f"{S}.minDomains: Invalid value: 0: can only use minDomains if "
+                    "whenUnsatisfiable=DoNotSchedule, not "
+                    "ScheduleAnyway"
+                ),
             ],
             id="domains",
         ),

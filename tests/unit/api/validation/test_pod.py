@@ -21,8 +21,10 @@ def test_an_empty_pod_says_all_that_is_missing():
 def test_a_token_needs_an_account(errors_of):
     volume = {"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
     assert errors_of({"spec": {"serviceAccountName": "", "volumes": [volume]}}) == [
-        "spec.volumes[0].projected.sources[0].serviceAccountToken: Forbidden: "
-        "must not be specified when serviceAccountName is not set"
+        (
+            "spec.volumes[0].projected.sources[0].serviceAccountToken: Forbidden: "
+            "must not be specified when serviceAccountName is not set"
+        )
     ]
 
 

@@ -1,4 +1,5 @@
 import pytest
+
 from klet.api.validation import formats
 
 [LABEL] = formats.dns_label("A")
@@ -28,8 +29,10 @@ CLAIM = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
         pytest.param(
             {"dnsPolicy": "x"},
             [
-                'spec.dnsPolicy: Unsupported value: "x": supported values: '
-                '"ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"'
+                (
+                    'spec.dnsPolicy: Unsupported value: "x": supported values: '
+                    '"ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"'
+                )
             ],
             id="an unknown DNS policy",
         ),
@@ -65,8 +68,10 @@ CLAIM = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
         pytest.param(
             {"dnsConfig": {"nameservers": FOUR}},
             [
-                f'{D}.nameservers: Invalid value: ["1.1.1.1","1.1.1.1","1.1.1.1","1.1.1.1"]: '
-                "must not have more than 3 nameservers"
+                (
+                    f'{D}.nameservers: Invalid value: ["1.1.1.1","1.1.1.1","1.1.1.1","1.1.1.1"]: '
+                    "must not have more than 3 nameservers"
+                )
             ],
             id="too many name servers",
         ),
@@ -87,8 +92,11 @@ CLAIM = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
         pytest.param(
             {"dnsConfig": {"searches": LONG}},
             [
-                f"{D}.searches: Invalid value: {SHOWN_LONG}: must not have more than 2048 characters (including spaces) in "
-                "the search list"
+                (
+                    f"{D}.searches: Invalid value: {SHOWN_LONG}: must not have more than 2048 "
+                    "characters (including spaces) in "
+                    "the search list"
+                )
             ],
             id="too long searches",
         ),

@@ -1,4 +1,5 @@
 import pytest
+
 from klet.api.validation import formats
 
 [SUBDOMAIN] = formats.dns_subdomain("A")
@@ -61,16 +62,20 @@ def field(path, version="v1"):
         pytest.param(
             field("spec.nodeName['a']"),
             [
-                f"{D}.fieldRef.fieldPath: Invalid value: \"spec.nodeName['a']\": error converting fieldPath: "
-                "field label does not support subscript: spec.nodeName['a']"
+                (
+                    f"{D}.fieldRef.fieldPath: Invalid value: \"spec.nodeName['a']\": error converting fieldPath: "
+                    "field label does not support subscript: spec.nodeName['a']"
+                )
             ],
             id="a subscript where none is possible",
         ),
         pytest.param(
             field("metadata.name", "v2"),
             [
-                f'{D}.fieldRef.fieldPath: Invalid value: "metadata.name": error converting fieldPath: '
-                "unsupported pod version: v2"
+                (
+                    f'{D}.fieldRef.fieldPath: Invalid value: "metadata.name": error converting fieldPath: '
+                    "unsupported pod version: v2"
+                )
             ],
             id="another version",
         ),
@@ -91,8 +96,10 @@ def field(path, version="v1"):
         pytest.param(
             resource("limits.cpu", "2m"),
             [
-                f'{D}.resourceFieldRef.divisor: Invalid value: "limits.cpu": '
-                "only divisor's values 1m and 1 are supported with the cpu resource"
+                (
+                    f'{D}.resourceFieldRef.divisor: Invalid value: "limits.cpu": '
+                    "only divisor's values 1m and 1 are supported with the cpu resource"
+                )
             ],
             id="an odd divisor for CPUs",
         ),
@@ -104,8 +111,10 @@ def field(path, version="v1"):
         pytest.param(
             resource("requests.ephemeral-storage", "2"),
             [
-                f'{D}.resourceFieldRef.divisor: Invalid value: "requests.ephemeral-storage": '
-                f"{SIZES} local ephemeral storage resource"
+                (
+                    f'{D}.resourceFieldRef.divisor: Invalid value: "requests.ephemeral-storage": '
+                    f"{SIZES} local ephemeral storage resource"
+                )
             ],
             id="an odd divisor for storage",
         ),
@@ -167,8 +176,10 @@ def items(name, *paths):
         pytest.param(
             {"sources": [{"serviceAccountToken": {"path": "", "expirationSeconds": 599}}]},
             [
-                f"{P}.sources[0].serviceAccountToken.expirationSeconds: Invalid value: 599: "
-                "may not specify a duration less than 10 minutes",
+                (
+                    f"{P}.sources[0].serviceAccountToken.expirationSeconds: Invalid value: 599: "
+                    "may not specify a duration less than 10 minutes"
+                ),
                 f"{P}.path: Required value",
             ],
             id="a short-lived token without a path",
@@ -176,8 +187,10 @@ def items(name, *paths):
         pytest.param(
             {"sources": [{"serviceAccountToken": {"path": "/t", "expirationSeconds": 2**32 + 1}}]},
             [
-                f"{P}.sources[0].serviceAccountToken.expirationSeconds: Invalid value: 4294967297: "
-                "may not specify a duration larger than 2^32 seconds",
+                (
+                    f"{P}.sources[0].serviceAccountToken.expirationSeconds: Invalid value: 4294967297: "
+                    "may not specify a duration larger than 2^32 seconds"
+                ),
                 f'{P}.path: Invalid value: "/t": must be a relative path',
             ],
             id="a token for ever",
@@ -193,8 +206,11 @@ def items(name, *paths):
         pytest.param(
             {"sources": [{"clusterTrustBundle": {"path": "a", "name": "n", "signerName": "s"}}]},
             [
-                f'{P}.sources[0].clusterTrustBundle: Invalid value: {{"Name":"n","SignerName":"s","LabelSelector":null,'
-                '"Optional":null,"Path":"a"}: only one of name and signerName may be used'
+                (
+                    f"{P}.sources[0].clusterTrustBundle: Invalid value: "
+                    f'{{"Name":"n","SignerName":"s","LabelSelector":null,'
+                    '"Optional":null,"Path":"a"}: only one of name and signerName may be used'
+                )
             ],
             id="a trust bundle of two",
         ),
@@ -205,9 +221,14 @@ def items(name, *paths):
                 ]
             },
             [
-                f'{P}.sources[0].clusterTrustBundle.name: Invalid value: "A": not a valid clustertrustbundlename: {SUBDOMAIN}',
-                f'{P}.sources[0].clusterTrustBundle.labelSelector: Invalid value: {{"matchLabels":{{"a":"b"}}}}: '
-                "labelSelector must be unset if name is specified",
+                (
+                    f'{P}.sources[0].clusterTrustBundle.name: Invalid value: "A": not a valid '
+                    f"clustertrustbundlename: {SUBDOMAIN}"
+                ),
+                (
+                    f'{P}.sources[0].clusterTrustBundle.labelSelector: Invalid value: {{"matchLabels":{{"a":"b"}}}}: '
+                    "labelSelector must be unset if name is specified"
+                ),
             ],
             id="a named trust bundle is not selected",
         ),
@@ -215,7 +236,10 @@ def items(name, *paths):
             {"sources": [{"clusterTrustBundle": {"path": "a", "name": ""}}]},
             [
                 f"{P}.sources[0].clusterTrustBundle.name: Required value: must be a valid object name",
-                f'{P}.sources[0].clusterTrustBundle.name: Invalid value: "": not a valid clustertrustbundlename: {SUBDOMAIN}',
+                (
+                    f'{P}.sources[0].clusterTrustBundle.name: Invalid value: "": not a valid '
+                    f"clustertrustbundlename: {SUBDOMAIN}"
+                ),
             ],
             id="a trust bundle without a name",
         ),
@@ -235,17 +259,24 @@ def items(name, *paths):
         pytest.param(
             {"sources": [{"clusterTrustBundle": {"path": "a", "signerName": "x"}}]},
             [
-                f'{P}.sources[0].clusterTrustBundle.signerName: Invalid value: "x": '
-                "must be a fully qualified domain and path of the form 'example.com/signer-name'"
+                (
+                    f'{P}.sources[0].clusterTrustBundle.signerName: Invalid value: "x": '
+                    "must be a fully qualified domain and path of the form 'example.com/signer-name'"
+                )
             ],
             id="a signer without a path",
         ),
         pytest.param(
             {"sources": [{"clusterTrustBundle": {"path": "a", "signerName": "com/-"}}]},
             [
-                f'{P}.sources[0].clusterTrustBundle.signerName: Invalid value: "com": '
-                "should be a domain with at least two segments separated by dots",
-                f'{P}.sources[0].clusterTrustBundle.signerName: Invalid value: "-": validating label should be a DNS label',
+                (
+                    f'{P}.sources[0].clusterTrustBundle.signerName: Invalid value: "com": '
+                    "should be a domain with at least two segments separated by dots"
+                ),
+                (
+                    f'{P}.sources[0].clusterTrustBundle.signerName: Invalid value: "-": validating '
+                    "label should be a DNS label"
+                ),
             ],
             id="a signer with a bad domain and path",
         ),

@@ -1,4 +1,5 @@
 import pytest
+
 from klet.api.validation.options import PodValidationOptions
 from klet.api.validation.resize import validate_pod_resize
 

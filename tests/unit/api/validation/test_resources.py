@@ -1,4 +1,5 @@
 import pytest
+
 from klet.api.validation import formats
 
 [LABEL] = formats.dns_label("A")
@@ -44,7 +45,10 @@ CLAIMS = "must be one of the names in pod.spec.resourceClaims"
         pytest.param(
             {"requests": {"requests.a/b": "1"}, "limits": {"requests.a/b": "1"}},
             [
-                f'{R}.{kind}[requests.a/b]: Invalid value: "requests.a/b": doesn\'t follow extended resource name standard'
+                (
+                    f'{R}.{kind}[requests.a/b]: Invalid value: "requests.a/b": doesn\'t follow '
+                    "extended resource name standard"
+                )
                 for kind in ("limits", "requests")
             ],
             id="an extended name that looks like a quota",
@@ -84,7 +88,10 @@ CLAIMS = "must be one of the names in pod.spec.resourceClaims"
         pytest.param(
             {"limits": {"hugepages-2Mi": "3Mi", "cpu": "1"}},
             [
-                f'{R}.{kind}[hugepages-2Mi]: Invalid value: "3Mi": 3Mi is not positive integer multiple of hugepages-2Mi'
+                (
+                    f'{R}.{kind}[hugepages-2Mi]: Invalid value: "3Mi": 3Mi is not positive integer '
+                    "multiple of hugepages-2Mi"
+                )
                 for kind in ("limits", "requests")
             ],
             id="one and a half huge pages",
@@ -153,8 +160,10 @@ def test_container_claims(container_errors, claims, expected):
             {"requests": {"ephemeral-storage": "1"}},
             {},
             [
-                f'{P}.requests[ephemeral-storage]: Unsupported value: "ephemeral-storage": supported values: '
-                '"cpu", "hugepages-", "memory"'
+                (
+                    f'{P}.requests[ephemeral-storage]: Unsupported value: "ephemeral-storage": supported values: '
+                    '"cpu", "hugepages-", "memory"'
+                )
             ],
             id="only some resources at pod level",
         ),
@@ -165,7 +174,10 @@ def test_container_claims(container_errors, claims, expected):
             {"requests": {"cpu": "1"}},
             {"requests": {"cpu": "2", "ephemeral-storage": "1Gi"}},
             [
-                f'{P}.requests[cpu]: Invalid value: "1": must be greater than or equal to aggregate container requests of 2'
+                (
+                    f'{P}.requests[cpu]: Invalid value: "1": must be greater than or equal to '
+                    "aggregate container requests of 2"
+                )
             ],
             id="less than the containers ask for",
         ),

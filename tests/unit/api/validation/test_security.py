@@ -1,4 +1,5 @@
 import pytest
+
 from klet.api.codec import convert
 from klet.api.security import SecurityContext
 from klet.api.validation.rendering import render_value
@@ -41,15 +42,20 @@ ADMIN = {"allowPrivilegeEscalation": False, "capabilities": {"add": ["SYS_ADMIN"
         pytest.param(
             ROOT,
             [
-                f"{S}: Invalid value: {shown(ROOT)}: cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
+                (
+                    f"{S}: Invalid value: {shown(ROOT)}: cannot set `allowPrivilegeEscalation` to "
+                    "false and `privileged` to true"
+                )
             ],
             id="privileged and not escalating",
         ),
         pytest.param(
             ADMIN,
             [
-                f"{S}: Invalid value: {shown(ADMIN)}: cannot set `allowPrivilegeEscalation` to false and "
-                "`capabilities.Add` CAP_SYS_ADMIN"
+                (
+                    f"{S}: Invalid value: {shown(ADMIN)}: cannot set `allowPrivilegeEscalation` to false and "
+                    "`capabilities.Add` CAP_SYS_ADMIN"
+                )
             ],
             id="an admin and not escalating",
         ),
@@ -63,8 +69,10 @@ ADMIN = {"allowPrivilegeEscalation": False, "capabilities": {"add": ["SYS_ADMIN"
             {"seccompProfile": {"type": "x", "localhostProfile": "y"}},
             [
                 f'{S}.seccompProfile.type: Unsupported value: "x": supported values: {TYPES}',
-                f'{S}.seccompProfile.localhostProfile: Invalid value: {{"Type":"x","LocalhostProfile":"y"}}: '
-                "can only be set when seccomp type is Localhost",
+                (
+                    f'{S}.seccompProfile.localhostProfile: Invalid value: {{"Type":"x","LocalhostProfile":"y"}}: '
+                    "can only be set when seccomp type is Localhost"
+                ),
             ],
             id="an unknown seccomp type",
         ),
@@ -94,7 +102,10 @@ ADMIN = {"allowPrivilegeEscalation": False, "capabilities": {"add": ["SYS_ADMIN"
         pytest.param(
             {"appArmorProfile": {"type": "Unconfined", "localhostProfile": "x"}},
             [
-                f'{S}.appArmorProfile.localhostProfile: Invalid value: "x": can only be set when AppArmor type is Localhost'
+                (
+                    f'{S}.appArmorProfile.localhostProfile: Invalid value: "x": can only be set when '
+                    "AppArmor type is Localhost"
+                )
             ],
             id="an AppArmor profile too much",
         ),
@@ -134,7 +145,10 @@ def test_a_pod_with_its_own_users_may_unmask_proc(container_errors):
     assert container_errors({"securityContext": {"procMount": "Unmasked"}}, {"hostUsers": False}) == []
 
 
-SYSCTL = r"must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"
+SYSCTL = (
+    "must have at most 253 characters and match regex "
+    r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"
+)
 
 
 def sysctls(*names):
@@ -170,7 +184,10 @@ def sysctls(*names):
             {},
             {"hostPID": True, "shareProcessNamespace": True},
             [
-                f"{P}.shareProcessNamespace: Invalid value: true: ShareProcessNamespace and HostPID cannot both be enabled"
+                (
+                    f"{P}.shareProcessNamespace: Invalid value: true: ShareProcessNamespace and "
+                    "HostPID cannot both be enabled"
+                )
             ],
             id="two process namespaces",
         ),

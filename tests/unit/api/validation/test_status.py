@@ -1,4 +1,5 @@
 import pytest
+
 from klet.api.validation import formats
 from klet.api.validation.status import validate_pod_status_update
 
@@ -85,11 +86,15 @@ ALIVE = {"state": {"running": {}}}
         pytest.param(
             {"resourceClaimStatuses": [{"name": "x", "resourceClaimName": "A"}, {"name": "x"}]},
             [
-                'status.resourceClaimStatuses[0].name: Invalid value: "x": must match the name of an entry in '
-                "`spec.resourceClaims`",
+                (
+                    'status.resourceClaimStatuses[0].name: Invalid value: "x": must match the name of an entry in '
+                    "`spec.resourceClaims`"
+                ),
                 f'status.resourceClaimStatuses[0].name: Invalid value: "A": {SUBDOMAIN}',
-                'status.resourceClaimStatuses[1].name: Invalid value: "x": must match the name of an entry in '
-                "`spec.resourceClaims`",
+                (
+                    'status.resourceClaimStatuses[1].name: Invalid value: "x": must match the name of an entry in '
+                    "`spec.resourceClaims`"
+                ),
                 'status.resourceClaimStatuses[1].name: Duplicate value: "x"',
             ],
             id="claims",
@@ -117,16 +122,26 @@ ALIVE = {"state": {"running": {}}}
                 "ephemeralContainerStatuses": [{"name": "e", "allocatedResourcesStatus": [{"name": "x"}]}],
             },
             [
-                'status.containerStatuses[0].allocatedResourcesStatus[0].name: Invalid value: "x/y": '
-                "must match one of the container's resource requests",
-                'status.containerStatuses[0].allocatedResourcesStatus[1].name: Invalid value: "claim:z": '
-                "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or "
-                "'claim:<claimName>' if request is empty",
-                'status.containerStatuses[0].allocatedResourcesStatus[3].resources[0].health: Unsupported value: "x": '
-                'supported values: "Healthy", "Unhealthy", "Unknown"',
+                (
+                    'status.containerStatuses[0].allocatedResourcesStatus[0].name: Invalid value: "x/y": '
+                    "must match one of the container's resource requests"
+                ),
+                (
+                    'status.containerStatuses[0].allocatedResourcesStatus[1].name: Invalid value: "claim:z": '
+                    "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or "
+                    "'claim:<claimName>' if request is empty"
+                ),
+                (
+                    "status.containerStatuses[0].allocatedResourcesStatus[3].resources[0].health: "
+                    'Unsupported value: "x": '
+                    'supported values: "Healthy", "Unhealthy", "Unknown"'
+                ),
                 'status.containerStatuses[0].allocatedResourcesStatus[3].resources[1].resourceID: Duplicate value: "1"',
-                "status.ephemeralContainerStatuses[0].allocatedResourcesStatus: Forbidden: must not be specified in "
-                "container status",
+                (
+                    "status.ephemeralContainerStatuses[0].allocatedResourcesStatus: Forbidden: "
+                    "must not be specified in "
+                    "container status"
+                ),
             ],
             id="health of devices",
         ),

@@ -1,5 +1,6 @@
 import pytest
 from msgspec.structs import replace
+
 from klet.api.validation.updates import validate_ephemeral_containers_update, validate_pod_update
 
 BIG = (
@@ -151,8 +152,10 @@ ANTI = {"podAntiAffinity": {REQUIRED: [{"topologyKey": "k", "labelSelector": {}}
             {"nodeSelector": {"a": "b"}},
             {"nodeSelector": {"a": "x"}},
             [
-                'spec.nodeSelector: Invalid value: {"a":"x"}: only additions to spec.nodeSelector are allowed '
-                "(no mutations or deletions)"
+                (
+                    'spec.nodeSelector: Invalid value: {"a":"x"}: only additions to spec.nodeSelector are allowed '
+                    "(no mutations or deletions)"
+                )
             ],
             id="a node selector changes",
         ),
@@ -168,8 +171,10 @@ ANTI = {"podAntiAffinity": {REQUIRED: [{"topologyKey": "k", "labelSelector": {}}
             terms(term("x")),
             terms(term("y")),
             [
-                f'{TERMS}[0]: Invalid value: {{"MatchExpressions":[{{"Key":"a","Operator":"In","Values":["y"]}}],'
-                '"MatchFields":null}: only additions are allowed (no mutations or deletions)'
+                (
+                    f'{TERMS}[0]: Invalid value: {{"MatchExpressions":[{{"Key":"a","Operator":"In","Values":["y"]}}],'
+                    '"MatchFields":null}: only additions are allowed (no mutations or deletions)'
+                )
             ],
             id="a term changes",
         ),
@@ -177,8 +182,10 @@ ANTI = {"podAntiAffinity": {REQUIRED: [{"topologyKey": "k", "labelSelector": {}}
             terms({}),
             terms(term("y")),
             [
-                f'{TERMS}[0]: Invalid value: {{"MatchExpressions":[{{"Key":"a","Operator":"In","Values":["y"]}}],'
-                '"MatchFields":null}: only additions are allowed (no mutations or deletions)'
+                (
+                    f'{TERMS}[0]: Invalid value: {{"MatchExpressions":[{{"Key":"a","Operator":"In","Values":["y"]}}],'
+                    '"MatchFields":null}: only additions are allowed (no mutations or deletions)'
+                )
             ],
             id="an empty term gets wider",
         ),

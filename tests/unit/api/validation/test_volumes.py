@@ -1,4 +1,5 @@
 import pytest
+
 from klet.api.validation import formats
 
 [LABEL] = formats.dns_label("A")
@@ -141,8 +142,10 @@ def test_a_claim_volume_may_not_name_the_claim_of_an_ephemeral_volume(errors_of)
         {"name": "v", "persistentVolumeClaim": {"claimName": "pod-e"}},
     ]
     assert errors_of({"spec": {"volumes": volumes}}) == [
-        'spec.volumes[1].persistentVolumeClaim.claimName: Invalid value: "pod-e": '
-        "must not reference a PVC that gets created for an ephemeral volume"
+        (
+            'spec.volumes[1].persistentVolumeClaim.claimName: Invalid value: "pod-e": '
+            "must not reference a PVC that gets created for an ephemeral volume"
+        )
     ]
 
 

@@ -1,4 +1,5 @@
 import pytest
+
 from klet.api.validation import formats
 
 [LABEL] = formats.dns_label("A")
@@ -59,8 +60,11 @@ V = "spec.volumes[0]"
         pytest.param(
             {"iscsi": {"targetPortal": "p" * 63, "iqn": "iqn.2015-02.a:b", "initiatorName": "iqn.2015-02.a:b"}},
             [
-                f'{V}.name: Invalid value: "v": Total length of <volume name>:<iscsi.targetPortal> must be under 64 '
-                "characters if iscsi.initiatorName is specified."
+                (
+                    f'{V}.name: Invalid value: "v": Total length of <volume '
+                    "name>:<iscsi.targetPortal> must be under 64 "
+                    "characters if iscsi.initiatorName is specified."
+                )
             ],
             id="iscsi with a long portal",
         ),
@@ -77,7 +81,10 @@ V = "spec.volumes[0]"
         pytest.param(
             {"flocker": {"datasetName": "a/b", "datasetUUID": "u"}},
             [
-                f'{V}.flocker: Invalid value: "resource": datasetName and datasetUUID can not be specified simultaneously',
+                (
+                    f'{V}.flocker: Invalid value: "resource": datasetName and datasetUUID can not be '
+                    "specified simultaneously"
+                ),
                 f"{V}.flocker.datasetName: Invalid value: \"a/b\": must not contain '/'",
             ],
             id="a full flocker",
@@ -126,8 +133,11 @@ V = "spec.volumes[0]"
             {"flexVolume": {"options": {"a.K8S.io/x": "1", "mine.io/y": "2"}}},
             [
                 f"{V}.flexVolume.driver: Required value",
-                f'{V}.flexVolume.options[a.K8S.io/x]: Invalid value: "a.K8S.io/x": kubernetes.io and k8s.io namespaces '
-                "are reserved",
+                (
+                    f'{V}.flexVolume.options[a.K8S.io/x]: Invalid value: "a.K8S.io/x": '
+                    "kubernetes.io and k8s.io namespaces "
+                    "are reserved"
+                ),
             ],
             id="flexVolume",
         ),
@@ -143,16 +153,21 @@ V = "spec.volumes[0]"
                 f"{V}.azureDisk.diskURI: Required value",
                 f'{V}.azureDisk.cachingMode: Unsupported value: "x": supported values: "None", "ReadOnly", "ReadWrite"',
                 f'{V}.azureDisk.kind: Unsupported value: "y": supported values: "Dedicated", "Managed", "Shared"',
-                f'{V}.azureDisk.diskURI: Unsupported value: "": supported values: '
-                '"https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"',
+                (
+                    f'{V}.azureDisk.diskURI: Unsupported value: "": supported values: '
+                    '"https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"'
+                ),
             ],
             id="azureDisk",
         ),
         pytest.param(
             {"azureDisk": {"diskName": "d", "diskURI": "https://x", "kind": "Managed"}},
             [
-                f'{V}.azureDisk.diskURI: Unsupported value: "https://x": supported values: "/subscriptions/{{sub-id}}/'
-                'resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"'
+                (
+                    f'{V}.azureDisk.diskURI: Unsupported value: "https://x": supported values: '
+                    f'"/subscriptions/{{sub-id}}/'
+                    'resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"'
+                )
             ],
             id="a managed azureDisk",
         ),

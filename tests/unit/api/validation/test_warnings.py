@@ -1,4 +1,5 @@
 import pytest
+
 from klet.api.validation import formats
 from klet.api.validation.warnings import warnings_for_pod_create
 
@@ -35,8 +36,11 @@ def files(*paths):
         pytest.param(
             {"metadata": {"name": "a.b"}},
             [
-                "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is "
-                f"recommended: [{formats.dns_label('a.b')[0]}]"
+                (
+                    "metadata.name: this is used in the Pod's hostname, which can result in "
+                    "surprising behavior; a DNS label is "
+                    f"recommended: [{formats.dns_label('a.b')[0]}]"
+                )
             ],
             id="a name that is no host name",
         ),
@@ -85,8 +89,11 @@ def files(*paths):
                 }
             },
             [
-                'spec.containers[1].ports[0]: duplicate port name "p" with spec.containers[0].ports[0], services and probes '
-                "that select ports by name will use spec.containers[0].ports[0]"
+                (
+                    'spec.containers[1].ports[0]: duplicate port name "p" with '
+                    "spec.containers[0].ports[0], services and probes "
+                    "that select ports by name will use spec.containers[0].ports[0]"
+                )
             ],
             id="a port name twice",
         ),
@@ -95,12 +102,24 @@ def files(*paths):
                 resources={"requests": {"memory": "100m"}, "limits": {"memory": "1100m", "ephemeral-storage": "1m"}}
             ),
             [
-                'spec.containers[0].resources.limits[memory]: fractional byte value "1100m" is invalid, must be an integer',
-                'spec.containers[0].resources.requests[memory]: fractional byte value "100m" is invalid, must be an integer',
-                'spec.containers[0].resources.limits[ephemeral-storage]: fractional byte value "1m" is invalid, must be an '
-                "integer",
-                'spec.containers[0].resources.requests[ephemeral-storage]: fractional byte value "1m" is invalid, must be '
-                "an integer",
+                (
+                    'spec.containers[0].resources.limits[memory]: fractional byte value "1100m" is '
+                    "invalid, must be an integer"
+                ),
+                (
+                    'spec.containers[0].resources.requests[memory]: fractional byte value "100m" is '
+                    "invalid, must be an integer"
+                ),
+                (
+                    "spec.containers[0].resources.limits[ephemeral-storage]: fractional byte "
+                    'value "1m" is invalid, must be an '
+                    "integer"
+                ),
+                (
+                    "spec.containers[0].resources.requests[ephemeral-storage]: fractional byte "
+                    'value "1m" is invalid, must be '
+                    "an integer"
+                ),
             ],
             id="parts of a byte",
         ),
@@ -166,7 +185,10 @@ def files(*paths):
             },
             [
                 f"spec.nodeSelector[{OLD_ZONE}]: {ZONE}",
-                f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[0].key: {OLD_ZONE} is {ZONE}",
+                (
+                    f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[0].key: "
+                    f"{OLD_ZONE} is {ZONE}"
+                ),
                 f"spec.affinity.nodeAffinity.{PREFERRED}[0].preference.matchExpressions[0].key: {OLD_ZONE} is {ZONE}",
             ],
             id="old node labels",
@@ -182,8 +204,10 @@ def files(*paths):
         pytest.param(
             volume(ephemeral={"volumeClaimTemplate": {"spec": {"resources": {"requests": {"storage": "1500m"}}}}}),
             [
-                "spec.volumes[0].ephemeral.volumeClaimTemplate.spec.resources.requests[storage]: "
-                'fractional byte value "1500m" is invalid, must be an integer'
+                (
+                    "spec.volumes[0].ephemeral.volumeClaimTemplate.spec.resources.requests[storage]: "
+                    'fractional byte value "1500m" is invalid, must be an integer'
+                )
             ],
             id="a claim for parts of a byte",
         ),
@@ -220,9 +244,14 @@ def files(*paths):
                 'volume "v" (Projected): overlapping paths: "t" (Secret "S") with "t/t" (ClusterTrustBundle "T")',
                 'volume "v" (Projected): overlapping paths: "t" (Secret "S") with "t" (DownwardAPI)',
                 'volume "v" (Projected): overlapping paths: "x" (ServiceAccountToken) with "x" (ConfigMap "M")',
-                'volume "v" (Projected): overlapping paths: "x" (PodCertificate credential bundle) with "x" (ConfigMap "M")',
-                'volume "v" (Projected): overlapping paths: "x" (PodCertificate credential bundle) with "x" '
-                "(ServiceAccountToken)",
+                (
+                    'volume "v" (Projected): overlapping paths: "x" (PodCertificate credential '
+                    'bundle) with "x" (ConfigMap "M")'
+                ),
+                (
+                    'volume "v" (Projected): overlapping paths: "x" (PodCertificate credential bundle) with "x" '
+                    "(ServiceAccountToken)"
+                ),
             ],
             id="files of several sources",
         ),
@@ -234,8 +263,10 @@ def files(*paths):
         pytest.param(
             {"metadata": {"annotations": {"security.alpha.kubernetes.io/sysctls": "x"}}},
             [
-                "metadata.annotations[security.alpha.kubernetes.io/sysctls]: non-functional in v1.11+; "
-                'use the "sysctls" field instead'
+                (
+                    "metadata.annotations[security.alpha.kubernetes.io/sysctls]: non-functional in v1.11+; "
+                    'use the "sysctls" field instead'
+                )
             ],
             id="an annotation of old",
         ),

@@ -1,4 +1,5 @@
 import pytest
+
 from klet.api.validation import formats
 
 [SUBDOMAIN] = formats.dns_subdomain("A")
@@ -93,7 +94,10 @@ NO_HOST = {"windowsOptions": {"hostProcess": False}}
             {},
             {},
             [
-                "spec.hostNetwork: Invalid value: false: hostNetwork must be true if pod contains any hostProcess containers"
+                (
+                    "spec.hostNetwork: Invalid value: false: hostNetwork must be true if pod "
+                    "contains any hostProcess containers"
+                )
             ],
             id="the host's network is needed",
         ),
@@ -102,8 +106,11 @@ NO_HOST = {"windowsOptions": {"hostProcess": False}}
             {"hostNetwork": True, "securityContext": HOST},
             {},
             [
-                f"{W}.hostProcess: Invalid value: false: pod hostProcess value must be identical if both are specified, "
-                "was true"
+                (
+                    f"{W}.hostProcess: Invalid value: false: pod hostProcess value must be "
+                    "identical if both are specified, "
+                    "was true"
+                )
             ],
             id="pod and container agree",
         ),
@@ -112,8 +119,10 @@ NO_HOST = {"windowsOptions": {"hostProcess": False}}
             {"hostNetwork": True, "initContainers": [{"name": "i", "image": "i"}]},
             {},
             [
-                'spec: Invalid value: "": If pod contains any hostProcess containers then all containers must be '
-                "HostProcess containers"
+                (
+                    'spec: Invalid value: "": If pod contains any hostProcess containers then all containers must be '
+                    "HostProcess containers"
+                )
             ],
             id="all or none",
         ),
