@@ -9,7 +9,7 @@ from klet.aio.threads import Threads
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import HostAlias, Pod
 from klet.host.errors import HostError
-from klet.host.files import read_text, remove_tree, write_atomic
+from klet.host.files import read_text, remove_tree
 from klet.model.pods import PodUID
 from klet.runtime import labels
 from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
@@ -91,7 +91,7 @@ class PodFiles:
         if not pod_ips and not pod.spec.host_network:
             return ""
         hosts = directory / "etc-hosts"
-        write_atomic(hosts, self._hosts(pod, pod_ips).encode(), mode=0o644)
+        _write_in_place(hosts, self._hosts(pod, pod_ips))
         return str(hosts)
 
     def _hosts(self, pod: Pod, pod_ips: tuple[str, ...]) -> str:
@@ -137,6 +137,15 @@ def _make_directory(path: Path, mode: int) -> None:
         path.chmod(mode)
     except OSError as error:
         raise HostError(f"cannot make {path}: {error.strerror}") from error
+
+
+def _write_in_place(path: Path, text: str) -> None:
+    """Containers that run have this very file mounted: a new file in its place would not reach them."""
+    try:
+        path.write_text(text)
+        path.chmod(0o644)
+    except OSError as error:
+        raise HostError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _make_termination_log(directory: Path) -> str:
