@@ -88,6 +88,8 @@ def group_listed(sandboxes: Iterable[cri.PodSandbox], containers: Iterable[cri.C
     names: dict[PodUID, tuple[str, str]] = {}
     for sandbox in sandboxes:
         uid = PodUID(sandbox.metadata.uid)
+        if not uid:
+            continue  # not a pod's sandbox
         names[uid] = (sandbox.metadata.name, sandbox.metadata.namespace)
         state = ContainerState.RUNNING if sandbox.state == cri.SANDBOX_READY else ContainerState.EXITED
         members.setdefault(uid, {})[sandbox.id] = state
