@@ -1,0 +1,221 @@
+"""What a pod has on disk: directories, hosts file, termination logs, volumes, and their removal."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from klet.aio.threads import Threads
+from klet.api.pod import HostAlias, Pod
+from klet.api.volume import EmptyDirVolumeSource, HostPathVolumeSource, SecretVolumeSource, Volume
+from klet.model.pods import PodUID
+from klet.runtime.errors import StartError
+from klet.runtime.pod_files import PodFiles
+from klet.runtime.starter import ContainerFiles
+from klet.testing.builders import make_container, make_pod
+
+MAIN = make_container("main")
+HEAD = """\
+# Kubernetes-managed hosts file.
+127.0.0.1\tlocalhost
+::1\tlocalhost ip6-localhost ip6-loopback
+fe00::0\tip6-localnet
+fe00::0\tip6-mcastprefix
+fe00::1\tip6-allnodes
+fe00::2\tip6-allrouters
+"""
+
+
+@pytest.fixture
+def threads():
+    threads = Threads(limit=1)
+    yield threads
+    threads.close()
+
+
+@pytest.fixture
+def files(tmp_path, threads) -> PodFiles:
+    return PodFiles(root=tmp_path / "root", logs=tmp_path / "logs", cluster_domain="cluster.local", threads=threads)
+
+
+def pod_with(**spec) -> Pod:
+    pod = make_pod(MAIN, name="web", uid="u-1")
+    return replace(pod, spec=replace(pod.spec, **spec))
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def text_of(path: str) -> str:
+    return Path(path).read_text()
+
+
+async def made_for(files: PodFiles, pod: Pod, *, ips: tuple[str, ...] = ()) -> ContainerFiles:
+    await files.prepare_pod(pod)
+    return await files.prepare_container(pod, MAIN, pod_ips=ips)
+
+
+async def test_directories_of_a_pod_have_their_modes_whatever_the_umask(files, tmp_path):
+    before = os.umask(0o077)
+    try:
+        await files.prepare_pod(pod_with())
+        await files.prepare_pod(pod_with())
+    finally:
+        os.umask(before)
+    home = tmp_path / "root/pods/u-1"
+    modes = {path.name: mode_of(path) for path in (home, *home.iterdir())}
+    assert modes == {"u-1": 0o750, "volumes": 0o750, "plugins": 0o750, "containers": 0o750}
+    assert mode_of(tmp_path / "logs/default_web_u-1") == 0o755
+
+
+@pytest.mark.parametrize(
+    ("spec", "ips", "tail"),
+    [
+        pytest.param({}, ("10.0.0.1",), "10.0.0.1\tweb\n", id="one address"),
+        pytest.param({}, ("10.0.0.1", "fd00::1"), "10.0.0.1\tweb\nfd00::1\tweb\n", id="two addresses"),
+        pytest.param(
+            {"subdomain": "s"},
+            ("10.0.0.1",),
+            "10.0.0.1\tweb.s.default.svc.cluster.local\tweb\n",
+            id="a subdomain",
+        ),
+        pytest.param(
+            {
+                "host_aliases": (
+                    HostAlias(ip="1.2.3.4", hostnames=("a", "b")),
+                    HostAlias(ip="5.6.7.8", hostnames=("c",)),
+                )
+            },
+            ("10.0.0.1",),
+            "10.0.0.1\tweb\n\n# Entries added by HostAliases.\n1.2.3.4\ta\tb\n5.6.7.8\tc\n",
+            id="aliases",
+        ),
+    ],
+)
+async def test_hosts_file(files, spec, ips, tail):
+    made = await made_for(files, pod_with(**spec), ips=ips)
+    assert text_of(made.hosts_file) == HEAD + tail
+    assert mode_of(Path(made.hosts_file)) == 0o644
+
+
+async def test_hosts_file_on_the_hosts_network_is_the_hosts(files):
+    aliases = (HostAlias(ip="1.2.3.4", hostnames=("a",)),)
+    made = await made_for(files, pod_with(host_network=True, host_aliases=aliases))
+    text = text_of(made.hosts_file)
+    own = text_of("/etc/hosts")
+    assert text == (
+        f"# Kubernetes-managed hosts file (host network).\n{own}\n# Entries added by HostAliases.\n1.2.3.4\ta\n"
+    )
+
+
+async def test_a_pod_without_an_address_gets_no_hosts_file(files):
+    assert (await files.prepare_container(pod_with(), MAIN, pod_ips=())).hosts_file == ""
+
+
+async def test_the_hosts_file_is_written_anew_for_each_start_and_running_containers_see_it(files, tmp_path):
+    made = await made_for(files, pod_with(), ips=("10.0.0.1",))
+    os.link(made.hosts_file, tmp_path / "mounted")
+    await made_for(files, pod_with(), ips=("10.0.0.2",))
+    assert text_of(str(tmp_path / "mounted")) == HEAD + "10.0.0.2\tweb\n"
+
+
+async def test_each_start_has_a_termination_log_of_its_own(files, tmp_path):
+    made = [Path((await files.prepare_container(pod_with(), MAIN, pod_ips=())).termination_log) for _ in range(2)]
+    assert made[0] != made[1]
+    for path in made:
+        assert path.parent == tmp_path / "root/pods/u-1/containers/main"
+        assert (len(path.name), path.read_bytes(), mode_of(path)) == (8, b"", 0o666)
+        assert int(path.name, 16) >= 0
+    assert mode_of(made[0].parent) == 0o750
+    assert mode_of(tmp_path / "logs/default_web_u-1/main") == 0o755
+
+
+async def test_a_container_starts_without_a_termination_log_if_it_must(files, tmp_path):
+    (tmp_path / "root/pods/u-1").mkdir(parents=True)
+    (tmp_path / "root/pods/u-1/containers").write_text("in the way")
+    made = await files.prepare_container(pod_with(), MAIN, pod_ips=("10.0.0.1",))
+    assert made.termination_log == ""
+    assert made.hosts_file
+
+
+async def test_volumes(files, tmp_path):
+    volumes = (
+        Volume(name="host", host_path=HostPathVolumeSource(path="/srv")),
+        Volume(name="scratch", empty_dir=EmptyDirVolumeSource()),
+    )
+    made = await files.prepare_container(pod_with(volumes=volumes), MAIN, pod_ips=())
+    scratch = tmp_path / "root/pods/u-1/volumes/kubernetes.io~empty-dir/scratch"
+    assert dict(made.volume_paths) == {"host": "/srv", "scratch": str(scratch)}
+    assert mode_of(scratch) == 0o777
+
+
+async def test_an_empty_dir_keeps_what_the_pod_made_of_it(files, tmp_path):
+    pod = pod_with(volumes=(Volume(name="scratch", empty_dir=EmptyDirVolumeSource()),))
+    scratch = Path((await files.prepare_container(pod, MAIN, pod_ips=())).volume_paths["scratch"])
+    (scratch / "file").write_text("kept")
+    os.chmod(scratch, 0o700)  # noqa: PTH101 - what the pod does, not the test
+    await files.prepare_container(pod, MAIN, pod_ips=())
+    assert mode_of(scratch) == 0o700
+    assert (scratch / "file").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    "volume",
+    [
+        pytest.param(Volume(name="v", secret=SecretVolumeSource(secret_name="s")), id="a secret"),
+        pytest.param(Volume(name="v", empty_dir=EmptyDirVolumeSource(medium="Memory")), id="memory"),
+    ],
+)
+async def test_volumes_that_are_not_built_yet_fail_the_container(files, volume):
+    with pytest.raises(StartError) as caught:
+        await files.prepare_container(pod_with(volumes=(volume,)), MAIN, pod_ips=())
+    assert caught.value.reason == "CreateContainerConfigError"
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        pytest.param([], 0, id="no logs"),
+        pytest.param(["0.log", "1.log", "1.log.20300101"], 2, id="logs"),
+        pytest.param(["7.log/"], 0, id="a directory is no log"),
+    ],
+)
+async def test_restart_count_by_the_logs(files, tmp_path, names, expected):
+    directory = tmp_path / "logs/default_web_u-1/main"
+    directory.mkdir(parents=True)
+    for name in names:
+        if name.endswith("/"):
+            (directory / name).mkdir()
+        else:
+            (directory / name).touch()
+    assert await files.next_restart_count(pod_with(), "main") == expected
+
+
+async def test_restart_count_without_readable_logs_is_zero(files, tmp_path):
+    assert await files.next_restart_count(pod_with(), "main") == 0
+    (tmp_path / "logs/default_web_u-1").mkdir(parents=True)
+    (tmp_path / "logs/default_web_u-1/main").write_text("not a directory")
+    assert await files.next_restart_count(pod_with(), "main") == 0
+
+
+async def test_pods_on_disk_are_those_with_data_or_logs(files, tmp_path):
+    assert await files.pods_on_disk() == frozenset()
+    (tmp_path / "root/pods/u-1").mkdir(parents=True)
+    (tmp_path / "logs/default_web_u-2").mkdir(parents=True)
+    (tmp_path / "logs/stray").mkdir(parents=True)
+    assert await files.pods_on_disk() == {"u-1", "u-2"}
+
+
+async def test_removal_takes_data_and_logs_of_that_pod_only(files, tmp_path):
+    other = replace(pod_with(), metadata=replace(pod_with().metadata, uid="u-2"))
+    for pod in (pod_with(), other):
+        await files.prepare_pod(pod)
+        await files.prepare_container(pod, MAIN, pod_ips=("10.0.0.1",))
+    await files.remove_pod(PodUID("u-1"))
+    await files.remove_pod(PodUID("u-1"))
+    assert await files.pods_on_disk() == {"u-2"}
+    assert files.log_path(other, "main", 0).parent.is_dir()
+    assert not files.log_path(pod_with(), "main", 0).parent.parent.exists()

@@ -1,0 +1,177 @@
+"""CRI answers as records: grouping, order, addresses, states, annotations."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from klet.model.pods import PodUID
+from klet.model.runtime import ContainerState
+from klet.runtime.reader import build_status, from_nanoseconds, group_listed
+from klet.wire import cri_v1_pb2 as cri
+
+UID = PodUID("u-1")
+SECOND = 10**9
+LABELS = {
+    "io.kubernetes.pod.name": "web",
+    "io.kubernetes.pod.namespace": "default",
+    "io.kubernetes.pod.uid": "u-1",
+    "io.kubernetes.container.name": "main",
+}
+
+
+def sandbox(
+    attempt: int = 0,
+    *,
+    ready: bool = True,
+    created: int = 1,
+    ips: tuple[str, ...] = ("10.0.0.1",),
+    network: int = cri.POD,
+) -> cri.PodSandboxStatus:
+    return cri.PodSandboxStatus(
+        id=f"s{attempt}-{created}",
+        metadata=cri.PodSandboxMetadata(name="web", namespace="default", uid="u-1", attempt=attempt),
+        state=cri.SANDBOX_READY if ready else cri.SANDBOX_NOTREADY,
+        created_at=created * SECOND,
+        network=cri.PodSandboxNetworkStatus(
+            ip=ips[0] if ips else "", additional_ips=[cri.PodIP(ip=ip) for ip in ips[1:]]
+        ),
+        linux=cri.LinuxPodSandboxStatus(namespaces=cri.Namespace(options=cri.NamespaceOption(network=network))),
+    )
+
+
+def container(id_: str = "c", *, state: int = cri.CONTAINER_RUNNING, created: int = 1, **more) -> cri.ContainerStatus:
+    return cri.ContainerStatus(
+        id=id_,
+        metadata=cri.ContainerMetadata(name="main", attempt=2),
+        state=state,
+        created_at=created * SECOND,
+        started_at=(created + 1) * SECOND,
+        finished_at=(created + 2) * SECOND,
+        exit_code=7,
+        image=cri.ImageSpec(image="sha256:1", user_specified_image="busybox"),
+        image_ref="ref",
+        reason="Error",
+        message="bang",
+        labels=LABELS,
+        log_path="/logs/main/2.log",
+        **more,
+    )
+
+
+def record(status: cri.ContainerStatus):
+    return build_status(UID, [], [status], {status.id: "s"}).containers[0]
+
+
+def test_lists_are_grouped_by_pod():
+    sandboxes = [
+        cri.PodSandbox(id="s1", metadata=cri.PodSandboxMetadata(name="a", namespace="x", uid="u-a")),
+        cri.PodSandbox(
+            id="s2",
+            metadata=cri.PodSandboxMetadata(name="b", namespace="x", uid="u-b"),
+            state=cri.SANDBOX_NOTREADY,
+        ),
+    ]
+    containers = [
+        cri.Container(id="c1", state=cri.CONTAINER_RUNNING, labels={"io.kubernetes.pod.uid": "u-a"}),
+        cri.Container(id="c2", state=cri.CONTAINER_CREATED, labels={"io.kubernetes.pod.uid": "u-a"}),
+        cri.Container(id="c3", state=cri.CONTAINER_EXITED, labels=LABELS),
+        cri.Container(id="stranger", state=cri.CONTAINER_RUNNING),
+    ]
+    found = group_listed(sandboxes, containers)
+    assert {uid: dict(pod.members) for uid, pod in found.items()} == {
+        "u-a": {"s1": "running", "c1": "running", "c2": "created"},
+        "u-b": {"s2": "exited"},
+        "u-1": {"c3": "exited"},
+    }
+    assert (found[PodUID("u-a")].name, found[PodUID("u-a")].namespace) == ("a", "x")
+    assert (found[UID].name, found[UID].namespace) == ("web", "default")
+
+
+def test_a_sandbox_of_nobody_is_no_pod():
+    assert group_listed([cri.PodSandbox(id="s")], []) == {}
+
+
+def test_the_newest_sandbox_is_that_of_the_highest_attempt():
+    status = build_status(UID, [sandbox(0, created=9), sandbox(2, created=5), sandbox(1, created=7)], [], {})
+    assert [found.attempt for found in status.sandboxes] == [2, 1, 0]
+
+
+def test_containers_are_sorted_newest_first():
+    status = build_status(UID, [], [container("old", created=1), container("new", created=5)], {"old": "s", "new": "s"})
+    assert [found.id for found in status.containers] == ["new", "old"]
+
+
+@pytest.mark.parametrize(
+    ("sandboxes", "expected"),
+    [
+        pytest.param([sandbox()], ("10.0.0.1",), id="one address"),
+        pytest.param([sandbox(ips=("10.0.0.1", "fd00::1"))], ("10.0.0.1", "fd00::1"), id="two families"),
+        pytest.param([sandbox(ips=("10.0.0.1", "nonsense"))], (), id="one bad address spoils all"),
+        pytest.param([sandbox(ips=())], (), id="no address"),
+        pytest.param([sandbox(ready=False)], (), id="a dead sandbox has none"),
+        pytest.param([sandbox(1, ready=False), sandbox(0, ips=("10.0.0.2",))], (), id="only the newest counts"),
+        pytest.param([], (), id="no sandbox"),
+    ],
+)
+def test_addresses(sandboxes, expected):
+    assert build_status(UID, sandboxes, [], {}).ips == expected
+
+
+def test_name_and_namespace_come_from_the_sandbox_or_else_from_the_labels():
+    with_sandbox = build_status(UID, [sandbox()], [], {})
+    without = build_status(UID, [], [container()], {"c": "s"})
+    nothing = build_status(UID, [], [], {})
+    found = [(status.name, status.namespace) for status in (with_sandbox, without, nothing)]
+    assert found == [("web", "default"), ("web", "default"), ("", "")]
+
+
+def test_the_network_of_the_host():
+    assert build_status(UID, [sandbox(network=cri.NODE)], [], {}).sandboxes[0].host_network
+    assert not build_status(UID, [sandbox()], [], {}).sandboxes[0].host_network
+
+
+@pytest.mark.parametrize(
+    ("state", "expected", "started", "finished", "code", "reason", "message"),
+    [
+        pytest.param(cri.CONTAINER_CREATED, "created", None, None, 0, "", "", id="created"),
+        pytest.param(cri.CONTAINER_RUNNING, "running", 2, None, 0, "", "", id="running"),
+        pytest.param(cri.CONTAINER_EXITED, "exited", 2, 3, 7, "Error", "bang", id="exited"),
+        pytest.param(cri.CONTAINER_UNKNOWN, "unknown", 2, None, 0, "", "", id="unknown"),
+    ],
+)
+def test_what_each_state_shows(state, expected, started, finished, code, reason, message):
+    found = record(container(state=state))
+    assert found.state is ContainerState(expected)
+    assert found.created_at == from_nanoseconds(SECOND)
+    assert found.started_at == (None if started is None else from_nanoseconds(started * SECOND))
+    assert found.finished_at == (None if finished is None else from_nanoseconds(finished * SECOND))
+    assert (found.exit_code, found.reason, found.message) == (code, reason, message)
+    assert (found.image, found.image_ref, found.log_path) == ("busybox", "ref", "/logs/main/2.log")
+    assert (found.name, found.attempt, found.sandbox_id) == ("main", 2, "s")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "spec_hash", "restarts"),
+    [
+        pytest.param(
+            {"io.kubernetes.container.hash": "8e45cbd0", "io.kubernetes.container.restartCount": "12"},
+            0x8E45CBD0,
+            12,
+            id="as klet wrote them",
+        ),
+        pytest.param({}, 0, 0, id="missing"),
+        pytest.param(
+            {"io.kubernetes.container.hash": "xyz", "io.kubernetes.container.restartCount": "many"},
+            0,
+            0,
+            id="unreadable",
+        ),
+    ],
+)
+def test_annotations_are_read_back(annotations, spec_hash, restarts):
+    found = record(container(annotations=annotations))
+    assert (found.spec_hash, found.restart_count) == (spec_hash, restarts)
+
+
+def test_instants_keep_their_microseconds():
+    assert from_nanoseconds(1_893_456_000_123_456_789) == datetime(2030, 1, 1, 0, 0, 0, 123456, tzinfo=UTC)
