@@ -1,0 +1,1 @@
+"""Startup, readiness and liveness probes (upstream: pkg/kubelet/prober, pkg/probe)."""

@@ -1,0 +1,181 @@
+"""One round of one probe as pure decisions (doProbe of upstream's probe worker).
+
+`begin_round` says what follows from the reported status alone. When it says `Run`, the probe is carried out and
+`end_round` judges its outcome.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from klet.api.container_status import ContainerStatus
+from klet.api.pod import PodStatus
+from klet.model.probes import ProbeKind, ProbeResult
+from klet.model.readiness import is_older_than_agent
+from klet.model.runtime import ContainerId
+from klet.probes.handler import Answer, Outcome
+
+INITIAL = {
+    ProbeKind.READINESS: ProbeResult.FAILURE,
+    ProbeKind.LIVENESS: ProbeResult.SUCCESS,
+    ProbeKind.STARTUP: ProbeResult.UNKNOWN,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeRules:
+    """What stays the same in all rounds of a probe."""
+
+    kind: ProbeKind
+    container: str
+    is_sidecar: bool = False
+    initial_delay: timedelta = timedelta()
+    success_threshold: int = 1
+    failure_threshold: int = 3
+    restarts: Callable[[int], bool]
+    """Whether an exit with that code is followed by another start."""
+    agent_started: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeState:
+    """What a probe remembers from round to round."""
+
+    id: ContainerId | None = None
+    on_hold: bool = False
+    """Nothing is left to learn about this instance."""
+    last: ProbeResult | None = None
+    count: int = 0
+    """How many times in a row the last result came. A new instance does not start it over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Ask the container now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Do nothing until the next round, or until an earlier instant."""
+
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """There will never be anything to do again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A result to put on the board; None removes it."""
+
+    id: ContainerId
+    result: ProbeResult | None
+
+
+Next: TypeAlias = Run | Wait | Stop
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What a round changes, and what comes next."""
+
+    state: ProbeState
+    next: Next
+    writes: tuple[Write, ...] = ()
+
+
+def begin_round(
+    rules: ProbeRules, state: ProbeState, reported: PodStatus | None, *, is_deleted: bool, now: datetime
+) -> Round:
+    """Say whether to probe, from what is reported of the pod."""
+    if reported is None:
+        return Round(state, Wait())
+    if reported.phase in {"Failed", "Succeeded"}:
+        return Round(state, Stop())
+    container = find_container(reported, rules.container)
+    if container is None:
+        return Round(state, Wait())
+    instance = instance_of(container)
+    writes: tuple[Write, ...] = ()
+    if instance != state.id:
+        writes = _adopt(rules, state, container, instance)
+        state = replace(state, id=instance, on_hold=False)
+    if state.on_hold:
+        return Round(state, Wait(), writes)
+    following, verdict = _judge(rules, container, is_deleted=is_deleted, now=now)
+    if verdict is not None:
+        writes = (*writes, Write(instance, verdict))
+    return Round(state, following, writes)
+
+
+def end_round(rules: ProbeRules, state: ProbeState, outcome: Outcome) -> Round:
+    """Judge an outcome: a result counts once it came often enough in a row."""
+    if outcome.error or state.id is None:
+        return Round(state, Wait())
+    result = ProbeResult.SUCCESS if outcome.answer in {Answer.SUCCESS, Answer.WARNING} else ProbeResult.FAILURE
+    count = state.count + 1 if result is state.last else 1
+    threshold = rules.success_threshold if result is ProbeResult.SUCCESS else rules.failure_threshold
+    if count < threshold:
+        return Round(replace(state, last=result, count=count), Wait())
+    # A startup probe has given its answer; a container that failed its liveness probe is about to be killed.
+    is_final = rules.kind is ProbeKind.STARTUP or (rules.kind is ProbeKind.LIVENESS and result is ProbeResult.FAILURE)
+    after = replace(state, last=result, count=0 if is_final else count, on_hold=is_final)
+    return Round(after, Wait(), (Write(state.id, result),))
+
+
+def find_container(reported: PodStatus, name: str) -> ContainerStatus | None:
+    """The status of a container that has an instance."""
+    for statuses in (reported.container_statuses, reported.init_container_statuses):
+        for status in statuses:
+            if status.name == name:
+                return status if status.container_id else None
+    return None
+
+
+def instance_of(status: ContainerStatus) -> ContainerId:
+    """The runtime's own id, without the runtime's name before it."""
+    return ContainerId(status.container_id.rpartition("://")[2])
+
+
+def _adopt(
+    rules: ProbeRules, state: ProbeState, container: ContainerStatus, instance: ContainerId
+) -> tuple[Write, ...]:
+    """A new instance begins with the initial result, unless it is older than the agent: then nothing is known."""
+    writes = [Write(state.id, None)] if state.id is not None else []
+    running = container.state.running
+    if running is None or not is_older_than_agent(running.started_at, rules.agent_started):
+        writes.append(Write(instance, INITIAL[rules.kind]))
+    elif rules.is_sidecar and rules.kind is ProbeKind.STARTUP and container.started:
+        # The containers after a sidecar wait for this result, and its probe will not run again.
+        writes.append(Write(instance, ProbeResult.SUCCESS))
+    return tuple(writes)
+
+
+def _judge(
+    rules: ProbeRules, container: ContainerStatus, *, is_deleted: bool, now: datetime
+) -> tuple[Next, ProbeResult | None]:
+    """What comes next for the instance that is there, and a result that needs no probing."""
+    running = container.state.running
+    if running is None:
+        ended = container.state.terminated
+        goes_on = ended is None or rules.restarts(ended.exit_code)
+        return Wait() if goes_on else Stop(), ProbeResult.FAILURE
+    if is_deleted and rules.kind is not ProbeKind.READINESS:
+        return Stop(), ProbeResult.SUCCESS
+    if running.started_at is not None and _whole_seconds(now - running.started_at) < rules.initial_delay:
+        return Wait(until=_end_of_delay(rules, running.started_at)), None
+    if bool(container.started) is (rules.kind is ProbeKind.STARTUP):
+        return Wait(), None
+    return Run(), None
+
+
+def _end_of_delay(rules: ProbeRules, started_at: datetime) -> datetime | None:
+    """Readiness is asked for at once; the other probes can kill, so they keep to their period as upstream's do."""
+    return started_at + rules.initial_delay if rules.kind is ProbeKind.READINESS else None
+
+
+def _whole_seconds(duration: timedelta) -> timedelta:
+    return timedelta(seconds=int(duration.total_seconds()))

@@ -1,0 +1,45 @@
+"""What a probe handler is given, and what it answers."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from klet.api.container import Container
+from klet.api.handlers import Probe
+from klet.api.pod import Pod
+from klet.model.runtime import ContainerId
+
+MAX_OUTPUT = 10 * 1024
+"""Bytes of a command's or a server's answer that are kept."""
+
+
+class Answer(StrEnum):
+    """What one run of a probe showed."""
+
+    SUCCESS = "success"
+    WARNING = "warning"
+    """As good as success, but worth telling."""
+    FAILURE = "failure"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The answer of one run, with what the container said."""
+
+    answer: Answer
+    output: str = ""
+    error: str = ""
+    """Not empty if the probe could not be carried out: it is tried again, and the answer counts for nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeTarget:
+    """One container instance, and how to ask it."""
+
+    pod: Pod
+    container: Container
+    id: ContainerId
+    probe: Probe
+    pod_ip: str
+    timeout: timedelta
