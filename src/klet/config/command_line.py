@@ -151,7 +151,7 @@ def _read_drop_ins(name: str, surroundings: Surroundings) -> tuple[tuple[str, by
     try:
         paths = list_drop_ins(directory, surroundings.list_dir)
     except OSError as error:
-        raise ConfigError(quote_os_error(error, directory)) from error
+        raise ConfigError(quote_os_error(error, directory, operation="lstat")) from error
     return tuple((path, _read_drop_in(path, surroundings.read_file)) for path in paths)
 
 

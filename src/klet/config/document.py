@@ -27,8 +27,7 @@ _LONGEST_INTEGER = 70
 """Digits, in any base, that 64 bits can need."""
 _EXPONENT_FREE = 1e21
 """Go prints integral floats below this without an exponent, so that they pass as integers."""
-
-
+_PLAIN = "plain"
 _RESOLVED_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float"))
 
 
@@ -39,9 +38,6 @@ class Document:
     fields: JsonObject
     duplicates: tuple[str, ...] = ()
     """Paths that were written more than once; the last writing counts."""
-
-
-_PLAIN = "plain"
 
 
 class _Loader(yaml.CSafeLoader):

@@ -132,9 +132,9 @@ def require_type(fields: JsonObject, *, version: str, kind: str) -> None:
         )
 
 
-def quote_os_error(error: OSError, path: str) -> str:
+def quote_os_error(error: OSError, path: str, *, operation: str = "open") -> str:
     """An operating-system error as upstream words it."""
-    return f"open {path}: {(error.strerror or str(error)).lower()}"
+    return f"{operation} {path}: {(error.strerror or str(error)).lower()}"
 
 
 def _load_configuration(path: str, content: bytes, flag_gates: Mapping[str, bool]) -> LoadedFile:

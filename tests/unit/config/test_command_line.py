@@ -210,7 +210,7 @@ WALK = 'failed to merge kubelet configs: failed to walk through kubelet dropin d
                      id="labels come before files"),
         pytest.param(["--config=/etc/k.yaml"], f'{FILE} failed to read kubelet config file "/etc/k.yaml", error: open '
                      "/etc/k.yaml: no such file or directory", id="no such file"),
-        pytest.param(["--config-dir=/etc/k.d"], f"{WALK}open /etc/k.d: no such file or directory",
+        pytest.param(["--config-dir=/etc/k.d"], f"{WALK}lstat /etc/k.d: no such file or directory",
                      id="no such directory"),
         pytest.param(["--logging-format=xml", "--port=0"], "initialize logging: logging.format: Invalid value: "
                      '"xml": Unsupported log format', id="logging comes before the rest"),

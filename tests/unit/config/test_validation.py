@@ -25,8 +25,8 @@ PREFIX = "invalid configuration: "
         pytest.param({"container_runtime_endpoint": ""},
                      (f"{PREFIX}the containerRuntimeEndpoint was not specified or empty",), id="no runtime"),
         pytest.param({"crash_loop_back_off": CrashLoopBackOff()},
-                     (f"{PREFIX}FeatureGate KubeletCrashLoopBackOffMax is enabled, "
-                      "CrashLoopBackOff.MaxContainerRestartPeriod must be set",), id="a gate without its setting"),
+                     ((f"{PREFIX}FeatureGate KubeletCrashLoopBackOffMax is enabled, "
+                      "CrashLoopBackOff.MaxContainerRestartPeriod must be set"),), id="a gate without its setting"),
         pytest.param({"logging": replace(GOOD.logging, vmodule=(VModuleItem(file_pattern="a", verbosity=2**31),))},
                      ("logging.vmodule[0]: Invalid value: 2147483648: Must be <= 2147483647",),
                      id="too much verbosity of a file"),
