@@ -135,10 +135,9 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         pods=pods,
         workers=workers,
         cache=cache,
-        runtime_error=pleg.health_error,
+        until_runtime_seen=pleg.until_relisted,
         housekeeping=calls.ask,
         recorder=ports.recorder,
-        clock=ports.clock,
     )
     return Agent(
         parts=(pleg, workers, housekeeping, loop),

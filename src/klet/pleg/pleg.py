@@ -82,6 +82,7 @@ class Pleg:
         self._streaming = False
         self._relist_now = asyncio.Event()
         self._relisted_at: datetime | None = None
+        self._relisted = asyncio.Event()
 
     async def run(self) -> None:
         """Relist once, then follow events and relist as a safety net, until cancelled."""
@@ -98,6 +99,10 @@ class Pleg:
         age = self._clock.now() - self._relisted_at
         threshold = HEALTH_THRESHOLD + self._settings.safety_relist
         return f"pleg was last seen active {age} ago; threshold is {threshold}" if age > threshold else None
+
+    async def until_relisted(self) -> None:
+        """Return when the cache has been filled once: before that, a running pod looks like one to be started."""
+        await self._relisted.wait()
 
     async def fresh_status(self, uid: PodUID, *, newer_than: float) -> PodRuntimeStatus:
         """A status that was read after an instant of the monotonic clock, reading now if none is there."""
@@ -175,6 +180,7 @@ class Pleg:
             for uid in listed:
                 await self._read(uid)
         self._relisted_at = started
+        self._relisted.set()
 
     async def _read_forever(self) -> None:
         while True:

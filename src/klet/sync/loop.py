@@ -4,12 +4,9 @@ It only takes in and hands on; every decision about a pod is its worker's.
 """
 
 import asyncio
-import logging
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from klet.aio.clock import Clock
 from klet.api.pod import Pod
 from klet.model.causes import CauseId, CauseRecorder, Finding
 from klet.model.pods import PodUID, is_mirror, subject_of, uid_of
@@ -19,10 +16,7 @@ from klet.sources.merge import ChangeKind, PodChanges
 from klet.sync.worker_state import PodUpdate, UpdateKind
 from klet.sync.workers import PodWorkers
 
-logger = logging.getLogger(__name__)
-
 DECIDER = "sync.loop"
-RUNTIME_POLL = timedelta(milliseconds=100)
 
 
 class ChangeSource(Protocol):
@@ -49,19 +43,17 @@ class SyncLoop:
         pods: PodStore,
         workers: PodWorkers,
         cache: RuntimeCache,
-        runtime_error: Callable[[], str | None],
+        until_runtime_seen: Callable[[], Awaitable[None]],
         housekeeping: Callable[[], None],
         recorder: CauseRecorder,
-        clock: Clock,
     ) -> None:
         self._changes = changes
         self._pods = pods
         self._workers = workers
         self._cache = cache
-        self._runtime_error = runtime_error
+        self._until_runtime_seen = until_runtime_seen
         self._housekeeping = housekeeping
         self._recorder = recorder
-        self._clock = clock
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -79,22 +71,13 @@ class SyncLoop:
                     self._wake_all()
 
     async def _follow_sources(self) -> None:
-        await self._until_the_runtime_is_seen()
+        await self._until_runtime_seen()
         while True:
             change = await self._changes.next_change()
             for pod in change.pods:
                 self._take_in(change.kind, change.source, pod)
             self._changes.mark_handled(change.source)
             self._housekeeping()
-
-    async def _until_the_runtime_is_seen(self) -> None:
-        """Before the cache is filled once, a running pod looks like one that has to be started."""
-        said = False
-        while (error := self._runtime_error()) is not None:
-            if not said:
-                logger.info("Waiting for the runtime before the first sync", extra={"error": error})
-                said = True
-            await self._clock.sleep(RUNTIME_POLL)
 
     def _take_in(self, kind: ChangeKind, source: str, pod: Pod) -> None:
         if is_mirror(pod):
