@@ -106,7 +106,7 @@ def parse() -> Callable[..., ParsedCommand]:
     """Parse a command line over files in memory."""
 
     def parse(
-        *argv: str, files: Mapping[str, str | bytes] | None = None, cwd: str = "/work", cgroup_v1: bool = False
+        *argv: str, files: Mapping[str, str | bytes] | None = None, cwd: str = "/here", cgroup_v1: bool = False
     ) -> ParsedCommand:
         disk = MemoryFiles(files or {})
         return parse_command_line(

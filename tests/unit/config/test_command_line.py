@@ -147,8 +147,8 @@ def test_seccomp_default_of_flag_or_file(with_file, field, argv, expected):
 
 
 def test_relative_paths_start_at_the_working_directory(settle, as_document):
-    files = {"/work/conf/k.yaml": as_document({**STANDALONE, "staticPodPath": "pods"})}
-    assert settle("--config=conf/k.yaml", files=files).config.static_pod_path == "/work/conf/pods"
+    files = {"/here/conf/k.yaml": as_document({**STANDALONE, "staticPodPath": "pods"})}
+    assert settle("--config=conf/k.yaml", files=files).config.static_pod_path == "/here/conf/pods"
 
 
 def test_warnings_are_collected_in_order(with_file):
@@ -179,7 +179,7 @@ def test_klet_defaults_follow_the_root_directory(settle):
 
 
 def test_klet_flags_win_over_the_klet_file(settle):
-    files = {"/work/klet.yaml": "kind: KletConfiguration\napiVersion: klet.dev/v1alpha1\njournalRecords: 5\n"
+    files = {"/here/klet.yaml": "kind: KletConfiguration\napiVersion: klet.dev/v1alpha1\njournalRecords: 5\n"
              "socket: /run/a.sock\n"}  # fmt: skip
     settings = settle("--klet-config=klet.yaml", "--klet-socket=/run/b.sock", files=files)
     assert (settings.klet.socket, settings.klet.journal_records) == ("/run/b.sock", 5)
@@ -223,8 +223,8 @@ WALK = 'failed to merge kubelet configs: failed to walk through kubelet dropin d
         pytest.param(["--container-runtime-endpoint="], "failed to validate kubelet configuration, error: invalid "
                      "configuration: the containerRuntimeEndpoint was not specified or empty, path: command line",
                      id="no runtime"),
-        pytest.param(["--klet-config=k.yaml"], "failed to load klet config file, path: /work/k.yaml, error: open "
-                     "/work/k.yaml: no such file or directory", id="no klet file"),
+        pytest.param(["--klet-config=k.yaml"], "failed to load klet config file, path: /here/k.yaml, error: open "
+                     "/here/k.yaml: no such file or directory", id="no klet file"),
     ],
 )  # fmt: skip
 def test_mistake(parse, argv, message):
