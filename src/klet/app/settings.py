@@ -7,6 +7,7 @@ from pathlib import Path
 
 from klet.config.command_line import Settings
 from klet.config.configuration import KubeletConfiguration
+from klet.config.flags import choose_node_name
 from klet.network.dns import DnsSettings
 from klet.runtime.container_config import ContainerSettings
 from klet.runtime.sandbox_config import SandboxSettings
@@ -45,7 +46,7 @@ def cut_settings(given: Settings, *, hostname: str, cpus: int, memory: int) -> A
     config, flags = given.config, given.flags
     root = Path(flags.root_dir)
     return AgentSettings(
-        node_name=node_name(flags.hostname_override, hostname),
+        node_name=choose_node_name(flags, hostname=hostname),
         root=root,
         socket=Path(given.klet.socket),
         journal=root / "klet-journal.db",
@@ -64,11 +65,6 @@ def cut_settings(given: Settings, *, hostname: str, cpus: int, memory: int) -> A
         container=_container_settings(config, root, memory),
         dns=DnsSettings(cluster_dns=config.cluster_dns, cluster_domain=config.cluster_domain),
     )
-
-
-def node_name(override: str, hostname: str) -> str:
-    """The name of the node: what was asked for, or the machine's own, in lower case."""
-    return (override or hostname).strip().lower()
 
 
 def machine_hostname() -> str:
