@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from ipaddress import ip_address
 
 from msgspec.structs import replace
 
 from klet.api.container import Container
 from klet.api.container_status import ContainerStatus
+from klet.api.handlers import Probe
 from klet.api.pod import Pod, PodCondition, PodIP, PodStatus
 from klet.model.pods import is_sidecar, is_static
-from klet.model.probes import ProbeKey, ProbeKind, ProbeResult, ProbeView
+from klet.model.probes import ProbeKey, ProbeKind, ProbeView
+from klet.model.readiness import ProbeFacts, is_older_than_agent, is_ready, is_started
 from klet.model.runtime import ContainerId, PodRuntimeStatus, StartFailure
 from klet.status import conditions
 from klet.status.containers import build_container_statuses, overlay_waiting
@@ -30,6 +33,10 @@ class StatusInputs:
     """Names of containers that the next sync would start."""
     failures: Mapping[str, StartFailure] = field(default_factory=dict)
     probes: ProbeView = field(default_factory=dict)
+    probed: frozenset[tuple[str, ProbeKind]] | None = None
+    """The probes that are being run, by container; None means all that the spec has."""
+    agent_started: datetime | None = None
+    """Containers that ran before keep what was reported of them until a probe answers."""
     ends_here: bool = False
     """True once the pod is known never to run again."""
     prefer_ipv6: bool = False
@@ -41,7 +48,8 @@ def generate_status(pod: Pod, seen: PodRuntimeStatus, inputs: StatusInputs) -> P
 
     def statuses(containers: Sequence[Container], before: Sequence[ContainerStatus]) -> tuple[ContainerStatus, ...]:
         built = build_container_statuses(pod, containers, seen, before, runtime_name=inputs.runtime_name)
-        return _with_flags(containers, overlay_waiting(built, inputs.failures, inputs.startable), inputs.probes)
+        waiting = overlay_waiting(built, inputs.failures, inputs.startable)
+        return _with_flags(pod, containers, waiting, before, inputs)
 
     init = statuses(pod.spec.init_containers, previous.init_container_statuses)
     init = tuple(
@@ -103,18 +111,53 @@ def _settled_phase(pod: Pod, phase: str, previous: PodStatus) -> str:
 
 
 def _with_flags(
-    containers: Sequence[Container], statuses: Sequence[ContainerStatus], probes: ProbeView
+    pod: Pod,
+    containers: Sequence[Container],
+    statuses: Sequence[ContainerStatus],
+    before: Sequence[ContainerStatus],
+    inputs: StatusInputs,
 ) -> tuple[ContainerStatus, ...]:
     """Set `started` and `ready` from the state and the probes."""
-    return tuple(_flagged(container, status, probes) for container, status in zip(containers, statuses, strict=True))
+    # An instance that was reported before stays started; a new one under the same name has to start for itself.
+    started_before = {status.container_id for status in before if status.started}
+    was_pod_ready = _was_pod_ready(pod, inputs.previous)
+    flagged = []
+    for container, status in zip(containers, statuses, strict=True):
+        was_started = status.container_id in started_before
+        facts = _probe_facts(container, status, inputs, was_started=was_started, was_pod_ready=was_pod_ready)
+        started = status.state.running is not None and is_started(facts)
+        flagged.append(replace(status, started=started, ready=started and is_ready(facts)))
+    return tuple(flagged)
 
 
-def _flagged(container: Container, status: ContainerStatus, probes: ProbeView) -> ContainerStatus:
-    running = status.state.running is not None
+def _probe_facts(
+    container: Container, status: ContainerStatus, inputs: StatusInputs, *, was_started: bool, was_pod_ready: bool
+) -> ProbeFacts:
     instance = ContainerId(status.container_id.rpartition("://")[2])
-    started = running and _passed(container.startup_probe is not None, ProbeKey(instance, ProbeKind.STARTUP), probes)
-    ready = started and _passed(container.readiness_probe is not None, ProbeKey(instance, ProbeKind.READINESS), probes)
-    return replace(status, started=started, ready=ready)
+    running = status.state.running
+
+    def is_probed(kind: ProbeKind, probe: Probe | None) -> bool:
+        return probe is not None if inputs.probed is None else (container.name, kind) in inputs.probed
+
+    return ProbeFacts(
+        startup=inputs.probes.get(ProbeKey(instance, ProbeKind.STARTUP)),
+        readiness=inputs.probes.get(ProbeKey(instance, ProbeKind.READINESS)),
+        has_startup_worker=is_probed(ProbeKind.STARTUP, container.startup_probe),
+        has_readiness_worker=is_probed(ProbeKind.READINESS, container.readiness_probe),
+        has_readiness_probe=container.readiness_probe is not None,
+        was_started=was_started,
+        is_older=running is not None and is_older_than_agent(running.started_at, inputs.agent_started),
+        was_pod_ready=was_pod_ready,
+    )
+
+
+def _was_pod_ready(pod: Pod, previous: PodStatus) -> bool:
+    """What the API server says; for a pod it does not know, what was reported last."""
+    for status in (pod.status, previous):
+        for condition in status.conditions:
+            if condition.type == conditions.READY:
+                return condition.status == conditions.TRUE
+    return False
 
 
 def _completed(container: Container, status: ContainerStatus) -> ContainerStatus:
@@ -123,10 +166,6 @@ def _completed(container: Container, status: ContainerStatus) -> ContainerStatus
         return status
     terminated = status.state.terminated
     return replace(status, ready=terminated is not None and terminated.exit_code == 0)
-
-
-def _passed(has_probe: bool, key: ProbeKey, probes: ProbeView) -> bool:  # noqa: FBT001 - a private two-way switch
-    return not has_probe or probes.get(key) is ProbeResult.SUCCESS
 
 
 def _conditions(

@@ -97,6 +97,51 @@ def test_readiness_follows_its_probe(result, ready):
     assert status.container_statuses[0].ready is ready
 
 
+READY = PodStatus(conditions=(PodCondition(type="Ready", status="True"),))
+AGENT_STARTED = NOW + timedelta(seconds=11)
+
+
+@pytest.mark.parametrize(
+    ("known", "given", "result", "ready"),
+    [
+        pytest.param(READY, {}, None, True, id="was ready, and no probe has answered yet"),
+        pytest.param(READY, {}, ProbeResult.FAILURE, False, id="was ready, and the probe failed since"),
+        pytest.param(PodStatus(), {}, None, False, id="was not known to be ready"),
+        pytest.param(PodStatus(), {"previous": READY}, None, True, id="a pod without API status, reported as ready"),
+        pytest.param(READY, {"agent_started": NOW}, None, False, id="too young to have been probed before"),
+        pytest.param(PodStatus(), {"probed": frozenset()}, None, False, id="nothing probes it yet, was not ready"),
+    ],
+)
+def test_readiness_outlives_a_restart_of_the_agent(known, given, result, ready):
+    pod = replace(make_pod(replace(make_container("main"), readiness_probe=Probe())), status=known)
+    record = make_record(pod, "main")
+    probes = {ProbeKey(record.id, ProbeKind.READINESS): result} if result else {}
+    given = {"probes": probes, "agent_started": AGENT_STARTED} | given
+    status = generate_status(pod, make_status(pod, record), inputs(pod, **given))
+    assert status.container_statuses[0].ready is ready
+
+
+@pytest.mark.parametrize(
+    ("reported", "result", "started"),
+    [
+        pytest.param(None, None, False, id="nothing is known"),
+        pytest.param("main-0", None, True, id="it was reported as started"),
+        pytest.param("main-9", None, False, id="an earlier instance was reported as started"),
+        pytest.param("main-0", ProbeResult.UNKNOWN, False, id="a result is newer than the report"),
+        pytest.param(None, ProbeResult.SUCCESS, True, id="the probe passed"),
+    ],
+)
+def test_started_follows_its_probe_and_what_was_reported(reported, result, started):
+    pod = make_pod(replace(make_container("main"), startup_probe=Probe()))
+    record = make_record(pod, "main")
+    probes = {ProbeKey(record.id, ProbeKind.STARTUP): result} if result else {}
+    before = ContainerStatus(name="main", container_id=f"containerd://{reported}", state=RUNNING, started=True)
+    previous = PodStatus(container_statuses=(before,)) if reported else PodStatus()
+    status = generate_status(pod, make_status(pod, record), inputs(pod, probes=probes, previous=previous))
+    container = status.container_statuses[0]
+    assert (container.started, container.ready) == (started, started)
+
+
 @pytest.mark.parametrize(
     ("foreign", "status", "message"),
     [
