@@ -137,27 +137,41 @@ def _common(container: Container | EphemeralContainer, scope: ContainerScope, pa
     elif container.termination_message_policy not in _MESSAGE_POLICIES:
         policy = path.child("terminationMessagePolicy")
         yield not_supported(policy, container.termination_message_policy, _MESSAGE_POLICIES)
-    yield from _ports(container.ports, path.child("ports"))
-    yield from validate_env(container.env, scope.volumes, path.child("env"))
-    yield from validate_env_from(container.env_from, path.child("envFrom"))
-    yield from validate_volume_mounts(container, scope.volumes, path.child("volumeMounts"))
-    yield from validate_volume_devices(container, scope.volumes, path.child("volumeDevices"))
+    yield from _parts(container, scope, path)
     yield from validate_pull_policy(container.image_pull_policy, path.child("imagePullPolicy"))
     yield from validate_container_resources(container.resources, scope.claim_names, path.child("resources"))
-    yield from _resize_policies(container.resize_policy, scope.spec.restart_policy, path.child("resizePolicy"))
-    context_path = path.child("securityContext")
-    yield from validate_security_context(
-        container.security_context, context_path, scope.options, host_users=scope.host_users
-    )
+    if container.resize_policy:
+        yield from _resize_policies(container.resize_policy, scope.spec.restart_policy, path.child("resizePolicy"))
+    if (context := container.security_context) is not None:
+        here = path.child("securityContext")
+        yield from validate_security_context(context, here, scope.options, host_users=scope.host_users)
+
+
+def _parts(container: Container | EphemeralContainer, scope: ContainerScope, path: FieldPath) -> FieldErrors:
+    """The lists of a container; most are empty, and then not even their path is made."""
+    if container.ports:
+        yield from _ports(container.ports, path.child("ports"))
+    if container.env:
+        yield from validate_env(container.env, scope.volumes, path.child("env"))
+    if container.env_from:
+        yield from validate_env_from(container.env_from, path.child("envFrom"))
+    if container.volume_mounts:
+        yield from validate_volume_mounts(container, scope.volumes, path.child("volumeMounts"))
+    if container.volume_devices:
+        yield from validate_volume_devices(container, scope.volumes, path.child("volumeDevices"))
 
 
 def _running(container: Container, scope: ContainerScope, path: FieldPath) -> FieldErrors:
     """Hooks and probes, which only containers have that keep running."""
-    grace_period = scope.spec.termination_grace_period_seconds
-    yield from validate_lifecycle(container.lifecycle, grace_period, scope.os_name, path.child("lifecycle"))
-    yield from validate_liveness_probe(container.liveness_probe, path.child("livenessProbe"))
-    yield from validate_readiness_probe(container.readiness_probe, path.child("readinessProbe"))
-    yield from validate_liveness_probe(container.startup_probe, path.child("startupProbe"))
+    if container.lifecycle is not None:
+        grace_period = scope.spec.termination_grace_period_seconds
+        yield from validate_lifecycle(container.lifecycle, grace_period, scope.os_name, path.child("lifecycle"))
+    if container.liveness_probe is not None:
+        yield from validate_liveness_probe(container.liveness_probe, path.child("livenessProbe"))
+    if container.readiness_probe is not None:
+        yield from validate_readiness_probe(container.readiness_probe, path.child("readinessProbe"))
+    if container.startup_probe is not None:
+        yield from validate_liveness_probe(container.startup_probe, path.child("startupProbe"))
 
 
 def _unset(container: Container, message: str, path: FieldPath) -> FieldErrors:
@@ -248,10 +262,11 @@ def _resize_policies(policies: tuple[ContainerResizePolicy, ...], pod_policy: st
 
 
 def _restart_policy(container: Container, path: FieldPath) -> FieldErrors:
+    if container.restart_policy is None and not container.restart_policy_rules:
+        return
     rules, here = container.restart_policy_rules, path.child("restartPolicyRules")
     if container.restart_policy is None:
-        if rules:
-            yield required(path.child("restartPolicy"), "must specify restartPolicy when restart rules are used")
+        yield required(path.child("restartPolicy"), "must specify restartPolicy when restart rules are used")
     elif container.restart_policy not in _RESTART_POLICIES:
         yield not_supported(path.child("restartPolicy"), container.restart_policy, _RESTART_POLICIES)
     if len(rules) > _RULES_LIMIT:

@@ -13,27 +13,23 @@ from klet.api.validation.signals import validate_stop_signal
 _SCHEMES: Final = ("HTTP", "HTTPS")
 
 
-def validate_liveness_probe(probe: Probe | None, path: FieldPath) -> FieldErrors:
+def validate_liveness_probe(probe: Probe, path: FieldPath) -> FieldErrors:
     """Liveness and startup probes have the same rules."""
-    if probe is not None:
-        yield from _probe(probe, path)
-        if probe.success_threshold != 1:
-            yield invalid(path.child("successThreshold"), probe.success_threshold, "must be 1")
+    yield from _probe(probe, path)
+    if probe.success_threshold != 1:
+        yield invalid(path.child("successThreshold"), probe.success_threshold, "must be 1")
 
 
-def validate_readiness_probe(probe: Probe | None, path: FieldPath) -> FieldErrors:
-    if probe is not None:
-        yield from _probe(probe, path)
-        if (seconds := probe.termination_grace_period_seconds) is not None:
-            message = "must not be set for readinessProbes"
-            yield invalid(path.child("terminationGracePeriodSeconds"), seconds, message)
+def validate_readiness_probe(probe: Probe, path: FieldPath) -> FieldErrors:
+    yield from _probe(probe, path)
+    if (seconds := probe.termination_grace_period_seconds) is not None:
+        message = "must not be set for readinessProbes"
+        yield invalid(path.child("terminationGracePeriodSeconds"), seconds, message)
 
 
 def validate_lifecycle(
-    lifecycle: Lifecycle | None, grace_period: int | None, os_name: str | None, path: FieldPath
+    lifecycle: Lifecycle, grace_period: int | None, os_name: str | None, path: FieldPath
 ) -> FieldErrors:
-    if lifecycle is None:
-        return
     if lifecycle.post_start is not None:
         yield from _handler(lifecycle.post_start, grace_period, path.child("postStart"))
     if lifecycle.pre_stop is not None:

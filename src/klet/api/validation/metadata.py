@@ -19,6 +19,20 @@ _STANDARD_FINALIZERS: Final = frozenset({"kubernetes", "orphan", "foregroundDele
 
 NameFormat = Callable[[str], formats.Messages]
 
+_NAME_FORMATS: Final[Mapping[str, NameFormat]] = {
+    "Namespace": formats.dns_label,
+    "Service": formats.dns_1035_label,
+    "Role": formats.path_segment_name,
+    "RoleBinding": formats.path_segment_name,
+    "ClusterRole": formats.path_segment_name,
+    "ClusterRoleBinding": formats.path_segment_name,
+}
+
+
+def name_format_of(kind: str) -> NameFormat:
+    """The rule for names of a kind; nearly all are DNS subdomains."""
+    return _NAME_FORMATS.get(kind, formats.dns_subdomain)
+
 
 def validate_object_meta(
     meta: ObjectMeta, path: FieldPath, *, name_format: NameFormat = formats.dns_subdomain, namespaced: bool = True

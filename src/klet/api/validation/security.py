@@ -21,6 +21,7 @@ from klet.api.validation.options import PodValidationOptions
 from klet.api.validation.windows import validate_windows_options
 
 PROFILE_TYPES: Final = ("Localhost", "RuntimeDefault", "Unconfined")
+_NO_CONTEXT: Final = PodSecurityContext()
 _PROC_MOUNTS: Final = ("Default", "Unmasked")
 _FS_GROUP_CHANGE_POLICIES: Final = ("Always", "OnRootMismatch")
 _SUPPLEMENTAL_GROUPS_POLICIES: Final = ("Merge", "Strict")
@@ -31,10 +32,8 @@ _SYSCTL: Final = re.compile(r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-
 
 
 def validate_security_context(
-    context: SecurityContext | None, path: FieldPath, options: PodValidationOptions, *, host_users: bool
+    context: SecurityContext, path: FieldPath, options: PodValidationOptions, *, host_users: bool
 ) -> FieldErrors:
-    if context is None:
-        return
     if context.privileged and not options.allow_privileged:
         yield forbidden(path.child("privileged"), "disallowed by cluster policy")
     yield from _identity(context.run_as_user, path.child("runAsUser"))
@@ -45,14 +44,18 @@ def validate_security_context(
         if host_users and context.proc_mount == "Unmasked":
             message = "`hostUsers` must be false to use `Unmasked`"
             yield invalid(path.child("procMount"), context.proc_mount, message)
-    yield from _seccomp_profile(context.seccomp_profile, path.child("seccompProfile"))
+    if context.seccomp_profile is not None:
+        yield from _seccomp_profile(context.seccomp_profile, path.child("seccompProfile"))
     if context.allow_privilege_escalation is False:
         yield from _no_escalation(context, path)
     yield from validate_windows_options(context.windows_options, path.child("windowsOptions"))
-    yield from _app_armor_profile(context.app_armor_profile, path.child("appArmorProfile"))
+    if context.app_armor_profile is not None:
+        yield from _app_armor_profile(context.app_armor_profile, path.child("appArmorProfile"))
 
 
 def validate_pod_security_context(spec: PodSpec, context: PodSecurityContext, path: FieldPath) -> FieldErrors:
+    if context == _NO_CONTEXT and not spec.host_pid:
+        return
     yield from _identity(context.fs_group, path.child("fsGroup"))
     yield from _identity(context.run_as_user, path.child("runAsUser"))
     yield from _identity(context.run_as_group, path.child("runAsGroup"))
@@ -63,9 +66,11 @@ def validate_pod_security_context(spec: PodSpec, context: PodSecurityContext, pa
         yield invalid(path.child("shareProcessNamespace"), spec.share_process_namespace, message)
     yield from _sysctls(spec, context, path.child("sysctls"))
     yield from _one_of(context.fs_group_change_policy, _FS_GROUP_CHANGE_POLICIES, path.child("fsGroupChangePolicy"))
-    yield from _seccomp_profile(context.seccomp_profile, path.child("seccompProfile"))
+    if context.seccomp_profile is not None:
+        yield from _seccomp_profile(context.seccomp_profile, path.child("seccompProfile"))
     yield from validate_windows_options(context.windows_options, path.child("windowsOptions"))
-    yield from _app_armor_profile(context.app_armor_profile, path.child("appArmorProfile"))
+    if context.app_armor_profile is not None:
+        yield from _app_armor_profile(context.app_armor_profile, path.child("appArmorProfile"))
     groups = path.child("supplementalGroupsPolicy")
     yield from _one_of(context.supplemental_groups_policy, _SUPPLEMENTAL_GROUPS_POLICIES, groups)
     yield from _one_of(context.se_linux_change_policy, _SE_LINUX_CHANGE_POLICIES, path.child("seLinuxChangePolicy"))
@@ -103,9 +108,7 @@ def _no_escalation(context: SecurityContext, path: FieldPath) -> FieldErrors:
             yield invalid(path, context, message)
 
 
-def _seccomp_profile(profile: SeccompProfile | None, path: FieldPath) -> FieldErrors:
-    if profile is None:
-        return
+def _seccomp_profile(profile: SeccompProfile, path: FieldPath) -> FieldErrors:
     if not profile.type:
         yield required(path.child("type"), "type is required when seccompProfile is set")
     elif profile.type not in PROFILE_TYPES:
@@ -120,9 +123,7 @@ def _seccomp_profile(profile: SeccompProfile | None, path: FieldPath) -> FieldEr
         yield invalid(here, profile, "can only be set when seccomp type is Localhost")
 
 
-def _app_armor_profile(profile: AppArmorProfile | None, path: FieldPath) -> FieldErrors:
-    if profile is None:
-        return
+def _app_armor_profile(profile: AppArmorProfile, path: FieldPath) -> FieldErrors:
     name, here = profile.localhost_profile, path.child("localhostProfile")
     match profile.type:
         case "Localhost":

@@ -4,7 +4,7 @@ from klet.api.codec import convert
 from klet.api.meta import ObjectMeta
 from klet.api.validation import formats
 from klet.api.validation.fieldpath import METADATA
-from klet.api.validation.metadata import validate_object_meta, validate_object_meta_update
+from klet.api.validation.metadata import name_format_of, validate_object_meta, validate_object_meta_update
 
 [LABEL] = formats.dns_label("A")
 [SUBDOMAIN] = formats.dns_subdomain("A")
@@ -208,3 +208,18 @@ OLD = GOOD | {"resourceVersion": "1", "uid": "u", "generation": 2, "creationTime
 def test_object_meta_update(old, new, expected):
     found = validate_object_meta_update(convert(ObjectMeta, OLD | new), convert(ObjectMeta, OLD | old), METADATA)
     assert [str(error) for error in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        pytest.param("Pod", "a.b", "A", id="most kinds"),
+        pytest.param("Namespace", "a", "a.b", id="namespaces are labels"),
+        pytest.param("Service", "a1", "1a", id="services start with a letter"),
+        pytest.param("ClusterRole", "system:A", "a/b", id="roles fit into a path"),
+    ],
+)
+def test_names_by_kind(kind, good, bad):
+    check = name_format_of(kind)
+    assert not check(good)
+    assert check(bad)
