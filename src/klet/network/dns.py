@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from klet.api.pod import Pod, PodDNSConfig
 from klet.errors import KletError
 from klet.model.network import DnsConfig
+from klet.model.pods import format_pod
 
 MAX_NAMESERVERS = 3
 MAX_SEARCHES = 32
 MAX_SEARCH_LENGTH = 253
 MAX_SEARCH_LINE = 2048
+MISSING_CLUSTER_DNS = "MissingClusterDNS"
+CONFIG_FORMING = "DNSConfigForming"
 
 
 class ResolvConfError(KletError):
@@ -23,6 +26,15 @@ class DnsSettings:
 
     cluster_dns: tuple[str, ...] = ()
     cluster_domain: str = ""
+    node_ips: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DnsWarning:
+    """Something a pod did not get, with the reason that events have for it."""
+
+    reason: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +42,7 @@ class DnsDecision:
     """A pod's configuration, and warnings about what had to be left out."""
 
     config: DnsConfig
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[DnsWarning, ...] = ()
 
 
 def parse_resolv_conf(text: str) -> DnsConfig:
@@ -56,8 +68,8 @@ def parse_resolv_conf(text: str) -> DnsConfig:
     return DnsConfig(tuple(servers), searches, tuple(options.values()))
 
 
-def decide_dns(pod: Pod, host: DnsConfig, settings: DnsSettings) -> DnsDecision:
-    """Combine policy, node, cluster and pod, and keep within what resolvers accept."""
+def decide_dns(pod: Pod, host: DnsConfig | None, settings: DnsSettings) -> DnsDecision:
+    """Combine policy, node, cluster and pod, and keep within what resolvers accept. None: the node names no file."""
     base, warnings = _base(pod, host, settings)
     if pod.spec.dns_config is not None:
         base = _merge(base, pod.spec.dns_config)
@@ -65,21 +77,29 @@ def decide_dns(pod: Pod, host: DnsConfig, settings: DnsSettings) -> DnsDecision:
     return DnsDecision(limited.config, (*warnings, *limited.warnings))
 
 
-def _base(pod: Pod, host: DnsConfig, settings: DnsSettings) -> tuple[DnsConfig, tuple[str, ...]]:
+def _base(pod: Pod, host: DnsConfig | None, settings: DnsSettings) -> tuple[DnsConfig, tuple[DnsWarning, ...]]:
     policy = pod.spec.dns_policy
     if policy == "None":
         return DnsConfig(), ()
     if policy == "Default" or (policy == "ClusterFirst" and pod.spec.host_network):
-        return host, ()
+        return _of_host(host, settings), ()
     if not settings.cluster_dns:
         message = (
-            'kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. '
-            'Falling back to "Default" policy.'
+            f'pod: "{format_pod(pod)}". kubelet does not have ClusterDNS IP configured and cannot create Pod using '
+            '"ClusterFirst" policy. Falling back to "Default" policy.'
         )
-        return host, (message,)
+        return _of_host(host, settings), (DnsWarning(MISSING_CLUSTER_DNS, message),)
     domain = settings.cluster_domain
     own = (f"{pod.metadata.namespace}.svc.{domain}", f"svc.{domain}", domain) if domain else ()
-    return DnsConfig(settings.cluster_dns, _unique((*own, *host.searches)), ("ndots:5",)), ()
+    return DnsConfig(settings.cluster_dns, _unique((*own, *(host.searches if host else ()))), ("ndots:5",)), ()
+
+
+def _of_host(host: DnsConfig | None, settings: DnsSettings) -> DnsConfig:
+    """The node's own resolution; without a file, a resolver on the node itself in each of its families."""
+    if host is not None:
+        return host
+    local = tuple("::1" if ":" in ip else "127.0.0.1" for ip in settings.node_ips)
+    return DnsConfig(local or ("127.0.0.1",), (".",))
 
 
 def _merge(base: DnsConfig, wanted: PodDNSConfig) -> DnsConfig:
@@ -98,18 +118,20 @@ def _limit(config: DnsConfig) -> DnsDecision:
     servers = config.servers[:MAX_NAMESERVERS]
     if servers != config.servers:
         line = " ".join(servers)
-        warnings.append(
+        message = (
             "Nameserver limits were exceeded, some nameservers have been omitted, "
             f"the applied nameserver line is: {line}"
         )
+        warnings.append(DnsWarning(CONFIG_FORMING, message))
     searches = [search for search in config.searches[:MAX_SEARCHES] if len(search) <= MAX_SEARCH_LENGTH]
     while len(" ".join(searches)) > MAX_SEARCH_LINE:
         searches.pop()
     if tuple(searches) != config.searches:
         line = " ".join(searches)
-        warnings.append(
+        message = (
             f"Search Line limits were exceeded, some search paths have been omitted, the applied search line is: {line}"
         )
+        warnings.append(DnsWarning(CONFIG_FORMING, message))
     return DnsDecision(DnsConfig(servers, tuple(searches), config.options), tuple(warnings))
 
 

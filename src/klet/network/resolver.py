@@ -4,11 +4,12 @@ from pathlib import Path
 
 from klet.aio.threads import Threads
 from klet.api.pod import Pod
+from klet.host.errors import HostError
 from klet.host.files import read_text
 from klet.model.causes import CauseRecorder, Finding
 from klet.model.network import DnsConfig
 from klet.model.pods import subject_of
-from klet.network.dns import DnsSettings, decide_dns, parse_resolv_conf
+from klet.network.dns import DnsSettings, ResolvConfError, decide_dns, parse_resolv_conf
 
 DECIDER = "network.dns"
 
@@ -25,11 +26,19 @@ class PodResolver:
         self._recorder = recorder
 
     async def config_for(self, pod: Pod) -> DnsConfig:
-        host = DnsConfig()
-        if self._resolv_conf is not None:
-            host = parse_resolv_conf(await self._threads.run(read_text, self._resolv_conf))
-        decision = decide_dns(pod, host, self._settings)
+        """The configuration of a pod. The file is read anew each time, as it may change under a running node."""
+        decision = decide_dns(pod, await self._of_host(), self._settings)
         for warning in decision.warnings:
-            finding = Finding(subject=subject_of(pod), decider=DECIDER, decision="DNSConfigForming", message=warning)
-            self._recorder.record(finding)
+            self._recorder.record(
+                Finding(subject=subject_of(pod), decider=DECIDER, decision=warning.reason, message=warning.message)
+            )
         return decision.config
+
+    async def _of_host(self) -> DnsConfig | None:
+        if self._resolv_conf is None:
+            return None
+        try:
+            return parse_resolv_conf(await self._threads.run(read_text, self._resolv_conf))
+        except (HostError, ResolvConfError) as error:
+            message = f"Encountered error while parsing resolv conf file. Error: {error}"
+            raise ResolvConfError(message) from error
