@@ -24,6 +24,7 @@ from google.protobuf.message import Message
 
 from klet.aio.clock import SystemClock
 from klet.cri.client import CriClient, connect
+from klet.cri.errors import CriError
 from klet.host.images import ImageConfig, build_image, file
 from klet.testing.clock import ManualClock
 from klet.testing.containerd import PrivateContainerd, add_image, remove_pods, run_containerd, why_impossible
@@ -168,6 +169,14 @@ class Bench:
             await SystemClock().sleep(A_LITTLE)
         return status
 
+    async def until_reason(self, container: str, reason: str) -> pb.ContainerStatus:
+        async def read():
+            while (status := await self.status(container)).reason != reason:
+                await SystemClock().sleep(A_LITTLE)
+            return status
+
+        return await self.passing(read())
+
     async def status(self, container: str) -> pb.ContainerStatus:
         return (await self.client.container_status(pb.ContainerStatusRequest(container_id=container))).status
 
@@ -280,7 +289,7 @@ async def bench(kind, daemon, tmp_path):
             bench = Bench(client, tmp_path, Recorder(), daemon=daemon, cgroup_parent=daemon.cgroup_parent)
             async with recording(bench, lambda: publish(daemon.endpoint)):
                 yield bench
-            await remove_pods(client, clock=SystemClock())
+            await clean_up(client)
         return
     clock = ManualClock()
     sink = MemorySink() if kind == "in process" else FileSink()
@@ -305,6 +314,19 @@ async def bench(kind, daemon, tmp_path):
         async with recording(bench, lambda: publish(endpoint)):
             yield bench
     sink.close_all()
+
+
+async def clean_up(client: CriClient) -> None:
+    """What is just ending by itself, containerd refuses to stop; the next attempt finds it ended."""
+    for attempts_left in reversed(range(20)):
+        try:
+            await remove_pods(client, clock=SystemClock())
+        except CriError:
+            if not attempts_left:
+                raise
+            await SystemClock().sleep(10 * A_LITTLE)
+        else:
+            return
 
 
 @asynccontextmanager

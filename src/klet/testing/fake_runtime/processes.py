@@ -71,15 +71,15 @@ class Processes:
             timer.cancel()
         container.timers.clear()
         if oom:
-            self._world.emit("/tasks/oom", container.id, containerd.TaskOOM(container_id=container.id))
+            self._tell_of_oom(container)
         container.ended.fire()
         stamp = self._task_exited(container.id, container.id, container.pid, exit_code)
         lag = self._world.features.view_lag
         if lag:
             due = self._world.timeline.now + lag
-            self._world.timeline.at(due, lambda: self._reap(container, exit_code, stamp, oom=oom))
+            self._world.timeline.at(due, lambda: self._reap(container, exit_code, stamp))
         else:
-            self._reap(container, exit_code, stamp, oom=oom)
+            self._reap(container, exit_code, stamp)
 
     def kill(self, container: Container) -> None:
         self.end(container, KILLED)
@@ -135,13 +135,24 @@ class Processes:
         else:
             action()
 
-    def _reap(self, container: Container, exit_code: int, stamp: int, *, oom: bool) -> None:
+    def _tell_of_oom(self, container: Container) -> None:
+        """The news of the OOM killer comes on its own way, and may be later than the exit."""
+
+        def tell() -> None:
+            container.reason = "OOMKilled"
+            self._world.emit("/tasks/oom", container.id, containerd.TaskOOM(container_id=container.id))
+
+        if lag := self._world.features.oom_lag:
+            self._world.timeline.at(self._world.timeline.now + lag, tell)
+        else:
+            tell()
+
+    def _reap(self, container: Container, exit_code: int, stamp: int) -> None:
         if container.log_path:
             self._world.sink.close(container.log_path)
         container.state = pb.CONTAINER_EXITED
         container.finished_at = stamp
         container.exit_code = exit_code
-        container.reason = "OOMKilled" if oom else ""
         self._task_deleted(container.id, container.pid, exit_code, stamp)
         container.exited.fire()
 

@@ -32,6 +32,8 @@ class Features:
     streaming_url: str = "http://127.0.0.1:1"
     # How long the CRI's view stays behind containerd's own exit events.
     view_lag: timedelta = timedelta()
+    # How long after the exit the runtime learns that it was the OOM killer.
+    oom_lag: timedelta = timedelta()
 
 
 @dataclass(slots=True, eq=False)

@@ -176,6 +176,16 @@ def test_the_view_of_the_cri_may_lag_the_event():
     assert status.finished_at < (START + SECOND).timestamp() * 1e9 + 1000
 
 
+def test_the_news_of_the_oom_killer_may_come_after_the_exit():
+    driver = Driver(life.always(life.oom_killed_after(SECOND)), features=Features(oom_lag=timedelta(milliseconds=5)))
+    container = driver.run()
+    driver.after(SECOND)
+    assert driver.status(container).reason == "Error"
+    driver.after(timedelta(milliseconds=5))
+    assert driver.status(container).reason == "OOMKilled"
+    assert driver.topics()[-3:] == ["/tasks/exit", "/tasks/delete", "/tasks/oom"]
+
+
 def test_removing_waits_for_the_lagging_view():
     driver = Driver(features=Features(view_lag=timedelta(milliseconds=5)))
     container = driver.run()
