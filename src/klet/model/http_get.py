@@ -1,0 +1,146 @@
+"""GET requests as httpGet probes and lifecycle hooks describe them: address, target and headers."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import quote, unquote_to_bytes, urlsplit
+
+from klet.api.container import Container
+from klet.api.handlers import HTTPGetAction, HTTPHeader
+from klet.errors import KletError
+from klet.version import KUBERNETES_VERSION
+
+PROBE_AGENT = "kube-probe"
+HOOK_AGENT = "kube-lifecycle"
+
+_ESCAPED_WELL = re.compile(r"(?:[\w.~!$&'()*+,;=:@\[\]/-]|%[0-9A-Fa-f]{2})*", re.ASCII)
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+class PortError(KletError):
+    """A port that cannot be resolved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Whom to ask, and for what."""
+
+    scheme: str
+    host: str
+    port: int
+    target: str
+    """Path and query, as the request line has them."""
+    url: str
+    """The whole, as messages name it."""
+
+    @property
+    def authority(self) -> str:
+        return join_host_port(self.host, self.port)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpGet:
+    """A request that is ready to be sent."""
+
+    address: Address
+    host: str = ""
+    """The Host header, if it is not simply the address."""
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def build_http_get(action: HTTPGetAction, container: Container, *, pod_ip: str, agent: str) -> HttpGet:
+    """The request of a probe or hook; `agent` is PROBE_AGENT or HOOK_AGENT."""
+    port = resolve_port(action.port, container)
+    address = build_address((action.scheme or "http").lower(), action.host or pod_ip, port, action.path)
+    headers = build_headers(action.http_headers, agent=agent)
+    host = next((value for name, value in headers if name == "Host"), "")
+    return HttpGet(address=address, host=host, headers=headers)
+
+
+def resolve_port(port: int | str, container: Container) -> int:
+    """A number, the name of one of the container's ports, or a number written as text."""
+    number = port if isinstance(port, int) else _named_port(port, container)
+    if not 0 < number < 65536:
+        raise PortError(f"invalid port number: {number}")
+    return number
+
+
+def build_address(scheme: str, host: str, port: int, path: str) -> Address:
+    """Escape the path if it needs it; one that makes no sense is taken literally, question marks and all."""
+    before_query, mark, after = path.partition("?")
+    query, _, fragment = after.partition("#")
+    if _CONTROL.search(path) or _BAD_ESCAPE.search(before_query):
+        before_query, mark, query, fragment = quote(path, safe="$&+,/:;=@"), "", "", ""
+    elif mark == "":
+        before_query, _, fragment = before_query.partition("#")
+    if before_query.startswith("//"):  # what stands there reads as a host, and ours replaces it
+        before_query = "/" + before_query[2:].partition("/")[2]
+    if before_query and not before_query.startswith("/"):
+        before_query = "/" + before_query
+    escaped = _escape(before_query)
+    text = f"{escaped}{mark}{query}" + (f"#{fragment}" if fragment else "")
+    target = f"{escaped or '/'}{mark}{query}"
+    return Address(scheme, host, port, target, f"{scheme}://{join_host_port(host, port)}{text}")
+
+
+def follow(address: Address, location: str) -> Address | None:
+    """Where a redirection leads; None if that cannot be read as an address."""
+    try:
+        parts = urlsplit(location)
+        port = parts.port
+    except ValueError:
+        return None
+    scheme = parts.scheme or address.scheme
+    if parts.netloc:
+        number = port or {"https": 443}.get(scheme, 80)
+        path = parts._replace(scheme="", netloc="").geturl()
+        made = build_address(scheme, parts.hostname or "", number, path)
+        return Address(scheme, made.host, number, made.target, location if parts.scheme else made.url)
+    if parts.scheme:
+        return Address(scheme, "", 0, location, location)
+    path = location
+    if not parts.path:
+        path = address.target.partition("?")[0] + location
+    elif not location.startswith("/"):
+        path = address.target.partition("?")[0].rpartition("/")[0] + "/" + location
+    return build_address(scheme, address.host, address.port, path)
+
+
+def build_headers(given: Sequence[HTTPHeader], *, agent: str) -> tuple[tuple[str, str], ...]:
+    """The headers in order, with User-Agent and Accept unless they are given; given as empty they are left out."""
+    headers = [(canonical_name(header.name), header.value) for header in given]
+    names = {name for name, _ in headers}
+    if "User-Agent" not in names:
+        version = ".".join(KUBERNETES_VERSION.removeprefix("v").split(".")[:2])
+        headers.append(("User-Agent", f"{agent}/{version}"))
+    if "Accept" not in names:
+        headers.append(("Accept", "*/*"))
+    elif next(value for name, value in headers if name == "Accept") == "":
+        headers = [(name, value) for name, value in headers if name != "Accept"]
+    return tuple(headers)
+
+
+def canonical_name(name: str) -> str:
+    """`x-my-header` as `X-My-Header`; what is not a header name stays as it is."""
+    return "-".join(part.capitalize() for part in name.split("-")) if _TOKEN.fullmatch(name) else name
+
+
+def join_host_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _named_port(name: str, container: Container) -> int:
+    for port in container.ports:
+        if port.name == name:
+            return port.container_port
+    if re.fullmatch(r"[+-]?[0-9]+", name):
+        return int(name)
+    raise PortError(f'strconv.Atoi: parsing "{name}": invalid syntax')
+
+
+def _escape(path: str) -> str:
+    if _ESCAPED_WELL.fullmatch(path):
+        return path
+    return quote(unquote_to_bytes(path), safe="$&+,/:;=@")
