@@ -77,6 +77,8 @@ def validate_pull_policy(policy: str, path: FieldPath) -> FieldErrors:
 
 
 def _volume(volume: Volume, meta: ObjectMeta, path: FieldPath, options: PodValidationOptions) -> FieldErrors:
+    if options.resource_is_pod and volume.image is not None and not volume.image.reference:
+        yield required(path.child("image", "reference"))
     yield from _sources(volume, path)
     if volume.iscsi is not None and volume.iscsi.initiator_name is not None:
         yield from intree.validate_iscsi_volume_name(volume.name, volume.iscsi, path.child("name"))
@@ -84,8 +86,6 @@ def _volume(volume: Volume, meta: ObjectMeta, path: FieldPath, options: PodValid
         claim_name = f"{meta.name}-{volume.name}"
         messages = (f'PVC name "{claim_name}": {message}' for message in formats.dns_subdomain(claim_name))
         yield from invalid_each(path.child("name"), volume.name, messages)
-    if options.resource_is_pod and volume.image is not None and not volume.image.reference:
-        yield required(path.child("image", "reference"))
     if not volume.name:
         yield required(path.child("name"))
     else:

@@ -104,8 +104,11 @@ V = "spec.volumes[0]"
         ),
         pytest.param({"image": {}}, [f"{V}.image.reference: Required value"], id="an image volume needs a reference"),
         pytest.param(
-            {"image": {"reference": "i", "pullPolicy": "x"}},
-            [f'{V}.image.pullPolicy: Unsupported value: "x": supported values: "Always", "IfNotPresent", "Never"'],
+            {"image": {"pullPolicy": "x"}},
+            [
+                f"{V}.image.reference: Required value",
+                f'{V}.image.pullPolicy: Unsupported value: "x": supported values: "Always", "IfNotPresent", "Never"',
+            ],
             id="an image volume's pull policy",
         ),
         pytest.param(
