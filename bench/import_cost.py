@@ -1,4 +1,7 @@
-"""Resident memory and time of importing the agent, beside an empty interpreter. Run: .venv/bin/python bench/import_cost.py"""
+"""Resident memory and time of importing the agent, beside an empty interpreter.
+
+Run: .venv/bin/python bench/import_cost.py
+"""
 
 import subprocess
 import sys
