@@ -7,6 +7,7 @@ from klet.aio.backoff import Backoff
 from klet.aio.clock import Clock
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
+from klet.api.times import Duration
 from klet.cri.errors import Code, CriError
 from klet.cri.port import ImageService
 from klet.images.names import ImageNameError, with_default_tag
@@ -56,26 +57,23 @@ class ImageManager:
             message = f'Failed to apply default image tag "{container.image}": {error}'
             return self._missing(pod, container, "InspectFailed", MissingImage("InvalidImageName", message), parent)
         try:
-            present = await self._find(name)
+            found = await self._inspect(name)
         except CriError as error:
             missing = MissingImage("ImageInspectError", f'Failed to inspect image "": {error}')
             return self._missing(pod, container, "InspectFailed", missing, parent)
-        if container.image_pull_policy == "Never" and present is None:
+        if container.image_pull_policy == "Never" and found is None:
             text = f'Container image "{container.image}" is not present with pull policy of Never'
             missing = MissingImage("ErrImageNeverPull", text)
             return self._missing(pod, container, "ErrImageNeverPull", missing, parent)
-        if present is not None and container.image_pull_policy != "Always":
+        if found is not None and container.image_pull_policy != "Always":
             text = f'Container image "{container.image}" already present on machine and can be accessed by the pod'
             self._record(pod, container, "Pulled", text, parent)
-            return present
+            return _present(found)
         return await self._pull(pod, container, name, parent)
 
-    async def _find(self, name: str) -> PresentImage | None:
+    async def _inspect(self, name: str) -> cri.Image | None:
         answer = await self._images.image_status(cri.ImageStatusRequest(image=cri.ImageSpec(image=name)))
-        if not answer.image.id:
-            return None
-        uid = answer.image.uid.value if answer.image.HasField("uid") else None
-        return PresentImage(answer.image.id, uid, answer.image.username)
+        return answer.image if answer.image.id else None
 
     async def _pull(
         self, pod: Pod, container: Container | EphemeralContainer, name: str, parent: CauseId | None
@@ -92,23 +90,26 @@ class ImageManager:
         started = self._clock.monotonic()
         try:
             await self._images.pull_image(cri.PullImageRequest(image=cri.ImageSpec(image=name)))
-            present = await self._find(name)
+            pulled = await self._inspect(name)
         except CriError as error:
             text = error.message if error.code is Code.UNKNOWN else str(error)
-            missing = MissingImage("ErrImagePull", text)
+            missing = explain_failed_pull(container.image, text)
             self._last_error[key] = missing
             self._backoff.next(key, now=self._clock.now())
             failed = f'Failed to pull image "{container.image}": {text}'
             self._record(pod, container, "Failed", failed, parent, next_step="pull again after a back-off")
             return missing
         self._last_error.pop(key, None)
-        if present is None:
+        if pulled is None:
             missing = MissingImage("ErrImagePull", f'image "{container.image}" is not there after it was pulled')
             return self._missing(pod, container, "Failed", missing, parent)
-        took = self._clock.monotonic() - started
-        text = f'Successfully pulled image "{container.image}" in {took:.3f}s'
+        took = Duration.of(timedelta(milliseconds=round((self._clock.monotonic() - started) * 1000))).wire()
+        text = (
+            f'Successfully pulled image "{container.image}" in {took} ({took} including waiting). '
+            f"Image size: {pulled.size} bytes."
+        )
         self._record(pod, container, "Pulled", text, parent)
-        return present
+        return _present(pulled)
 
     def forget(self, uid: str) -> None:
         """Drop what is remembered for a pod that is gone."""
@@ -147,3 +148,18 @@ class ImageManager:
             ),
             parent=parent,
         )
+
+
+def explain_failed_pull(image: str, text: str) -> MissingImage:
+    """The waiting state of a failed pull; two kinds of failure have a reason of their own."""
+    for reason, why in (
+        ("RegistryUnavailable", "the registry is unavailable"),
+        ("SignatureValidationFailed", "the signature validation failed"),
+    ):
+        if text.startswith(reason):
+            return MissingImage(reason, f"image pull failed for {image} because {why}{text.removeprefix(reason)}")
+    return MissingImage("ErrImagePull", text)
+
+
+def _present(image: cri.Image) -> PresentImage:
+    return PresentImage(image.id, image.uid.value if image.HasField("uid") else None, image.username)
