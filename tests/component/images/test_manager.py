@@ -1,0 +1,235 @@
+"""The image manager on the fake runtime: policies, pulls, failures and back-off, in virtual time."""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from klet.aio.clock import LoopClock
+from klet.cri.errors import Code
+from klet.images.manager import ImageManager, MissingImage, PresentImage
+from klet.journal.memory import MemoryJournal
+from klet.journal.records import CauseQuery
+from klet.testing.builders import make_container, make_pod
+from klet.testing.fake_runtime import FakeImage, FakeRuntime, Fault, RpcFailure, Script, registry_of
+from klet.testing.fake_runtime.faults import Fail
+from klet.testing.in_process import run_in_process
+from klet.testing.loop import EPOCH, run_virtual
+
+HERE = FakeImage("here:latest", user="1000")
+NAMED = FakeImage("named:1", user="app")
+REMOTE = FakeImage("remote:1", size=123_456, pull_time=timedelta(seconds=2))
+PULLED = 'Container image "{}" already present on machine and can be accessed by the pod'
+
+
+class Bench:
+    """An image manager over a fake runtime."""
+
+    def __init__(self, runtime: FakeRuntime, manager: ImageManager, journal: MemoryJournal, clock: LoopClock) -> None:
+        self.runtime = runtime
+        self.manager = manager
+        self.clock = clock
+        self._journal = journal
+
+    async def ensure(self, image: str, policy: str = "IfNotPresent", *, uid: str = "u-1"):
+        container = replace(make_container("c", image=image), image_pull_policy=policy)
+        return await self.manager.ensure(make_pod(container, uid=uid), container, parent=None)
+
+    async def events(self) -> list[tuple[str, str]]:
+        return [(found.finding.decision, found.finding.message) for found in await self._journal.find(CauseQuery())]
+
+    def pulls(self) -> int:
+        return sum(call.rpc == "PullImage" for call in self.runtime.calls)
+
+
+def on_bench(test: Callable[[Bench], Awaitable[None]]) -> None:
+    async def main() -> None:
+        clock = LoopClock(epoch=EPOCH)
+        runtime = FakeRuntime(start=EPOCH, script=Script(registry=registry_of(REMOTE)), images=(HERE, NAMED))
+        async with run_in_process(runtime, clock=clock) as client:
+            journal = MemoryJournal(clock=clock)
+            manager = ImageManager(images=client, recorder=journal, clock=clock)
+            await test(Bench(runtime, manager, journal, clock))
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("policy", ["IfNotPresent", "Never"])
+def test_an_image_that_is_there_is_used(policy):
+    async def test(bench: Bench) -> None:
+        assert await bench.ensure("here", policy) == PresentImage(HERE.image_id, 1000, "")
+        assert bench.pulls() == 0
+        assert await bench.events() == [("Pulled", PULLED.format("here"))]
+
+    on_bench(test)
+
+
+def test_the_user_of_an_image_may_be_a_name():
+    async def test(bench: Bench) -> None:
+        assert await bench.ensure("named:1") == PresentImage(NAMED.image_id, None, "app")
+
+    on_bench(test)
+
+
+@pytest.mark.parametrize("policy", ["IfNotPresent", "Always"])
+def test_an_image_that_is_missing_is_pulled(policy):
+    async def test(bench: Bench) -> None:
+        assert await bench.ensure("remote:1", policy) == PresentImage(REMOTE.image_id, None, "")
+        assert await bench.events() == [
+            ("Pulling", 'Pulling image "remote:1"'),
+            ("Pulled", 'Successfully pulled image "remote:1" in 2s (2s including waiting). Image size: 123456 bytes.'),
+        ]
+
+    on_bench(test)
+
+
+def test_always_pulls_again():
+    async def test(bench: Bench) -> None:
+        await bench.ensure("remote:1", "Always")
+        await bench.ensure("remote:1", "Always")
+        await bench.ensure("remote:1", "IfNotPresent")
+        assert bench.pulls() == 2
+
+    on_bench(test)
+
+
+def test_never_does_not_pull():
+    async def test(bench: Bench) -> None:
+        text = 'Container image "remote:1" is not present with pull policy of Never'
+        assert await bench.ensure("remote:1", "Never") == MissingImage("ErrImageNeverPull", text)
+        assert await bench.events() == [("ErrImageNeverPull", text)]
+        assert bench.pulls() == 0
+
+    on_bench(test)
+
+
+def test_a_bad_reference():
+    async def test(bench: Bench) -> None:
+        found = await bench.ensure("a b")
+        text = 'Failed to apply default image tag "a b": couldn\'t parse image name "a b": invalid reference format'
+        assert found == MissingImage("InvalidImageName", text)
+        assert await bench.events() == [("InspectFailed", text)]
+
+    on_bench(test)
+
+
+def test_an_image_that_cannot_be_inspected():
+    async def test(bench: Bench) -> None:
+        bench.runtime.faults.add(Fault("ImageStatus", Fail(Code.UNKNOWN, "disk gone")))
+        found = await bench.ensure("here")
+        text = 'Failed to inspect image "": rpc error: code = Unknown desc = disk gone'
+        assert found == MissingImage("ImageInspectError", text)
+        assert await bench.events() == [("InspectFailed", text)]
+
+    on_bench(test)
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        pytest.param(Fail(Code.UNKNOWN, "no such host"), MissingImage("ErrImagePull", "no such host"), id="unknown"),
+        pytest.param(
+            Fail(Code.UNAVAILABLE, "gone"),
+            MissingImage("ErrImagePull", "rpc error: code = Unavailable desc = gone"),
+            id="another code is shown",
+        ),
+        pytest.param(
+            Fail(Code.UNKNOWN, "RegistryUnavailable: 503"),
+            MissingImage(
+                "RegistryUnavailable", "image pull failed for remote:1 because the registry is unavailable: 503"
+            ),
+            id="the registry is away",
+        ),
+        pytest.param(
+            Fail(Code.UNKNOWN, "SignatureValidationFailed: who"),
+            MissingImage(
+                "SignatureValidationFailed",
+                "image pull failed for remote:1 because the signature validation failed: who",
+            ),
+            id="the signature is wrong",
+        ),
+    ],
+)
+def test_a_failed_pull(failure, expected):
+    async def test(bench: Bench) -> None:
+        bench.runtime.faults.add(Fault("PullImage", failure))
+        assert await bench.ensure("remote:1") == expected
+
+    on_bench(test)
+
+
+def test_pulls_back_off_and_say_why():
+    async def test(bench: Bench) -> None:
+        bench.runtime.faults.add(Fault("PullImage", Fail(Code.UNKNOWN, "no such host"), count=2))
+        results: list[tuple[float, str]] = []
+        while not results or results[-1][1] != "here":
+            found = await bench.ensure("remote:1")
+            results.append((bench.clock.monotonic(), "here" if isinstance(found, PresentImage) else found.reason))
+            await bench.clock.sleep(timedelta(seconds=5))
+        reasons = [reason for _, reason in results]
+        assert reasons == [
+            "ErrImagePull",
+            "ImagePullBackOff",
+            "ErrImagePull",
+            "ImagePullBackOff",
+            "ImagePullBackOff",
+            "ImagePullBackOff",
+            "here",
+        ]
+        assert bench.pulls() == 3
+        events = await bench.events()
+        assert events[:3] == [
+            ("Pulling", 'Pulling image "remote:1"'),
+            ("Failed", 'Failed to pull image "remote:1": no such host'),
+            ("BackOff", 'Back-off pulling image "remote:1"'),
+        ]
+
+    on_bench(test)
+
+
+def test_the_waiting_state_of_a_back_off_names_the_last_failure():
+    async def test(bench: Bench) -> None:
+        bench.runtime.faults.add(Fault("PullImage", Fail(Code.UNKNOWN, "no such host")))
+        await bench.ensure("remote:1")
+        text = 'Back-off pulling image "remote:1": ErrImagePull: no such host'
+        assert await bench.ensure("remote:1") == MissingImage("ImagePullBackOff", text)
+
+    on_bench(test)
+
+
+def test_pods_and_images_back_off_apart_and_a_forgotten_pod_starts_over():
+    async def test(bench: Bench) -> None:
+        bench.runtime.faults.add(Fault("PullImage", Fail(Code.UNKNOWN, "no such host"), count=3))
+        first = await bench.ensure("remote:1", uid="u-1")
+        second = await bench.ensure("remote:1", uid="u-2")
+        other = await bench.ensure("other:1", uid="u-1")
+        assert [found.reason for found in (first, second, other)] == ["ErrImagePull"] * 3
+        bench.manager.forget("u-1")
+        assert isinstance(await bench.ensure("remote:1", uid="u-1"), PresentImage)
+
+    on_bench(test)
+
+
+def test_an_image_the_registry_does_not_have():
+    async def test(bench: Bench) -> None:
+        found = await bench.ensure("nowhere:1")
+        assert isinstance(found, MissingImage)
+        assert found.reason == "ErrImagePull"
+        assert "nowhere:1" in found.message
+
+    on_bench(test)
+
+
+def test_a_pull_failure_of_the_registry_itself():
+    async def main() -> None:
+        clock = LoopClock(epoch=EPOCH)
+        broken = FakeImage("broken:1", pull_failure=RpcFailure(Code.UNKNOWN, "manifest unknown"))
+        runtime = FakeRuntime(start=EPOCH, script=Script(registry=registry_of(broken)))
+        async with run_in_process(runtime, clock=clock) as client:
+            manager = ImageManager(images=client, recorder=MemoryJournal(clock=clock), clock=clock)
+            container = make_container("c", image="broken:1")
+            found = await manager.ensure(make_pod(container), container, parent=None)
+            assert found == MissingImage("ErrImagePull", "manifest unknown")
+
+    run_virtual(main())

@@ -1,0 +1,49 @@
+"""Image references and the tag that is meant when none is written."""
+
+import pytest
+
+from klet.images.names import ImageNameError, with_default_tag
+
+DIGEST = "@sha256:" + "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        ("busybox", "busybox:latest"),
+        ("busybox:1", "busybox:1"),
+        ("library/busybox", "library/busybox:latest"),
+        ("klet.local/busybox:1", "klet.local/busybox:1"),
+        ("localhost:5000/a/b", "localhost:5000/a/b:latest"),
+        ("[::1]:5000/a", "[::1]:5000/a:latest"),
+        ("Registry.Example/a", "Registry.Example/a:latest"),
+        ("a__b/c-d.e", "a__b/c-d.e:latest"),
+        (f"busybox{DIGEST}", f"busybox{DIGEST}"),
+        (f"busybox:1{DIGEST}", f"busybox:1{DIGEST}"),
+        ("a:" + "t" * 128, "a:" + "t" * 128),
+    ],
+)
+def test_references(image, expected):
+    assert with_default_tag(image) == expected
+
+
+@pytest.mark.parametrize(
+    ("image", "why"),
+    [
+        ("", "invalid reference format"),
+        ("busybox:", "invalid reference format"),
+        ("busybox\n", "invalid reference format"),
+        ("busy box", "invalid reference format"),
+        ("-busybox", "invalid reference format"),
+        ("a//b", "invalid reference format"),
+        ("a:" + "t" * 129, "invalid reference format"),
+        ("a@sha256:123", "invalid reference format"),
+        ("BusyBox", "invalid reference format: repository name must be lowercase"),
+        ("f" * 64, f"invalid repository name ({'f' * 64}), cannot specify 64-byte hexadecimal strings"),
+        ("a" * 256, "repository name must not be more than 255 characters"),
+    ],
+)
+def test_what_is_no_reference(image, why):
+    with pytest.raises(ImageNameError) as caught:
+        with_default_tag(image)
+    assert str(caught.value) == f'couldn\'t parse image name "{image}": {why}'
