@@ -1,0 +1,115 @@
+import pytest
+
+from klet.host.http_response import MAX_BODY, HttpResponse, ResponseError, ResponseReader
+
+OK = b"HTTP/1.1 200 OK\r\n"
+BROKEN = "net/http: HTTP/1.x transport connection broken: "
+
+
+def read(data, *, step=None):
+    """The response from data that comes in steps and then ends."""
+    reader = ResponseReader()
+    step = step or max(len(data), 1)
+    for start in range(0, len(data), step):
+        if (response := reader.feed(data[start : start + step])) is not None:
+            return response
+    return reader.end()
+
+
+@pytest.mark.parametrize("step", [None, 1, 3], ids=["at once", "byte by byte", "in pieces"])
+@pytest.mark.parametrize(
+    ("data", "want"),
+    [
+        pytest.param(OK + b"Content-Length: 3\r\n\r\nabc", HttpResponse(200, b"abc"), id="a length"),
+        pytest.param(OK + b"content-length: 0\r\n\r\n", HttpResponse(200), id="no body"),
+        pytest.param(OK + b"\r\nabc", HttpResponse(200, b"abc"), id="a body until the end"),
+        pytest.param(
+            OK + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n",
+            HttpResponse(200, b"abcde"),
+            id="chunks",
+        ),
+        pytest.param(b"HTTP/1.1 200 OK\nContent-Length: 3\n\nabc", HttpResponse(200, b"abc"), id="bare newlines"),
+        pytest.param(b"HTTP/1.0 200\r\n\r\n".replace(b"200", b"200 "), HttpResponse(200), id="no reason phrase"),
+        pytest.param(b"HTTP/1.1 204 No\r\nContent-Length: 9\r\n\r\n", HttpResponse(204), id="204 has no body"),
+        pytest.param(b"HTTP/1.1 101 Switch\r\n\r\n", HttpResponse(101), id="switching protocols is an answer"),
+        pytest.param(b"HTTP/1.1 100 Go on\r\n\r\nHTTP/1.1 204 No\r\n\r\n", HttpResponse(204), id="continue is none"),
+        pytest.param(
+            b"HTTP/1.1 302 F\r\nLocation: /x\r\nContent-Length: 1\r\n\r\na",
+            HttpResponse(302, b"a", "/x"),
+            id="a location",
+        ),
+        pytest.param(OK + b"A: b\r\n more\r\nContent-Length: 1\r\n\r\na", HttpResponse(200, b"a"), id="a folded line"),
+    ],
+)
+def test_responses(data, want, step):
+    assert read(data, step=step) == want
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [
+        pytest.param(b"Content-Length: 20000\r\n\r\n", id="by length"),
+        pytest.param(b"\r\n", id="until the end"),
+        pytest.param(b"Transfer-Encoding: chunked\r\n\r\n4E20\r\n", id="in one chunk"),
+    ],
+)
+def test_a_long_body_is_cut(framing):
+    reader = ResponseReader()
+    assert reader.feed(OK + framing) is None
+    assert reader.feed(b"x" * (MAX_BODY - 1)) is None
+    assert reader.feed(b"xx") == HttpResponse(200, b"x" * MAX_BODY)
+
+
+@pytest.mark.parametrize(
+    ("data", "message", "in_body"),
+    [
+        pytest.param(b"", "EOF", False, id="nothing"),
+        pytest.param(
+            b"SSH-2.0-x\r\n\r\n", BROKEN + 'malformed HTTP response "SSH-2.0-x"', False, id="another protocol"
+        ),
+        pytest.param(b"garbage", BROKEN + 'malformed HTTP response "garbage"', False, id="not even a line"),
+        pytest.param(b"HTTP/1.1 2x0 OK\r\n\r\n", BROKEN + 'malformed HTTP status code "2x0"', False, id="bad code"),
+        pytest.param(b"HTTP/x.1 200 OK\r\n\r\n", BROKEN + 'malformed HTTP version "HTTP/x.1"', False, id="bad version"),
+        pytest.param(
+            OK + b"bad header\r\n\r\n",
+            BROKEN + 'malformed MIME header: missing colon: "bad header"',
+            False,
+            id="no colon",
+        ),
+        pytest.param(OK + b"A: b\r\n", BROKEN + "unexpected EOF", False, id="half a head"),
+        pytest.param(OK + b"Content-Length: x\r\n\r\n", BROKEN + 'bad Content-Length "x"', False, id="bad length"),
+        pytest.param(
+            OK + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\n",
+            BROKEN + 'http: message cannot contain multiple Content-Length headers; got ["3" "4"]',
+            False,
+            id="two lengths",
+        ),
+        pytest.param(
+            OK + b"Transfer-Encoding: gzip\r\n\r\n",
+            BROKEN + 'unsupported transfer encoding: "gzip"',
+            False,
+            id="an unknown encoding",
+        ),
+        pytest.param(OK + b"Content-Length: 10\r\n\r\nabc", "unexpected EOF", True, id="half a body"),
+        pytest.param(OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nabc", "unexpected EOF", True, id="half a chunk"),
+        pytest.param(
+            OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", "invalid byte in chunk length", True, id="a bad chunk"
+        ),
+        pytest.param(
+            OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"1" * 300,
+            "invalid byte in chunk length",
+            True,
+            id="an endless chunk length",
+        ),
+    ],
+)
+def test_errors(data, message, in_body):
+    with pytest.raises(ResponseError) as caught:
+        read(data)
+    assert (str(caught.value), caught.value.in_body) == (message, in_body)
+
+
+def test_an_endless_head():
+    reader = ResponseReader()
+    with pytest.raises(ResponseError, match="server response headers exceeded 1048576 bytes"):
+        reader.feed(OK + b"A: " + b"x" * 1024 * 1024)
