@@ -1,0 +1,169 @@
+"""A bench with everything between pod actions and the CRI, on the fake runtime and in virtual time."""
+# ruff: noqa: ARG002 - the fakes keep the signatures of the protocols
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from klet.aio.clock import LoopClock
+from klet.api.container import Container, EphemeralContainer
+from klet.api.pod import Pod
+from klet.cri.client import CriClient
+from klet.errors import KletError
+from klet.host.errors import HostError
+from klet.journal.memory import MemoryJournal
+from klet.journal.records import CauseQuery
+from klet.model.causes import CauseId
+from klet.model.network import DnsConfig
+from klet.model.pods import uid_of
+from klet.model.runtime import PodRuntimeStatus
+from klet.runtime.actions import PodActions, compute_pod_actions
+from klet.runtime.container_config import ContainerSettings
+from klet.runtime.errors import StartError
+from klet.runtime.executor import PodExecutor, SyncOutcome
+from klet.runtime.killer import PodKiller
+from klet.runtime.reader import PodReader
+from klet.runtime.sandbox_config import SandboxSettings
+from klet.runtime.security import ImageUser, SecuritySettings
+from klet.runtime.starter import ContainerFiles, ContainerStarter, ReadyImage
+from klet.testing.builders import IMAGE
+from klet.testing.fake_runtime import FakeImage, FakeRuntime, Script
+from klet.testing.fake_runtime.machine import CallRecord
+from klet.testing.in_process import run_in_process
+from klet.testing.loop import EPOCH, run_virtual
+
+
+class Files:
+    """Paths without files. `broken` makes the next preparation fail."""
+
+    def __init__(self) -> None:
+        self.broken = False
+        self.restart_count = 0
+
+    async def prepare_container(
+        self, pod: Pod, container: Container | EphemeralContainer, *, pod_ips: tuple[str, ...]
+    ) -> ContainerFiles:
+        if self.broken:
+            raise HostError("cannot make /pods/x: No space left on device")
+        return ContainerFiles(hosts_file=f"/hosts/{'+'.join(pod_ips)}", termination_log="", volume_paths={})
+
+    async def next_restart_count(self, pod: Pod, container: str) -> int:
+        return self.restart_count
+
+
+class Images:
+    """One image, unless `missing` says why there is none."""
+
+    def __init__(self) -> None:
+        self.missing: StartError | None = None
+
+    async def ensure(
+        self, pod: Pod, container: Container | EphemeralContainer, *, parent: CauseId | None
+    ) -> ReadyImage:
+        if self.missing is not None:
+            raise self.missing
+        return ReadyImage(ref=container.image, user=ImageUser(uid=1000))
+
+
+class Dns:
+    """A fixed configuration, unless it is broken."""
+
+    def __init__(self) -> None:
+        self.broken: KletError | None = None
+
+    async def config_for(self, pod: Pod) -> DnsConfig:
+        if self.broken is not None:
+            raise self.broken
+        return DnsConfig(("10.0.0.10",))
+
+
+class Cgroups:
+    def parent_of(self, pod: Pod) -> str:
+        return f"/kubepods/pod{pod.metadata.uid}"
+
+
+class RuntimeBench:
+    """Starter, killer and executor over one fake runtime."""
+
+    def __init__(
+        self, runtime: FakeRuntime, client: CriClient, clock: LoopClock, *, longest_backoff: timedelta
+    ) -> None:
+        self.runtime = runtime
+        self.client = client
+        self.clock = clock
+        self.journal = MemoryJournal(clock=clock)
+        self.files, self.images, self.dns = Files(), Images(), Dns()
+        self.killer = PodKiller(runtime=client, recorder=self.journal)
+        self.reader = PodReader(runtime=client)
+        self.starter = ContainerStarter(
+            runtime=client,
+            images=self.images,
+            files=self.files,
+            node_ips=("192.168.0.1",),
+            recorder=self.journal,
+            clock=clock,
+            settings=ContainerSettings(security=SecuritySettings()),
+            longest_backoff=longest_backoff,
+        )
+        self.executor = PodExecutor(
+            runtime=client,
+            starter=self.starter,
+            killer=self.killer,
+            dns=self.dns,
+            cgroups=Cgroups(),
+            recorder=self.journal,
+            settings=SandboxSettings(logs=Path("/logs")),
+            starts=asyncio.Semaphore(2),
+        )
+
+    async def status(self, pod: Pod) -> PodRuntimeStatus:
+        return await self.reader.read(uid_of(pod))
+
+    async def sync(self, pod: Pod) -> SyncOutcome:
+        """Compute what the pod needs now and do it."""
+        status = await self.status(pod)
+        return await self.carry_out(pod, status, compute_pod_actions(pod, status, probes={}))
+
+    async def carry_out(self, pod: Pod, status: PodRuntimeStatus, actions: PodActions) -> SyncOutcome:
+        return await self.executor.carry_out(pod, status, actions, parent=None)
+
+    async def sleep(self, seconds: float) -> None:
+        await self.clock.sleep(timedelta(seconds=seconds))
+
+    async def events(self) -> list[tuple[str, str]]:
+        return [(cause.finding.decision, cause.finding.message) for cause in await self.journal.find(CauseQuery())]
+
+    def calls(self, *rpcs: str) -> list[CallRecord]:
+        return [call for call in self.runtime.calls if call.rpc in rpcs]
+
+    def called(self) -> list[str]:
+        """The calls that change something, in their order."""
+        changing = ("Run", "Stop", "Remove", "Create", "Start")
+        return [call.rpc for call in self.runtime.calls if call.rpc.startswith(changing)]
+
+
+OnBench = Callable[..., None]
+
+
+@pytest.fixture
+def on_bench() -> OnBench:
+    """Run a test in virtual time, on a bench whose containers live as the script says."""
+
+    def run(
+        test: Callable[[RuntimeBench], Awaitable[None]],
+        script: Script | None = None,
+        *,
+        longest_backoff: timedelta = timedelta(seconds=300),
+    ) -> None:
+        async def main() -> None:
+            clock = LoopClock(epoch=EPOCH)
+            runtime = FakeRuntime(start=EPOCH, script=script or Script(), images=(FakeImage(IMAGE),))
+            async with run_in_process(runtime, clock=clock) as client:
+                await test(RuntimeBench(runtime, client, clock, longest_backoff=longest_backoff))
+
+        run_virtual(main())
+
+    return run
