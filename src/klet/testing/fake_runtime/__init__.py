@@ -1,4 +1,8 @@
-"""A container runtime that only pretends: state machine, scripts of containers' lives, images, faults."""
+"""A container runtime that only pretends: state machine, scripts of containers' lives, images, faults, events.
+
+A test makes a FakeRuntime with a Script and puts it behind serve_cri (gRPC, component tests) or run_in_process
+(simulations). What it answers is compared with containerd by tests/contract.
+"""
 
 from klet.testing.fake_runtime.calls import Call as Call
 from klet.testing.fake_runtime.calls import RpcFailure as RpcFailure

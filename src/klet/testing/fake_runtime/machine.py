@@ -30,9 +30,6 @@ from klet.testing.fake_runtime.views import container_status, sandbox_status
 from klet.testing.fake_runtime.world import Container, Features, Sandbox, World
 from klet.wire import cri_v1_pb2 as pb
 
-# How many calls, answers and events are remembered.
-HISTORY = 100_000
-
 _NO_SCRIPT = Script()
 _CONTAINERD_1_6 = Features()
 
@@ -49,9 +46,10 @@ class FakeRuntime:
         features: Features = _CONTAINERD_1_6,
         sink: LogSink | None = None,
         images: tuple[FakeImage, ...] = (),
+        remember: int = 20_000,
     ) -> None:
         self.faults = FaultBook()
-        self.history: deque[CallRecord | AnswerRecord | FakeEvent] = deque(maxlen=HISTORY)
+        self.history: deque[CallRecord | AnswerRecord | FakeEvent] = deque(maxlen=remember)
         self.disconnected = Signal()
         self._random = random.Random(seed)
         self._script = script

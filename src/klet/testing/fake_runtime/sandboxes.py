@@ -105,8 +105,11 @@ class SandboxCalls:
 
     def _update(self, request: pb.UpdatePodSandboxResourcesRequest) -> pb.UpdatePodSandboxResourcesResponse:
         sandbox = find(self._world.sandboxes, request.pod_sandbox_id, "failed to find sandbox")
-        sandbox.config.linux.overhead.CopyFrom(request.overhead)
-        sandbox.config.linux.resources.CopyFrom(request.resources)
+        config = pb.PodSandboxConfig()
+        config.CopyFrom(sandbox.config)
+        config.linux.overhead.CopyFrom(request.overhead)
+        config.linux.resources.CopyFrom(request.resources)
+        sandbox.config = config
         return pb.UpdatePodSandboxResourcesResponse()
 
     def forget_container(self, container: Container) -> None:
