@@ -13,6 +13,7 @@ from klet.version import KUBERNETES_VERSION
 PROBE_AGENT = "kube-probe"
 HOOK_AGENT = "kube-lifecycle"
 
+_MINOR_VERSION = KUBERNETES_VERSION.removeprefix("v").rpartition(".")[0]
 _ESCAPED_WELL = re.compile(r"(?:[\w.~!$&'()*+,;=:@\[\]/-]|%[0-9A-Fa-f]{2})*", re.ASCII)
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -113,13 +114,17 @@ def build_headers(given: Sequence[HTTPHeader], *, agent: str) -> tuple[tuple[str
     headers = [(canonical_name(header.name), header.value) for header in given]
     names = {name for name, _ in headers}
     if "User-Agent" not in names:
-        version = ".".join(KUBERNETES_VERSION.removeprefix("v").split(".")[:2])
-        headers.append(("User-Agent", f"{agent}/{version}"))
+        headers.append(("User-Agent", user_agent(agent)))
     if "Accept" not in names:
         headers.append(("Accept", "*/*"))
     elif next(value for name, value in headers if name == "Accept") == "":
         headers = [(name, value) for name, value in headers if name != "Accept"]
     return tuple(headers)
+
+
+def user_agent(agent: str) -> str:
+    """With the major and minor version of Kubernetes: `kube-probe/1.35`."""
+    return f"{agent}/{_MINOR_VERSION}"
 
 
 def canonical_name(name: str) -> str:

@@ -39,6 +39,11 @@ def compute_qos(pod: Pod) -> QosClass:
     return _classify(requests, limits, complete=complete)
 
 
+def qos_of(pod: Pod) -> QosClass:
+    """The class a pod was given at first, which never changes; one that has none yet gets it by its spec."""
+    return QosClass(pod.status.qos_class) if pod.status.qos_class else compute_qos(pod)
+
+
 def oom_score(pod: Pod, container: Container | EphemeralContainer, qos: QosClass, *, memory_capacity: int) -> int:
     """The kernel's `oom_score_adj`: the more of the memory it asked for, the later it is killed."""
     if is_critical(pod) and pod.spec.priority_class_name == "system-node-critical":

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from klet.api.container import Container, EphemeralContainer, ResourceRequirements
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
-from klet.model.qos import QosClass, compute_qos, oom_score
+from klet.model.qos import QosClass, compute_qos, oom_score, qos_of
 from klet.testing.builders import make_container, make_pod, with_resources
 
 GUARANTEED, BURSTABLE, BEST_EFFORT = QosClass.GUARANTEED, QosClass.BURSTABLE, QosClass.BEST_EFFORT
@@ -193,3 +193,9 @@ def test_an_ephemeral_container_is_scored_by_the_class_of_its_pod(inner, expecte
     pod = make_pod(inner)
     pod = replace(pod, spec=replace(pod.spec, ephemeral_containers=(EphemeralContainer(name="debug"),)))
     assert score(pod, "debug") == expected
+
+
+def test_the_class_in_the_status_stays():
+    pod = make_pod(FULL)
+    assert qos_of(pod) is GUARANTEED
+    assert qos_of(replace(pod, status=replace(pod.status, qos_class="Burstable"))) is BURSTABLE
