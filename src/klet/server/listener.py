@@ -1,7 +1,6 @@
 """Serves the agent's HTTP API on a Unix socket that only its owner may open."""
 
 import asyncio
-import contextlib
 import logging
 import os
 import socket
@@ -40,23 +39,23 @@ class SocketListener:
         for routes in self._routes:
             routes.add_to(application.router)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=CLOSE_WITHIN, handler_cancellation=True)
-        await runner.setup()
+        listener = self._bind()
         try:
-            await web.SockSite(runner, self._bind()).start()
+            await runner.setup()
+            await web.SockSite(runner, listener).start()
             logger.info("Serving the agent's API", extra={"socket": str(self._path)})
             await asyncio.Event().wait()
         finally:
             await runner.cleanup()
-            with contextlib.suppress(FileNotFoundError):
-                self._path.unlink()
+            listener.close()
+            self._path.unlink(missing_ok=True)
 
     def _bind(self) -> socket.socket:
         """Bind with mode 0600 from the first instant, in place of the socket of an earlier life."""
-        with contextlib.suppress(FileNotFoundError):
-            self._path.unlink()
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             listener.settimeout(0)
+            self._path.unlink(missing_ok=True)
             # fchmod before bind sets the mode that the socket file is created with.
             os.fchmod(listener.fileno(), 0o600)
             listener.bind(str(self._path))

@@ -1,5 +1,6 @@
 """Questions for a container's log: reading the query, and choosing the container instance that is meant. Pure."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,6 +32,7 @@ class Refusal:
     body: str
 
 
+_NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _UNDECODABLE = Refusal(400, '{"message": "Unable to decode query."}')
 _INVALID = Refusal(422, '{"message": "Invalid request."}')
 
@@ -45,9 +47,7 @@ def parse_log_query(query: Mapping[str, str]) -> LogQuery | Refusal:
         )
         return Refusal(400, body)
     try:
-        tail = _number(query, "tailLines")
-        if "tail" in query:
-            tail = None if query["tail"] == "all" else int(query["tail"])
+        tail = _number(query, "tail" if query.get("tail") else "tailLines") if query.get("tail") != "all" else None
         parsed = LogQuery(
             follow=_flag(query, "follow"),
             previous=_flag(query, "previous"),
@@ -67,7 +67,13 @@ def _flag(query: Mapping[str, str], name: str) -> bool:
 
 
 def _number(query: Mapping[str, str], name: str) -> int | None:
-    return int(query[name]) if query.get(name) else None
+    """A number as Go reads it: digits and a sign, within 64 bits."""
+    text = query.get(name)
+    if not text:
+        return None
+    if not _NUMBER.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
+        raise ValueError(text)
+    return int(text)
 
 
 def _is_valid(query: LogQuery) -> bool:
