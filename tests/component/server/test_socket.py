@@ -1,0 +1,297 @@
+"""The agent's API over a real Unix socket: who may open it, what it answers, how its streams end."""
+# ruff: noqa: ARG002 - the fakes keep the signatures of the views
+
+import asyncio
+import json
+import os
+import socket
+import stat
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+from msgspec.structs import replace
+
+from klet.api.container_status import ContainerState, ContainerStateRunning, ContainerStatus
+from klet.api.pod import Pod, PodStatus
+from klet.errors import KletError
+from klet.model.runtime import ContainerId
+from klet.server.listener import ListenError, SocketListener
+from klet.server.log_query import LogQuery
+from klet.server.routes.health import HealthRoutes
+from klet.server.routes.klet import KletRoutes
+from klet.server.routes.pods import PodRoutes
+from klet.testing.builders import make_pod
+
+PROMPTLY = 5
+
+
+def running_pod() -> Pod:
+    status = ContainerStatus(
+        name="main", state=ContainerState(running=ContainerStateRunning()), container_id="containerd://id-1"
+    )
+    return replace(make_pod("main", name="web"), status=PodStatus(phase="Running", container_statuses=(status,)))
+
+
+class Pods:
+    def __init__(self) -> None:
+        self.all: tuple[Pod, ...] = (running_pod(),)
+
+    def pods(self) -> tuple[Pod, ...]:
+        return self.all
+
+    def find(self, namespace: str, name: str) -> Pod | None:
+        named = (pod for pod in self.all if (pod.metadata.namespace, pod.metadata.name) == (namespace, name))
+        return next(named, None)
+
+
+class Logs:
+    """Says what was asked for and then a line; a follower waits for more until it is gone."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[ContainerId, LogQuery]] = []
+        self.error: KletError | None = None
+        self.is_silent = False
+        self.ended = asyncio.Event()
+
+    async def read(self, container: ContainerId, query: LogQuery) -> AsyncGenerator[bytes, None]:
+        self.asked.append((container, query))
+        try:
+            if not self.is_silent:
+                yield b"hello\n"
+            if self.error is not None:
+                raise self.error
+            if query.follow:
+                await asyncio.Event().wait()
+            yield b"bye\n"
+        finally:
+            self.ended.set()
+
+
+class Health:
+    def __init__(self) -> None:
+        self.errors: dict[str, str | None] = {"ping": None, "syncloop": None}
+
+    def checks(self) -> dict[str, str | None]:
+        return self.errors
+
+
+class Journal:
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+
+    async def records(self, *, namespace: str, name: str, since: str) -> AsyncGenerator[bytes, None]:
+        yield json.dumps([namespace, name, since]).encode()
+
+    async def follow(self, *, namespace: str, name: str, since: str) -> AsyncGenerator[bytes, None]:
+        try:
+            yield json.dumps([namespace, name, since]).encode()
+            await asyncio.Event().wait()
+        finally:
+            self.ended.set()
+
+    async def explain(self, *, namespace: str, name: str) -> bytes | None:
+        return b'{"known":true}' if name == "web" else None
+
+
+class Bench:
+    """A listener with small views, and a client of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.pods, self.logs, self.health, self.journal = Pods(), Logs(), Health(), Journal()
+        self.listener = SocketListener(
+            path=path,
+            routes=(
+                PodRoutes(pods=self.pods, logs=self.logs),
+                HealthRoutes(health=self.health),
+                KletRoutes(journal=self.journal),
+            ),
+        )
+        self.session = aiohttp.ClientSession(
+            "http://klet", connector=aiohttp.UnixConnector(str(path)), timeout=aiohttp.ClientTimeout(PROMPTLY)
+        )
+
+    async def get(self, path: str) -> tuple[int, str]:
+        async with self.session.get(path) as answer:
+            return answer.status, await answer.text()
+
+
+@asynccontextmanager
+async def serving(listener: SocketListener, path: Path):
+    """Run a listener until the block ends; enter when it answers."""
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(listener.run())
+        while not await asyncio.to_thread(_answers, path):
+            await asyncio.sleep(0.01)
+            if task.done():
+                break
+        try:
+            yield task
+        finally:
+            task.cancel()
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as client:
+        try:
+            client.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+@pytest.fixture
+async def bench(tmp_path):
+    bench = Bench(tmp_path / "klet.sock")
+    async with bench.session, serving(bench.listener, bench.path):
+        yield bench
+
+
+async def test_only_its_owner_may_open_the_socket_whatever_the_umask(tmp_path):
+    bench = Bench(tmp_path / "klet.sock")
+    before = os.umask(0)
+    try:
+        async with bench.session, serving(bench.listener, bench.path):
+            assert stat.S_IMODE(bench.path.stat().st_mode) == 0o600
+    finally:
+        os.umask(before)
+    assert not bench.path.exists()
+
+
+async def test_the_socket_of_an_earlier_life_is_replaced(tmp_path):
+    path = tmp_path / "klet.sock"
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(path))
+    assert path.exists()
+    bench = Bench(path)
+    async with bench.session, serving(bench.listener, path):
+        assert await bench.get("/healthz") == (200, "ok")
+
+
+@pytest.mark.parametrize("where", ["missing/klet.sock", "directory"])
+async def test_a_place_that_cannot_be_listened_on(tmp_path, where):
+    (tmp_path / "directory").mkdir()
+    listener = SocketListener(path=tmp_path / where, routes=())
+    with pytest.raises(ListenError, match=f"^cannot listen on {tmp_path / where}: "):
+        await listener.run()
+    assert (tmp_path / "directory").is_dir()
+
+
+async def test_health(bench):
+    assert await bench.get("/healthz") == (200, "ok")
+    assert await bench.get("/healthz?verbose") == (200, "[+]ping ok\n[+]syncloop ok\nhealthz check passed\n")
+    assert await bench.get("/healthz/ping") == (200, "ok")
+    assert (await bench.get("/healthz/unknown"))[0] == 404
+    async with bench.session.post("/healthz") as answer:
+        assert answer.status == 200
+
+
+async def test_health_of_an_ill_agent(bench):
+    bench.health.errors["syncloop"] = "sync Loop took longer than expected"
+    assert await bench.get("/healthz") == (
+        500,
+        "[+]ping ok\n[-]syncloop failed: reason withheld\nhealthz check failed\n",
+    )
+    assert await bench.get("/healthz/syncloop") == (
+        500,
+        "internal server error: sync Loop took longer than expected\n",
+    )
+    assert await bench.get("/healthz?exclude=syncloop") == (200, "ok")
+    assert await bench.get("/healthz/ping") == (200, "ok")
+
+
+@pytest.mark.parametrize("path", ["/pods", "/pods/"])
+async def test_pods(bench, path):
+    status, text = await bench.get(path)
+    document = json.loads(text)
+    assert status == 200
+    assert text.endswith("}\n")
+    assert (document["kind"], document["apiVersion"], document["metadata"]) == ("PodList", "v1", {})
+    assert [(pod["metadata"]["name"], pod["status"]["phase"]) for pod in document["items"]] == [("web", "Running")]
+
+
+async def test_no_pods_are_null(bench):
+    bench.pods.all = ()
+    assert await bench.get("/pods") == (200, '{"kind":"PodList","apiVersion":"v1","metadata":{},"items":null}\n')
+
+
+async def test_pods_are_only_read(bench):
+    async with bench.session.post("/pods") as answer:
+        assert answer.status == 405
+
+
+async def test_logs(bench):
+    assert await bench.get("/containerLogs/default/web/main?tailLines=5&timestamps") == (200, "hello\nbye\n")
+    assert bench.logs.asked == [("id-1", LogQuery(tail_lines=5, timestamps=True))]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "body"),
+    [
+        ("default/web/main?tail=abc", 400, '{"message": "Unable to decode query."}'),
+        ("default/web/main?tail=-1", 422, '{"message": "Invalid request."}'),
+        ("default/gone/main", 404, 'pod "gone" does not exist'),
+        ("default/web/gone", 404, 'container "gone" not found in pod "web"'),
+        ("default/web/main?previous=true", 400, 'previous terminated container "main" in pod "web" not found'),
+    ],
+)
+async def test_logs_that_there_are_not(bench, path, status, body):
+    assert await bench.get(f"/containerLogs/{path}") == (status, body)
+    assert bench.logs.asked == []
+
+
+async def test_an_error_while_reading_is_appended(bench):
+    bench.logs.error = KletError("the log is gone")
+    assert await bench.get("/containerLogs/default/web/main") == (200, "hello\nthe log is gone")
+
+
+async def test_the_answer_begins_before_the_container_has_said_anything(bench):
+    bench.logs.is_silent = True
+    async with bench.session.get("/containerLogs/default/web/main?follow=true") as answer:
+        assert answer.status == 200
+
+
+async def test_each_piece_reaches_a_follower_at_once_and_its_end_ends_the_reading(bench):
+    async with bench.session.get("/containerLogs/default/web/main?follow=true") as answer:
+        assert await answer.content.readline() == b"hello\n"
+        assert not bench.logs.ended.is_set()
+        answer.close()
+    async with asyncio.timeout(PROMPTLY):
+        await bench.logs.ended.wait()
+
+
+async def test_followers_do_not_keep_the_agent_from_ending(tmp_path):
+    bench = Bench(tmp_path / "klet.sock")
+    async with bench.session:
+        async with serving(bench.listener, bench.path) as task:
+            answer = await bench.session.get("/containerLogs/default/web/main?follow=true")
+            await answer.content.readline()
+            task.cancel()
+            async with asyncio.timeout(PROMPTLY):
+                await asyncio.wait([task])
+        answer.close()
+    assert bench.logs.ended.is_set()
+
+
+async def test_cause_records(bench):
+    assert await bench.get("/klet/v1/journal?namespace=default&name=web&since=x") == (200, '["default", "web", "x"]\n')
+    assert await bench.get("/klet/v1/explain/default/web") == (200, '{"known":true}')
+    assert await bench.get("/klet/v1/explain/default/gone") == (
+        404,
+        'nothing is recorded about pod "default/gone"',
+    )
+
+
+async def test_cause_records_can_be_followed_until_the_client_leaves(bench):
+    async with bench.session.get("/klet/v1/journal?follow=true") as answer:
+        assert await answer.content.readline() == b'["", "", ""]\n'
+        answer.close()
+    async with asyncio.timeout(PROMPTLY):
+        await bench.journal.ended.wait()
+
+
+async def test_what_is_not_there(bench):
+    assert (await bench.get("/nothing"))[0] == 404
