@@ -94,7 +94,8 @@ class HttpClient:
             raise _failed(address.url, f"tls: {error.reason or error}") from error
         except (OSError, UnicodeError) as error:
             is_cut = context is not None and isinstance(error, ConnectionError) and error.errno != errno.ECONNREFUSED
-            raise _failed(address.url, "EOF" if is_cut else describe_dial(address, error)) from error
+            why = "EOF" if is_cut else describe_dial(address.host, address.port, error)
+            raise _failed(address.url, why) from error
         finally:
             exchange.close()
 
@@ -120,11 +121,11 @@ def write_request(request: HttpGet, address: Address, *, host: str, referer: str
     return "\r\n".join(lines).encode("utf-8", "surrogateescape")
 
 
-def describe_dial(address: Address, error: OSError | UnicodeError) -> str:
+def describe_dial(host: str, port: int, error: OSError | UnicodeError) -> str:
     """Why a connection was not made."""
     if isinstance(error, socket.gaierror | UnicodeError):
-        return f"dial tcp: lookup {address.host}: no such host"
-    return f"dial tcp {address.authority}: connect: {reason(error)}"
+        return f"dial tcp: lookup {host}: no such host"
+    return f"dial tcp {join_host_port(host, port)}: connect: {reason(error)}"
 
 
 def reason(error: OSError) -> str:

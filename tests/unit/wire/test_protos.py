@@ -17,6 +17,7 @@ from klet.wire import (
     dra_health_v1alpha1_pb2,
     dra_v1_pb2,
     dra_v1beta1_pb2,
+    health_v1_pb2,
     pluginregistration_v1_pb2,
     podresources_v1_pb2,
 )
@@ -29,6 +30,7 @@ MODULES = {
     "dra_health_v1alpha1": [dra_health_v1alpha1_pb2],
     "dra_v1": [dra_v1_pb2],
     "dra_v1beta1": [dra_v1beta1_pb2],
+    "health_v1": [health_v1_pb2],
     "pluginregistration_v1": [pluginregistration_v1_pb2],
     "podresources_v1": [podresources_v1_pb2],
     "containerd_events": [

@@ -1,0 +1,39 @@
+"""Probes that run a command in the container."""
+
+from typing import Protocol
+
+from klet.api.container import Container
+from klet.api.handlers import ExecAction
+from klet.cri.errors import CriError, ExecTimeout
+from klet.model.expansion import expand
+from klet.probes.handler import MAX_OUTPUT, Answer, Outcome, ProbeTarget
+from klet.wire import cri_v1_pb2 as cri
+
+
+class CommandRunner(Protocol):
+    """The part of the runtime that the probe needs."""
+
+    async def exec_sync(self, request: cri.ExecSyncRequest) -> cri.ExecSyncResponse: ...
+
+
+async def probe_exec(runtime: CommandRunner, action: ExecAction, target: ProbeTarget) -> Outcome:
+    """Exit code 0 is success; a command that does not end in time has failed."""
+    request = cri.ExecSyncRequest(
+        container_id=target.id,
+        cmd=expand_command(action, target.container),
+        timeout=int(target.timeout.total_seconds()),
+    )
+    try:
+        answer = await runtime.exec_sync(request)
+    except ExecTimeout as error:
+        return Outcome(Answer.FAILURE, str(error))
+    except CriError as error:
+        return Outcome(Answer.UNKNOWN, error=str(error))
+    output = (answer.stdout + answer.stderr)[:MAX_OUTPUT].decode("utf-8", "replace")
+    return Outcome(Answer.FAILURE if answer.exit_code else Answer.SUCCESS, output)
+
+
+def expand_command(action: ExecAction, container: Container) -> list[str]:
+    """Only values that stand in the spec are known here; those that come from elsewhere count as empty."""
+    values = {variable.name: variable.value for variable in container.env}
+    return [expand(word, values) for word in action.command]

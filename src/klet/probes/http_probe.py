@@ -1,0 +1,25 @@
+"""Probes that send an HTTP GET."""
+
+from klet.api.handlers import HTTPGetAction
+from klet.host.http_client import BodyError, HttpClient, HttpError
+from klet.model.http_get import PROBE_AGENT, PortError, build_http_get
+from klet.probes.handler import Answer, Outcome, ProbeTarget
+
+
+async def probe_http(client: HttpClient, action: HTTPGetAction, target: ProbeTarget) -> Outcome:
+    """Any status from 200 to 399 is success; one from 300 is told, since a redirection led away or nowhere."""
+    try:
+        request = build_http_get(action, target.container, pod_ip=target.pod_ip, agent=PROBE_AGENT)
+        response = await client.get(request, timeout=target.timeout)
+    except PortError as error:
+        return Outcome(Answer.UNKNOWN, error=str(error))
+    except HttpError as error:
+        return Outcome(Answer.FAILURE, str(error))
+    except BodyError as error:
+        return Outcome(Answer.FAILURE, error=str(error))
+    if not 200 <= response.status < 400:
+        return Outcome(Answer.FAILURE, f"HTTP probe failed with statuscode: {response.status}")
+    body = response.body.decode("utf-8", "replace")
+    if response.status >= 300:
+        return Outcome(Answer.WARNING, f"Probe terminated redirects, Response body: {body}")
+    return Outcome(Answer.SUCCESS, body)
