@@ -1,0 +1,119 @@
+"""Decides which values the cgroups of pods and of the QoS classes get (ResourceConfigForPod, UpdateCgroups). Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from klet.api.pod import Pod
+from klet.host.cgroups.resources import (
+    DEFAULT_PERIOD,
+    HUGEPAGES_UNBOUNDED,
+    MIN_SHARES,
+    UNLIMITED,
+    CgroupResources,
+    quota_from_millicpu,
+    shares_from_millicpu,
+)
+from klet.model.pod_resources import (
+    CPU,
+    MEMORY,
+    compute_pod_limits,
+    compute_pod_requests,
+    hugepage_amounts,
+    is_limited,
+    memory_bytes,
+    millicpu,
+)
+from klet.model.qos import QosClass, qos_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodCgroupRules:
+    """How the node limits a pod as a whole."""
+
+    cpu_quota: bool = True
+    """Whether CPU limits are enforced at all."""
+    cpu_period: int = DEFAULT_PERIOD
+    """Microseconds."""
+    memory_qos: bool = False
+    """Whether requested memory is kept from being reclaimed; cgroup version 2 only."""
+    pids_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QosRules:
+    """How the node shares itself out between the QoS classes."""
+
+    hugepage_sizes: tuple[int, ...] = ()
+    memory_qos: bool = False
+    reserved_percent: int | None = None
+    """How much of the memory that higher classes requested is kept from lower ones; None: nothing is limited."""
+    allocatable_memory: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QosValues:
+    """The values of the pods' root, which is where guaranteed pods live, and of the two classes below it."""
+
+    root: CgroupResources
+    burstable: CgroupResources
+    best_effort: CgroupResources
+
+
+def compute_pod_values(pod: Pod, rules: PodCgroupRules, *, has_exclusive_cpus: bool = False) -> CgroupResources:
+    """What is written to a pod's own cgroup."""
+    requests, limits = compute_pod_requests(pod), compute_pod_limits(pod)
+    quota = quota_from_millicpu(millicpu(limits), rules.cpu_period)
+    if has_exclusive_cpus or not rules.cpu_quota:
+        quota = UNLIMITED
+    qos = qos_of(pod)
+    is_guaranteed, is_best_effort = qos is QosClass.GUARANTEED, qos is QosClass.BEST_EFFORT
+    limits_cpu = is_guaranteed or (not is_best_effort and is_limited(pod, CPU))
+    limits_memory = is_guaranteed or (not is_best_effort and is_limited(pod, MEMORY))
+    return CgroupResources(
+        cpu_shares=MIN_SHARES if is_best_effort else shares_from_millicpu(millicpu(requests)),
+        cpu_quota=quota if limits_cpu else None,
+        cpu_period=rules.cpu_period if limits_cpu else None,
+        memory_limit=memory_bytes(limits) if limits_memory else None,
+        memory_min=_if_any(memory_bytes(requests)) if rules.memory_qos else None,
+        pids_limit=rules.pids_limit,
+        hugepages=hugepage_amounts(requests),
+    )
+
+
+def compute_qos_values(pods: Iterable[Pod], rules: QosRules) -> QosValues:
+    """What is written to the cgroups of the classes while these pods are active."""
+    cpu = 0
+    memory = {QosClass.GUARANTEED: 0, QosClass.BURSTABLE: 0}
+    for pod in pods:
+        qos = qos_of(pod)
+        if qos is QosClass.BEST_EFFORT:
+            continue
+        requests = compute_pod_requests(pod)
+        memory[qos] += memory_bytes(requests)
+        if qos is QosClass.BURSTABLE:
+            cpu += millicpu(requests)
+    guaranteed, burstable = memory[QosClass.GUARANTEED], memory[QosClass.BURSTABLE]
+    burstable_limit, best_effort_limit = _memory_limits(guaranteed, burstable, rules)
+    pages = dict.fromkeys(rules.hugepage_sizes, HUGEPAGES_UNBOUNDED)
+    return QosValues(
+        root=CgroupResources(memory_min=_if_any(guaranteed + burstable) if rules.memory_qos else None, hugepages=pages),
+        burstable=CgroupResources(
+            cpu_shares=shares_from_millicpu(cpu),
+            memory_limit=burstable_limit,
+            memory_min=_if_any(burstable) if rules.memory_qos else None,
+            hugepages=pages,
+        ),
+        best_effort=CgroupResources(cpu_shares=MIN_SHARES, memory_limit=best_effort_limit, hugepages=pages),
+    )
+
+
+def _memory_limits(guaranteed: int, burstable: int, rules: QosRules) -> tuple[int | None, int | None]:
+    percent = rules.reserved_percent
+    if percent is None or not rules.allocatable_memory:
+        return None, None
+    burstable_limit = rules.allocatable_memory - guaranteed * percent // 100
+    return burstable_limit, burstable_limit - burstable * percent // 100
+
+
+def _if_any(amount: int) -> int | None:
+    return amount if amount > 0 else None
