@@ -14,10 +14,17 @@ from klet.testing.fake_runtime.events import FakeEvent
 from klet.testing.fake_runtime.machine import FakeRuntime
 
 
+def gives_up(_rpc: str) -> bool:
+    """A call whose caller is gone does not go on."""
+    return False
+
+
 @asynccontextmanager
-async def pumping(runtime: FakeRuntime, clock: Clock) -> AsyncIterator["Pump"]:
+async def pumping(
+    runtime: FakeRuntime, clock: Clock, *, lingers: Callable[[str], bool] = gives_up
+) -> AsyncIterator["Pump"]:
     """A pump that runs as long as the context lasts; then the event streams break."""
-    pump = Pump(runtime=runtime, clock=clock)
+    pump = Pump(runtime=runtime, clock=clock, lingers=lingers)
     try:
         async with asyncio.TaskGroup() as group:
             task = group.create_task(pump.run(), name="fake runtime")
@@ -34,11 +41,15 @@ async def pumping(runtime: FakeRuntime, clock: Clock) -> AsyncIterator["Pump"]:
 
 
 class Pump:
-    """Drives a fake runtime with a clock. `run` must run for calls that take time and for containers to end."""
+    """Drives a fake runtime with a clock. `run` must run for calls that take time and for containers to end.
 
-    def __init__(self, *, runtime: FakeRuntime, clock: Clock) -> None:
+    `lingers` says whether a call goes on in the runtime after its caller has gone.
+    """
+
+    def __init__(self, *, runtime: FakeRuntime, clock: Clock, lingers: Callable[[str], bool] = gives_up) -> None:
         self._runtime = runtime
         self._clock = clock
+        self._lingers = lingers
         self._nap: asyncio.Timeout | None = None
         self._earlier = asyncio.Event()
         runtime.when_earlier(self._wake)
@@ -69,7 +80,8 @@ class Pump:
         try:
             await done
         except asyncio.CancelledError:
-            self._runtime.give_up(call)
+            if not self._lingers(rpc):
+                self._runtime.give_up(call)
             raise
         return call.result()
 

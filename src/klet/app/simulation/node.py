@@ -1,4 +1,4 @@
-"""A whole wired agent on a fake runtime, in one process and in virtual time: for simulations and component tests.
+"""The simulated machine and the agents that run on it, one after the other.
 
 Everything outside is in memory: the runtime, the pods' files and cgroups, the sources, the journal.
 """
@@ -12,84 +12,24 @@ from datetime import timedelta
 from pathlib import Path
 
 from klet.aio.clock import Clock
-from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.app.settings import AgentSettings
-from klet.app.wiring import Agent, Ports, build_agent
+from klet.app.simulation.memory import LOGS, MemoryCgroups, MemoryDns, MemoryFiles
+from klet.app.wiring import Agent, PodCgroupsPort, PodFilesPort, Ports, build_agent
+from klet.cri.client import CriClient
 from klet.cri.events import ContainerdEvents, CriEvents
 from klet.journal.memory import MemoryJournal
-from klet.model.network import DnsConfig
 from klet.model.pods import PodUID, uid_of
 from klet.network.dns import DnsSettings
 from klet.runtime.container_config import ContainerSettings
 from klet.runtime.sandbox_config import SandboxSettings
 from klet.runtime.security import SecuritySettings
-from klet.runtime.starter import ContainerFiles
 from klet.sources.merge import ChangeKind, PodChanges
+from klet.sync.loop import ChangeSource
 from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.in_process import run_in_process
 
 SOURCE = "file"
-
-
-class MemoryFiles:
-    """Pod directories that exist only by name."""
-
-    def __init__(self) -> None:
-        self.pods: set[PodUID] = set()
-
-    async def prepare_pod(self, pod: Pod) -> None:
-        self.pods.add(uid_of(pod))
-
-    async def prepare_container(
-        self,
-        pod: Pod,
-        container: Container | EphemeralContainer,
-        *,
-        pod_ips: tuple[str, ...],  # noqa: ARG002 - the port's signature
-    ) -> ContainerFiles:
-        base = f"/pods/{pod.metadata.uid}"
-        return ContainerFiles(
-            hosts_file=f"{base}/etc-hosts", termination_log=f"{base}/containers/{container.name}", volume_paths={}
-        )
-
-    async def next_restart_count(self, pod: Pod, container: str) -> int:  # noqa: ARG002 - the port's signature
-        return 0
-
-    async def remove_pod(self, uid: PodUID) -> None:
-        self.pods.discard(uid)
-
-    async def pods_on_disk(self) -> frozenset[PodUID]:
-        return frozenset(self.pods)
-
-
-class MemoryCgroups:
-    """Pod cgroups that exist only by name."""
-
-    def __init__(self) -> None:
-        self.pods: set[PodUID] = set()
-
-    def parent_of(self, pod: Pod) -> str:
-        return f"/kubepods/pod{pod.metadata.uid}"
-
-    async def ensure(self, pod: Pod) -> None:
-        self.pods.add(uid_of(pod))
-
-    async def destroy(self, pod: Pod) -> None:
-        self.pods.discard(uid_of(pod))
-
-    async def destroy_uid(self, uid: PodUID) -> None:
-        self.pods.discard(uid)
-
-    async def orphans(self, known: frozenset[PodUID]) -> tuple[PodUID, ...]:
-        return tuple(sorted(self.pods - known))
-
-
-class MemoryDns:
-    """One name server for everybody."""
-
-    async def config_for(self, pod: Pod) -> DnsConfig:  # noqa: ARG002 - the port's signature
-        return DnsConfig(servers=("10.0.0.10",))
 
 
 class WantedPods:
@@ -134,40 +74,54 @@ class SimulatedNode:
 
     clock: Clock
     runtime: FakeRuntime
+    journal: MemoryJournal = field(init=False)
     files: MemoryFiles = field(default_factory=MemoryFiles)
     cgroups: MemoryCgroups = field(default_factory=MemoryCgroups)
 
+    def __post_init__(self) -> None:
+        self.journal = MemoryJournal(clock=self.clock)
+
     @asynccontextmanager
     async def run_agent(
-        self, wanted: WantedPods, *, seed: int = 0, parallel_starts: int = 8
+        self, wanted: ChangeSource, *, seed: int = 0, parallel_starts: int = 8
     ) -> AsyncIterator["RunningAgent"]:
         """Run an agent on this machine; leaving the block kills it as `kill -9` would."""
-        journal = MemoryJournal(clock=self.clock)
         async with run_in_process(self.runtime, clock=self.clock) as client:
-            agent = build_agent(
-                Ports(
-                    clock=self.clock,
-                    runtime=client,
-                    images=client,
-                    events=(ContainerdEvents(connection=client.runtime), CriEvents(runtime=client)),
-                    recorder=journal,
-                    changes=wanted,
-                    files=self.files,
-                    cgroups=self.cgroups,
-                    dns=MemoryDns(),
-                    runtime_name="containerd",
-                    node_ips=("192.0.2.1",),
-                    randomness=random.Random(seed),
-                ),
-                simulated_settings(parallel_starts=parallel_starts),
-            )
+            agent = self.build_agent(client, wanted, seed=seed, settings=simulated_settings(parallel_starts))
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(part.run(), name=type(part).__name__) for part in agent.parts]
                 try:
-                    yield RunningAgent(agent=agent, journal=journal)
+                    yield RunningAgent(agent=agent, journal=self.journal)
                 finally:
                     for task in tasks:
                         task.cancel()
+
+    def build_agent(
+        self,
+        client: CriClient,
+        wanted: ChangeSource,
+        *,
+        seed: int,
+        settings: AgentSettings,
+        files: PodFilesPort | None = None,
+        cgroups: PodCgroupsPort | None = None,
+    ) -> Agent:
+        """Wire an agent to this machine; it does not run yet. Ports that are given stand before the machine's own."""
+        ports = Ports(
+            clock=self.clock,
+            runtime=client,
+            images=client,
+            events=(ContainerdEvents(connection=client.runtime), CriEvents(runtime=client)),
+            recorder=self.journal,
+            changes=wanted,
+            files=files or self.files,
+            cgroups=cgroups or self.cgroups,
+            dns=MemoryDns(),
+            runtime_name="containerd",
+            node_ips=("192.0.2.1",),
+            randomness=random.Random(seed),
+        )
+        return build_agent(ports, settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +132,7 @@ class RunningAgent:
     journal: MemoryJournal
 
 
-def simulated_settings(*, parallel_starts: int) -> AgentSettings:
+def simulated_settings(parallel_starts: int, *, longest_backoff: timedelta = timedelta(seconds=300)) -> AgentSettings:
     return AgentSettings(
         node_name="node",
         root=Path("/var/lib/kubelet"),
@@ -189,13 +143,13 @@ def simulated_settings(*, parallel_starts: int) -> AgentSettings:
         image_endpoint="",
         request_timeout=timedelta(minutes=2),
         resync=timedelta(minutes=1),
-        longest_crash_backoff=timedelta(seconds=300),
+        longest_crash_backoff=longest_backoff,
         parallel_starts=parallel_starts,
         cgroup_root="/",
         cgroup_driver="cgroupfs",
         pids_limit=None,
         resolv_conf=None,
-        sandbox=SandboxSettings(logs=Path("/var/log/pods")),
+        sandbox=SandboxSettings(logs=LOGS),
         container=ContainerSettings(security=SecuritySettings(), memory_capacity=8 << 30),
         dns=DnsSettings(),
     )

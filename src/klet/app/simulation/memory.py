@@ -1,0 +1,87 @@
+"""The pods' files and cgroups of a simulated machine: they exist only by name, and outlive the agent."""
+
+from pathlib import Path
+
+from klet.api.container import Container, EphemeralContainer
+from klet.api.pod import Pod
+from klet.model.network import DnsConfig
+from klet.model.pods import PodUID, uid_of
+from klet.runtime import labels
+from klet.runtime.starter import ContainerFiles
+from klet.testing.fake_runtime import MemorySink
+
+LOGS = Path("/var/log/pods")
+
+
+class MemoryFiles:
+    """Pod directories by name; log directories are where the fake runtime writes them."""
+
+    def __init__(self, *, sink: MemorySink | None = None) -> None:
+        self.pods: set[PodUID] = set()
+        self._sink = sink or MemorySink()
+
+    async def prepare_pod(self, pod: Pod) -> None:
+        self.pods.add(uid_of(pod))
+
+    async def prepare_container(
+        self,
+        pod: Pod,
+        container: Container | EphemeralContainer,
+        *,
+        pod_ips: tuple[str, ...],  # noqa: ARG002 - the port's signature
+    ) -> ContainerFiles:
+        base = f"/pods/{pod.metadata.uid}"
+        return ContainerFiles(
+            hosts_file=f"{base}/etc-hosts", termination_log=f"{base}/containers/{container.name}", volume_paths={}
+        )
+
+    async def next_restart_count(self, pod: Pod, container: str) -> int:
+        directory = f"{labels.pod_log_directory(LOGS, pod) / container}/"
+        names = [path.removeprefix(directory) for path in self._sink.paths() if path.startswith(directory)]
+        return labels.restart_count_from_logs(names)
+
+    async def remove_pod(self, uid: PodUID) -> None:
+        self.pods.discard(uid)
+        for path in self._sink.paths():
+            if _owner(path) == uid:
+                self._sink.remove(path)
+
+    async def pods_on_disk(self) -> frozenset[PodUID]:
+        return frozenset(self.pods | self.pods_with_logs())
+
+    def pods_with_logs(self) -> set[PodUID]:
+        return {_owner(path) for path in self._sink.paths()}
+
+
+class MemoryCgroups:
+    """Pod cgroups by name."""
+
+    def __init__(self) -> None:
+        self.pods: set[PodUID] = set()
+
+    def parent_of(self, pod: Pod) -> str:
+        return f"/kubepods/pod{pod.metadata.uid}"
+
+    async def ensure(self, pod: Pod) -> None:
+        self.pods.add(uid_of(pod))
+
+    async def destroy(self, pod: Pod) -> None:
+        self.pods.discard(uid_of(pod))
+
+    async def destroy_uid(self, uid: PodUID) -> None:
+        self.pods.discard(uid)
+
+    async def orphans(self, known: frozenset[PodUID]) -> tuple[PodUID, ...]:
+        return tuple(sorted(self.pods - known))
+
+
+class MemoryDns:
+    """One name server for everybody."""
+
+    async def config_for(self, pod: Pod) -> DnsConfig:  # noqa: ARG002 - the port's signature
+        return DnsConfig(servers=("10.0.0.10",))
+
+
+def _owner(path: str) -> PodUID:
+    """`/var/log/pods/<namespace>_<name>_<uid>/<container>/<n>.log`"""
+    return PodUID(path.removeprefix(f"{LOGS}/").partition("/")[0].rpartition("_")[2])
