@@ -1,0 +1,60 @@
+"""What the probes tell people: upstream's events `Unhealthy` and `ProbeWarning` as findings."""
+
+from klet.api.pod import Pod
+from klet.model.causes import Finding
+from klet.model.pods import subject_of
+from klet.model.probes import ProbeKind, ProbeResult
+from klet.probes.decision import ProbeRules, ProbeState, Round
+from klet.probes.handler import Answer, Outcome
+
+DECIDER = "probes"
+UNHEALTHY = "Unhealthy"
+PROBE_WARNING = "ProbeWarning"
+BAD_PERIODS = "ProbePeriodsIgnored"
+
+
+def describe_outcome(pod: Pod, rules: ProbeRules, state: ProbeState, ended: Round, outcome: Outcome) -> Finding | None:
+    """The finding about one run, where `ended` is what became of `state` by it. Success goes without saying."""
+    what = str(rules.kind).capitalize()
+    if outcome.error:
+        message = f"{what} probe errored and resulted in {outcome.answer} state: {outcome.error}"
+        return _finding(pod, rules, UNHEALTHY, message)
+    if outcome.answer is Answer.WARNING:
+        return _finding(pod, rules, PROBE_WARNING, f"{what} probe warning: {outcome.output}")
+    if outcome.answer is not Answer.FAILURE:
+        return None
+    failures = state.count + 1 if state.last is ProbeResult.FAILURE else 1
+    message = f"{what} probe failed: {outcome.output}"
+    following = _next(rules, failures, is_decided=bool(ended.writes))
+    return _finding(pod, rules, UNHEALTHY, message, failures=failures, following=following)
+
+
+def describe_bad_periods(pod: Pod, why: str) -> Finding:
+    following = "the probes run at their periodSeconds"
+    return Finding(subject=subject_of(pod), decider=DECIDER, decision=BAD_PERIODS, message=why, next=following)
+
+
+def _next(rules: ProbeRules, failures: int, *, is_decided: bool) -> str:
+    if rules.kind is ProbeKind.READINESS:
+        return "the container is not ready until the probe succeeds" if is_decided else ""
+    if is_decided:
+        return "the container is killed, and its restart policy decides whether it starts again"
+    return (
+        f"the container is killed after {rules.failure_threshold} failures in a row, of which this is number {failures}"
+    )
+
+
+def _finding(
+    pod: Pod, rules: ProbeRules, decision: str, message: str, *, failures: int = 0, following: str = ""
+) -> Finding:
+    measured: dict[str, str | int] = {"probe": str(rules.kind)}
+    if failures:
+        measured |= {"failuresInARow": failures, "failureThreshold": rules.failure_threshold}
+    return Finding(
+        subject=subject_of(pod, rules.container),
+        decider=DECIDER,
+        decision=decision,
+        message=message,
+        measurements=measured,
+        next=following,
+    )

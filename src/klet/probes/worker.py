@@ -1,0 +1,197 @@
+"""One probe of one container: asks at its due times and puts what it learns on the board (upstream: prober worker)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from klet.aio.broadcast import Subscription
+from klet.aio.clock import Clock
+from klet.api.container import Container
+from klet.api.handlers import Probe
+from klet.api.pod import Pod, PodStatus
+from klet.model.causes import CauseId, CauseRecorder, Finding
+from klet.model.pods import PodUID, uid_of
+from klet.model.probes import ProbeKey, ProbeKind
+from klet.model.runtime import ContainerId
+from klet.probes.decision import Next, ProbeRules, ProbeState, Round, Run, Stop, Wait, begin_round, end_round
+from klet.probes.findings import describe_outcome
+from klet.probes.handler import Outcome, ProbeTarget
+from klet.probes.results import ProbeResults
+
+DEFAULT_PERIOD = timedelta(seconds=10)
+DEFAULT_TIMEOUT = timedelta(seconds=1)
+# Seconds. The same complaint is not repeated more often than the API's shortest period would.
+_REPEAT = 0.999
+# Waits shorter than this cannot be told from none: timedelta has no finer unit.
+_RESOLUTION = 1e-6
+
+
+class ReportedStatuses(Protocol):
+    """What is reported of the pods: the status board."""
+
+    def get(self, uid: PodUID) -> PodStatus | None: ...
+
+    def changes(self) -> Subscription[PodUID]: ...
+
+
+class ProbeCarrier(Protocol):
+    """Puts a probe's question to a container."""
+
+    async def probe(self, target: ProbeTarget) -> Outcome: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerPorts:
+    """What all workers share."""
+
+    statuses: ReportedStatuses
+    results: ProbeResults
+    prober: ProbeCarrier
+    recorder: CauseRecorder
+    clock: Clock
+
+
+class ProbeWorker:
+    """Runs one probe until there is nothing left to ask."""
+
+    def __init__(
+        self,
+        *,
+        pod: Pod,
+        container: Container,
+        probe: Probe,
+        rules: ProbeRules,
+        period: timedelta,
+        delay: timedelta,
+        ports: WorkerPorts,
+    ) -> None:
+        self.pod = pod
+        """Newer versions replace it; the probe stays as it was at the start."""
+        self._uid = uid_of(pod)
+        self._container = container
+        self._probe = probe
+        self._timeout = timedelta(seconds=probe.timeout_seconds) or DEFAULT_TIMEOUT
+        self._rules = rules
+        self._period = period.total_seconds()
+        self._ports = ports
+        self._state = ProbeState()
+        self._due = ports.clock.monotonic() + delay.total_seconds()
+        self._again = False
+        self._told: tuple[str, float] | None = None
+        self.is_asking = False
+        """True during a round: it must not be interrupted."""
+        self.has_asked = False
+        """False until the first round has begun."""
+
+    @property
+    def id(self) -> ContainerId | None:
+        """The instance it knows."""
+        return self._state.id
+
+    async def run(self) -> None:
+        """A round now and then. May be cancelled and run again while it is not asking."""
+        clock = self._ports.clock
+        while True:
+            wait = self._due - clock.monotonic()
+            if wait >= _RESOLUTION:
+                await clock.sleep(timedelta(seconds=wait))
+                continue
+            self._due = max(self._due + self._period, clock.monotonic())
+            match await self._ask():
+                case Stop():
+                    return
+                case Wait(until=datetime() as until):
+                    early = clock.monotonic() + (until - clock.now()).total_seconds()
+                    self._due = min(self._due, early)
+                case _:
+                    pass
+            if self._again:
+                self.hasten()
+
+    def hasten(self) -> None:
+        """Make the next round due now; during a round, as soon as that is over."""
+        self._again = self.is_asking
+        if not self.is_asking:
+            self._due = self._ports.clock.monotonic()
+
+    def forget(self) -> None:
+        """Take the result off the board: nobody keeps it true any more."""
+        if self._state.id is not None:
+            self._ports.results.remove(ProbeKey(self._state.id, self._rules.kind))
+
+    async def _ask(self) -> Next:
+        self.is_asking = self.has_asked = True
+        try:
+            return await self._round()
+        finally:
+            self.is_asking = False
+
+    async def _round(self) -> Next:
+        ports = self._ports
+        reported = ports.statuses.get(self._uid)
+        is_deleted = self.pod.metadata.deletion_timestamp is not None
+        begun = begin_round(self._rules, self._state, reported, is_deleted=is_deleted, now=ports.clock.now())
+        self._apply(begun)
+        if not isinstance(begun.next, Run) or reported is None or begun.state.id is None:
+            return begun.next
+        target = ProbeTarget(
+            pod=self.pod,
+            container=self._container,
+            id=begun.state.id,
+            probe=self._probe,
+            pod_ip=reported.pod_ip,
+            timeout=self._timeout,
+        )
+        outcome = await ports.prober.probe(target)
+        ended = end_round(self._rules, self._state, outcome)
+        finding = describe_outcome(self.pod, self._rules, self._state, ended, outcome)
+        self._apply(ended, cause=self._tell(finding, is_news=bool(ended.writes)))
+        return ended.next
+
+    def _apply(self, decided: Round, *, cause: CauseId | None = None) -> None:
+        self._state = decided.state
+        for write in decided.writes:
+            key = ProbeKey(write.id, self._rules.kind)
+            if write.result is None:
+                self._ports.results.remove(key)
+            else:
+                self._ports.results.put(self._uid, key, write.result, cause=cause)
+
+    def _tell(self, finding: Finding | None, *, is_news: bool) -> CauseId | None:
+        """Record a finding, unless it is only the same again a moment later."""
+        if finding is None:
+            return None
+        now = self._ports.clock.monotonic()
+        if self._told is not None and not is_news:
+            message, at = self._told
+            if finding.message == message and now - at < _REPEAT:
+                return None
+        self._told = (finding.message, now)
+        return self._ports.recorder.record(finding)
+
+
+def build_rules(
+    pod: Pod,
+    container: Container,
+    kind: ProbeKind,
+    probe: Probe,
+    *,
+    restarts: Callable[[Container, Pod, int], bool],
+    agent_started: datetime,
+) -> ProbeRules:
+    """A probe's spec as the rounds need it."""
+    return ProbeRules(
+        kind=kind,
+        container=container.name,
+        is_sidecar=any(sidecar.name == container.name for sidecar in pod.spec.init_containers),
+        initial_delay=timedelta(seconds=probe.initial_delay_seconds),
+        success_threshold=probe.success_threshold,
+        failure_threshold=probe.failure_threshold,
+        restarts=lambda code: restarts(container, pod, code),
+        agent_started=agent_started,
+    )
+
+
+def period_of(probe: Probe) -> timedelta:
+    return timedelta(seconds=probe.period_seconds) or DEFAULT_PERIOD
