@@ -55,6 +55,8 @@ class Input:
     errors: tuple[str, ...]
     warnings: tuple[str, ...]
     directories: tuple[str, ...]
+    signatures: Mapping[str, tuple[int, int, int] | None]
+    """How the files looked before they were read; whoever changes them later changes this."""
 
 
 class PodResult(msgspec.Struct, frozen=True):
@@ -104,11 +106,12 @@ class Up:
             if self._options.detach or code:
                 return code
             self._progress.say("The node is up. Ctrl-C takes it down.")
-            self._follow(waiter, awaited)
+            self._follow(waiter, awaited, given)
         return code
 
     def _read(self) -> Input:
         files, directories = expand_paths(self._options.files)
+        signatures = _signatures(self._options.files)
         found = [self._read_one(path) for path in files]
         origins = tuple(one.origin for one in found)
         errors = [error for one in found for error in one.errors]
@@ -121,6 +124,7 @@ class Up:
             errors=(*errors, *duplicates),
             warnings=tuple(warning for one in found for warning in one.warnings),
             directories=tuple(directories),
+            signatures=signatures,
         )
 
     def _read_one(self, path: str) -> ReadManifests:
@@ -188,20 +192,16 @@ class Up:
         sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
         sys.stdout.flush()
 
-    def _follow(self, waiter: PodWaiter, awaited: Sequence[Awaited]) -> None:
+    def _follow(self, waiter: PodWaiter, awaited: Sequence[Awaited], given: Input) -> None:
         """Tell what happens until the user has seen enough; with --watch apply what changes."""
-        seen = _signatures(self._options.files)
         while True:
             waiter.tell(FILES_SECONDS)
             waiter.look(awaited)
-            now = _signatures(self._options.files) if self._options.watch else seen
-            if now == seen:
-                continue
-            seen = now
-            given = self._read()
-            self._tell_problems(given)
-            with locked(self._node):
-                awaited = self._apply(given)
+            if self._options.watch and _signatures(self._options.files) != given.signatures:
+                given = self._read()
+                self._tell_problems(given)
+                with locked(self._node):
+                    awaited = self._apply(given)
 
 
 def run_up(options: UpOptions, *, check: PodChecker, progress: Progress, clock: Clock) -> int:

@@ -12,13 +12,17 @@ from pathlib import Path
 from klet.host.errors import FileError, MountInTree, file_error
 
 READ_LIMIT = 4 << 20
+_PIECE = 64 << 10
 
 
 def read_bytes(path: Path, *, limit: int = READ_LIMIT) -> bytes:
     """Read a regular or kernel file, refusing one that is longer than `limit`."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(limit + 1)
+        with open(path, "rb", buffering=0) as file:
+            data = b""
+            # In pieces: for /proc/sys the kernel makes room for as much as is asked for, and refuses too much.
+            while len(data) <= limit and (piece := file.read(min(_PIECE, limit + 1 - len(data)))):
+                data += piece
     except OSError as error:
         raise file_error("read", path, error) from error
     if len(data) > limit:

@@ -85,3 +85,7 @@ def test_a_very_deep_tree_costs_neither_stack_nor_descriptors(tmp_path):
     os.close(descriptor)
     remove_tree(tree)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_kernel_switch_is_read_although_the_limit_is_large():
+    assert read_text(Path("/proc/sys/kernel/random/boot_id")).count("-") == 4

@@ -22,8 +22,6 @@ from klet.host.processes import run_process
 COMMAND_DEADLINE = timedelta(seconds=30)
 IPTABLES_SAVE = ("iptables-save", "ip6tables-save")
 SYSCTL = Path("/proc/sys")
-SWITCH_LIMIT = 4096
-"""The kernel makes room for as much as is asked for, and refuses too much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +66,7 @@ async def observe_host(switches: Iterable[str]) -> HostBefore:
         if found := which(program):
             saved = await run_process([str(found)], timeout=COMMAND_DEADLINE)
             chains[program] = tuple(sorted(shared_chains(parse_save(saved.stdout.decode(errors="replace")))))
-    return HostBefore(
-        switches={switch: read_text(SYSCTL / switch, limit=SWITCH_LIMIT).strip() for switch in switches}, chains=chains
-    )
+    return HostBefore(switches={switch: read_text(SYSCTL / switch).strip() for switch in switches}, chains=chains)
 
 
 def is_free(port: int) -> bool:

@@ -36,8 +36,9 @@ from klet.cri.errors import CriError
 from klet.host.cni import build_cni_list
 from klet.host.containerd_config import ContainerdSettings, build_containerd_config
 from klet.host.containerd_probe import CAP_SYS_RESOURCE, find_snapshotter, has_capability
-from klet.host.files import read_text, write_atomic, write_text
+from klet.host.files import read_text, remove_tree, write_atomic, write_text
 from klet.host.processes import run_process
+from klet.host.procfs import ProcReader
 from klet.version import __version__
 from klet.wire import cri_v1_pb2 as pb
 
@@ -111,6 +112,7 @@ class Preparation:
 
     def _record(self) -> NodeRecord:
         paths, names = self._node.paths, self._node.names
+        self._forget_earlier_boot()
         for directory in (paths.configuration, paths.cni_configuration, paths.manifests, paths.logs, paths.pids):
             directory.mkdir(parents=True, exist_ok=True)
         for directory in (paths.pod_logs, paths.kubelet_root, paths.containerd_root, paths.images):
@@ -132,6 +134,15 @@ class Preparation:
         record = NodeRecord(subnet=str(subnet), subnet6=ipv6_subnet(names.tag), port=ports[0], healthz_port=ports[1])
         write_record(paths.record, record)
         return record
+
+    def _forget_earlier_boot(self) -> None:
+        """Remove run files of a machine that has started anew: they tell of processes, mounts and leases long gone."""
+        note = self._node.paths.run / "boot"
+        now = ProcReader().boot_id()
+        if note.exists() and note.read_text() != now:
+            remove_tree(self._node.paths.run)
+        note.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(note, now.encode())
 
     async def _host(self, record: NodeRecord) -> None:
         """Write down how the host is before the first node changes it, then let it forward what pods send."""

@@ -1,0 +1,330 @@
+"""`./klet up` and `klet down` as a user runs them: pods on a private containerd, and nothing left afterwards."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from klet.cli.node.node import find_node, locked
+from klet.cli.node.paths import node_names
+from klet.host.containerd_probe import CAP_SYS_RESOURCE, has_capability
+from klet.host.mounts import list_mounts
+from klet.testing.containerd import why_impossible
+
+ROOT = Path(__file__).parents[2]
+KLET = ROOT / "klet"
+HELLO = (ROOT / "examples/hello.yaml").read_text()
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.containerd,
+    pytest.mark.skipif(bool(why_impossible()), reason=f"skipped: {why_impossible()}"),
+]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a node could leave on a machine."""
+
+    mounts: frozenset[str]
+    cgroups: frozenset[str]
+    namespaces: frozenset[str]
+    interfaces: frozenset[str]
+    rules: frozenset[str]
+    files: frozenset[str]
+    switches: frozenset[str]
+
+    def __sub__(self, other):
+        differences = {name: had - getattr(other, name) for name, had in vars(self).items()}
+        return {name: left for name, left in differences.items() if left}
+
+
+def snapshot():
+    return Snapshot(
+        mounts=frozenset(mount.mount_point for mount in list_mounts()),
+        cgroups=frozenset(root for root, _, _ in os.walk("/sys/fs/cgroup")),
+        namespaces=frozenset(_network_namespaces()),
+        interfaces=frozenset(entry.name for entry in Path("/sys/class/net").iterdir()),
+        rules=frozenset(_rules("iptables-save") + _rules("ip6tables-save")),
+        files=frozenset(str(path) for place in ("/run", "/var/lib/cni") for path in _files(Path(place))),
+        switches=frozenset(
+            f"{name}={Path('/proc/sys/net', name).read_text()}"
+            for name in ("ipv4/ip_forward", "ipv6/conf/all/forwarding")
+        ),
+    )
+
+
+def _network_namespaces():
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                yield str((entry / "ns/net").readlink())
+
+
+def _rules(program):
+    text = subprocess.run([program], capture_output=True, text=True, check=True).stdout
+    # Built-in chains and packet counters come and go with the tables that looking at them makes.
+    return [f"{program} {line}" for line in text.splitlines() if line.startswith(("-A", ":CNI", ":KLET"))]
+
+
+def _files(place):
+    for root, directories, files in os.walk(place):
+        yield from (Path(root) / name for name in (*directories, *files) if "/klet" in root or "klet" in name)
+
+
+def processes_of(state):
+    """Processes that name the node's directory, or are in its cgroup."""
+    marks = (str(state), node_names(state).cgroup)
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                told = (entry / "cmdline").read_text() + (entry / "cgroup").read_text()
+                if any(mark in told for mark in marks):
+                    yield int(entry.name), told
+
+
+class UserNode:
+    """A node in a directory of its own, driven through the launcher."""
+
+    def __init__(self, directory):
+        self.state = directory / "state"
+        self.file = directory / "pods.yaml"
+
+    def start(self, *arguments, **more):
+        return subprocess.Popen(
+            [str(KLET), *arguments, "--state-dir", str(self.state)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd="/",
+            **more,
+        )
+
+    def run(self, *arguments, text="", expect=0):
+        with self.start(*arguments) as process:
+            output, errors = process.communicate(text, timeout=120)
+        assert process.returncode == expect, f"{arguments} ended with {process.returncode}:\n{errors}\n{output}"
+        return output if not expect else errors
+
+    def up(self, *arguments, **more):
+        return self.run("up", "--detach", "--no-install", *arguments, **more)
+
+    def down(self, *arguments):
+        return self.run("down", *arguments)
+
+    def apply(self, text, *arguments, **more):
+        self.file.write_text(text)
+        return self.up(str(self.file), *arguments, **more)
+
+    def pods(self):
+        return {pod["metadata"]["name"]: pod for pod in json.loads(self.run("ps", "-o", "json"))["items"]}
+
+    def pid(self, name):
+        return int((self.state / "run/pids" / name).read_text().split()[0])
+
+
+@pytest.fixture
+def node(request):
+    """A node that is taken down whatever the test did; afterwards the machine is as before."""
+    # Not pytest's directory: the paths of sockets are limited.
+    directory = Path(f"/tmp/klet-it-{os.getpid()}-{abs(hash(request.node.name)) % 10000}")
+    directory.mkdir()
+    before = snapshot()
+    node = UserNode(directory)
+    try:
+        yield node
+    finally:
+        node.down("--purge")
+        left_files = [str(path) for path in directory.rglob("*") if path != node.file]
+        shutil.rmtree(directory)
+    assert left_files == []
+    assert dict(processes_of(node.state)) == {}
+    assert _left_for_good(before) == {}
+
+
+def _left_for_good(before):
+    """What is new and stays; other tests on the machine also make and remove things meanwhile."""
+    deadline = time.monotonic() + 20
+    left = snapshot() - before
+    while left and time.monotonic() < deadline:
+        time.sleep(0.5)
+        now = snapshot() - before
+        left = {name: stays for name, was in left.items() if (stays := was & now.get(name, frozenset()))}
+    return left
+
+
+def name_of(pod):
+    return f"{pod}-{os.uname().nodename.lower()}"
+
+
+def test_a_pod_runs_is_shown_is_replaced_and_leaves_nothing(node):
+    node.apply(HELLO)
+    (pod,) = node.pods().values()
+    assert pod["metadata"]["name"] == name_of("hello")
+    assert pod["status"]["phase"] == "Running"
+    assert pod["status"]["podIP"]
+    assert {"type": "Ready", "status": "True"}.items() <= _condition(pod, "Ready").items()
+    assert "1/1" in node.run("ps")
+    assert "hello from" in node.run("logs", "hello")
+    assert "hello from" in node.run("logs", name_of("hello"), "--tail", "1", "--timestamps")
+    story = node.run("explain", "pod/hello")
+    assert "Started" in story
+    assert "waiting for nothing" in story
+    # The same again changes nothing; an edit replaces the pod.
+    node.up(str(node.file))
+    assert [pod["metadata"]["uid"]] == [same["metadata"]["uid"] for same in node.pods().values()]
+    node.apply(HELLO.replace("hello from", "good day from"))
+    (other,) = node.pods().values()
+    assert other["metadata"]["uid"] != pod["metadata"]["uid"]
+    assert "good day from" in node.run("logs", "hello")
+
+
+def _condition(pod, kind):
+    return next(condition for condition in pod["status"]["conditions"] if condition["type"] == kind)
+
+
+def test_all_examples_at_once(node):
+    report = json.loads(node.up(str(ROOT / "examples"), "-o", "json", "--timeout", "90s"))
+    assert {pod["name"]: pod["result"] for pod in report["pods"]}.keys() == {"hello", "init", "job", "two", "web"}
+    assert {pod["result"] for pod in report["pods"]} <= {"Ready", "Succeeded"}
+    assert urllib.request.urlopen("http://127.0.0.1:8080/", timeout=5).read() == b"served by klet\n"
+    assert node.run("logs", "job", "--since", "1h").endswith("done\n")
+    assert "started after" in node.run("logs", "init")
+    assert "looking around" in node.run("logs", "init", "-c", "first")
+
+
+def test_bad_documents_are_named_and_do_not_stop_good_ones(node):
+    bad = "---\na: b: c\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: bad}\n"
+    bad += "spec: {containers: [{name: a}, {name: a}]}\n"
+    errors = node.apply(HELLO.replace("spec:", "spec:\n  hostnam: x", 1) + bad, expect=1)
+    assert f"error: {node.file}: document 2: " in errors
+    assert f'error: {node.file}: document 3: spec.containers[1].name: Duplicate value: "a"' in errors
+    assert f"warning: {node.file}: document 1: spec.hostnam: unknown field, did you mean 'hostname'?" in errors
+    assert list(node.pods()) == [name_of("hello")]
+    # A file that cannot be read as a whole takes nothing away.
+    node.apply("nonsense", expect=1)
+    assert list(node.pods()) == [name_of("hello")]
+    # Strictly, the unknown field is an error too.
+    assert "spec.hostnam: unknown field" in node.apply(
+        HELLO.replace("spec:", "spec:\n  hostnam: x", 1), "--strict", expect=1
+    )
+
+
+def test_a_pod_that_never_gets_ready_gives_the_reason(node):
+    crash = "apiVersion: v1\nkind: Pod\nmetadata: {name: crash}\nspec:\n  restartPolicy: Never\n  containers:\n"
+    crash += "  - {name: main, image: 'klet.local/busybox:1', command: [sh, -c, 'echo trouble; exit 3']}\n"
+    errors = node.run("up", "--detach", "-", text=crash, expect=1)
+    assert 'default/crash: failed: container "main" ended with exit code 3' in errors
+    assert node.run("logs", "crash") == "trouble\n"
+    missing = crash.replace("busybox:1", "no-such-image:1").replace("{name: crash}", "{name: missing}")
+    errors = node.run("up", "--detach", "--timeout", "3s", "-", text=missing, expect=1)
+    assert 'default/missing: not ready after 3s: container "main" waits: ' in errors
+    # Standard input is one file too: what it no longer holds is gone.
+    assert list(node.pods()) == [name_of("missing")]
+
+
+@pytest.mark.parametrize(
+    "killed",
+    [
+        pytest.param(("agent",), id="the agent"),
+        pytest.param(("containerd",), id="containerd"),
+        pytest.param(("supervisor", "containerd", "agent"), id="everything"),
+    ],
+)
+def test_down_works_after_a_kill(node, killed):
+    node.apply(HELLO)
+    for name in killed:
+        os.kill(node.pid(name), signal.SIGKILL)
+    node.down()
+    assert dict(processes_of(node.state)) == {}
+
+
+def test_daemons_that_were_killed_come_back_and_the_pod_never_notices(node):
+    node.apply(HELLO)
+    (before,) = node.pods().values()
+    for name in ("agent", "containerd"):
+        os.kill(node.pid(name), signal.SIGKILL)
+    node.up(str(node.file))
+    (after,) = node.pods().values()
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["status"]["containerStatuses"][0]["restartCount"] == 0
+    assert (
+        after["status"]["containerStatuses"][0]["containerID"]
+        == before["status"]["containerStatuses"][0]["containerID"]
+    )
+
+
+def test_ctrl_c_is_down(node):
+    node.file.write_text(HELLO)
+    # The user's terminal sends it to the whole foreground group; the daemons are not in it.
+    with node.start("up", "--no-install", "--watch", str(node.file), start_new_session=True) as process:
+        _read_until(process, "Ctrl-C takes it down")
+        node.file.write_text(HELLO.replace("name: hello\nspec", "name: second\nspec"))
+        _read_until(process, f"default/{name_of('second')}: Ready")
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert dict(processes_of(node.state)) == {}
+
+
+def _read_until(process, text):
+    """Read the progress up to a line; a command that never says it is ended after a while."""
+    watchdog = threading.Timer(60, process.kill)
+    watchdog.start()
+    try:
+        for line in process.stderr:
+            if text in line:
+                return
+    finally:
+        watchdog.cancel()
+    pytest.fail(f"the output ended without {text!r}")
+
+
+def test_two_commands_at_once_and_commands_without_a_node_are_refused_clearly(node):
+    assert "no agent answers" in node.run("ps", expect=1)
+    assert (
+        "There is no node"
+        in subprocess.run(
+            [str(KLET), "down", "--state-dir", str(node.state)], capture_output=True, text=True, check=True
+        ).stderr
+    )
+    node.state.mkdir()
+    with locked(find_node(node.state)):
+        assert "another klet command is at work" in node.up(expect=1)
+    node.apply(HELLO)
+    assert "there is no pod 'x'" in node.run("logs", "x", expect=1)
+    assert "has no container 'x'; it has: hello" in node.run("logs", "hello", "-c", "x", expect=1)
+
+
+def test_two_nodes_share_a_machine(node):
+    node.apply(HELLO)
+    other = UserNode(node.state.parent / "other")
+    other.state.parent.mkdir()
+    try:
+        other.apply(HELLO.replace("hello from", "greetings from"))
+        assert _addresses(node).isdisjoint(_addresses(other))
+        other.down("--purge")
+    finally:
+        other.down("--purge")
+        shutil.rmtree(other.state.parent)
+    assert len(node.pods()) == 1
+    assert "hello from" in node.run("logs", "hello")
+
+
+def _addresses(node):
+    return {pod["status"]["podIP"] for pod in node.pods().values()}
+
+
+@pytest.mark.skipif(has_capability(CAP_SYS_RESOURCE), reason="skipped: this machine may lower OOM scores")
+def test_containerd_is_told_when_scores_cannot_be_lowered(node):
+    node.up()
+    assert "restrict_oom_score_adj = true" in (node.state / "etc/containerd.toml").read_text()
