@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from klet.api.pod import Pod
 from klet.model.causes import CauseId, Finding
-from klet.model.pods import subject_of
+from klet.model.pods import is_static, subject_of
 
 DECIDER = "sync.workers"
 RECENT_EVENTS = 16
@@ -104,15 +104,25 @@ def apply_update(state: WorkerState, update: PodUpdate, *, now: datetime) -> Tra
         return Transition(state=state)
     if not update.is_runtime_only:
         state = replace(state, pod=update.pod, is_runtime_only=False)
+    elif not state.is_runtime_only:
+        # The runtime's view adds nothing to a pod whose spec is known: it is stopped as that spec says.
+        update = replace(update, pod=state.pod, is_runtime_only=False)
     state = replace(state, cause=update.cause or state.cause, recent=_recent(state, f"update {update.kind}"))
     if state.stage is Stage.SYNCING:
         why = _reason_to_terminate(state, update)
         if why is None:
             return Transition(state=state, wake=True)
+        if is_static(state.pod) and state.started_at is None and not update.is_runtime_only:
+            return _never_started(state, why, now)
         return _begin_terminating(state, update, why, now)
     if state.stage is Stage.TERMINATING:
         state = replace(state, grace=effective_grace(state.grace, update))
     return Transition(state=state, wake=True)
+
+
+def started(state: WorkerState, *, now: datetime) -> WorkerState:
+    """The pod's first step begins: from here on it may have something to stop."""
+    return state if state.started_at is not None else replace(state, started_at=now)
 
 
 def after_sync(state: WorkerState, *, is_terminal: bool, now: datetime) -> Transition:
@@ -159,6 +169,8 @@ def orphaned(state: WorkerState, *, now: datetime) -> Transition:
     state = replace(state, is_deleted=True)
     if state.stage is not Stage.SYNCING:
         return Transition(state=state, wake=True)
+    if state.started_at is None:
+        return _never_started(state, "no source has the pod any more", now)
     update = PodUpdate(kind=UpdateKind.KILL, pod=state.pod)
     return _begin_terminating(state, update, "no source has the pod any more", now)
 
@@ -198,10 +210,23 @@ def _begin_terminating(state: WorkerState, update: PodUpdate, why: str, now: dat
         terminating_at=now,
         grace=grace,
         is_deleted=state.is_deleted or deleted,
-        is_evicted=update.evict,
+        is_evicted=update.evict and not deleted and state.pod.status.phase not in TERMINAL_PHASES,
         recent=_recent(state, "termination requested"),
     )
     finding = _finding(state, "Terminate", why, "stop its containers within their grace", graceSeconds=grace)
+    return Transition(state=state, wake=True, findings=(finding,))
+
+
+def _never_started(state: WorkerState, why: str, now: datetime) -> Transition:
+    """A pod that waited for its place has nothing to stop or to release."""
+    state = replace(
+        state,
+        stage=Stage.FINISHED,
+        terminating_at=now,
+        terminated_at=now,
+        recent=_recent(state, "ended before it was started"),
+    )
+    finding = _finding(state, "Finished", f"{why}, and it was never started", "")
     return Transition(state=state, wake=True, findings=(finding,))
 
 

@@ -31,6 +31,7 @@ from klet.sync.worker_state import (
     apply_update,
     first_state,
     orphaned,
+    started,
 )
 
 logger = logging.getLogger(__name__)
@@ -105,6 +106,7 @@ class PodWorkers:
         now = self._clock.now()
         state = self._ledger.get(uid)
         if state is None:
+            self._wakes[uid] = asyncio.Event()
             self._apply(uid, first_state(update, runtime_is_quiet=runtime_is_quiet, now=now))
             self._wakes[uid].set()
             self._arrivals.put_nowait(uid)
@@ -133,10 +135,8 @@ class PodWorkers:
         self._ledger.put(uid, state)
         for finding in transition.findings:
             self._recorder.record(finding, parent=state.cause)
-        if state.stage is not Stage.FINISHED:
-            wake = self._wakes.setdefault(uid, asyncio.Event())
-            if transition.wake:
-                wake.set()
+        if transition.wake:
+            self.wake(uid)
 
     async def _work(self, uid: PodUID) -> None:
         wake = self._wakes[uid]
@@ -145,15 +145,17 @@ class PodWorkers:
         while True:
             await self._wait(wake, due)
             wake.clear()
-            if self._ledger.state_of(uid).stage is Stage.SYNCING and not self._ledger.may_start(uid):
+            state = self._ledger.state_of(uid)
+            if state.stage is Stage.SYNCING and not self._ledger.may_start(uid):
                 due = None  # the end of the pod before wakes this one
                 continue
-            due = await self._step(uid, last_step)
-            last_step = self._clock.monotonic()
-            state = self._ledger.state_of(uid)
-            if state.stage is Stage.FINISHED:
+            if state.stage is not Stage.FINISHED:
+                self._ledger.put(uid, started(state, now=self._clock.now()))
+                due = await self._step(uid, last_step)
+                last_step = self._clock.monotonic()
+            if self._ledger.state_of(uid).stage is Stage.FINISHED:
                 del self._wakes[uid]
-                self._wake_all()
+                self._wake_waiting()
                 self._on_finished(uid)
                 return
 
@@ -165,10 +167,11 @@ class PodWorkers:
         else:
             await first_of(wake.wait(), self._clock.sleep_until(due))
 
-    def _wake_all(self) -> None:
-        """A pod that waited for a place may have one now."""
-        for event in self._wakes.values():
-            event.set()
+    def _wake_waiting(self) -> None:
+        """A pod that waited for a place may have one now; the others have no reason to look again."""
+        for uid, event in self._wakes.items():
+            if self._ledger.state_of(uid).started_at is None:
+                event.set()
 
     async def _step(self, uid: PodUID, last_step: float) -> datetime | None:
         """Do the pod's next step and say when to look again if nothing happens."""
