@@ -145,7 +145,9 @@ class Housekeeping:
                 await self._remove(uid, status)
         known = wanted | self._ledger.all().keys() | in_runtime.keys()
         for uid in await self._leftovers.found(frozenset(known)):
-            await self._remove(uid, None)
+            # A pod that came while its directory was being looked at is no leftover.
+            if self._pods.get(uid) is None and self._ledger.get(uid) is None:
+                await self._remove(uid, None)
 
     def _settle_workers(self) -> None:
         """Tell workers of orphans, drop finished ones, and start those again that came back meanwhile."""
