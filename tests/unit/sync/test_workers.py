@@ -1,0 +1,461 @@
+"""One worker per pod, with steps of the test's own, in virtual time."""
+# ruff: noqa: ARG002 - the fakes keep the signatures of the protocols
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+import pytest
+from msgspec.structs import replace
+
+from klet.aio.clock import LoopClock
+from klet.api.pod import Pod, PodStatus
+from klet.errors import KletError
+from klet.journal.memory import MemoryJournal
+from klet.journal.records import CauseQuery
+from klet.model.causes import CauseId
+from klet.model.pods import PodUID
+from klet.model.runtime import PodRuntimeStatus
+from klet.sync.ledger import WorkerLedger
+from klet.sync.worker_state import PodUpdate, Stage, UpdateKind
+from klet.sync.workers import PodWorkers, StepResult
+from klet.testing.builders import make_pod
+from klet.testing.loop import EPOCH, run_virtual
+
+RESYNC = timedelta(seconds=60)
+CREATE, UPDATE, SYNC, KILL = UpdateKind.CREATE, UpdateKind.UPDATE, UpdateKind.SYNC, UpdateKind.KILL
+
+
+class Broken(KletError):
+    """A failure on purpose."""
+
+
+@dataclass
+class Script:
+    """What the steps of one pod do: how long each takes, and what comes of it, in turn; the last one goes on."""
+
+    takes: float = 0
+    results: list[StepResult | Exception] = field(default_factory=lambda: [StepResult()])
+    terminate_fails: int = 0
+    status_fails: int = 0
+
+
+class Bench:
+    """Workers whose steps note when they were called."""
+
+    def __init__(self, clock: LoopClock, group: asyncio.TaskGroup) -> None:
+        self.clock = clock
+        self.scripts: dict[str, Script] = {}
+        self.steps: list[tuple[float, str, str]] = []
+        self.pods: list[Pod] = []
+        self.graces: list[int | None] = []
+        self.finished: list[str] = []
+        self.ledger = WorkerLedger()
+        self.journal = MemoryJournal(clock=clock)
+        self.workers = PodWorkers(
+            steps=self,
+            statuses=self,
+            ledger=self.ledger,
+            recorder=self.journal,
+            clock=clock,
+            resync=RESYNC,
+            randomness=random.Random(1),
+            on_finished=self.finished.append,
+        )
+        self.task = group.create_task(self.workers.run())
+
+    # The steps of a pod
+
+    async def sync(self, pod: Pod, status: PodRuntimeStatus, *, cause: CauseId | None) -> StepResult:
+        script = self._begin("sync", pod)
+        self.pods.append(pod)
+        await self.clock.sleep(timedelta(seconds=script.takes))
+        result = script.results.pop(0) if len(script.results) > 1 else script.results[0]
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    async def terminate(
+        self, pod: Pod, status: PodRuntimeStatus, *, grace: int | None, is_runtime_only: bool, cause: CauseId | None
+    ) -> None:
+        script = self._begin("stop-runtime" if is_runtime_only else "stop", pod)
+        self.graces.append(grace)
+        await self.clock.sleep(timedelta(seconds=script.takes))
+        if script.terminate_fails:
+            script.terminate_fails -= 1
+            raise Broken("still running")
+
+    async def finish(self, pod: Pod, status: PodRuntimeStatus, *, cause: CauseId | None) -> None:
+        self._begin("finish", pod)
+
+    async def fresh_status(self, uid: PodUID, *, newer_than: float) -> PodRuntimeStatus:
+        script = self.scripts.setdefault(uid, Script())
+        if script.status_fails:
+            script.status_fails -= 1
+            raise Broken("the runtime is away")
+        return PodRuntimeStatus(uid=uid)
+
+    def _begin(self, step: str, pod: Pod) -> Script:
+        self.steps.append((round(self.clock.monotonic(), 3), step, pod.metadata.uid))
+        return self.scripts.setdefault(pod.metadata.uid, Script())
+
+    # What tests do and ask
+
+    def update(self, kind: UpdateKind, pod: Pod, **more) -> None:
+        quiet = more.pop("runtime_is_quiet", False)
+        self.workers.update(PodUpdate(kind=kind, pod=pod, **more), runtime_is_quiet=quiet)
+
+    async def run_for(self, seconds: float) -> None:
+        await self.clock.sleep(timedelta(seconds=seconds))
+
+    def times(self, step: str = "sync", uid: str = "uid-1") -> list[float]:
+        return [at for at, found, of in self.steps if (found, of) == (step, uid)]
+
+    def order(self) -> list[tuple[str, str]]:
+        return [(step, uid) for _, step, uid in self.steps]
+
+    def stage(self, uid: str = "uid-1") -> Stage | None:
+        state = self.ledger.get(PodUID(uid))
+        return state.stage if state is not None else None
+
+    async def decisions(self) -> list[str]:
+        return [cause.finding.decision for cause in await self.journal.find(CauseQuery())]
+
+
+def on_bench(test: Callable[[Bench], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            bench = Bench(LoopClock(epoch=EPOCH), group)
+            await test(bench)
+            bench.task.cancel()
+
+    run_virtual(main())
+
+
+def at(seconds: float) -> datetime:
+    return EPOCH + timedelta(seconds=seconds)
+
+
+def test_a_new_pod_is_synced_at_once_and_again_after_a_while():
+    async def test(bench: Bench) -> None:
+        bench.update(CREATE, make_pod())
+        await bench.run_for(200)
+        times = bench.times()
+        assert times[0] == 0
+        gaps = [later - earlier for earlier, later in pairwise(times)]
+        assert gaps
+        assert all(60 <= gap <= 90 for gap in gaps)
+
+    on_bench(test)
+
+
+def test_the_newest_update_wins_and_runs_right_after_the_step_that_was_running():
+    async def test(bench: Bench) -> None:
+        bench.scripts["uid-1"] = Script(takes=5)
+        first, second, third = (make_pod(name) for name in ("a", "b", "c"))
+        bench.update(CREATE, first)
+        await bench.run_for(1)
+        bench.update(UPDATE, second)
+        bench.update(UPDATE, third)
+        await bench.run_for(20)
+        assert bench.times() == [0, 5]
+        assert bench.pods == [first, third]
+
+    on_bench(test)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        pytest.param(StepResult(errors=("no image",)), id="a step that tells of errors"),
+        pytest.param(Broken("no"), id="a step that fails"),
+        pytest.param(ValueError("a bug"), id="a bug"),
+    ],
+)
+def test_a_failing_step_is_tried_again_after_10_to_15_seconds(failure):
+    async def test(bench: Bench) -> None:
+        bench.scripts["uid-1"] = Script(results=[failure])
+        bench.update(CREATE, make_pod())
+        await bench.run_for(100)
+        times = bench.times()
+        gaps = [later - earlier for earlier, later in pairwise(times)]
+        assert len(gaps) >= 6
+        assert all(10 <= gap <= 15 for gap in gaps)
+        assert len(set(gaps)) > 1
+
+    on_bench(test)
+
+
+def test_the_end_of_a_back_off_is_waited_for():
+    async def test(bench: Bench) -> None:
+        waits = [StepResult(errors=("back-off",), retry_at=at(7)), StepResult(errors=("back-off",), retry_at=at(27))]
+        bench.scripts["uid-1"] = Script(results=[*waits, StepResult()])
+        bench.update(CREATE, make_pod())
+        await bench.run_for(50)
+        assert bench.times() == [0, 7, 27]
+
+    on_bench(test)
+
+
+@pytest.mark.parametrize(
+    ("retry", "expected"),
+    [
+        pytest.param(-5, 0, id="a back-off that is over"),
+        pytest.param(3600, 60, id="a back-off longer than the usual pause"),
+    ],
+)
+def test_a_back_off_is_kept_within_bounds(retry, expected):
+    async def test(bench: Bench) -> None:
+        bench.scripts["uid-1"] = Script(results=[StepResult(errors=("x",), retry_at=at(retry)), StepResult()])
+        bench.update(CREATE, make_pod())
+        await bench.run_for(61)
+        assert bench.times() == [0, expected]
+
+    on_bench(test)
+
+
+def test_news_from_the_runtime_wakes_the_worker():
+    async def test(bench: Bench) -> None:
+        bench.update(CREATE, make_pod())
+        await bench.run_for(3)
+        bench.workers.wake(PodUID("uid-1"))
+        bench.workers.wake(PodUID("nobody"))
+        await bench.run_for(3)
+        assert bench.times() == [0, 3]
+
+    on_bench(test)
+
+
+def test_a_runtime_that_cannot_be_read_is_a_failing_step():
+    async def test(bench: Bench) -> None:
+        bench.scripts["uid-1"] = Script(status_fails=1)
+        bench.update(CREATE, make_pod())
+        await bench.run_for(20)
+        assert len(bench.times()) == 1
+        assert 10 <= bench.times()[0] <= 15
+        assert await bench.decisions() == ["FailedSync"]
+
+    on_bench(test)
+
+
+def test_a_bug_in_one_pods_step_does_not_stop_the_others():
+    async def test(bench: Bench) -> None:
+        bench.scripts["bad"] = Script(results=[ZeroDivisionError("a bug")])
+        bench.update(CREATE, make_pod(name="bad", uid="bad"))
+        bench.update(CREATE, make_pod(name="good", uid="good"))
+        await bench.run_for(1)
+        bench.update(KILL, make_pod(name="good", uid="good"))
+        await bench.run_for(1)
+        assert bench.stage("good") is Stage.FINISHED
+        assert bench.stage("bad") is Stage.SYNCING
+        assert not bench.task.done()
+
+    on_bench(test)
+
+
+def test_a_hanging_step_of_one_pod_does_not_stop_the_others():
+    async def test(bench: Bench) -> None:
+        bench.scripts["slow"] = Script(takes=10_000)
+        bench.update(CREATE, make_pod(name="slow", uid="slow"))
+        bench.update(CREATE, make_pod(name="good", uid="good"))
+        await bench.run_for(200)
+        assert bench.times(uid="slow") == [0]
+        assert len(bench.times(uid="good")) >= 3
+
+    on_bench(test)
+
+
+def test_the_life_of_a_pod_to_its_end():
+    async def test(bench: Bench) -> None:
+        bench.update(CREATE, make_pod())
+        await bench.run_for(1)
+        bench.update(KILL, make_pod(), why="the file is gone")
+        await bench.run_for(1)
+        assert bench.order() == [(step, "uid-1") for step in ("sync", "stop", "finish")]
+        assert bench.graces == [30]
+        assert bench.stage() is Stage.FINISHED
+        assert bench.finished == ["uid-1"]
+        assert await bench.decisions() == ["Terminate", "Stopped", "Finished"]
+        await bench.run_for(1000)
+        assert len(bench.steps) == 3
+        bench.workers.forget(PodUID("uid-1"))
+        assert bench.stage() is None
+
+    on_bench(test)
+
+
+def test_a_pod_whose_work_is_done_is_stopped_with_no_grace_of_its_own():
+    async def test(bench: Bench) -> None:
+        bench.scripts["uid-1"] = Script(results=[StepResult(is_terminal=True)])
+        bench.update(CREATE, make_pod())
+        await bench.run_for(1)
+        assert bench.order() == [(step, "uid-1") for step in ("sync", "stop", "finish")]
+        assert bench.graces == [None]
+
+    on_bench(test)
+
+
+def test_a_pod_that_does_not_stop_is_stopped_again():
+    async def test(bench: Bench) -> None:
+        bench.scripts["uid-1"] = Script(terminate_fails=2)
+        bench.update(CREATE, make_pod())
+        await bench.run_for(1)
+        bench.update(KILL, make_pod(), grace=5)
+        await bench.run_for(1)
+        bench.update(KILL, make_pod(), grace=3)
+        await bench.run_for(60)
+        assert bench.graces == [5, 3, 3]
+        assert bench.times("stop")[:2] == [1, 2]
+        assert 10 <= bench.times("stop")[2] - 2 <= 15
+        assert bench.stage() is Stage.FINISHED
+
+    on_bench(test)
+
+
+def test_a_pod_that_was_over_before_it_was_seen_is_only_cleaned_up():
+    async def test(bench: Bench) -> None:
+        pod = replace(make_pod(), status=PodStatus(phase="Succeeded"))
+        bench.update(CREATE, pod, runtime_is_quiet=True)
+        await bench.run_for(1)
+        assert bench.order() == [("finish", "uid-1")]
+        assert bench.finished == ["uid-1"]
+
+    on_bench(test)
+
+
+def test_a_pod_that_only_the_runtime_knows_is_stopped():
+    async def test(bench: Bench) -> None:
+        bench.update(KILL, make_pod(), is_runtime_only=True)
+        await bench.run_for(1)
+        assert bench.order() == [("stop-runtime", "uid-1")]
+        assert bench.stage() is Stage.FINISHED
+
+    on_bench(test)
+
+
+def test_the_same_uid_again_while_the_pod_ends_asks_for_a_restart():
+    async def test(bench: Bench) -> None:
+        bench.scripts["uid-1"] = Script(takes=5)
+        bench.update(CREATE, make_pod())
+        await bench.run_for(6)
+        bench.update(KILL, make_pod())
+        await bench.run_for(1)
+        bench.update(CREATE, make_pod())
+        state = bench.ledger.state_of(PodUID("uid-1"))
+        assert (state.stage, state.restart_requested) == (Stage.TERMINATING, True)
+        await bench.run_for(10)
+        assert bench.stage() is Stage.FINISHED
+        assert bench.times("sync") == [0]
+        bench.workers.forget(PodUID("uid-1"))
+        bench.update(CREATE, make_pod())
+        await bench.run_for(1)
+        assert len(bench.times("sync")) == 2
+        assert bench.stage() is Stage.SYNCING
+
+    on_bench(test)
+
+
+def test_a_pod_that_has_not_finished_is_not_forgotten():
+    async def test(bench: Bench) -> None:
+        bench.update(CREATE, make_pod())
+        bench.workers.forget(PodUID("uid-1"))
+        assert bench.stage() is Stage.SYNCING
+
+    on_bench(test)
+
+
+def test_an_orphan_is_stopped_once():
+    async def test(bench: Bench) -> None:
+        bench.update(CREATE, make_pod())
+        await bench.run_for(1)
+        bench.workers.orphan(PodUID("uid-1"))
+        bench.workers.orphan(PodUID("nobody"))
+        await bench.run_for(1)
+        assert bench.order() == [(step, "uid-1") for step in ("sync", "stop", "finish")]
+        assert bench.ledger.state_of(PodUID("uid-1")).is_deleted
+
+    on_bench(test)
+
+
+def test_the_end_of_one_pod_does_not_shorten_the_back_off_of_another():
+    async def test(bench: Bench) -> None:
+        bench.scripts["bad"] = Script(results=[Broken("no")])
+        bench.update(CREATE, make_pod(name="bad", uid="bad"))
+        bench.update(CREATE, make_pod(name="good", uid="good"))
+        await bench.run_for(1)
+        bench.update(KILL, make_pod(name="good", uid="good"))
+        await bench.run_for(8)
+        assert bench.finished == ["good"]
+        assert bench.times(uid="bad") == [0]
+
+    on_bench(test)
+
+
+def static(uid: str) -> Pod:
+    return make_pod(name="web", uid=uid, source="file")
+
+
+def test_static_pods_of_one_name_start_one_after_the_other():
+    async def test(bench: Bench) -> None:
+        for uid in ("2", "3", "4"):
+            bench.scripts[uid] = Script(takes=1)
+            bench.update(CREATE, static(uid))
+        await bench.run_for(5)
+        assert bench.order() == [("sync", "2")]
+        bench.update(KILL, static("2"))
+        await bench.run_for(5)
+        assert bench.order() == [("sync", "2"), ("stop", "2"), ("finish", "2"), ("sync", "3")]
+
+    on_bench(test)
+
+
+def test_a_static_pod_that_is_removed_while_it_waits_is_never_synced():
+    async def test(bench: Bench) -> None:
+        for uid in ("2", "3", "4"):
+            bench.update(CREATE, static(uid))
+        await bench.run_for(1)
+        bench.update(KILL, static("3"))
+        await bench.run_for(1)
+        assert bench.stage("3") is Stage.FINISHED
+        assert bench.finished == ["3"]
+        bench.update(KILL, static("2"))
+        await bench.run_for(1)
+        assert bench.order() == [("sync", "2"), ("stop", "2"), ("finish", "2"), ("sync", "4")]
+
+    on_bench(test)
+
+
+def test_an_orphan_that_waits_for_its_place_is_never_synced():
+    async def test(bench: Bench) -> None:
+        bench.update(CREATE, static("2"))
+        bench.update(CREATE, static("3"))
+        await bench.run_for(1)
+        bench.workers.orphan(PodUID("3"))
+        await bench.run_for(1)
+        assert bench.order() == [("sync", "2")]
+        assert bench.finished == ["3"]
+
+    on_bench(test)
+
+
+def test_a_static_pod_whose_first_news_is_its_end_is_over_at_once():
+    async def test(bench: Bench) -> None:
+        bench.update(KILL, static("2"))
+        await bench.run_for(1)
+        assert bench.steps == []
+        assert bench.finished == ["2"]
+
+    on_bench(test)
+
+
+def test_a_pod_of_the_api_with_the_name_of_a_static_pod_does_not_wait():
+    async def test(bench: Bench) -> None:
+        bench.update(CREATE, static("2"))
+        bench.update(CREATE, make_pod(name="web", uid="3"))
+        await bench.run_for(1)
+        assert bench.order() == [("sync", "2"), ("sync", "3")]
+
+    on_bench(test)
