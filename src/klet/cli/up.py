@@ -27,7 +27,7 @@ from klet.cli.verdict import Broken, Done, Pending, Verdict
 from klet.cli.waiting import Awaited, PodWaiter
 from klet.host.files import read_bytes, remove_file, write_atomic
 
-AGENT_DEADLINE = timedelta(seconds=60)
+AGENT_DEADLINE = timedelta(seconds=30)
 AGENT_POLL = timedelta(milliseconds=50)
 FILES_SECONDS = 0.5
 INTERRUPTED = 130
