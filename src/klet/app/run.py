@@ -24,10 +24,13 @@ from klet.cri.client import CriClient
 from klet.cri.events import ContainerdEvents, CriEvents
 from klet.errors import KletError
 from klet.host.cgroups.discover import find_hierarchy
+from klet.host.cgroups.names import parse_cgroupfs
 from klet.host.procfs import ProcReader
 from klet.journal.store import Journal
 from klet.model.causes import Finding, Subject
 from klet.network.resolver import PodResolver
+from klet.resources.cgroup_values import PodCgroupRules
+from klet.resources.names import pods_root
 from klet.resources.pod_cgroups import PodCgroups
 from klet.runtime.pod_files import PodFiles
 from klet.server.listener import SocketListener
@@ -113,7 +116,11 @@ def _open_ports(
             cluster_domain=settings.sandbox.cluster_domain,
             threads=threads,
         ),
-        cgroups=PodCgroups(cgroups=cgroups, root=cgroups.parse(settings.cgroup_root), pids_limit=settings.pids_limit),
+        cgroups=PodCgroups(
+            cgroups=cgroups,
+            kubepods=pods_root(parse_cgroupfs(settings.cgroup_root)),
+            rules=PodCgroupRules(pids_limit=settings.pids_limit),
+        ),
         dns=PodResolver(resolv_conf=settings.resolv_conf, settings=settings.dns, threads=threads, recorder=journal),
         runtime_name=version.runtime_name,
         node_ips=tuple(ip for ip in given.flags.node_ip.split(",") if ip),

@@ -3,34 +3,46 @@
 from klet.api.pod import Pod
 from klet.host.cgroups.manager import CgroupManager
 from klet.host.cgroups.names import CgroupName
-from klet.host.cgroups.resources import CgroupResources
+from klet.host.cgroups.resources import MIN_SHARES, CgroupResources
+from klet.host.errors import CgroupError, CgroupNameError
 from klet.model.pods import PodUID
-from klet.model.qos import QosClass, compute_qos
-
-KUBEPODS = "kubepods"
-POD_PREFIX = "pod"
-_PARENTS = {QosClass.GUARANTEED: (), QosClass.BURSTABLE: ("burstable",), QosClass.BEST_EFFORT: ("besteffort",)}
+from klet.model.qos import QosClass
+from klet.resources.cgroup_values import PodCgroupRules, compute_pod_values
+from klet.resources.names import pod_cgroup, pod_of, qos_cgroup
 
 
 class PodCgroups:
-    """Gives each pod a cgroup of its own; the runtime limits the containers in it."""
+    """Gives each pod a cgroup of its own that limits the pod as a whole; the runtime limits the containers in it."""
 
-    def __init__(self, *, cgroups: CgroupManager, root: CgroupName, pids_limit: int | None) -> None:
+    def __init__(self, *, cgroups: CgroupManager, kubepods: CgroupName, rules: PodCgroupRules) -> None:
         self._cgroups = cgroups
-        self._kubepods = root.child(KUBEPODS)
-        self._pids_limit = pids_limit
+        self._kubepods = kubepods
+        self._rules = rules
 
     def parent_of(self, pod: Pod) -> str:
         """The CRI's `cgroup_parent` of a pod."""
-        return self._cgroups.path(self._name(pod))
+        return self._cgroups.path(pod_cgroup(self._kubepods, pod))
+
+    def exists(self, pod: Pod) -> bool:
+        """Whether the pod's cgroup is there, in every controller."""
+        return self._cgroups.exists(pod_cgroup(self._kubepods, pod))
 
     async def ensure(self, pod: Pod) -> None:
-        name = self._name(pod)
-        if not self._cgroups.exists(name):
-            await self._cgroups.create(name, CgroupResources(pids_limit=self._pids_limit))
+        """Make the pod's cgroup with its limits. One that is there keeps the values it has."""
+        name = pod_cgroup(self._kubepods, pod)
+        if self._cgroups.exists(name):
+            return
+        try:
+            await self._cgroups.create(name, compute_pod_values(pod, self._rules))
+        except CgroupError as error:
+            raise CgroupError(f"failed to create container for {name} : {error}") from error
 
     async def destroy(self, pod: Pod) -> None:
-        await self._destroy(self._name(pod))
+        try:
+            name = pod_cgroup(self._kubepods, pod)
+        except CgroupNameError:
+            return  # such a UID can never have had a cgroup, and the pod must be able to end
+        await self._destroy(name)
 
     async def orphans(self, known: frozenset[PodUID]) -> tuple[PodUID, ...]:
         """Pods that have a cgroup and nothing else."""
@@ -38,27 +50,52 @@ class PodCgroups:
 
     async def destroy_uid(self, uid: PodUID) -> None:
         """Remove the cgroup of a pod of which only the UID is known."""
-        for found, name in await self._found():
-            if found == uid:
-                await self._destroy(name)
+        for name in await self._named(uid):
+            await self._destroy(name)
+
+    async def reduce_cpu(self, uid: PodUID) -> None:
+        """Leave a pod that is over but cannot be removed yet the least CPU there is."""
+        for name in await self._named(uid):
+            await self._cgroups.update(name, CgroupResources(cpu_shares=MIN_SHARES))
+
+    async def _named(self, uid: PodUID) -> list[CgroupName]:
+        return [name for found, name in await self._found() if found == uid]
 
     async def _found(self) -> list[tuple[PodUID, CgroupName]]:
-        found = []
-        for parent in _PARENTS.values():
-            place = self._kubepods.child(*parent)
+        found: list[tuple[PodUID, CgroupName]] = []
+        for qos in QosClass:
+            place = qos_cgroup(self._kubepods, qos)
             if not self._cgroups.exists(place):
                 continue
-            for child in await self._cgroups.children(place):
-                prefix, is_pod, uid = child.last.partition(POD_PREFIX)
-                if is_pod and not prefix and uid:
-                    found.append((PodUID(uid), child))
+            children = await self._cgroups.children(place)
+            found.extend((uid, child) for child in children if (uid := pod_of(self._kubepods, child)) is not None)
         return found
 
     async def _destroy(self, name: CgroupName) -> None:
-        if self._cgroups.exists(name):
-            await self._cgroups.kill_all(name)
+        await self._cgroups.kill_all(name)
         await self._cgroups.destroy(name)
 
-    def _name(self, pod: Pod) -> CgroupName:
-        qos = QosClass(pod.status.qos_class) if pod.status.qos_class else compute_qos(pod)
-        return self._kubepods.child(*_PARENTS[qos], f"{POD_PREFIX}{pod.metadata.uid}")
+
+class NoPodCgroups:
+    """For a node where the runtime chooses the cgroups of its containers (`cgroupsPerQOS: false`)."""
+
+    def parent_of(self, pod: Pod) -> str:  # noqa: ARG002 - the same for all
+        return ""
+
+    def exists(self, pod: Pod) -> bool:  # noqa: ARG002 - none is missing
+        return True
+
+    async def ensure(self, pod: Pod) -> None:
+        """Nothing is made."""
+
+    async def destroy(self, pod: Pod) -> None:
+        """Nothing was made."""
+
+    async def orphans(self, known: frozenset[PodUID]) -> tuple[PodUID, ...]:  # noqa: ARG002 - there are none
+        return ()
+
+    async def destroy_uid(self, uid: PodUID) -> None:
+        """Nothing was made."""
+
+    async def reduce_cpu(self, uid: PodUID) -> None:
+        """There is no cgroup to hold it."""

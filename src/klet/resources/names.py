@@ -1,0 +1,36 @@
+"""Where pods and QoS classes have their cgroups. Pure."""
+
+from klet.api.pod import Pod
+from klet.host.cgroups.names import CgroupName
+from klet.model.pods import PodUID
+from klet.model.qos import QosClass, qos_of
+
+KUBEPODS = "kubepods"
+POD_PREFIX = "pod"
+_BELOW: dict[QosClass, tuple[str, ...]] = {
+    QosClass.GUARANTEED: (),
+    QosClass.BURSTABLE: ("burstable",),
+    QosClass.BEST_EFFORT: ("besteffort",),
+}
+
+
+def pods_root(root: CgroupName) -> CgroupName:
+    """The cgroup of all pods below the configured root."""
+    return root.child(KUBEPODS)
+
+
+def qos_cgroup(kubepods: CgroupName, qos: QosClass) -> CgroupName:
+    """Guaranteed pods lie directly in the cgroup of all pods."""
+    return kubepods.child(*_BELOW[qos])
+
+
+def pod_cgroup(kubepods: CgroupName, pod: Pod) -> CgroupName:
+    return qos_cgroup(kubepods, qos_of(pod)).child(f"{POD_PREFIX}{pod.metadata.uid}")
+
+
+def pod_of(kubepods: CgroupName, name: CgroupName) -> PodUID | None:
+    """The pod that a cgroup belongs to, if it is a pod's own."""
+    uid = name.last.removeprefix(POD_PREFIX)
+    if uid in {"", name.last} or name.parent not in {qos_cgroup(kubepods, qos) for qos in QosClass}:
+        return None
+    return PodUID(uid)

@@ -1,0 +1,101 @@
+"""The cgroups of the QoS classes, kept in step with the pods (QOSContainerManager).
+
+Upstream looks at all pods once a minute besides; here every change of the pods leads to an update, so there is no loop.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+
+from klet.api.pod import Pod
+from klet.host.cgroups.manager import CgroupManager
+from klet.host.cgroups.names import CgroupName
+from klet.host.cgroups.resources import CgroupResources
+from klet.host.errors import CgroupError
+from klet.model.qos import QosClass
+from klet.resources.cgroup_values import QosRules, compute_qos_values
+from klet.resources.names import qos_cgroup
+
+logger = logging.getLogger(__name__)
+
+
+class QosCgroups:
+    """Gives burstable pods together the CPU they asked for, and best-effort pods what is left."""
+
+    def __init__(self, *, cgroups: CgroupManager, kubepods: CgroupName, rules: QosRules) -> None:
+        self._cgroups = cgroups
+        self._rules = rules
+        self._root, self._burstable, self._best_effort = (
+            qos_cgroup(kubepods, qos) for qos in (QosClass.GUARANTEED, QosClass.BURSTABLE, QosClass.BEST_EFFORT)
+        )
+        self._writing = asyncio.Lock()
+        self._written: dict[CgroupName, CgroupResources] = {}
+
+    async def start(self) -> None:
+        """Make the cgroups. The burstable shares of a previous agent stay until the pods are known."""
+        empty = compute_qos_values((), self._rules)
+        if not self._cgroups.exists(self._root):
+            await self._cgroups.create(self._root, empty.root)
+        await self._make(self._burstable, replace(empty.burstable, cpu_shares=None, memory_limit=None))
+        await self._make(self._best_effort, replace(empty.best_effort, memory_limit=None))
+
+    async def update(self, pods: Iterable[Pod]) -> None:
+        """Write what these active pods call for, as far as it is not written yet."""
+        values = compute_qos_values(pods, self._rules)
+        wanted = {
+            self._root: values.root,
+            self._burstable: values.burstable,
+            self._best_effort: values.best_effort,
+        }
+        # The lock is fair and nothing is awaited before it, so the newest view of the pods is written last.
+        async with self._writing:
+            if self._rules.reserved_percent is not None:
+                if not await self._try_all(wanted):
+                    return
+                wanted = {name: await self._raised_to_usage(name, given) for name, given in wanted.items()}
+            for name, given in wanted.items():
+                await self._write(name, given)
+
+    async def _make(self, name: CgroupName, values: CgroupResources) -> None:
+        is_new = not self._cgroups.exists(name)
+        try:
+            await (self._cgroups.create if is_new else self._cgroups.update)(name, values)
+        except CgroupError as error:
+            verb = "create" if is_new else "update"
+            raise CgroupError(f"failed to {verb} top level {name} QOS cgroup : {error}") from error
+
+    async def _try_all(self, wanted: dict[CgroupName, CgroupResources]) -> list[CgroupError]:
+        errors = []
+        for name, values in wanted.items():
+            try:
+                await self._write(name, values)
+            except CgroupError as error:
+                logger.info("QoS cgroup not updated at first", extra={"cgroup": str(name), "error": str(error)})
+                errors.append(error)
+        return errors
+
+    async def _raised_to_usage(self, name: CgroupName, values: CgroupResources) -> CgroupResources:
+        """Memory that cannot be reclaimed may exceed the limit: then hold the class at what it uses."""
+        memory = (await self._cgroups.usage(name)).memory
+        if memory is None or values.memory_limit is None or memory.usage <= values.memory_limit:
+            return values
+        return replace(values, memory_limit=memory.usage)
+
+    async def _write(self, name: CgroupName, values: CgroupResources) -> None:
+        if not self._cgroups.exists(name):
+            await self._cgroups.create(name, values)
+        elif self._written.get(name) != values:
+            self._written.pop(name, None)
+            await self._cgroups.update(name, values)
+        self._written[name] = values
+
+
+class NoQosCgroups:
+    """For a node that does not sort its pods into classes (`cgroupsPerQOS: false`)."""
+
+    async def start(self) -> None:
+        """There is nothing to make."""
+
+    async def update(self, pods: Iterable[Pod]) -> None:
+        """There is nothing to share out."""

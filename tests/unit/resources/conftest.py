@@ -1,0 +1,20 @@
+"""Cgroups in memory, below the real manager."""
+
+import pytest
+
+from klet.aio.threads import Threads
+from klet.host.cgroups.manager import HostCgroups, NoUnits
+from klet.testing.cgroups import MemoryHierarchy
+from klet.testing.clock import ManualClock
+
+
+@pytest.fixture
+def hierarchy():
+    return MemoryHierarchy()
+
+
+@pytest.fixture
+def cgroups(hierarchy):
+    threads = Threads(limit=1)
+    yield HostCgroups(hierarchy=hierarchy, units=NoUnits(), threads=threads, clock=ManualClock())
+    threads.close()

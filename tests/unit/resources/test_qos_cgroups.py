@@ -1,0 +1,158 @@
+"""The cgroups of the QoS classes."""
+
+import asyncio
+
+import pytest
+
+from klet.host.cgroups.names import CgroupName
+from klet.host.cgroups.resources import CgroupResources
+from klet.host.cgroups.usage import CgroupUsage, MemoryUsage
+from klet.host.errors import CgroupError
+from klet.resources.cgroup_values import QosRules
+from klet.resources.qos_cgroups import NoQosCgroups, QosCgroups
+from klet.testing.builders import make_container, make_pod, with_resources
+
+ROOT, BURSTABLE, BEST_EFFORT = "/kubepods", "/kubepods/burstable", "/kubepods/besteffort"
+PAGES = {2 << 20: 1 << 62}
+MIB = 1 << 20
+
+
+def burstable(cpu="500m", memory="100Mi", *, uid="u"):
+    return make_pod(with_resources(make_container("c"), requests={"cpu": cpu, "memory": memory}), uid=uid)
+
+
+def made(cgroups, **rules):
+    return QosCgroups(cgroups=cgroups, kubepods=CgroupName(("kubepods",)), rules=QosRules(**rules))
+
+
+class CountingHierarchy:
+    """Notes each write and hands it on."""
+
+    def __init__(self, hierarchy):
+        self.writes = []
+        self._write = hierarchy.write
+        hierarchy.write = self.write
+
+    def write(self, path, resources):
+        self.writes.append(path)
+        self._write(path, resources)
+
+
+async def test_the_start_makes_the_cgroups(cgroups, hierarchy):
+    await made(cgroups, hugepage_sizes=(2 << 20,)).start()
+    assert hierarchy.cgroups[ROOT] == CgroupResources(hugepages=PAGES)
+    assert hierarchy.cgroups[BURSTABLE] == CgroupResources(hugepages=PAGES)
+    assert hierarchy.cgroups[BEST_EFFORT] == CgroupResources(cpu_shares=2, hugepages=PAGES)
+
+
+async def test_a_new_agent_keeps_the_shares_until_it_knows_the_pods(cgroups, hierarchy):
+    first = made(cgroups)
+    await first.start()
+    await first.update([burstable()])
+    hierarchy.cgroups[BEST_EFFORT] = CgroupResources(cpu_shares=7)
+    await made(cgroups).start()
+    assert hierarchy.cgroups[BURSTABLE].cpu_shares == 512
+    assert hierarchy.cgroups[BEST_EFFORT].cpu_shares == 2
+
+
+async def test_shares_follow_the_pods(cgroups, hierarchy):
+    qos = made(cgroups)
+    await qos.start()
+    await qos.update([burstable(), burstable(uid="v"), make_pod(uid="w")])
+    assert hierarchy.cgroups[BURSTABLE].cpu_shares == 1024
+    await qos.update([burstable()])
+    assert hierarchy.cgroups[BURSTABLE].cpu_shares == 512
+    await qos.update([])
+    assert hierarchy.cgroups[BURSTABLE].cpu_shares == 2
+
+
+async def test_only_what_changed_is_written(cgroups, hierarchy):
+    qos = made(cgroups)
+    await qos.start()
+    counter = CountingHierarchy(hierarchy)
+    await qos.update([burstable()])
+    await qos.update([burstable()])
+    assert counter.writes == [ROOT, BURSTABLE, BEST_EFFORT]
+    await qos.update([burstable(), burstable(uid="v")])
+    assert counter.writes == [ROOT, BURSTABLE, BEST_EFFORT, BURSTABLE]
+
+
+async def test_the_newest_view_of_many_wins(cgroups, hierarchy):
+    qos = made(cgroups)
+    await qos.start()
+    pods = [burstable("100m", uid=str(number)) for number in range(10)]
+    await asyncio.gather(*(qos.update(pods[: number + 1]) for number in range(10)))
+    assert hierarchy.cgroups[BURSTABLE].cpu_shares == 1024
+
+
+async def test_what_was_removed_is_made_again(cgroups, hierarchy):
+    qos = made(cgroups)
+    await qos.start()
+    await qos.update([burstable()])
+    del hierarchy.cgroups[BURSTABLE]
+    await qos.update([burstable()])
+    assert hierarchy.cgroups[BURSTABLE].cpu_shares == 512
+
+
+async def test_a_failed_write_is_told_and_done_again(cgroups, hierarchy):
+    qos = made(cgroups)
+    await qos.start()
+    hierarchy.refuses[BURSTABLE] = "no"
+    with pytest.raises(CgroupError, match="no"):
+        await qos.update([burstable()])
+    hierarchy.refuses.clear()
+    await qos.update([burstable()])
+    assert hierarchy.cgroups[BURSTABLE].cpu_shares == 512
+
+
+async def test_a_start_that_fails_says_which(cgroups, hierarchy):
+    qos = made(cgroups)
+    await qos.start()
+    hierarchy.refuses[BEST_EFFORT] = "no"
+    with pytest.raises(CgroupError) as caught:
+        await qos.start()
+    assert str(caught.value) == "failed to update top level [kubepods besteffort] QOS cgroup : no"
+
+
+async def test_requested_memory_is_protected(cgroups, hierarchy):
+    qos = made(cgroups, memory_qos=True)
+    await qos.start()
+    await qos.update([burstable()])
+    assert hierarchy.cgroups[ROOT].memory_min == hierarchy.cgroups[BURSTABLE].memory_min == 100 * MIB
+
+
+def memory_usage(usage):
+    zero = dict.fromkeys(("working_set", "rss", "cache", "mapped_file", "swap", "page_faults", "major_page_faults"), 0)
+    return CgroupUsage(memory=MemoryUsage(usage=usage, limit=None, **zero))
+
+
+async def test_memory_is_kept_from_lower_classes(cgroups, hierarchy):
+    qos = made(cgroups, reserved_percent=50, allocatable_memory=1000 * MIB)
+    await qos.start()
+    await qos.update([burstable()])
+    assert hierarchy.cgroups[BURSTABLE].memory_limit == 1000 * MIB
+    assert hierarchy.cgroups[BEST_EFFORT].memory_limit == 950 * MIB
+
+
+async def test_a_class_that_uses_more_is_held_at_what_it_uses(cgroups, hierarchy):
+    qos = made(cgroups, reserved_percent=50, allocatable_memory=1000 * MIB)
+    await qos.start()
+    hierarchy.usages[BEST_EFFORT] = memory_usage(980 * MIB)
+    hierarchy.usages[BURSTABLE] = memory_usage(10 * MIB)
+    write = hierarchy.write
+
+    def refuse_below_usage(path, resources):
+        if path == BEST_EFFORT and (resources.memory_limit or 0) < 980 * MIB:
+            raise CgroupError("busy")
+        write(path, resources)
+
+    hierarchy.write = refuse_below_usage
+    await qos.update([burstable()])
+    assert hierarchy.cgroups[BURSTABLE].memory_limit == 1000 * MIB
+    assert hierarchy.cgroups[BEST_EFFORT].memory_limit == 980 * MIB
+
+
+async def test_a_node_without_classes():
+    none = NoQosCgroups()
+    await none.start()
+    await none.update([burstable()])
