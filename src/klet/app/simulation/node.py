@@ -15,7 +15,7 @@ from klet.aio.clock import Clock
 from klet.api.pod import Pod
 from klet.app.settings import AgentSettings
 from klet.app.simulation.memory import LOGS, MemoryCgroups, MemoryDns, MemoryFiles
-from klet.app.wiring import Agent, PodCgroupsPort, PodFilesPort, Ports, build_agent
+from klet.app.wiring import Agent, Ports, build_agent
 from klet.cri.client import CriClient
 from klet.cri.events import ContainerdEvents, CriEvents
 from klet.journal.memory import MemoryJournal
@@ -103,10 +103,8 @@ class SimulatedNode:
         *,
         seed: int,
         settings: AgentSettings,
-        files: PodFilesPort | None = None,
-        cgroups: PodCgroupsPort | None = None,
     ) -> Agent:
-        """Wire an agent to this machine; it does not run yet. Ports that are given stand before the machine's own."""
+        """Wire an agent to this machine; it does not run yet."""
         ports = Ports(
             clock=self.clock,
             runtime=client,
@@ -114,8 +112,8 @@ class SimulatedNode:
             events=(ContainerdEvents(connection=client.runtime), CriEvents(runtime=client)),
             recorder=self.journal,
             changes=wanted,
-            files=files or self.files,
-            cgroups=cgroups or self.cgroups,
+            files=self.files,
+            cgroups=self.cgroups,
             dns=MemoryDns(),
             runtime_name="containerd",
             node_ips=("192.0.2.1",),
@@ -150,6 +148,6 @@ def simulated_settings(parallel_starts: int, *, longest_backoff: timedelta = tim
         pids_limit=None,
         resolv_conf=None,
         sandbox=SandboxSettings(logs=LOGS),
-        container=ContainerSettings(security=SecuritySettings(), memory_capacity=8 << 30),
+        container=ContainerSettings(security=SecuritySettings()),
         dns=DnsSettings(),
     )

@@ -1,0 +1,60 @@
+"""Many stories of a simulated node, one after the other or on several processors."""
+
+import argparse
+import logging
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+
+from klet.app.simulation.story import Outcome, run_seed
+
+CHUNK = 8
+
+
+def main() -> int:
+    options = _options()
+    logging.disable(logging.CRITICAL)
+    started = time.perf_counter()
+    seeds = range(options.start, options.start + options.seeds)
+    bad = lives = told = 0
+    run = partial(run_seed, verbose=options.verbose)
+    with ProcessPoolExecutor(max_workers=options.jobs) as pool:
+        outcomes = map(run, seeds) if options.jobs == 1 else pool.map(run, seeds, chunksize=CHUNK)
+        for outcome in outcomes:
+            lives += outcome.lives
+            told += 1
+            bad += bool(outcome.violations)
+            _print(outcome, verbose=options.verbose)
+            if bad >= options.most:
+                pool.shutdown(cancel_futures=True)
+                break
+    took = time.perf_counter() - started
+    print(f"{told} seeds, {bad} violations, {lives:,} pod lives, {took:.0f} s")
+    return 1 if bad else 0
+
+
+def _print(outcome: Outcome, *, verbose: bool) -> None:
+    if not (outcome.violations or verbose):
+        return
+    for line in outcome.story:
+        print(line)
+    print(f"seed {outcome.seed}: {len(outcome.violations)} violations, {outcome.lives} lives, {outcome.took}")
+    for violation in outcome.violations:
+        print(f"  {violation}")
+    if outcome.violations:
+        print(f"  again: scripts/simulate --seeds 1 --start {outcome.seed}", flush=True)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/simulate", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100, help="how many")
+    parser.add_argument("--start", type=int, default=0, help="the first one")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--most", type=int, default=1, help="stop after so many seeds with a violation")
+    parser.add_argument("--verbose", action="store_true", help="tell every story")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

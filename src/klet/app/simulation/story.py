@@ -1,0 +1,382 @@
+"""Tells one story: a simulated machine, agents that live and die on it, and everything that goes wrong around them."""
+
+import asyncio
+import logging
+import random
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from klet.aio.clock import LoopClock
+from klet.api.pod import Pod, PodStatus
+from klet.api.times import Time
+from klet.app.simulation.memory import MemoryFiles
+from klet.app.simulation.node import SimulatedNode, simulated_settings
+from klet.app.wiring import Agent
+from klet.cri.client import CriClient
+from klet.model.pods import PodUID, uid_of
+from klet.sources.config import PodConfig
+from klet.sync.worker_state import Stage
+from klet.testing.fake_runtime import (
+    ANY,
+    Drop,
+    EventFault,
+    FakeRuntime,
+    Fault,
+    Features,
+    MemorySink,
+    Script,
+    random_latency,
+)
+from klet.testing.fake_runtime.pump import Pump, pumping
+from klet.testing.in_process import REQUEST_TIMEOUT, InProcessTransport
+from klet.testing.loop import EPOCH, StuckError, run_virtual
+from klet.testing.simulation import plan as steps
+from klet.testing.simulation.chronicle import Chronicle
+from klet.testing.simulation.invariants import RuntimeWatch, check_leftovers, check_status
+from klet.testing.simulation.mortal import Lifeline, MortalTransport
+from klet.testing.simulation.plan import Plan, Step, make_plan
+from klet.testing.simulation.pods import API, FILE, LOADED, choose_life, registry, with_other_image
+from klet.testing.simulation.settled import Holdings, unsettled
+from klet.testing.simulation.telling import tell
+
+logger = logging.getLogger(__name__)
+
+POLL = timedelta(seconds=2)
+SETTLES_WITHIN = timedelta(minutes=10)
+SETTLES_WITHOUT_EVENTS = timedelta(minutes=40)
+"""Each change is seen at the next relist only."""
+STAYS = timedelta(seconds=70)
+"""Longer than the safety relist."""
+
+Alteration = Callable[[Agent], None]
+"""Done to each agent before it runs: how tests plant bugs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of a story."""
+
+    seed: int
+    violations: tuple[str, ...]
+    lives: int
+    """How many containers there were."""
+    took: timedelta
+    """In virtual time."""
+    story: tuple[str, ...]
+    """What happened, if something was violated."""
+
+
+def leave_as_is(_agent: Agent) -> None:
+    """No alteration."""
+
+
+def run_seed(seed: int, *, alter: Alteration = leave_as_is, verbose: bool = False) -> Outcome:
+    """Tell the story of a seed. The same seed gives the same story."""
+    plan = make_plan(seed)
+    story = Story(plan, alter=alter)
+    try:
+        run_virtual(story.run(), seed=seed)
+    except StuckError as error:
+        story.chronicle.violate(str(error))
+    chronicle = story.chronicle
+    wants_story = verbose or bool(chronicle.violations)
+    return Outcome(
+        seed=seed,
+        violations=tuple(chronicle.violations),
+        lives=chronicle.instances(),
+        took=chronicle.now - EPOCH,
+        story=tell(plan, story.node.journal.all(), story.node.runtime.history) if wants_story else (),
+    )
+
+
+class SteppedClock(LoopClock):
+    """The agent's clock: its wall time can be set."""
+
+    def __init__(self, *, epoch: datetime) -> None:
+        super().__init__(epoch=epoch)
+        self.offset = timedelta()
+
+    def now(self) -> datetime:
+        return super().now() + self.offset
+
+
+class Story:
+    """Carries out a plan and watches over the invariants."""
+
+    def __init__(self, plan: Plan, *, alter: Alteration) -> None:
+        self._plan = plan
+        self._alter = alter
+        self._random = random.Random(f"story {plan.seed}")
+        sink = MemorySink()
+        runtime = FakeRuntime(
+            start=EPOCH,
+            seed=plan.seed,
+            script=Script(
+                lives=choose_life(plan.pods),
+                registry=registry(pull_time=plan.pull_time),
+                latency=random_latency(plan.latency) if plan.latency else Script().latency,
+            ),
+            features=Features(container_events=plan.cri_events, view_lag=plan.view_lag),
+            sink=sink,
+            images=LOADED,
+        )
+        self._clock = SteppedClock(epoch=EPOCH)
+        self.node = SimulatedNode(clock=self._clock, runtime=runtime, files=MemoryFiles(sink=sink))
+        self.chronicle = Chronicle(runtime=runtime, start=EPOCH)
+        self._watch = RuntimeWatch(chronicle=self.chronicle, runtime=runtime)
+        self._pods: dict[str, dict[PodUID, Pod]] = {FILE: {}, API: {}}
+        self._statuses: dict[PodUID, PodStatus] = {}
+        self._faults: list[Fault | EventFault] = []
+        self._hits = 0
+        self._lifeline = Lifeline()
+        self._down = timedelta()
+        self._config: PodConfig | None = None
+        self._agent: Agent | None = None
+
+    async def run(self) -> None:
+        runtime = self.node.runtime
+        async with pumping(runtime, LoopClock(epoch=EPOCH), lingers=self._lingers) as pump:
+            async with asyncio.TaskGroup() as group:
+                warden = group.create_task(self._keep_agent_alive(pump), name="warden")
+                await self._go_wrong()
+                if not self.chronicle.violations:
+                    await self._settle("after the faults")
+                if not self.chronicle.violations:
+                    await self._stay_settled()
+                if not self.chronicle.violations:
+                    await self._end_all()
+                warden.cancel()
+        self._check_journal()
+
+    async def _keep_agent_alive(self, pump: Pump) -> None:
+        """Start an agent, wait for its death, bury it, start the next."""
+        mine = asyncio.all_tasks()
+        while True:
+            self.chronicle.life += 1
+            self.chronicle.disturb()
+            self._lifeline = Lifeline()
+            task_count = len(asyncio.all_tasks())
+            async with asyncio.TaskGroup() as group:
+                life = group.create_task(self._live(pump, self._lifeline), name="agent")
+                await self._lifeline.died.wait()
+                life.cancel()
+            self._agent = self._config = None
+            self.chronicle.disturb()
+            left = [task.get_name() for task in asyncio.all_tasks() if task not in mine]
+            if len(asyncio.all_tasks()) > task_count:
+                self.chronicle.violate(f"the agent left tasks behind: {left}")
+            await self._clock.sleep(self._down)
+
+    async def _live(self, pump: Pump, lifeline: Lifeline) -> None:
+        """One life of the agent. An exception that escapes from a part is a bug."""
+        transport = MortalTransport(
+            inner=InProcessTransport(runtime=self.node.runtime, pump=pump), lifeline=lifeline, observer=self._watch
+        )
+        self._config = PodConfig(sources=(FILE, API), recorder=self.node.journal, clock=self._clock)
+        self._agent = agent = self.node.build_agent(
+            CriClient(runtime=transport, images=transport, timeout=REQUEST_TIMEOUT),
+            self._config,
+            seed=self._plan.seed * 1000 + self.chronicle.life,
+            settings=simulated_settings(self._plan.parallel_starts, longest_backoff=self._plan.longest_backoff),
+        )
+        self._alter(agent)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for part in agent.parts:
+                    group.create_task(part.run(), name=type(part).__name__)
+                group.create_task(self._follow_statuses(agent), name="statuses")
+                group.create_task(self._open_sources(self._config), name="sources")
+        except Exception as error:  # noqa: BLE001 - whatever it is, the story tells it
+            self.chronicle.violate(f"the agent ended: {''.join(traceback.format_exception(error))}")
+
+    async def _open_sources(self, config: PodConfig) -> None:
+        """One source may be heard later than the other; until then none of its pods may be taken for gone."""
+        later = self._random.choice((FILE, API))
+        pause = timedelta(seconds=self._random.choice((0.0, 0.0, 5.0)) * self._random.random())
+        self._send(API if later == FILE else FILE)
+        await self._clock.sleep(pause)
+        self._send(later)
+
+    def _send(self, source: str) -> None:
+        if self._config is not None:
+            pods = self._pods[source].values()
+            self._config.set_pods(source, tuple(self._with_status(pod) for pod in pods))
+
+    def _with_status(self, pod: Pod) -> Pod:
+        """The API server remembers what was reported; a file does not."""
+        known = self._statuses.get(uid_of(pod))
+        return replace(pod, status=known) if known is not None and uid_of(pod) in self._pods[API] else pod
+
+    async def _follow_statuses(self, agent: Agent) -> None:
+        with agent.statuses.changes() as changes:
+            async for uid in changes:
+                status = agent.statuses.get(uid)
+                check_status(self.chronicle, uid, status)
+                if status is not None:
+                    self._statuses[uid] = status
+
+    async def _go_wrong(self) -> None:
+        if self._plan.no_events:
+            self._silence_events()
+        for timed in self._plan.steps:
+            await self._sleep_until(EPOCH + timed.at)
+            if self.chronicle.violations:
+                return
+            self._apply(timed.step)
+        await self._sleep_until(EPOCH + self._plan.lasts)
+        self.node.runtime.faults.clear()
+        if self._plan.no_events:
+            self._silence_events()
+        self._lifeline.spare()
+        self.chronicle.disturb()
+
+    async def _settle(self, when: str) -> None:
+        """Wait until everything is as it should be; a story that does not get there is a violation."""
+        within = SETTLES_WITHOUT_EVENTS if self._plan.no_events else SETTLES_WITHIN
+        give_up = self.chronicle.now + within
+        while (complaints := self._unsettled()) and not self.chronicle.violations:
+            if self.chronicle.now > give_up:
+                self.chronicle.violate(f"not settled {when} within {within}: {'; '.join(complaints)}")
+            await self._sleep_until(self.chronicle.now + POLL)
+
+    async def _stay_settled(self) -> None:
+        """What is settled stays so, and nothing is done to it any more."""
+        writes = self.chronicle.writes
+        await self._clock.sleep(STAYS)
+        if complaints := self._unsettled():
+            self.chronicle.violate(f"settled, and then not any more: {'; '.join(complaints)}")
+        if self.chronicle.writes != writes:
+            self.chronicle.violate(f"everything was settled, and {self.chronicle.writes - writes} calls changed it")
+
+    async def _end_all(self) -> None:
+        """Without a wanted pod nothing is left."""
+        for source, pods in self._pods.items():
+            for uid in list(pods):
+                self._remove(uid, source)
+        await self._settle("after the end of all pods")
+
+    def _unsettled(self) -> list[str]:
+        files = self.node.files
+        agent = self._agent
+        holdings = Holdings(
+            directories=frozenset(files.pods),
+            logs=frozenset(files.pods_with_logs()),
+            cgroups=frozenset(self.node.cgroups.pods),
+        )
+        status_of = agent.statuses.get if agent is not None else self._statuses.get
+        return unsettled(self.chronicle, self.node.runtime, holdings, status_of)
+
+    async def _sleep_until(self, at: datetime) -> None:
+        """Sleep, and look at what came of it."""
+        await LoopClock(epoch=EPOCH).sleep_until(at)
+        self.node.runtime.advance(LoopClock(epoch=EPOCH).now())
+        hits = sum(fault.hits for fault in self._faults)
+        if hits != self._hits:
+            self._hits = hits
+            self.chronicle.disturb()
+        self._reap()
+        check_leftovers(self.chronicle)
+
+    def _reap(self) -> None:
+        """The API server lets go of deleted pods that have finished on the node."""
+        if self._agent is None:
+            return
+        for uid, pod in list(self._pods[API].items()):
+            if pod.metadata.deletion_timestamp is None:
+                continue
+            state = self._agent.ledger.get(uid)
+            if state is not None and state.stage is Stage.FINISHED:
+                del self._pods[API][uid]
+                self._send(API)
+
+    def _apply(self, step: Step) -> None:
+        runtime = self.node.runtime
+        match step:
+            case steps.AddPod(number):
+                self._add(number)
+                self._send(self._plan.pods[number].source)
+            case steps.RemovePod(number):
+                self._remove(self._plan.pods[number].uid, self._plan.pods[number].source)
+            case steps.ReplacePod(number, by):
+                self._drop(self._plan.pods[number].uid)
+                self._add(by)
+                self._send(FILE)
+            case steps.ChangePod(number, container):
+                self._change(self._plan.pods[number].uid, container)
+            case steps.EndContainer(pick, exit_code, oom):
+                alive = [each.container.id for each in self.chronicle.alive()]
+                if alive:
+                    runtime.end_container(alive[int(pick * len(alive))], exit_code, oom=oom)
+            case steps.EndSandbox(pick):
+                self._end_sandbox(pick)
+            case steps.BreakCalls(rpc, effect, count):
+                self._faults.append(runtime.faults.add(Fault(rpc, effect, count=count)))
+            case steps.BreakEvents(effect, count):
+                self._faults.append(runtime.faults.add_to_events(EventFault(ANY, effect, count=count)))
+            case steps.CutStreams():
+                self.chronicle.disturb()
+                runtime.disconnect()
+            case steps.KillAgent(calls, after_effect, down):
+                self._down = down
+                self._lifeline.doom(calls=calls, after_effect=after_effect)
+            case steps.StepClock(by):
+                self._clock.offset += by
+            case unknown:
+                assert_never(unknown)
+
+    def _add(self, number: int) -> None:
+        planned = self._plan.pods[number]
+        self._pods[planned.source][planned.uid] = planned.pod
+        self.chronicle.want(planned.pod, planned.source)
+
+    def _remove(self, uid: PodUID, source: str) -> None:
+        if source == FILE:
+            self._drop(uid)
+        elif uid in self._pods[API] and self._pods[API][uid].metadata.deletion_timestamp is None:
+            pod = self._pods[API][uid]
+            metadata = replace(
+                pod.metadata,
+                deletion_timestamp=Time.of(self._clock.now()),
+                deletion_grace_period_seconds=pod.spec.termination_grace_period_seconds,
+            )
+            self._pods[API][uid] = replace(pod, metadata=metadata)
+            self.chronicle.unwant(uid)
+        self._send(source)
+
+    def _drop(self, uid: PodUID) -> None:
+        if self._pods[FILE].pop(uid, None) is not None:
+            self.chronicle.unwant(uid)
+
+    def _change(self, uid: PodUID, container: int) -> None:
+        pod = self._pods[API].get(uid)
+        if pod is None or pod.metadata.deletion_timestamp is not None:
+            return
+        self._pods[API][uid] = changed = with_other_image(pod, index=container)
+        self.chronicle.change(changed)
+        self._send(API)
+
+    def _end_sandbox(self, pick: float) -> None:
+        ready = [sandbox.id for sandbox in self.node.runtime.sandboxes() if sandbox.is_ready]
+        if ready:
+            victim = ready[int(pick * len(ready))]
+            self.chronicle.ended_sandboxes.add(victim)
+            self.node.runtime.kill_sandbox(victim)
+
+    def _silence_events(self) -> None:
+        self.node.runtime.faults.add_to_events(EventFault(ANY, Drop(), count=None))
+
+    def _lingers(self, _rpc: str) -> bool:
+        return self._random.random() < self._plan.lingering
+
+    def _check_journal(self) -> None:
+        """Every consequence names a cause that is there."""
+        causes = self.node.journal.all()
+        known = {cause.id for cause in causes}
+        for cause in causes:
+            if cause.parent is not None and cause.parent not in known:
+                self.chronicle.violate(f"{cause.finding.decision} of {cause.finding.subject} has no parent")

@@ -1,0 +1,1 @@
+"""Random stories of a node for the simulation, and what must be true in all of them."""

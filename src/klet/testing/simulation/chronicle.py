@@ -1,0 +1,121 @@
+"""What has happened in a story so far: every container there ever was, what was wanted when, and what disturbed it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from klet.api.pod import Pod
+from klet.model.pods import PodUID, full_name
+from klet.runtime import labels
+from klet.testing.fake_runtime.machine import FakeRuntime
+from klet.testing.fake_runtime.world import Container, Sandbox
+
+
+@dataclass(slots=True, eq=False)
+class Instance:
+    """A container that exists or existed; `life` is that of the agent which made it."""
+
+    container: Container
+    uid: PodUID
+    name: str
+    restart_count: int
+    life: int
+
+    @property
+    def is_alive(self) -> bool:
+        return self.container.is_alive
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class History:
+    """A pod, as the sources had it."""
+
+    pod: Pod
+    source: str
+    is_wanted: bool = True
+    since: datetime
+    """Since when it is wanted, or not wanted any more, or in this form."""
+    instances: list[Instance] = field(default_factory=list)
+    phase: str = ""
+    restart_counts: dict[str, int] = field(default_factory=dict)
+
+    def newest(self, name: str) -> Instance | None:
+        return next((each for each in reversed(self.instances) if each.name == name), None)
+
+
+class Chronicle:
+    """Written by the story as it goes; the invariants read it."""
+
+    def __init__(self, *, runtime: FakeRuntime, start: datetime) -> None:
+        self._runtime = runtime
+        self._seen: dict[str, Instance] = {}
+        self.histories: dict[PodUID, History] = {}
+        self.life = 0
+        self.disturbed_at = start
+        self.writes = 0
+        self.ended_sandboxes: set[str] = set()
+        self.violations: list[str] = []
+
+    @property
+    def now(self) -> datetime:
+        return self._runtime.now
+
+    def want(self, pod: Pod, source: str) -> None:
+        uid = PodUID(pod.metadata.uid)
+        known = self.histories.get(uid)
+        self.histories[uid] = History(
+            pod=pod, source=source, since=self.now, instances=known.instances if known is not None else []
+        )
+
+    def change(self, pod: Pod) -> None:
+        history = self.histories[PodUID(pod.metadata.uid)]
+        history.pod, history.since = pod, self.now
+
+    def unwant(self, uid: PodUID) -> None:
+        history = self.histories[uid]
+        if history.is_wanted:
+            history.is_wanted, history.since = False, self.now
+
+    def disturb(self) -> None:
+        self.disturbed_at = self.now
+
+    def violate(self, what: str) -> None:
+        self.violations.append(f"at {self.now:%H:%M:%S.%f}: {what}")
+
+    def look(self) -> None:
+        """Take up the containers that are new."""
+        for container in self._runtime.containers():
+            if container.id in self._seen:
+                continue
+            uid = PodUID(container.config.labels[labels.POD_UID])
+            instance = Instance(
+                container=container,
+                uid=uid,
+                name=container.config.metadata.name,
+                restart_count=int(container.config.annotations[labels.RESTART_COUNT]),
+                life=self.life,
+            )
+            self._seen[container.id] = instance
+            self.histories[uid].instances.append(instance)
+
+    def instance(self, container_id: str) -> Instance | None:
+        return self._seen.get(container_id)
+
+    def instances(self) -> int:
+        return len(self._seen)
+
+    def alive(self) -> Iterator[Instance]:
+        return (self._seen[each.id] for each in self._runtime.containers() if each.is_alive and each.id in self._seen)
+
+    def sandboxes_of(self, uid: PodUID) -> list[Sandbox]:
+        return [sandbox for sandbox in self._runtime.sandboxes() if sandbox.config.metadata.uid == uid]
+
+    def rivals(self, uid: PodUID) -> list[History]:
+        """Other pods of the same source that had or have this pod's name."""
+        mine = self.histories[uid]
+        name = full_name(mine.pod)
+        return [
+            other
+            for key, other in self.histories.items()
+            if key != uid and other.source == mine.source and full_name(other.pod) == name
+        ]

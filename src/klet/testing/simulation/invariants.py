@@ -1,0 +1,179 @@
+"""What must be true in every story: at each call to the runtime, at each new status, and at any time."""
+
+from datetime import timedelta
+
+from google.protobuf.message import Message
+
+from klet.api.pod import PodStatus
+from klet.model.pods import PodUID, is_sidecar
+from klet.testing.fake_runtime.machine import FakeRuntime
+from klet.testing.fake_runtime.timeline import nanoseconds
+from klet.testing.simulation.chronicle import Chronicle, History, Instance
+from klet.testing.simulation.pods import FILE
+from klet.wire import cri_v1_pb2 as pb
+
+WRITES = frozenset(
+    {
+        "RunPodSandbox",
+        "CreateContainer",
+        "StartContainer",
+        "StopContainer",
+        "RemoveContainer",
+        "StopPodSandbox",
+        "RemovePodSandbox",
+    }
+)
+FIRST_BACKOFF = timedelta(seconds=10)
+CLOCK_SLACK = timedelta(seconds=5)
+"""Clocks are stepped by up to two seconds, some times."""
+KILL_SLACK = timedelta(seconds=45)
+"""A step of the pod may have to end or fail first, and then wait for its back-off."""
+TERMINAL = frozenset({"Succeeded", "Failed"})
+
+
+class RuntimeWatch:
+    """Judges every call that changes something. An Observer of the agent's transport."""
+
+    def __init__(self, *, chronicle: Chronicle, runtime: FakeRuntime) -> None:
+        self._chronicle = chronicle
+        self._runtime = runtime
+        self._started: set[str] = set()
+
+    def before(self, rpc: str, request: Message) -> None:
+        if rpc not in WRITES:
+            return
+        self._chronicle.look()
+        self._chronicle.writes += 1
+        match request:
+            case pb.StopContainerRequest() | pb.RemoveContainerRequest():
+                self._judge_end(rpc, request.container_id)
+            case pb.StopPodSandboxRequest() | pb.RemovePodSandboxRequest():
+                sandbox = next((s for s in self._runtime.sandboxes() if s.id == request.pod_sandbox_id), None)
+                for container_id in sandbox.containers if sandbox is not None else ():
+                    self._judge_end(rpc, container_id)
+            case _:
+                pass
+
+    def after(self, rpc: str) -> None:
+        if rpc not in WRITES:
+            return
+        self._chronicle.look()
+        if rpc in {"StartContainer", "RunPodSandbox"}:
+            check_one_instance(self._chronicle)
+        if rpc == "StartContainer":
+            for instance in self._chronicle.alive():
+                if instance.container.id not in self._started:
+                    self._started.add(instance.container.id)
+                    check_start(self._chronicle, instance)
+
+    def _judge_end(self, rpc: str, container_id: str) -> None:
+        """A wanted pod's containers run until they end by themselves, or their spec or sandbox is gone."""
+        instance = self._chronicle.instance(container_id)
+        if instance is None or not instance.is_alive:
+            return
+        history = self._chronicle.histories[instance.uid]
+        sandboxes = self._chronicle.sandboxes_of(instance.uid)
+        if (
+            history.is_wanted
+            and nanoseconds(history.since) < instance.container.created_at
+            and instance.name in {container.name for container in history.pod.spec.containers}
+            and sum(sandbox.is_ready for sandbox in sandboxes) == 1
+            and instance.container.sandbox.is_ready
+            and not any(sandbox.id in self._chronicle.ended_sandboxes for sandbox in sandboxes)
+        ):
+            self._chronicle.violate(f"{rpc} ends {_name(instance)}, which is wanted and runs")
+
+
+def check_one_instance(chronicle: Chronicle) -> None:
+    """At most one live instance of a container, and of all pods with one name only one that runs."""
+    found: dict[tuple[PodUID, str], Instance] = {}
+    for instance in chronicle.alive():
+        key = (instance.uid, instance.name)
+        if key in found:
+            chronicle.violate(f"two live instances: {_name(found[key])} and {_name(instance)}")
+        found[key] = instance
+    for uid in {uid for uid, _ in found}:
+        if chronicle.histories[uid].source != FILE:
+            continue
+        for rival in chronicle.rivals(uid):
+            alive = next((each for each in rival.instances if each.is_alive), None)
+            if alive is not None:
+                chronicle.violate(f"{_name(alive)} runs beside {uid}, which has the same name")
+
+
+def check_start(chronicle: Chronicle, instance: Instance) -> None:
+    """A start comes after its back-off, after the init containers, and with a higher restart count."""
+    history = chronicle.histories[instance.uid]
+    mine = [each for each in history.instances if each.name == instance.name]
+    position = mine.index(instance)
+    if position and instance.restart_count <= mine[position - 1].restart_count:
+        chronicle.violate(f"{_name(instance)} does not count on from {_name(mine[position - 1])}")
+    _check_backoff(chronicle, mine[: position + 1])
+    if instance.name in {container.name for container in history.pod.spec.containers}:
+        _check_initialized(chronicle, history, instance)
+
+
+def _check_backoff(chronicle: Chronicle, mine: list[Instance]) -> None:
+    """The first restart in a life of the agent is free, the others wait at least the first back-off."""
+    if len(mine) < 3 or len({each.life for each in mine[-3:]}) > 1:
+        return
+    if len({each.container.config.image.image for each in mine[-3:]}) > 1:
+        return  # a container that was changed starts without delay
+    first, last, this = (each.container for each in mine[-3:])
+    gap = timedelta(microseconds=(this.started_at - last.finished_at) // 1000)
+    if first.finished_at and last.finished_at and gap < FIRST_BACKOFF - CLOCK_SLACK:
+        chronicle.violate(f"{_name(mine[-1])} was restarted after {gap}, sooner than its back-off")
+
+
+def _check_initialized(chronicle: Chronicle, history: History, instance: Instance) -> None:
+    sandbox = instance.container.sandbox
+    for container in history.pod.spec.init_containers:
+        before = [
+            each.container
+            for each in history.instances
+            if each.name == container.name and each.container.sandbox is sandbox
+        ]
+        if is_sidecar(container):
+            fine = any(each.started_at for each in before)
+        else:
+            fine = any(each.finished_at and each.exit_code == 0 for each in before)
+        if not fine:
+            chronicle.violate(f"{_name(instance)} runs before init container {container.name} has done its part")
+
+
+def check_status(chronicle: Chronicle, uid: PodUID, status: PodStatus | None) -> None:
+    """A status agrees with itself and with those before it."""
+    history = chronicle.histories.get(uid)
+    if status is None or history is None:
+        return
+    if history.phase in TERMINAL and status.phase != history.phase and history.is_wanted:
+        chronicle.violate(f"{uid} went from {history.phase} to {status.phase}")
+    history.phase = status.phase
+    for each in (*status.container_statuses, *status.init_container_statuses):
+        if each.restart_count < history.restart_counts.get(each.name, 0):
+            before = history.restart_counts[each.name]
+            chronicle.violate(f"restart count of {uid}/{each.name} fell from {before} to {each.restart_count}")
+        history.restart_counts[each.name] = each.restart_count
+    ready = any(condition.type == "Ready" and condition.status == "True" for condition in status.conditions)
+    if ready and not all(each.state.running is not None and each.ready for each in status.container_statuses):
+        chronicle.violate(f"{uid} is Ready although a container is not")
+    if ready and status.phase != "Running":
+        chronicle.violate(f"{uid} is Ready and {status.phase}")
+
+
+def check_leftovers(chronicle: Chronicle) -> None:
+    """Nothing outlives its pod by more than its grace; each disturbance gives more time."""
+    chronicle.look()
+    check_one_instance(chronicle)
+    for instance in chronicle.alive():
+        history = chronicle.histories[instance.uid]
+        if history.is_wanted:
+            continue
+        grace = timedelta(seconds=history.pod.spec.termination_grace_period_seconds or 0)
+        late = chronicle.now - max(history.since, chronicle.disturbed_at) - grace
+        if late > KILL_SLACK:
+            chronicle.violate(f"{_name(instance)} outlives its pod by {late} more than its grace")
+
+
+def _name(instance: Instance) -> str:
+    return f"{instance.uid}/{instance.name} ({instance.container.id[:8]}, restart {instance.restart_count})"

@@ -1,0 +1,294 @@
+"""A story, drawn from a seed before anything runs: which pods there are, and what happens to them and to the node.
+
+Steps name their victims by a fraction: what is there when the step comes is not known before.
+"""
+
+import random
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeAlias
+
+from klet.cri.errors import Code
+from klet.testing.fake_runtime.faults import (
+    ANY,
+    CallEffect,
+    Delay,
+    Drop,
+    EventEffect,
+    Fail,
+    HalfDone,
+    Hang,
+    Late,
+    Repeat,
+    Twice,
+)
+from klet.testing.simulation.pods import API, FILE, PodPlan, plan_pod
+
+READS = ("ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus", "ImageStatus")
+WRITES = (
+    "RunPodSandbox",
+    "CreateContainer",
+    "StartContainer",
+    "StopContainer",
+    "RemoveContainer",
+    "StopPodSandbox",
+    "RemovePodSandbox",
+    "PullImage",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AddPod:
+    """A source has a pod, new or again."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemovePod:
+    """A file is gone; a pod of the API is deleted gracefully."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacePod:
+    """A file has another content: a new pod under the same name, in one step."""
+
+    number: int
+    by: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePod:
+    """A pod of the API gets another image in one container."""
+
+    number: int
+    container: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndContainer:
+    """A process ends by itself."""
+
+    pick: float
+    exit_code: int
+    oom: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EndSandbox:
+    """A sandbox's own process dies."""
+
+    pick: float
+
+
+@dataclass(frozen=True, slots=True)
+class BreakCalls:
+    """The next calls of a kind go wrong."""
+
+    rpc: str
+    effect: CallEffect
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class BreakEvents:
+    """The next events go wrong."""
+
+    effect: EventEffect
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class CutStreams:
+    """The runtime's event streams break, as when it restarts."""
+
+
+@dataclass(frozen=True, slots=True)
+class KillAgent:
+    """`kill -9`, after that many further calls to the runtime: before the last one's effect or after it.
+
+    With no call to wait for it comes at once. The agent is started again after `down`.
+    """
+
+    calls: int
+    after_effect: bool
+    down: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class StepClock:
+    """The wall clock is set."""
+
+    by: timedelta
+
+
+Step: TypeAlias = (
+    AddPod
+    | RemovePod
+    | ReplacePod
+    | ChangePod
+    | EndContainer
+    | EndSandbox
+    | BreakCalls
+    | BreakEvents
+    | CutStreams
+    | KillAgent
+    | StepClock
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A step and when it comes, after the start."""
+
+    at: timedelta
+    step: Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything that is random in a story, but for the agent's own jitter."""
+
+    seed: int
+    pods: tuple[PodPlan, ...]
+    steps: tuple[Timed, ...]
+    lasts: timedelta
+    """How long things may go wrong; then everything has to settle."""
+    latency: timedelta
+    view_lag: timedelta
+    pull_time: timedelta
+    longest_backoff: timedelta
+    parallel_starts: int
+    lingering: float
+    """How many of the calls that were given up go on in the runtime."""
+    cri_events: bool
+    """The runtime has the CRI's event stream."""
+    no_events: bool
+    """The streams are open and silent, for good."""
+
+
+def make_plan(seed: int) -> Plan:
+    """Draw a story."""
+    rng = random.Random(seed)
+    lasts = rng.uniform(20, 90)
+    drawn = _Drawing(rng, lasts)
+    for _ in range(rng.randint(2, 5)):
+        drawn.add_pod(rng.uniform(0, lasts * 0.5))
+    trouble = rng.choice((0, 3, 6, 12))
+    for _ in range(trouble):
+        drawn.steps.append(Timed(_at(rng.uniform(0, lasts)), _trouble(rng)))
+    for _ in range(rng.choices((0, 1, 2, 3), (4, 4, 2, 1))[0]):
+        drawn.steps.append(Timed(_at(rng.uniform(0, lasts)), _kill(rng)))
+    return Plan(
+        seed=seed,
+        pods=tuple(drawn.pods),
+        steps=tuple(sorted(drawn.steps, key=lambda timed: timed.at)),
+        lasts=_at(lasts),
+        latency=timedelta(milliseconds=rng.choice((0, 1, 20, 200))),
+        view_lag=timedelta(milliseconds=rng.choice((0, 0, 3, 40))),
+        pull_time=timedelta(milliseconds=rng.randint(0, 5000)),
+        longest_backoff=timedelta(seconds=rng.choice((10, 20, 40))),
+        parallel_starts=rng.choice((1, 2, 8)),
+        lingering=rng.choice((0.0, 0.0, 0.5, 1.0)),
+        cri_events=rng.random() < 0.3,
+        no_events=rng.random() < 0.04,
+    )
+
+
+class _Drawing:
+    """Pods with their own stories, as they are drawn."""
+
+    def __init__(self, rng: random.Random, lasts: float) -> None:
+        self.pods: list[PodPlan] = []
+        self.steps: list[Timed] = []
+        self._rng = rng
+        self._lasts = lasts
+
+    def add_pod(self, at: float) -> None:
+        rng = self._rng
+        source = FILE if rng.random() < 0.6 else API
+        number = self._new_pod(f"pod-{len(self.pods)}", source)
+        self._step(at, AddPod(number))
+        while at < self._lasts and rng.random() < 0.6:
+            at = self._go_on(number, source, at + rng.uniform(0, self._lasts * 0.6))
+            number = len(self.pods) - 1 if source == FILE else number
+
+    def _go_on(self, number: int, source: str, at: float) -> float:
+        """One more thing that happens to a pod; when it is over."""
+        rng = self._rng
+        kind = rng.random()
+        if source == API and kind < 0.5:
+            self._step(at, ChangePod(number, container=rng.randrange(3)))
+        elif source == API:
+            self._step(at, RemovePod(number))
+            return self._lasts
+        elif kind < 0.5:
+            name = self.pods[number].pod.metadata.name
+            self._step(at, ReplacePod(number, by=self._new_pod(name, source)))
+        elif kind < 0.75:
+            self._step(at, RemovePod(number))
+            return self._lasts
+        else:
+            self._step(at, RemovePod(number))
+            at += rng.choice((0.0, 0.5, 5.0, 20.0)) * rng.random()
+            self._step(at, AddPod(number))
+        return at
+
+    def _new_pod(self, name: str, source: str) -> int:
+        number = len(self.pods)
+        self.pods.append(plan_pod(self._rng, number=number, name=name, source=source))
+        return number
+
+    def _step(self, at: float, step: Step) -> None:
+        if at < self._lasts:
+            self.steps.append(Timed(_at(at), step))
+
+
+def _at(seconds: float) -> timedelta:
+    return timedelta(milliseconds=round(seconds * 1000))
+
+
+def _kill(rng: random.Random) -> KillAgent:
+    calls = 0 if rng.random() < 0.2 else rng.randint(1, 40)
+    down = rng.choice((0.0, 1.0, 30.0)) * rng.random()
+    return KillAgent(calls=calls, after_effect=rng.random() < 0.5, down=_at(down))
+
+
+def _trouble(rng: random.Random) -> Step:
+    kind = rng.random()
+    if kind < 0.25:
+        return EndContainer(rng.random(), rng.choice((0, 1, 137)), oom=rng.random() < 0.2)
+    if kind < 0.33:
+        return EndSandbox(rng.random())
+    if kind < 0.7:
+        rpc = rng.choice((*WRITES, *WRITES, *READS, ANY))
+        return BreakCalls(rpc, _call_effect(rng), count=rng.choice((1, 1, 2, 5)))
+    if kind < 0.9:
+        return BreakEvents(_event_effect(rng), count=rng.choice((1, 3, 10, 50)))
+    if kind < 0.95:
+        return CutStreams()
+    return StepClock(timedelta(seconds=rng.uniform(-2, 2)))
+
+
+def _call_effect(rng: random.Random) -> CallEffect:
+    some_time = timedelta(milliseconds=rng.choice((5, 300, 4000, 15000)))
+    # Never NotFound: a runtime that denies what it has cannot be kept from running it twice.
+    code = rng.choice((Code.UNKNOWN, Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED))
+    return rng.choice(
+        (
+            Fail(code),
+            Fail(code),
+            HalfDone(),
+            HalfDone(Code.UNKNOWN),
+            Delay(some_time),
+            Delay(some_time, after_effect=True),
+            Hang(after_effect=rng.random() < 0.5),
+            Twice(),
+        )
+    )
+
+
+def _event_effect(rng: random.Random) -> EventEffect:
+    return rng.choice((Drop(), Drop(), Late(timedelta(milliseconds=rng.choice((1, 100, 5000)))), Repeat()))

@@ -1,0 +1,142 @@
+"""What a node looks like once nothing goes wrong any more: everything wanted is there, everything there is wanted.
+
+An oracle of its own: it looks at the containers themselves and at the plan, never at the agent's decisions.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from klet.api.pod import PodStatus
+from klet.model.pods import PodUID, is_sidecar
+from klet.testing.fake_runtime.machine import FakeRuntime
+from klet.testing.simulation.chronicle import Chronicle, History, Instance
+from klet.testing.simulation.pods import MISSING_IMAGE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holdings:
+    """What the machine holds for pods, besides the runtime."""
+
+    directories: frozenset[PodUID]
+    logs: frozenset[PodUID]
+    cgroups: frozenset[PodUID]
+
+
+def unsettled(
+    chronicle: Chronicle, runtime: FakeRuntime, holdings: Holdings, status_of: Callable[[PodUID], PodStatus | None]
+) -> list[str]:
+    """Everything that is not yet as it should be."""
+    chronicle.look()
+    return [
+        *_unowned(chronicle, runtime, holdings),
+        *(
+            f"{uid}: {complaint}"
+            for uid, history in chronicle.histories.items()
+            if history.is_wanted
+            for complaint in _unsettled_pod(chronicle, uid, history, holdings, status_of(uid))
+        ),
+    ]
+
+
+def _unowned(chronicle: Chronicle, runtime: FakeRuntime, holdings: Holdings) -> Iterator[str]:
+    """Every sandbox, container, address, cgroup and directory has a pod that is wanted."""
+    wanted = {uid for uid, history in chronicle.histories.items() if history.is_wanted}
+    for sandbox in runtime.sandboxes():
+        uid = sandbox.config.metadata.uid
+        if uid not in wanted:
+            yield f"sandbox {sandbox.id[:8]} of {uid} has no owner"
+        elif sandbox.has_network and not sandbox.is_ready:
+            yield f"dead sandbox {sandbox.id[:8]} of {uid} keeps its network"
+    for kind, owners in (
+        ("directory", holdings.directories),
+        ("log directory", holdings.logs),
+        ("cgroup", holdings.cgroups),
+    ):
+        for uid in sorted(owners - wanted):
+            yield f"{kind} of {uid} has no owner"
+
+
+def _unsettled_pod(
+    chronicle: Chronicle, uid: PodUID, history: History, holdings: Holdings, status: PodStatus | None
+) -> Iterator[str]:
+    if status is None:
+        yield "no status is reported"
+        return
+    expected = _expected_phase(chronicle, uid, history)
+    if expected is None:
+        yield "a container has yet to run"
+        return
+    if status.phase != expected:
+        yield f"{status.phase} is reported, and it is {expected}"
+    over = expected in {"Succeeded", "Failed"}
+    ready = sum(sandbox.is_ready for sandbox in chronicle.sandboxes_of(uid))
+    if over and ready:
+        yield "it is over, and a sandbox is still ready"
+    if over and uid in holdings.cgroups:
+        yield "it is over, and still has a cgroup"
+    if not over and uid not in holdings.cgroups:
+        yield "it has no cgroup"
+    if expected == "Running" and ready != 1:
+        yield f"{ready} sandboxes are ready"
+    yield from _wrong_statuses(history, status)
+    is_ready = any(condition.type == "Ready" and condition.status == "True" for condition in status.conditions)
+    if is_ready != _all_run(history):
+        yield f"Ready is {is_ready}"
+
+
+def _wrong_statuses(history: History, status: PodStatus) -> Iterator[str]:
+    for each in status.container_statuses:
+        instance = history.newest(each.name)
+        if instance is None:
+            continue
+        if (each.state.running is not None) != instance.is_alive:
+            yield f"{each.name} is {'running' if instance.is_alive else 'dead'}, and that is not what is reported"
+        if each.restart_count != instance.restart_count:
+            yield f"{each.name} is reported with restart count {each.restart_count}, not {instance.restart_count}"
+
+
+def _all_run(history: History) -> bool:
+    sidecars = [container for container in history.pod.spec.init_containers if is_sidecar(container)]
+    return all(
+        (newest := history.newest(container.name)) is not None and newest.is_alive
+        for container in (*sidecars, *history.pod.spec.containers)
+    )
+
+
+def _expected_phase(chronicle: Chronicle, uid: PodUID, history: History) -> str | None:
+    """The phase that follows from the containers, or None while something should still happen."""
+    spec = history.pod.spec
+    regular = [history.newest(container.name) for container in spec.containers]
+    init = [history.newest(container.name) for container in spec.init_containers if not is_sidecar(container)]
+    if spec.restart_policy == "Never" and any(_failed(each) for each in init):
+        return "Failed"
+    if any(container.image == MISSING_IMAGE for container in spec.containers):
+        return "Pending"
+    if None in regular:
+        return "Pending" if _must_not_begin_again(chronicle, uid, history) else None
+    found = [each for each in regular if each is not None]
+    if any(not each.is_alive and _restarts(spec.restart_policy, each) for each in found):
+        return None
+    if any(each.is_alive for each in found):
+        return "Running"
+    return "Failed" if any(_failed(each) for each in found) else "Succeeded"
+
+
+def _must_not_begin_again(chronicle: Chronicle, uid: PodUID, history: History) -> bool:
+    """A pod that is never restarted and lost its sandbox half-way waits for ever, as upstream has it."""
+    sandboxes = chronicle.sandboxes_of(uid)
+    return (
+        history.pod.spec.restart_policy == "Never"
+        and bool(history.instances)
+        and not any(sandbox.is_ready for sandbox in sandboxes)
+    )
+
+
+def _failed(instance: Instance | None) -> bool:
+    return instance is not None and bool(instance.container.finished_at) and instance.container.exit_code != 0
+
+
+def _restarts(policy: str, instance: Instance) -> bool:
+    if not instance.container.finished_at:
+        return True  # created, and never started
+    return policy == "Always" or (policy == "OnFailure" and instance.container.exit_code != 0)
