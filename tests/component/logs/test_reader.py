@@ -47,12 +47,12 @@ def append(path, data: bytes) -> None:
 
 
 def descriptors() -> list[str]:
-    """The log files and watches that this process has open."""
+    """The log files of these tests and the watches that this process has open."""
     links = []
     for entry in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):
             links.append(str(entry.readlink()))
-    return [link for link in links if "inotify" in link or link.endswith((".log", ".log.1"))]
+    return [link for link in links if "inotify" in link or link.endswith(("/0.log", "/0.log.1", "/same.log"))]
 
 
 def follow(path, clock, container, tail=0):
