@@ -1,5 +1,6 @@
 """The newest runtime view of each pod (pod cache). Written by the PLEG only, read by the pod workers and the API."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from klet.aio.broadcast import Broadcast, Subscription
@@ -45,6 +46,16 @@ class RuntimeCache:
 
     def forget(self, uid: PodUID) -> None:
         self._readings.pop(uid, None)
+
+    def forget_empty(self, *, read_before: float, keep: Collection[PodUID]) -> None:
+        """Drop pods of which the runtime has nothing left, so that the dead do not pile up."""
+        gone = [
+            uid
+            for uid, reading in self._readings.items()
+            if uid not in keep and reading.status.is_empty and reading.error is None and reading.read_at < read_before
+        ]
+        for uid in gone:
+            del self._readings[uid]
 
     def changes(self) -> Subscription[PodUID]:
         return self._changes.subscribe()

@@ -6,7 +6,7 @@ contradicts the event that caused it is repeated for at most a second (pod lifec
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -26,8 +26,10 @@ from klet.pleg.cache import Reading, RuntimeCache
 logger = logging.getLogger(__name__)
 
 READERS = 16
+FINDERS = 4
 AGREE_FOR = timedelta(seconds=1)
 AGREE_PAUSE = timedelta(milliseconds=5)
+LONGEST_SEARCH_PAUSE = timedelta(milliseconds=200)
 FIRST_RETRY = timedelta(milliseconds=100)
 LONGEST_RETRY = timedelta(seconds=3)
 HEALTH_THRESHOLD = timedelta(minutes=3)
@@ -79,7 +81,10 @@ class Pleg:
         self._owners: dict[str, PodUID] = {}
         self._expected: dict[PodUID, dict[str, EventKind]] = {}
         self._members: dict[PodUID, Mapping[str, str]] = {}
+        self._strays: dict[str, EventKind] = {}
+        self._lookups = WorkQueue[str](clock=clock)
         self._streaming = False
+        self._opened_at = float("-inf")
         self._relist_now = asyncio.Event()
         self._relisted_at: datetime | None = None
         self._relisted = asyncio.Event()
@@ -91,6 +96,8 @@ class Pleg:
             group.create_task(self._follow_events(), name="pleg-events")
             for number in range(READERS):
                 group.create_task(self._read_forever(), name=f"pleg-reader-{number}")
+            for number in range(FINDERS):
+                group.create_task(self._find_owners_forever(), name=f"pleg-finder-{number}")
 
     def health_error(self) -> str | None:
         """Why the view of the runtime cannot be trusted, or None."""
@@ -120,15 +127,17 @@ class Pleg:
             try:
                 async with aclosing(self._sources[0].subscribe()) as events:
                     self._streaming = True
+                    self._opened_at = self._clock.monotonic()
                     # What happened before the stream was open is not in it.
                     self._relist_now.set()
                     async for event in events:
                         delays = exponential_delays(first=FIRST_RETRY, longest=LONGEST_RETRY)
-                        await self._note(event)
+                        self._note(event)
             except Unimplemented:
                 logger.info("The runtime has no such event stream", extra={"stream": type(self._sources[0]).__name__})
                 self._sources.pop(0)
                 self._streaming = False
+                self._relist_now.set()
                 continue
             except CriError as error:
                 logger.warning("The runtime's event stream broke", extra={"error": str(error)})
@@ -137,28 +146,61 @@ class Pleg:
             await self._clock.sleep(next(delays))
         logger.info("No event stream; relisting instead", extra={"duration": str(self._settings.relist)})
 
-    async def _note(self, event: RuntimeEvent) -> None:
+    def _note(self, event: RuntimeEvent) -> None:
         uid = self._owners.get(event.container_id) or self._owners.get(event.sandbox_id or "")
-        if uid is None:
-            try:
-                uid = await self._reader.owner_of(event.container_id)
-            except CriError as error:
-                logger.debug("Owner of a container not found", extra={"error": str(error)})
-            if uid is None:
-                return  # not a pod's container, or gone already: the relist sees what is left
-            self._owners[event.container_id] = uid
-        if event.kind is not EventKind.OOM:
-            self._expected.setdefault(uid, {})[event.container_id] = event.kind
+        if uid is not None:
+            self._expect(uid, event.container_id, event.kind)
+            return
+        self._strays[event.container_id] = event.kind
+        self._lookups.add(event.container_id)
+
+    def _expect(self, uid: PodUID, member: str, kind: EventKind) -> None:
+        if kind is not EventKind.OOM:
+            self._expected.setdefault(uid, {})[member] = kind
         self._queue.add(uid)
+
+    async def _find_owners_forever(self) -> None:
+        """Apart from the stream: a slow answer about one container must not hold up the events of the others."""
+        while True:
+            member = await self._lookups.get()
+            try:
+                uid = await self._find_owner(member)
+            finally:
+                self._lookups.done(member)
+            kind = self._strays.pop(member, None)
+            if uid is not None and kind is not None:
+                self._owners[member] = uid
+                self._expect(uid, member, kind)
+
+    async def _find_owner(self, member: str) -> PodUID | None:
+        """None: not a pod's container, or gone already; the relist sees what is left."""
+        try:
+            async with asyncio.timeout(self._settings.read_deadline.total_seconds()):
+                # The runtime may announce a container some moments before it shows it.
+                waited = timedelta(0)
+                for pause in exponential_delays(first=AGREE_PAUSE, longest=LONGEST_SEARCH_PAUSE):
+                    uid = self._owners.get(member) or await self._reader.owner_of(member)
+                    if uid is not None or waited >= AGREE_FOR:
+                        return uid
+                    await self._clock.sleep(pause)
+                    waited += pause
+        except (CriError, TimeoutError) as error:
+            logger.debug("Owner of a container not found", extra={"error": str(error)})
+            # What the event said is still to be seen.
+            self._relist_now.set()
+        return None
 
     async def _relist_forever(self) -> None:
         delays = exponential_delays(first=FIRST_RETRY, longest=LONGEST_RETRY)
         while True:
             self._relist_now.clear()
             try:
+                started = self._clock.monotonic()
                 await self._relist()
                 delays = exponential_delays(first=FIRST_RETRY, longest=LONGEST_RETRY)
-                pause = self._settings.safety_relist if self._streaming else self._settings.relist
+                # When exactly the runtime began to send is not known: one more look soon after closes the gap.
+                is_settled = started >= self._opened_at + self._settings.relist.total_seconds()
+                pause = self._settings.safety_relist if self._streaming and is_settled else self._settings.relist
             except CriError as error:
                 logger.warning("The runtime's pods could not be listed", extra={"error": str(error)})
                 pause = next(delays)
@@ -166,21 +208,36 @@ class Pleg:
 
     async def _relist(self) -> None:
         """Read every pod whose lists differ from the last time."""
-        started = self._clock.now()
+        started, began = self._clock.now(), self._clock.monotonic()
         listed = await self._reader.list_pods()
-        for uid in listed.keys() | self._members.keys():
+        changed = []
+        for uid in sorted(listed.keys() | self._members.keys()):
             members = listed[uid].members if uid in listed else {}
             reading = self._cache.get(uid)
             if members != self._members.get(uid, {}) or reading is None or reading.error is not None:
-                self._queue.add(uid)
+                changed.append(uid)
         self._members = {uid: dict(pod.members) for uid, pod in listed.items()}
         self._owners = {member: uid for uid, pod in listed.items() for member in pod.members}
+        self._cache.forget_empty(read_before=began, keep=listed.keys())
         if self._relisted_at is None:
             # Nobody may act on an empty cache: fill it before the first relist counts as done.
-            for uid in listed:
-                await self._read(uid)
+            await self._read_all(changed)
+        else:
+            for uid in changed:
+                self._queue.add(uid)
         self._relisted_at = started
         self._relisted.set()
+
+    async def _read_all(self, uids: Iterable[PodUID]) -> None:
+        turns = asyncio.Semaphore(READERS)
+
+        async def read(uid: PodUID) -> None:
+            async with turns:
+                await self._read(uid)
+
+        async with asyncio.TaskGroup() as group:
+            for uid in uids:
+                group.create_task(read(uid))
 
     async def _read_forever(self) -> None:
         while True:
@@ -191,11 +248,16 @@ class Pleg:
                 self._queue.done(uid)
 
     async def _read_until_agreed(self, uid: PodUID) -> None:
-        expected = self._expected.pop(uid, {})
+        expected: dict[str, EventKind] = {}
         give_up = self._clock.monotonic() + AGREE_FOR.total_seconds()
         while True:
+            # What came meanwhile counts too: of a container that has gone since, nobody need wait for its start.
+            expected |= self._expected.pop(uid, {})
             reading = await self._read(uid)
-            if reading.error is not None or agrees(reading.status, expected) or self._clock.monotonic() >= give_up:
+            if reading.error is not None:
+                self._expected[uid] = expected | self._expected.get(uid, {})
+                return
+            if agrees(reading.status, expected) or self._clock.monotonic() >= give_up:
                 return
             await self._clock.sleep(AGREE_PAUSE)
 
@@ -209,6 +271,7 @@ class Pleg:
             known = self._cache.get(uid)
             status = known.status if known is not None else PodRuntimeStatus(uid=uid)
             reading = Reading(status, started, PlegError(text))
+            self._queue.add_after(uid, self._settings.relist)
         else:
             reading = Reading(self._with_kept_ips(status), started)
             self._owners.update(dict.fromkeys((record.id for record in status.containers), uid))
