@@ -1,0 +1,462 @@
+"""The PLEG on the fake runtime in virtual time: events, relists, faults."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from klet.aio.clock import LoopClock
+from klet.cri.client import CriClient
+from klet.cri.errors import Code
+from klet.cri.events import ContainerdEvents, CriEvents, EventSource
+from klet.model.network import DnsConfig
+from klet.model.pods import PodUID
+from klet.model.runtime import ContainerState
+from klet.pleg.cache import RuntimeCache
+from klet.pleg.pleg import Pleg, PlegError, PlegSettings
+from klet.runtime import labels
+from klet.runtime.reader import PodReader
+from klet.runtime.sandbox_config import SandboxSettings, build_sandbox_config
+from klet.testing.builders import IMAGE, make_pod
+from klet.testing.fake_runtime import (
+    ANY,
+    Drop,
+    EventFault,
+    FakeImage,
+    FakeRuntime,
+    Fault,
+    Features,
+    Hang,
+    Script,
+)
+from klet.testing.fake_runtime.faults import Delay, Fail
+from klet.testing.fake_runtime.lives import LifeChooser, always, lives_forever, runs_for
+from klet.testing.in_process import run_in_process
+from klet.testing.loop import EPOCH, run_virtual
+from klet.wire import cri_v1_pb2 as cri
+
+EXITED, RUNNING = ContainerState.EXITED, ContainerState.RUNNING
+
+
+class Bench:
+    """A PLEG that runs, the runtime it watches, and a hand that makes pods."""
+
+    def __init__(
+        self, runtime: FakeRuntime, client: CriClient, clock: LoopClock, sources: Sequence[EventSource]
+    ) -> None:
+        self.runtime = runtime
+        self.client = client
+        self.clock = clock
+        self.cache = RuntimeCache()
+        self.pleg = Pleg(
+            reader=PodReader(runtime=client), sources=sources, cache=self.cache, clock=clock, settings=PlegSettings()
+        )
+
+    async def sleep(self, seconds: float) -> None:
+        await self.clock.sleep(timedelta(seconds=seconds))
+
+    async def make(self, uid: str = "u-1") -> tuple[str, str]:
+        """A pod with one running container: the ids of sandbox and container."""
+        pod = make_pod("main", name=uid, uid=uid)
+        settings = SandboxSettings(logs=Path("/logs"))
+        config = build_sandbox_config(pod, attempt=0, dns=DnsConfig(), cgroup_parent="", settings=settings)
+        sandbox = (await self.client.run_pod_sandbox(cri.RunPodSandboxRequest(config=config))).pod_sandbox_id
+        made = await self.client.create_container(
+            cri.CreateContainerRequest(
+                pod_sandbox_id=sandbox,
+                sandbox_config=config,
+                config=cri.ContainerConfig(
+                    metadata=cri.ContainerMetadata(name="main"),
+                    image=cri.ImageSpec(image=IMAGE),
+                    labels=labels.container_labels(pod, pod.spec.containers[0]),
+                ),
+            )
+        )
+        await self.client.start_container(cri.StartContainerRequest(container_id=made.container_id))
+        return sandbox, made.container_id
+
+    async def remove(self, sandbox: str) -> None:
+        await self.client.stop_pod_sandbox(cri.StopPodSandboxRequest(pod_sandbox_id=sandbox))
+        await self.client.remove_pod_sandbox(cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox))
+
+    def end(self, container: str, exit_code: int) -> None:
+        """The container's process ends now: the runtime must know how late it is."""
+        self.runtime.advance(self.clock.now())
+        self.runtime.end_container(container, exit_code)
+
+    def state(self, uid: str = "u-1") -> ContainerState | None:
+        """What the cache shows of the pod's container."""
+        reading = self.cache.get(PodUID(uid))
+        record = reading.status.newest("main") if reading is not None else None
+        return record.state if record is not None else None
+
+    def relists(self) -> list[float]:
+        """When all pods were listed."""
+        return [
+            (call.at - EPOCH).total_seconds()
+            for call in self.runtime.calls
+            if call.rpc == "ListPodSandbox" and not call.request.HasField("filter")
+        ]
+
+    def reads(self) -> int:
+        return sum(call.rpc == "ListPodSandbox" and call.request.HasField("filter") for call in self.runtime.calls)
+
+
+Sources = Callable[[CriClient], Sequence[EventSource]]
+
+
+def containerd_stream(client: CriClient) -> Sequence[EventSource]:
+    return (ContainerdEvents(connection=client.runtime),)
+
+
+def cri_stream(client: CriClient) -> Sequence[EventSource]:
+    return (CriEvents(runtime=client),)
+
+
+def no_stream(_client: CriClient) -> Sequence[EventSource]:
+    return ()
+
+
+def on_bench(
+    test: Callable[[Bench], Awaitable[None]],
+    *,
+    sources: Sources = containerd_stream,
+    features: Features = Features(),  # noqa: B008 - a value
+    lives: LifeChooser = lives_forever,
+    before: Callable[[Bench], Awaitable[None]] | None = None,
+) -> None:
+    async def main() -> None:
+        clock = LoopClock(epoch=EPOCH)
+        runtime = FakeRuntime(start=EPOCH, script=Script(lives=lives), features=features, images=(FakeImage(IMAGE),))
+        async with run_in_process(runtime, clock=clock) as client:
+            bench = Bench(runtime, client, clock, sources(client))
+            if before is not None:
+                await before(bench)
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(bench.pleg.run())
+                await test(bench)
+                task.cancel()
+
+    run_virtual(main())
+
+
+async def one_pod(bench: Bench) -> None:
+    await bench.make()
+
+
+def test_the_first_relist_fills_the_cache():
+    async def test(bench: Bench) -> None:
+        assert bench.pleg.health_error() == "pleg has yet to be successful"
+        await bench.pleg.until_relisted()
+        assert bench.state() is RUNNING
+        assert bench.pleg.health_error() is None
+
+    on_bench(test, before=one_pod)
+
+
+@pytest.mark.parametrize(
+    ("sources", "features"),
+    [
+        pytest.param(containerd_stream, Features(), id="containerd's stream"),
+        pytest.param(cri_stream, Features(container_events=True), id="the CRI's stream"),
+    ],
+)
+def test_events_reach_the_cache_at_once(sources, features):
+    async def test(bench: Bench) -> None:
+        await bench.sleep(10)
+        _, container = await bench.make()
+        await bench.sleep(0.1)
+        assert bench.state() is RUNNING
+        before = bench.relists()
+        bench.end(container, 1)
+        await bench.sleep(0.1)
+        assert bench.state() is EXITED
+        assert bench.relists() == before
+
+    on_bench(test, sources=sources, features=features)
+
+
+def test_beside_a_stream_relists_are_rare_and_one_comes_soon_after_it_opened():
+    async def test(bench: Bench) -> None:
+        await bench.sleep(200)
+        late = [at for at in bench.relists() if at > 0]
+        assert late == [1, 61, 121, 181]
+
+    on_bench(test)
+
+
+def test_without_a_stream_the_runtime_is_listed_every_second():
+    async def test(bench: Bench) -> None:
+        await bench.sleep(5.5)
+        assert bench.relists() == [0, 1, 2, 3, 4, 5]
+        _, container = await bench.make()
+        await bench.sleep(1)
+        assert bench.state() is RUNNING
+        bench.end(container, 1)
+        await bench.sleep(1)
+        assert bench.state() is EXITED
+
+    on_bench(test, sources=no_stream)
+
+
+def test_a_stream_that_the_runtime_does_not_have_gives_way_to_the_next():
+    def both(client: CriClient) -> Sequence[EventSource]:
+        return (*cri_stream(client), *containerd_stream(client))
+
+    async def test(bench: Bench) -> None:
+        await bench.sleep(30)
+        before = bench.relists()
+        await bench.make()
+        await bench.sleep(0.1)
+        assert bench.state() is RUNNING
+        assert bench.relists() == before
+
+    on_bench(test, sources=both)
+
+
+def test_when_no_stream_is_left_the_runtime_is_listed_every_second():
+    async def test(bench: Bench) -> None:
+        await bench.sleep(5.5)
+        assert [at for at in bench.relists() if at > 0] == [1, 2, 3, 4, 5]
+
+    on_bench(test, sources=cri_stream)
+
+
+def test_lost_events_are_made_up_for_by_the_relist():
+    async def test(bench: Bench) -> None:
+        await bench.sleep(2)
+        bench.runtime.faults.add_to_events(EventFault(ANY, Drop(), count=None))
+        await bench.make()
+        await bench.sleep(1)
+        assert bench.state() is None
+        await bench.sleep(60)
+        assert bench.state() is RUNNING
+
+    on_bench(test)
+
+
+def test_a_broken_stream_is_opened_again_and_what_it_missed_is_listed():
+    async def test(bench: Bench) -> None:
+        await bench.sleep(10)
+        bench.runtime.faults.add_to_events(EventFault(ANY, Drop(), count=None))
+        await bench.make("missed")
+        bench.runtime.faults.clear()
+        before = len(bench.relists())
+        bench.runtime.disconnect()
+        await bench.sleep(0.05)
+        assert bench.state("missed") is RUNNING
+        assert len(bench.relists()) > before
+        await bench.sleep(5)
+        settled = bench.relists()
+        _, container = await bench.make("after")
+        await bench.sleep(0.1)
+        assert bench.state("after") is RUNNING
+        bench.end(container, 0)
+        await bench.sleep(0.1)
+        assert bench.state("after") is EXITED
+        assert bench.relists() == settled
+
+    on_bench(test)
+
+
+def test_a_view_that_lags_behind_its_events_is_read_until_it_agrees():
+    async def test(bench: Bench) -> None:
+        await bench.sleep(5)
+        _, container = await bench.make()
+        await bench.sleep(1.1)
+        before = bench.reads()
+        bench.end(container, 1)
+        await bench.sleep(0.25)
+        assert bench.state() is EXITED
+        assert bench.reads() - before > 10
+        settled = bench.reads()
+        await bench.sleep(10)
+        assert bench.reads() == settled
+
+    on_bench(test, features=Features(view_lag=timedelta(milliseconds=200)))
+
+
+def test_a_view_that_never_agrees_is_not_read_for_ever():
+    async def test(bench: Bench) -> None:
+        await bench.sleep(5)
+        _, container = await bench.make()
+        await bench.sleep(2)
+        bench.end(container, 1)
+        await bench.sleep(1.1)
+        settled = bench.reads()
+        await bench.sleep(5)
+        assert bench.reads() == settled
+
+    on_bench(test, features=Features(view_lag=timedelta(hours=1)))
+
+
+def of_pod(uid: str) -> Callable[[cri.ListPodSandboxRequest], bool]:
+    return lambda request: request.filter.label_selector.get(labels.POD_UID) == uid
+
+
+def test_a_hung_read_of_one_pod_blocks_nobody():
+    async def test(bench: Bench) -> None:
+        await bench.sleep(5)
+        bench.runtime.faults.add(Fault("ListPodSandbox", Hang(), matches=of_pod("stuck"), count=None))
+        await bench.make("stuck")
+        for number in range(20):
+            await bench.make(f"u-{number}")
+        await bench.sleep(0.1)
+        assert [bench.state(f"u-{number}") for number in range(20)] == [RUNNING] * 20
+        assert bench.state("stuck") is None
+        await bench.sleep(11)
+        reading = bench.cache.get(PodUID("stuck"))
+        assert reading is not None
+        assert str(reading.error) == "the runtime did not answer within 0:00:10"
+
+    on_bench(test)
+
+
+def test_a_hung_read_at_the_start_delays_only_the_start_and_only_until_its_deadline():
+    async def before(bench: Bench) -> None:
+        await bench.make("stuck")
+        for number in range(20):
+            await bench.make(f"u-{number}")
+        bench.runtime.faults.add(Fault("ListPodSandbox", Hang(), matches=of_pod("stuck"), count=None))
+
+    async def test(bench: Bench) -> None:
+        await bench.sleep(0.1)
+        assert [bench.state(f"u-{number}") for number in range(20)] == [RUNNING] * 20
+        await bench.pleg.until_relisted()
+        assert bench.clock.monotonic() == 10
+
+    on_bench(test, before=before)
+
+
+def test_a_hung_search_for_an_owner_holds_up_no_other_event():
+    def is_search(request: cri.ListContainersRequest) -> bool:
+        return bool(request.filter.id)
+
+    async def test(bench: Bench) -> None:
+        await bench.make("known")
+        await bench.sleep(5)
+        known = bench.runtime.containers()[0].id
+        bench.runtime.faults.add(Fault("ListContainers", Hang(), matches=is_search, count=3))
+        await bench.make("new")
+        bench.end(known, 1)
+        await bench.sleep(0.1)
+        assert bench.state("known") is EXITED
+        await bench.sleep(15)
+        assert bench.state("new") is RUNNING
+
+    on_bench(test)
+
+
+def test_a_failed_read_is_told_to_whoever_asks_and_made_up_for():
+    async def test(bench: Bench) -> None:
+        _, container = await bench.make()
+        await bench.sleep(5)
+        bench.runtime.faults.add(Fault("ContainerStatus", Fail(Code.INTERNAL, "oops"), count=2))
+        bench.end(container, 1)
+        await bench.sleep(0.1)
+        reading = bench.cache.get(PodUID("u-1"))
+        assert reading is not None
+        assert isinstance(reading.error, PlegError)
+        assert bench.state() is RUNNING
+        with pytest.raises(PlegError, match="oops"):
+            await bench.pleg.fresh_status(PodUID("u-1"), newer_than=bench.clock.monotonic())
+        await bench.sleep(1.1)
+        assert bench.state() is EXITED
+
+    on_bench(test)
+
+
+def test_a_fresh_status_is_read_only_if_the_known_one_is_too_old():
+    async def test(bench: Bench) -> None:
+        await bench.make()
+        await bench.sleep(5)
+        before = bench.reads()
+        await bench.pleg.fresh_status(PodUID("u-1"), newer_than=-1.0)
+        assert bench.reads() == before
+        now = bench.clock.monotonic()
+        await bench.sleep(1)
+        status = await bench.pleg.fresh_status(PodUID("u-1"), newer_than=now)
+        assert bench.reads() == before + 1
+        assert len(status.running()) == 1
+        assert (await bench.pleg.fresh_status(PodUID("nobody"), newer_than=now)).is_empty
+
+    on_bench(test)
+
+
+def test_a_slow_reading_does_not_replace_a_newer_one():
+    async def test(bench: Bench) -> None:
+        _, container = await bench.make()
+        await bench.sleep(5)
+        slow = Fault("ContainerStatus", Delay(timedelta(seconds=5), after_effect=True))
+        bench.runtime.faults.add(slow)
+        async with asyncio.TaskGroup() as group:
+            old = group.create_task(bench.pleg.fresh_status(PodUID("u-1"), newer_than=bench.clock.monotonic()))
+            await bench.sleep(1)
+            bench.end(container, 1)
+            await bench.sleep(1)
+            assert bench.state() is EXITED
+        assert len(old.result().running()) == 1
+        assert bench.state() is EXITED
+
+    on_bench(test)
+
+
+def test_the_addresses_of_a_dead_sandbox_are_kept():
+    async def test(bench: Bench) -> None:
+        sandbox, _ = await bench.make()
+        await bench.sleep(2)
+        reading = bench.cache.get(PodUID("u-1"))
+        assert reading is not None
+        ips = reading.status.ips
+        assert ips
+        await bench.client.stop_pod_sandbox(cri.StopPodSandboxRequest(pod_sandbox_id=sandbox))
+        await bench.sleep(2)
+        reading = bench.cache.get(PodUID("u-1"))
+        assert reading is not None
+        assert not reading.status.is_live
+        assert reading.status.ips == ips
+
+    on_bench(test)
+
+
+def test_a_pod_that_is_gone_is_forgotten_in_the_end():
+    async def test(bench: Bench) -> None:
+        sandbox, _ = await bench.make()
+        await bench.sleep(2)
+        await bench.remove(sandbox)
+        await bench.sleep(0.1)
+        assert bench.cache.pods() == {}
+        await bench.sleep(130)
+        assert bench.cache.get(PodUID("u-1")) is None
+
+    on_bench(test)
+
+
+def test_a_runtime_that_is_away_makes_the_agent_ill_and_its_return_well():
+    async def test(bench: Bench) -> None:
+        await bench.sleep(2)
+        away = Fault("ListPodSandbox", Fail(Code.UNAVAILABLE, "away"), count=None)
+        bench.runtime.faults.add(away)
+        await bench.sleep(230)
+        assert bench.pleg.health_error() is None
+        await bench.sleep(120)
+        error = bench.pleg.health_error()
+        assert error is not None
+        assert error.startswith("pleg was last seen active ")
+        bench.runtime.faults.clear()
+        await bench.sleep(4)
+        assert bench.pleg.health_error() is None
+
+    on_bench(test)
+
+
+def test_containers_that_live_for_a_moment_are_seen():
+    async def test(bench: Bench) -> None:
+        await bench.sleep(5)
+        await bench.make()
+        await bench.sleep(0.2)
+        assert bench.state() is EXITED
+
+    on_bench(test, lives=always(runs_for(timedelta(milliseconds=1), exit_code=0)))

@@ -1,0 +1,110 @@
+"""The newest view of each pod."""
+
+import pytest
+
+from klet.cri.events import EventKind
+from klet.errors import KletError
+from klet.model.pods import PodUID
+from klet.model.runtime import ContainerState, PodRuntimeStatus
+from klet.pleg.cache import Reading, RuntimeCache
+from klet.pleg.pleg import agrees
+from klet.testing.builders import make_pod, make_record, make_sandbox, make_status
+
+POD = make_pod("a")
+UID = PodUID("uid-1")
+RUNNING = make_status(POD, make_record(POD, "a"))
+EXITED = make_status(POD, make_record(POD, "a", ContainerState.EXITED))
+NOTHING = PodRuntimeStatus(uid=UID)
+OTHER = PodRuntimeStatus(uid=PodUID("other"))
+
+
+def test_an_older_reading_never_replaces_a_newer_one():
+    cache = RuntimeCache()
+    assert cache.put(Reading(EXITED, 5.0))
+    assert not cache.put(Reading(RUNNING, 4.0))
+    assert cache.get(UID) == Reading(EXITED, 5.0)
+
+
+def test_of_two_readings_of_one_instant_the_later_counts():
+    cache = RuntimeCache()
+    cache.put(Reading(RUNNING, 5.0))
+    assert cache.put(Reading(EXITED, 5.0))
+
+
+def test_listeners_hear_of_changes_only():
+    cache = RuntimeCache()
+    with cache.changes() as changes:
+        cache.put(Reading(RUNNING, 1.0))
+        cache.put(Reading(RUNNING, 2.0))
+        assert changes.drain() == [UID]
+        cache.put(Reading(RUNNING, 3.0, KletError("no answer")))
+        cache.put(Reading(RUNNING, 4.0, KletError("still none")))
+        assert changes.drain() == [UID]
+        cache.put(Reading(RUNNING, 5.0))
+        cache.put(Reading(EXITED, 6.0))
+        cache.put(Reading(RUNNING, 5.5))
+        assert changes.drain() == [UID, UID]
+    reading = cache.get(UID)
+    assert reading is not None
+    assert reading.read_at == 6.0
+
+
+def test_only_pods_with_something_in_the_runtime_are_listed():
+    cache = RuntimeCache()
+    cache.put(Reading(RUNNING, 1.0))
+    cache.put(Reading(OTHER, 1.0))
+    assert cache.pods() == {UID: RUNNING}
+
+
+def test_forgetting():
+    cache = RuntimeCache()
+    cache.put(Reading(RUNNING, 1.0))
+    cache.forget(UID)
+    cache.forget(UID)
+    assert cache.get(UID) is None
+
+
+@pytest.mark.parametrize(
+    ("reading", "keep", "stays"),
+    [
+        pytest.param(Reading(NOTHING, 1.0), (), False, id="nothing is left of it"),
+        pytest.param(Reading(NOTHING, 1.0), (UID,), True, id="the runtime lists it again"),
+        pytest.param(Reading(NOTHING, 3.0), (), True, id="it was read after the list was begun"),
+        pytest.param(Reading(NOTHING, 1.0, KletError("no answer")), (), True, id="the runtime did not answer"),
+        pytest.param(Reading(EXITED, 1.0), (), True, id="a dead container is something"),
+    ],
+)
+def test_the_dead_do_not_pile_up(reading, keep, stays):
+    cache = RuntimeCache()
+    cache.put(reading)
+    cache.forget_empty(read_before=2.0, keep=keep)
+    assert (cache.get(UID) is not None) is stays
+
+
+CREATED = make_status(POD, make_record(POD, "a", ContainerState.CREATED))
+DEAD = make_status(POD, sandboxes=[make_sandbox(ready=False)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "member", "status", "expected"),
+    [
+        pytest.param(EventKind.STARTED, "a-0", RUNNING, True, id="started and running"),
+        pytest.param(EventKind.STARTED, "a-0", EXITED, True, id="started and over already"),
+        pytest.param(EventKind.STARTED, "a-0", CREATED, False, id="started, but shown as created"),
+        pytest.param(EventKind.STARTED, "a-0", NOTHING, False, id="started, but not shown"),
+        pytest.param(EventKind.STARTED, "sandbox-0", RUNNING, True, id="a started sandbox"),
+        pytest.param(EventKind.STOPPED, "a-0", EXITED, True, id="stopped and exited"),
+        pytest.param(EventKind.STOPPED, "a-0", NOTHING, True, id="stopped and gone already"),
+        pytest.param(EventKind.STOPPED, "a-0", RUNNING, False, id="stopped, but shown as running"),
+        pytest.param(EventKind.STOPPED, "sandbox-0", DEAD, True, id="a stopped sandbox"),
+        pytest.param(EventKind.STOPPED, "sandbox-0", RUNNING, False, id="a stopped sandbox, but shown as ready"),
+        pytest.param(EventKind.DELETED, "a-0", NOTHING, True, id="deleted and gone"),
+        pytest.param(EventKind.DELETED, "a-0", EXITED, False, id="deleted, but still shown"),
+        pytest.param(EventKind.DELETED, "sandbox-0", DEAD, False, id="a deleted sandbox, but still shown"),
+        pytest.param(EventKind.CREATED, "a-0", NOTHING, True, id="a creation is not waited for"),
+        pytest.param(EventKind.OOM, "a-0", RUNNING, True, id="nor is a lack of memory"),
+    ],
+)
+def test_whether_a_reading_agrees_with_an_event(kind, member, status, expected):
+    assert agrees(status, {member: kind}) is expected
+    assert agrees(status, {})
