@@ -1,7 +1,6 @@
 """`klet run`: upstream's flags in, the agent running until it is told to stop."""
 
 import logging
-import os
 import random
 import sys
 from contextlib import AsyncExitStack
@@ -12,9 +11,10 @@ from klet.aio.clock import Clock, SystemClock
 from klet.aio.threads import Threads
 from klet.app.lifecycle import run_parts
 from klet.app.log_format import start_logging
+from klet.app.machine_facts import read_machine_facts
 from klet.app.pod_sources import build_sources, source_names
 from klet.app.ports import build_cgroups, connect_patiently
-from klet.app.settings import AgentSettings, cut_settings, machine_hostname
+from klet.app.settings import AgentSettings, cut_settings
 from klet.app.views import AgentHealth, BoardPods, JournalRecords, RuntimeLogs
 from klet.app.wiring import Agent, Part, Ports, build_agent
 from klet.config.command_line import Settings, ShowText
@@ -25,11 +25,9 @@ from klet.cri.events import ContainerdEvents, CriEvents
 from klet.errors import KletError
 from klet.host.cgroups.discover import find_hierarchy
 from klet.host.cgroups.names import parse_cgroupfs
-from klet.host.procfs import ProcReader
 from klet.journal.store import Journal
 from klet.model.causes import Finding, Subject
 from klet.network.resolver import PodResolver
-from klet.resources.cgroup_values import PodCgroupRules
 from klet.resources.names import pods_root
 from klet.resources.pod_cgroups import PodCgroups
 from klet.runtime.pod_files import PodFiles
@@ -69,9 +67,7 @@ def main(argv: list[str]) -> int:
 async def run_agent(given: Settings) -> None:
     """Open the ports, wire the parts, run them."""
     clock = SystemClock()
-    settings = cut_settings(
-        given, hostname=machine_hostname(), cpus=len(os.sched_getaffinity(0)), memory=ProcReader().memory().total
-    )
+    settings = cut_settings(given, read_machine_facts())
     settings.root.mkdir(parents=True, exist_ok=True)
     async with AsyncExitStack() as opened:
         threads = Threads(limit=DISK_THREADS)
@@ -119,7 +115,7 @@ def _open_ports(
         cgroups=PodCgroups(
             cgroups=cgroups,
             kubepods=pods_root(parse_cgroupfs(settings.cgroup_root)),
-            rules=PodCgroupRules(pids_limit=settings.pids_limit),
+            rules=settings.pod_cgroups,
         ),
         dns=PodResolver(resolv_conf=settings.resolv_conf, settings=settings.dns, threads=threads, recorder=journal),
         runtime_name=version.runtime_name,

@@ -1,15 +1,18 @@
 """Cuts the configuration into one small settings value for each part. Pure."""
 
-import socket
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from klet.app.machine_facts import MachineFacts
+from klet.app.resource_settings import cut_container_rules, cut_pod_cgroup_rules, cut_qos_rules
 from klet.config.command_line import Settings
 from klet.config.configuration import KubeletConfiguration
 from klet.config.flags import choose_node_name
 from klet.network.dns import DnsSettings
+from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.container_config import ContainerSettings
+from klet.runtime.linux_resources import ResourceRules
 from klet.runtime.sandbox_config import SandboxSettings
 from klet.runtime.security import SecuritySettings
 
@@ -34,19 +37,22 @@ class AgentSettings:
     parallel_starts: int
     cgroup_root: str
     cgroup_driver: str
-    pids_limit: int | None
+    cgroups_per_qos: bool
+    pod_cgroups: PodCgroupRules
+    qos: QosRules
     resolv_conf: Path | None
     sandbox: SandboxSettings
     container: ContainerSettings
     dns: DnsSettings
 
 
-def cut_settings(given: Settings, *, hostname: str, cpus: int, memory: int) -> AgentSettings:
+def cut_settings(given: Settings, machine: MachineFacts) -> AgentSettings:
     """Choose what each part gets."""
     config, flags = given.config, given.flags
     root = Path(flags.root_dir)
+    resources = cut_container_rules(given, machine)
     return AgentSettings(
-        node_name=choose_node_name(flags, hostname=hostname),
+        node_name=choose_node_name(flags, hostname=machine.hostname),
         root=root,
         socket=Path(given.klet.socket),
         journal=root / "klet-journal.db",
@@ -56,24 +62,23 @@ def cut_settings(given: Settings, *, hostname: str, cpus: int, memory: int) -> A
         request_timeout=config.runtime_request_timeout,
         resync=config.sync_frequency,
         longest_crash_backoff=config.crash_loop_back_off.max_container_restart_period or LONGEST_CRASH_BACKOFF,
-        parallel_starts=given.klet.max_parallel_starts or STARTS_PER_CPU * cpus,
+        parallel_starts=given.klet.max_parallel_starts or STARTS_PER_CPU * machine.cpus,
         cgroup_root=config.cgroup_root,
         cgroup_driver=config.cgroup_driver,
-        pids_limit=config.pod_pids_limit if config.pod_pids_limit > 0 else None,
+        cgroups_per_qos=config.cgroups_per_qos,
+        pod_cgroups=cut_pod_cgroup_rules(given, machine),
+        qos=cut_qos_rules(given, machine),
         resolv_conf=Path(config.resolv_conf) if config.resolv_conf else None,
-        sandbox=SandboxSettings(logs=Path(config.pod_logs_dir), cluster_domain=config.cluster_domain),
-        container=_container_settings(config, root, memory),
+        sandbox=SandboxSettings(
+            logs=Path(config.pod_logs_dir), cluster_domain=config.cluster_domain, resources=resources
+        ),
+        container=_container_settings(config, root, resources),
         dns=DnsSettings(cluster_dns=config.cluster_dns, cluster_domain=config.cluster_domain),
     )
 
 
-def machine_hostname() -> str:
-    return socket.gethostname()
-
-
-def _container_settings(config: KubeletConfiguration, root: Path, memory: int) -> ContainerSettings:
+def _container_settings(config: KubeletConfiguration, root: Path, resources: ResourceRules) -> ContainerSettings:
     return ContainerSettings(
         security=SecuritySettings(seccomp_default=config.seccomp_default, seccomp_root=str(root / "seccomp")),
-        cpu_cfs_quota=config.cpu_cfs_quota,
-        memory_capacity=memory,
+        resources=resources,
     )

@@ -1,16 +1,14 @@
 """The CRI configuration of one container (generateContainerConfig)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from klet.api.container import Container, EphemeralContainer, VolumeMount
 from klet.api.pod import Pod
-from klet.api.quantity import Quantity
-from klet.host.cgroups.resources import DEFAULT_PERIOD, quota_from_millicpu, shares_from_millicpu
 from klet.model.expansion import expand
-from klet.model.qos import compute_qos, oom_score
 from klet.runtime import labels
 from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
+from klet.runtime.linux_resources import ResourceRules, build_container_resources
 from klet.runtime.security import ImageUser, SecuritySettings, build_security_context
 from klet.wire import cri_v1_pb2 as cri
 
@@ -40,8 +38,7 @@ class ContainerSettings:
     """What the node adds to every container."""
 
     security: SecuritySettings
-    cpu_cfs_quota: bool = True
-    memory_capacity: int = 0
+    resources: ResourceRules = field(default_factory=ResourceRules)
 
 
 def build_container_config(
@@ -64,7 +61,7 @@ def build_container_config(
         stdin_once=container.stdin_once,
         tty=container.tty,
         linux=cri.LinuxContainerConfig(
-            resources=_resources(pod, container, settings),
+            resources=build_container_resources(pod, container, settings.resources),
             security_context=build_security_context(pod, container, inputs.image_user, settings.security),
         ),
     )
@@ -94,27 +91,3 @@ def _mount(container: str, mount: VolumeMount, paths: Mapping[str, str]) -> cri.
         readonly=mount.read_only,
         propagation=_PROPAGATION.get(mount.mount_propagation or "", cri.PROPAGATION_PRIVATE),
     )
-
-
-def _resources(
-    pod: Pod, container: Container | EphemeralContainer, settings: ContainerSettings
-) -> cri.LinuxContainerResources:
-    requests = container.resources.requests
-    cpu_limit = _limit(pod, container, "cpu").milli_value()
-    cpu = requests["cpu"].milli_value() if "cpu" in requests else cpu_limit
-    resources = cri.LinuxContainerResources(cpu_shares=shares_from_millicpu(cpu))
-    if settings.cpu_cfs_quota:
-        resources.cpu_period = DEFAULT_PERIOD
-        resources.cpu_quota = quota_from_millicpu(cpu_limit)
-    resources.memory_limit_in_bytes = _limit(pod, container, "memory").value()
-    if settings.memory_capacity:
-        resources.oom_score_adj = oom_score(pod, container, compute_qos(pod), memory_capacity=settings.memory_capacity)
-    return resources
-
-
-def _limit(pod: Pod, container: Container | EphemeralContainer, resource: str) -> Quantity:
-    """The container's limit; without one, that of the whole pod."""
-    own = container.resources.limits.get(resource, Quantity())
-    if own.nano or pod.spec.resources is None:
-        return own
-    return pod.spec.resources.limits.get(resource, own)

@@ -1,6 +1,6 @@
 """The CRI configuration of a pod's sandbox (generatePodSandboxConfig)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from klet.api.container import Container, ContainerPort, EphemeralContainer
@@ -9,6 +9,7 @@ from klet.api.security import PodSecurityContext, SELinuxOptions
 from klet.model.network import DnsConfig
 from klet.runtime import labels
 from klet.runtime.errors import SandboxConfigError
+from klet.runtime.linux_resources import ResourceRules, build_overhead, build_sandbox_resources
 from klet.wire import cri_v1_pb2 as cri
 
 _HOSTNAME_LIMIT = 63
@@ -22,6 +23,7 @@ class SandboxSettings:
 
     logs: Path
     cluster_domain: str = ""
+    resources: ResourceRules = field(default_factory=ResourceRules)
 
 
 def build_sandbox_config(
@@ -38,7 +40,11 @@ def build_sandbox_config(
         log_directory=str(labels.pod_log_directory(settings.logs, pod)),
         dns_config=cri.DNSConfig(servers=dns.servers, searches=dns.searches, options=dns.options),
         linux=cri.LinuxPodSandboxConfig(
-            cgroup_parent=cgroup_parent, security_context=_security(pod), sysctls=_sysctls(pod)
+            cgroup_parent=cgroup_parent,
+            security_context=_security(pod),
+            sysctls=_sysctls(pod),
+            resources=build_sandbox_resources(pod, settings.resources),
+            overhead=build_overhead(pod, settings.resources),
         ),
     )
     if not pod.spec.host_network:

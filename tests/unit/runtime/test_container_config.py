@@ -8,12 +8,13 @@ from klet.api.pod import Pod
 from klet.api.quantity import Quantity
 from klet.runtime.container_config import ContainerInputs, ContainerSettings, build_container_config
 from klet.runtime.errors import StartError
+from klet.runtime.linux_resources import ResourceRules
 from klet.runtime.security import ImageUser, SecuritySettings
 from klet.testing.builders import make_container, make_pod, with_resources
 from klet.wire import cri_v1_pb2 as cri
 
 CAPACITY = 8_000_000_000
-SETTINGS = ContainerSettings(security=SecuritySettings(), memory_capacity=CAPACITY)
+SETTINGS = ContainerSettings(security=SecuritySettings(), resources=ResourceRules(memory_capacity=CAPACITY))
 INPUTS = ContainerInputs(
     restart_count=3,
     image_ref="sha256:1",
@@ -203,7 +204,7 @@ def test_pod_level_limits(own, expected):
 
 
 def test_without_quotas():
-    settings = ContainerSettings(security=SecuritySettings(), cpu_cfs_quota=False)
+    settings = ContainerSettings(security=SecuritySettings(), resources=ResourceRules(cpu_quota=False))
     resources = built(with_resources(make_container("c"), limits={"cpu": "1"}), settings=settings).linux.resources
     assert (resources.cpu_period, resources.cpu_quota, resources.cpu_shares) == (0, 0, 1024)
 

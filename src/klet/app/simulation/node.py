@@ -21,7 +21,9 @@ from klet.cri.events import ContainerdEvents, CriEvents
 from klet.journal.memory import MemoryJournal
 from klet.model.pods import PodUID, uid_of
 from klet.network.dns import DnsSettings
+from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.container_config import ContainerSettings
+from klet.runtime.linux_resources import ResourceRules
 from klet.runtime.sandbox_config import SandboxSettings
 from klet.runtime.security import SecuritySettings
 from klet.sources.merge import ChangeKind, PodChanges
@@ -131,6 +133,7 @@ class RunningAgent:
 
 
 def simulated_settings(parallel_starts: int, *, longest_backoff: timedelta = timedelta(seconds=300)) -> AgentSettings:
+    resources = ResourceRules(is_unified=True, memory_capacity=8 << 30, kills_whole_container=True)
     return AgentSettings(
         node_name="node",
         root=Path("/var/lib/kubelet"),
@@ -145,9 +148,11 @@ def simulated_settings(parallel_starts: int, *, longest_backoff: timedelta = tim
         parallel_starts=parallel_starts,
         cgroup_root="/",
         cgroup_driver="cgroupfs",
-        pids_limit=None,
+        cgroups_per_qos=True,
+        pod_cgroups=PodCgroupRules(),
+        qos=QosRules(),
         resolv_conf=None,
-        sandbox=SandboxSettings(logs=LOGS),
-        container=ContainerSettings(security=SecuritySettings()),
+        sandbox=SandboxSettings(logs=LOGS, resources=resources),
+        container=ContainerSettings(security=SecuritySettings(), resources=resources),
         dns=DnsSettings(),
     )

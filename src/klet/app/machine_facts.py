@@ -1,0 +1,37 @@
+"""What the settings depend on besides the configuration: the machine the agent runs on."""
+
+import os
+import socket
+from dataclasses import dataclass
+
+from klet.host.cgroups.discover import find_hierarchy, find_hugepage_sizes, has_swap_controller
+from klet.host.procfs import ProcReader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineFacts:
+    """Sizes are in bytes."""
+
+    hostname: str
+    cpus: int
+    memory: int
+    swap: int = 0
+    cgroup_version: int = 2
+    hugepage_sizes: tuple[int, ...] = ()
+    has_swap_controller: bool = False
+    page_size: int = 4096
+
+
+def read_machine_facts() -> MachineFacts:
+    memory = ProcReader().memory()
+    version = find_hierarchy().mode.version
+    return MachineFacts(
+        hostname=socket.gethostname(),
+        cpus=len(os.sched_getaffinity(0)),
+        memory=memory.total,
+        swap=memory.swap_total,
+        cgroup_version=version,
+        hugepage_sizes=find_hugepage_sizes(),
+        has_swap_controller=has_swap_controller(version),
+        page_size=os.sysconf("SC_PAGE_SIZE"),
+    )

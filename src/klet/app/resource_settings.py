@@ -1,0 +1,79 @@
+"""Cuts the part of the configuration that limits pods and containers. Pure."""
+
+from datetime import timedelta
+
+from klet.api.quantity import ZERO
+from klet.app.machine_facts import MachineFacts
+from klet.config.command_line import Settings
+from klet.config.reserved import parse_qos_reserved, parse_reserved
+from klet.host.cgroups.resources import DEFAULT_PERIOD
+from klet.model.pod_resources import MEMORY
+from klet.resources.cgroup_values import PodCgroupRules, QosRules
+from klet.runtime.linux_resources import MemoryQosRules, ResourceRules, SwapRules
+
+LIMITED_SWAP = "LimitedSwap"
+
+
+def cut_container_rules(given: Settings, machine: MachineFacts) -> ResourceRules:
+    """What the runtime is told of each container and sandbox."""
+    config = given.config
+    is_unified = _is_unified(machine)
+    swap = SwapRules(is_limited=config.memory_swap.swap_behavior == LIMITED_SWAP, capacity=machine.swap)
+    memory_qos = MemoryQosRules(
+        throttling_factor=config.memory_throttling_factor,
+        allocatable=_allocatable_memory(given, machine),
+        page_size=machine.page_size,
+    )
+    return ResourceRules(
+        is_unified=is_unified,
+        cpu_quota=config.cpu_cfs_quota,
+        cpu_period=_cpu_period(given),
+        memory_capacity=machine.memory,
+        hugepage_sizes=machine.hugepage_sizes,
+        kills_whole_container=is_unified and not config.single_process_oom_kill,
+        swap=swap if machine.has_swap_controller else None,
+        memory_qos=memory_qos if _has_memory_qos(given, machine) else None,
+    )
+
+
+def cut_pod_cgroup_rules(given: Settings, machine: MachineFacts) -> PodCgroupRules:
+    """What a pod as a whole is limited to."""
+    config = given.config
+    return PodCgroupRules(
+        cpu_quota=config.cpu_cfs_quota,
+        cpu_period=_cpu_period(given),
+        memory_qos=_has_memory_qos(given, machine),
+        pids_limit=config.pod_pids_limit if config.pod_pids_limit > 0 else None,
+    )
+
+
+def cut_qos_rules(given: Settings, machine: MachineFacts) -> QosRules:
+    """What the QoS classes share."""
+    reserved = parse_qos_reserved(given.config.qos_reserved) if given.gates.enabled("QOSReserved") else {}
+    return QosRules(
+        hugepage_sizes=machine.hugepage_sizes,
+        memory_qos=_has_memory_qos(given, machine),
+        reserved_percent=reserved.get(MEMORY),
+        allocatable_memory=_allocatable_memory(given, machine),
+    )
+
+
+def _is_unified(machine: MachineFacts) -> bool:
+    return machine.cgroup_version == 2
+
+
+def _has_memory_qos(given: Settings, machine: MachineFacts) -> bool:
+    return _is_unified(machine) and given.gates.enabled("MemoryQoS")
+
+
+def _cpu_period(given: Settings) -> int:
+    if not given.gates.enabled("CustomCPUCFSQuotaPeriod"):
+        return DEFAULT_PERIOD
+    return given.config.cpu_cfs_quota_period // timedelta(microseconds=1)
+
+
+def _allocatable_memory(given: Settings, machine: MachineFacts) -> int:
+    """What is left for pods after both reservations."""
+    system = parse_reserved(given.config.system_reserved, flag="system-reserved").get(MEMORY, ZERO)
+    kubelet = parse_reserved(given.config.kube_reserved, flag="kube-reserved").get(MEMORY, ZERO)
+    return max(machine.memory - system.value() - kubelet.value(), 0)

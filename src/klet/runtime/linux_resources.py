@@ -1,0 +1,192 @@
+"""What the runtime is to enforce on containers and sandboxes: CPU, memory, swap, huge pages (calculateLinuxResources).
+
+Pure: the node's part comes in as rules.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from klet.api.container import Container, EphemeralContainer
+from klet.api.pod import Pod
+from klet.api.quantity import ZERO, Quantity
+from klet.host.cgroups.resources import (
+    DEFAULT_PERIOD,
+    UNLIMITED,
+    hugepage_unit,
+    quota_from_millicpu,
+    shares_from_millicpu,
+)
+from klet.model.pod_resources import (
+    CPU,
+    MEMORY,
+    compute_pod_limits,
+    compute_pod_requests,
+    hugepage_amounts,
+    memory_bytes,
+)
+from klet.model.pods import is_critical
+from klet.model.qos import QosClass, oom_score, qos_of
+from klet.wire import cri_v1_pb2 as cri
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwapRules:
+    """How containers may swap; only for a node whose kernel can account for it."""
+
+    is_limited: bool = False
+    """Whether burstable containers may swap in proportion to their requests, instead of none at all."""
+    capacity: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryQosRules:
+    """How requested memory is protected, and containers are slowed down before their limit."""
+
+    throttling_factor: float
+    allocatable: int
+    page_size: int = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceRules:
+    """The node's part in what a container gets."""
+
+    is_unified: bool = False
+    """Whether the machine has cgroup version 2."""
+    cpu_quota: bool = True
+    cpu_period: int = DEFAULT_PERIOD
+    """Microseconds."""
+    memory_capacity: int = 0
+    hugepage_sizes: tuple[int, ...] = ()
+    kills_whole_container: bool = False
+    """Whether running out of memory kills all processes of a container, not one; cgroup version 2 only."""
+    swap: SwapRules | None = None
+    memory_qos: MemoryQosRules | None = None
+
+
+def build_container_resources(
+    pod: Pod, container: Container | EphemeralContainer, rules: ResourceRules, *, has_exclusive_cpus: bool = False
+) -> cri.LinuxContainerResources:
+    """The resources of one container."""
+    resources = _build(
+        cpu_request=container.resources.requests.get(CPU),
+        cpu_limit=_limit(pod, container, CPU),
+        memory_limit=_limit(pod, container, MEMORY),
+        rules=rules,
+        has_exclusive_cpus=has_exclusive_cpus,
+    )
+    if rules.memory_capacity:
+        resources.oom_score_adj = oom_score(pod, container, qos_of(pod), memory_capacity=rules.memory_capacity)
+    resources.hugepage_limits.extend(_hugepages(pod, container, rules))
+    if rules.swap is not None:
+        _set_swap(resources, pod, container, rules, rules.swap)
+    if rules.is_unified and rules.memory_qos is not None:
+        resources.unified.update(_memory_qos(container, rules.memory_qos))
+    return resources
+
+
+def build_sandbox_resources(
+    pod: Pod, rules: ResourceRules, *, has_exclusive_cpus: bool = False
+) -> cri.LinuxContainerResources:
+    """The resources of the pod as a whole, without its overhead."""
+    requests = compute_pod_requests(pod, with_overhead=False)
+    limits = compute_pod_limits(pod, with_overhead=False)
+    return _build(
+        cpu_request=requests.get(CPU),
+        cpu_limit=limits.get(CPU, ZERO),
+        memory_limit=limits.get(MEMORY, ZERO),
+        rules=rules,
+        has_exclusive_cpus=has_exclusive_cpus,
+    )
+
+
+def build_overhead(pod: Pod, rules: ResourceRules) -> cri.LinuxContainerResources:
+    """What the sandbox itself uses, by the pod's runtime class; empty without one."""
+    overhead = pod.spec.overhead
+    if not overhead:
+        return cri.LinuxContainerResources()
+    cpu = overhead.get(CPU, ZERO)
+    return _build(cpu_request=cpu, cpu_limit=cpu, memory_limit=overhead.get(MEMORY, ZERO), rules=rules)
+
+
+def _build(
+    *,
+    cpu_request: Quantity | None,
+    cpu_limit: Quantity,
+    memory_limit: Quantity,
+    rules: ResourceRules,
+    has_exclusive_cpus: bool = False,
+) -> cri.LinuxContainerResources:
+    # A limit stands in for a request that is missing, not for one of zero.
+    wanted = cpu_limit if cpu_request is None else cpu_request
+    resources = cri.LinuxContainerResources(
+        cpu_shares=shares_from_millicpu(wanted.milli_value()), memory_limit_in_bytes=memory_limit.value()
+    )
+    if rules.cpu_quota:
+        resources.cpu_period = rules.cpu_period
+        quota = quota_from_millicpu(cpu_limit.milli_value(), rules.cpu_period)
+        resources.cpu_quota = UNLIMITED if has_exclusive_cpus else quota
+    if rules.is_unified and rules.kills_whole_container:
+        resources.unified["memory.oom.group"] = "1"
+    return resources
+
+
+def _limit(pod: Pod, container: Container | EphemeralContainer, resource: str) -> Quantity:
+    """The container's limit; without one, that of the whole pod."""
+    own = container.resources.limits.get(resource, ZERO)
+    if own or pod.spec.resources is None:
+        return own
+    return pod.spec.resources.limits.get(resource, own)
+
+
+def _hugepages(pod: Pod, container: Container | EphemeralContainer, rules: ResourceRules) -> list[cri.HugepageLimit]:
+    """One limit for every page size of the machine: what is not asked for is not to be had."""
+    whole: Mapping[str, Quantity] = pod.spec.resources.limits if pod.spec.resources is not None else {}
+    limits = hugepage_amounts(whole) | hugepage_amounts(container.resources.limits)
+    return [
+        cri.HugepageLimit(page_size=hugepage_unit(size), limit=limits.get(size, 0)) for size in rules.hugepage_sizes
+    ]
+
+
+def _set_swap(
+    resources: cri.LinuxContainerResources,
+    pod: Pod,
+    container: Container | EphemeralContainer,
+    rules: ResourceRules,
+    swap: SwapRules,
+) -> None:
+    if rules.is_unified:
+        amount = _swap_share(container, rules, swap) if swap.is_limited and _may_swap(pod, container) else 0
+        resources.unified["memory.swap.max"] = str(amount)
+    else:
+        # Version 1 limits memory and swap together: the same limit as for memory leaves no room for swap.
+        resources.memory_swap_limit_in_bytes = resources.memory_limit_in_bytes
+
+
+def _may_swap(pod: Pod, container: Container | EphemeralContainer) -> bool:
+    request, limit = _memory(container)
+    return qos_of(pod) is QosClass.BURSTABLE and not is_critical(pod) and request != limit
+
+
+def _swap_share(container: Container | EphemeralContainer, rules: ResourceRules, swap: SwapRules) -> int:
+    """The part of the node's swap that the container's request is of the node's memory."""
+    request, _ = _memory(container)
+    if rules.memory_capacity <= 0 or request > rules.memory_capacity:
+        return 0
+    return int(request / rules.memory_capacity * swap.capacity)
+
+
+def _memory_qos(container: Container | EphemeralContainer, rules: MemoryQosRules) -> dict[str, str]:
+    request, limit = _memory(container)
+    values = {"memory.min": str(request)} if request else {}
+    top = limit or rules.allocatable
+    if request != limit and top > 0:
+        high = int((request + (top - request) * rules.throttling_factor) // rules.page_size) * rules.page_size
+        if high > request:
+            values["memory.high"] = str(high)
+    return values
+
+
+def _memory(container: Container | EphemeralContainer) -> tuple[int, int]:
+    """Request and limit in bytes."""
+    return memory_bytes(container.resources.requests), memory_bytes(container.resources.limits)
