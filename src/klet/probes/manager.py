@@ -126,16 +126,16 @@ class ProbeManager:
         for (name, kind), probing in entry.workers.items():
             container = find_container(reported, name) if kind is ProbeKind.READINESS else None
             if container is not None and self._is_urgent(container, probing.worker):
-                probing.worker.hasten()
-                if not probing.worker.is_asking and probing.task is not None:
-                    probing.task.cancel()
-                    self._start(uid, (name, kind), probing)
+                self._hasten(uid, (name, kind), probing)
 
     def _is_urgent(self, container: ContainerStatus, worker: ProbeWorker) -> bool:
         running = container.state.running
         if running is None or not container.started:
             return False
-        if self._ports.results.get(ProbeKey(instance_of(container), ProbeKind.READINESS)) is ProbeResult.SUCCESS:
+        instance = instance_of(container)
+        if self._ports.results.get(ProbeKey(instance, ProbeKind.READINESS)) is ProbeResult.SUCCESS:
+            return False
+        if worker.is_asking and worker.id == instance:
             return False
         # After a restart of the agent the first probes are spread, and what was reported stays until they come.
         return worker.has_asked or not is_older_than_agent(running.started_at, self._agent_started)
@@ -170,6 +170,12 @@ class ProbeManager:
         if self._group is not None:
             task_name = f"probe {uid} {name[0]} {name[1]}"
             entry.task = self._group.create_task(self._work(uid, name, entry), name=task_name)
+
+    def _hasten(self, uid: PodUID, name: WorkerName, entry: _Entry) -> None:
+        entry.worker.hasten()
+        if not entry.worker.is_asking and entry.task is not None:
+            entry.task.cancel()  # it only sleeps
+            self._start(uid, name, entry)
 
     async def _work(self, uid: PodUID, name: WorkerName, entry: _Entry) -> None:
         await entry.worker.run()

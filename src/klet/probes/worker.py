@@ -146,7 +146,7 @@ class ProbeWorker:
         outcome = await ports.prober.probe(target)
         ended = end_round(self._rules, self._state, outcome)
         finding = describe_outcome(self.pod, self._rules, self._state, ended, outcome)
-        self._apply(ended, cause=self._tell(finding, is_news=bool(ended.writes)))
+        self._apply(ended, cause=self._tell(finding, is_news=self._changes_board(ended)))
         return ended.next
 
     def _apply(self, decided: Round, *, cause: CauseId | None = None) -> None:
@@ -157,6 +157,10 @@ class ProbeWorker:
                 self._ports.results.remove(key)
             else:
                 self._ports.results.put(self._uid, key, write.result, cause=cause)
+
+    def _changes_board(self, decided: Round) -> bool:
+        board = self._ports.results
+        return any(board.get(ProbeKey(write.id, self._rules.kind)) is not write.result for write in decided.writes)
 
     def _tell(self, finding: Finding | None, *, is_news: bool) -> CauseId | None:
         """Record a finding, unless it is only the same again a moment later."""
