@@ -5,6 +5,7 @@ import logging
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import PurePath
 from typing import TextIO
 
 _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
@@ -34,7 +35,7 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
             "ts": round(record.created * 1000, 3),
-            "caller": f"{record.module}/{record.filename}:{record.lineno}",
+            "caller": f"{PurePath(record.pathname).parent.name}/{record.filename}:{record.lineno}",
             "msg": record.getMessage(),
         }
         if record.levelno < logging.ERROR:
