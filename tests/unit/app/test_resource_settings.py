@@ -1,0 +1,94 @@
+"""What the configuration says about the limits of pods and containers."""
+
+from dataclasses import replace as change
+
+import pytest
+from msgspec.structs import replace
+
+from klet.app.machine_facts import MachineFacts
+from klet.app.resource_settings import cut_container_rules, cut_pod_cgroup_rules, cut_qos_rules
+from klet.config.command_line import Settings, parse_command_line
+from klet.config.sections import MemorySwap
+from klet.resources.cgroup_values import PodCgroupRules, QosRules
+from klet.runtime.linux_resources import MemoryQosRules, ResourceRules, SwapRules
+
+GIB = 1 << 30
+V2 = MachineFacts(
+    hostname="node", cpus=2, memory=8 * GIB, swap=2 * GIB, hugepage_sizes=(2 << 20,), has_swap_controller=True
+)
+V1 = MachineFacts(hostname="node", cpus=2, memory=8 * GIB, cgroup_version=1)
+
+
+def settings(*arguments: str, **changes) -> Settings:
+    """Settings by flags, and by fields of the configuration that have no flag."""
+
+    def missing(path: str):
+        raise FileNotFoundError(path)
+
+    parsed = parse_command_line(arguments, read_file=missing, list_dir=missing)
+    assert isinstance(parsed, Settings)
+    return change(parsed, config=replace(parsed.config, **changes))
+
+
+MEMORY_QOS = "--feature-gates=MemoryQoS=true"
+
+
+def test_defaults_on_version_2():
+    assert cut_container_rules(settings(), V2) == ResourceRules(
+        is_unified=True,
+        memory_capacity=8 * GIB,
+        hugepage_sizes=(2 << 20,),
+        kills_whole_container=True,
+        swap=SwapRules(capacity=2 * GIB),
+    )
+    assert cut_pod_cgroup_rules(settings(), V2) == PodCgroupRules()
+    assert cut_qos_rules(settings(), V2) == QosRules(hugepage_sizes=(2 << 20,), allocatable_memory=8 * GIB)
+
+
+def test_defaults_on_version_1():
+    assert cut_container_rules(settings(), V1) == ResourceRules(memory_capacity=8 * GIB)
+    assert not cut_container_rules(settings(MEMORY_QOS), V1).memory_qos
+    assert not cut_pod_cgroup_rules(settings(MEMORY_QOS), V1).memory_qos
+
+
+def test_one_process_may_die_alone():
+    assert not cut_container_rules(settings(single_process_oom_kill=True), V2).kills_whole_container
+    assert cut_container_rules(settings(single_process_oom_kill=False), V2).kills_whole_container
+
+
+@pytest.mark.parametrize(("behavior", "expected"), [("", False), ("NoSwap", False), ("LimitedSwap", True)])
+def test_swap(behavior, expected):
+    rules = cut_container_rules(settings(memory_swap=MemorySwap(swap_behavior=behavior)), V2)
+    assert rules.swap == SwapRules(is_limited=expected, capacity=2 * GIB)
+
+
+def test_memory_quality_of_service():
+    given = settings(MEMORY_QOS, "--kube-reserved=memory=1Gi", "--system-reserved=memory=2Gi")
+    rules = MemoryQosRules(throttling_factor=0.9, allocatable=5 * GIB)
+    assert cut_container_rules(given, V2).memory_qos == rules
+    assert cut_pod_cgroup_rules(given, V2).memory_qos
+    assert cut_qos_rules(given, V2) == QosRules(hugepage_sizes=(2 << 20,), memory_qos=True, allocatable_memory=5 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param((), None, id="nothing is reserved by default"),
+        pytest.param(
+            ("--feature-gates=QOSReserved=true", "--qos-reserved=memory=50%"), 50, id="a part of what is requested"
+        ),
+    ],
+)
+def test_reservations(arguments, expected):
+    assert cut_qos_rules(settings(*arguments), V2).reserved_percent == expected
+
+
+def test_limits_by_flag():
+    rules = cut_pod_cgroup_rules(settings("--pod-max-pids=100", "--cpu-cfs-quota=false"), V2)
+    assert (rules.pids_limit, rules.cpu_quota) == (100, False)
+    assert not cut_container_rules(settings("--cpu-cfs-quota=false"), V2).cpu_quota
+
+
+def test_a_period_of_its_own():
+    given = settings("--feature-gates=CustomCPUCFSQuotaPeriod=true", "--cpu-cfs-quota-period=5ms")
+    assert cut_pod_cgroup_rules(given, V2).cpu_period == cut_container_rules(given, V2).cpu_period == 5000
