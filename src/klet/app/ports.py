@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 
 from klet.aio.clock import Clock
@@ -12,7 +13,10 @@ from klet.cri.client import CriClient, connect
 from klet.cri.errors import CriError
 from klet.host.cgroups.discover import find_hierarchy
 from klet.host.cgroups.manager import CgroupManager, HostCgroups, NoUnits, Units
-from klet.host.cgroups.names import CgroupDriver
+from klet.host.cgroups.names import CgroupDriver, parse_cgroupfs
+from klet.resources.names import pods_root
+from klet.resources.pod_cgroups import NoPodCgroups, PodCgroups
+from klet.resources.qos_cgroups import NoQosCgroups, QosCgroups
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +45,26 @@ async def connect_patiently(settings: AgentSettings, clock: Clock) -> AsyncItera
                 logger.info("Waiting for the runtime", extra={"error": str(error)})
                 await clock.sleep(RUNTIME_PAUSE)
         yield client
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodCgroupPorts:
+    """What looks after the cgroups of pods and of their classes."""
+
+    pods: PodCgroups | NoPodCgroups
+    qos: QosCgroups | NoQosCgroups
+
+
+async def open_pod_cgroups(settings: AgentSettings, threads: Threads, clock: Clock) -> PodCgroupPorts:
+    """Make the cgroups that all pods live in."""
+    if not settings.cgroups_per_qos:
+        return PodCgroupPorts(pods=NoPodCgroups(), qos=NoQosCgroups())
+    cgroups = build_cgroups(settings, threads, clock)
+    # The root is written as a path whatever the driver is, as upstream has it.
+    kubepods = pods_root(parse_cgroupfs(settings.cgroup_root))
+    qos = QosCgroups(cgroups=cgroups, kubepods=kubepods, rules=settings.qos)
+    await qos.start()
+    return PodCgroupPorts(pods=PodCgroups(cgroups=cgroups, kubepods=kubepods, rules=settings.pod_cgroups), qos=qos)
 
 
 def build_cgroups(settings: AgentSettings, threads: Threads, clock: Clock) -> CgroupManager:

@@ -13,7 +13,7 @@ from klet.app.lifecycle import run_parts
 from klet.app.log_format import start_logging
 from klet.app.machine_facts import read_machine_facts
 from klet.app.pod_sources import build_sources, source_names
-from klet.app.ports import build_cgroups, connect_patiently
+from klet.app.ports import connect_patiently, open_pod_cgroups
 from klet.app.settings import AgentSettings, cut_settings
 from klet.app.views import AgentHealth, BoardPods, JournalRecords, RuntimeLogs
 from klet.app.wiring import Agent, Part, Ports, build_agent
@@ -24,12 +24,9 @@ from klet.cri.client import CriClient
 from klet.cri.events import ContainerdEvents, CriEvents
 from klet.errors import KletError
 from klet.host.cgroups.discover import find_hierarchy
-from klet.host.cgroups.names import parse_cgroupfs
 from klet.journal.store import Journal
 from klet.model.causes import Finding, Subject
 from klet.network.resolver import PodResolver
-from klet.resources.names import pods_root
-from klet.resources.pod_cgroups import PodCgroups
 from klet.runtime.pod_files import PodFiles
 from klet.server.listener import SocketListener
 from klet.server.routes.health import HealthRoutes
@@ -78,7 +75,7 @@ async def run_agent(given: Settings) -> None:
         client = await opened.enter_async_context(connect_patiently(settings, clock))
         version = await client.version(cri.VersionRequest())
         config = PodConfig(sources=source_names(given), clock=clock, recorder=journal)
-        ports = _open_ports(given, settings, client, version, config, journal, threads, clock)
+        ports = await _open_ports(given, settings, client, version, config, journal, threads, clock)
         agent = build_agent(ports, settings)
         sources = build_sources(
             given, node_name=settings.node_name, sink=config, recorder=journal, threads=threads, clock=clock
@@ -88,7 +85,7 @@ async def run_agent(given: Settings) -> None:
         await run_parts((journal, *agent.parts, *sources, listener))
 
 
-def _open_ports(
+async def _open_ports(
     given: Settings,
     settings: AgentSettings,
     client: CriClient,
@@ -98,7 +95,7 @@ def _open_ports(
     threads: Threads,
     clock: Clock,
 ) -> Ports:
-    cgroups = build_cgroups(settings, threads, clock)
+    cgroups = await open_pod_cgroups(settings, threads, clock)
     return Ports(
         clock=clock,
         runtime=client,
@@ -112,11 +109,8 @@ def _open_ports(
             cluster_domain=settings.sandbox.cluster_domain,
             threads=threads,
         ),
-        cgroups=PodCgroups(
-            cgroups=cgroups,
-            kubepods=pods_root(parse_cgroupfs(settings.cgroup_root)),
-            rules=settings.pod_cgroups,
-        ),
+        cgroups=cgroups.pods,
+        qos=cgroups.qos,
         dns=PodResolver(resolv_conf=settings.resolv_conf, settings=settings.dns, threads=threads, recorder=journal),
         runtime_name=version.runtime_name,
         node_ips=tuple(ip for ip in given.flags.node_ip.split(",") if ip),

@@ -25,11 +25,12 @@ from klet.runtime.reader import PodReader
 from klet.runtime.security import ImageUser
 from klet.runtime.starter import ContainerStarter, ReadyImage, StartFiles
 from klet.status.board import StatusBoard
+from klet.sync.cgroup_step import CgroupStep, PodCgroupKeeper, QosKeeper
 from klet.sync.housekeeping import Housekeeping, HousekeepingCall, Leftovers, OrphanCgroups, OrphanDirectories
 from klet.sync.ledger import WorkerLedger
 from klet.sync.loop import ChangeSource, SyncLoop
 from klet.sync.pod_status import PodStatuses, StartFailures
-from klet.sync.pod_sync import PodCgroupKeeper, PodDirectories, PodSync
+from klet.sync.pod_sync import PodDirectories, PodSync
 from klet.sync.workers import PodWorkers
 
 
@@ -59,6 +60,7 @@ class Ports:
     changes: ChangeSource
     files: PodFilesPort
     cgroups: PodCgroupsPort
+    qos: QosKeeper
     dns: PodDns
     runtime_name: str
     node_ips: tuple[str, ...]
@@ -104,7 +106,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         statuses=statuses,
         fresh=pleg,
         directories=ports.files,
-        cgroups=ports.cgroups,
+        cgroups=CgroupStep(cgroups=ports.cgroups, qos=ports.qos, ledger=ledger, killer=killer, recorder=ports.recorder),
         recorder=ports.recorder,
         clock=ports.clock,
     )

@@ -48,6 +48,8 @@ class OrphanCgroups(Protocol):
 
     async def destroy_uid(self, uid: PodUID) -> None: ...
 
+    async def reduce_cpu(self, uid: PodUID) -> None: ...
+
 
 class Leftovers:
     """Removes what a pod leaves in the runtime, on disk and in the cgroup tree."""
@@ -64,7 +66,12 @@ class Leftovers:
         """Remove everything of one pod."""
         if status is not None:
             await self._killer.remove_pod(status)
-        await self._files.remove_pod(uid)
+        try:
+            await self._files.remove_pod(uid)
+        except KletError:
+            # Its volumes are still there, so its cgroup stays too; what may run in it shall not cost much.
+            await self._cgroups.reduce_cpu(uid)
+            raise
         await self._cgroups.destroy_uid(uid)
         name, namespace = (status.name, status.namespace) if status else ("", "")
         self._recorder.record(

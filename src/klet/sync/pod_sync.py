@@ -12,6 +12,7 @@ from klet.runtime.actions import PodActions, compute_pod_actions
 from klet.runtime.executor import PodExecutor
 from klet.runtime.killer import PodKiller
 from klet.status.phase import is_terminal
+from klet.sync.cgroup_step import CgroupStep
 from klet.sync.pod_status import PodStatuses
 from klet.sync.workers import FreshStatuses, StepResult
 
@@ -29,14 +30,6 @@ class PodDirectories(Protocol):
     async def prepare_pod(self, pod: Pod) -> None: ...
 
 
-class PodCgroupKeeper(Protocol):
-    """Gives a pod its cgroup and takes it away."""
-
-    async def ensure(self, pod: Pod) -> None: ...
-
-    async def destroy(self, pod: Pod) -> None: ...
-
-
 class PodSync:
     """Carries out the steps that the workers ask for."""
 
@@ -48,7 +41,7 @@ class PodSync:
         statuses: PodStatuses,
         fresh: FreshStatuses,
         directories: PodDirectories,
-        cgroups: PodCgroupKeeper,
+        cgroups: CgroupStep,
         recorder: CauseRecorder,
         clock: Clock,
     ) -> None:
@@ -66,11 +59,14 @@ class PodSync:
         reported = self._statuses.report(pod, status, cause=cause)
         if is_terminal(reported.phase):
             return StepResult(is_terminal=True)
+        if await self._cgroups.prepare(pod, status, reported, cause=cause):
+            status = await self._fresh.fresh_status(uid_of(pod), newer_than=self._clock.monotonic())
+            if is_terminal(self._statuses.report(pod, status, cause=cause).phase):
+                return StepResult(is_terminal=True)
         actions = compute_pod_actions(pod, status, probes=self._statuses.probe_view())
         if actions.is_idle:
             self._statuses.note_failures(uid_of(pod), {})
             return StepResult()
-        await self._cgroups.ensure(pod)
         await self._directories.prepare_pod(pod)
         parent = self._record(actions, cause)
         outcome = await self._executor.carry_out(pod, status, actions, parent=parent)
@@ -84,9 +80,11 @@ class PodSync:
         """Stop everything of the pod; raises while something still runs."""
         if is_runtime_only:
             await self._killer.kill_pod(pod, status, grace=ORPHAN_GRACE, parent=cause)
+            await self._cgroups.balance()
             return
         self._statuses.report(pod, status, cause=cause)
         await self._killer.kill_pod(pod, status, grace=grace, parent=cause)
+        await self._cgroups.balance(without=uid_of(pod))
         after = await self._fresh.fresh_status(uid_of(pod), newer_than=self._clock.monotonic())
         if running := [record.id for record in after.running()]:
             message = f"detected running containers after a successful KillPod, CRI violation: {running}"
@@ -96,7 +94,7 @@ class PodSync:
     async def finish(self, pod: Pod, status: PodRuntimeStatus, *, cause: CauseId | None) -> None:
         """Release what the pod held. Its dead containers and logs stay until no source has the pod."""
         self._statuses.report(pod, status, ends_here=True, cause=cause)
-        await self._cgroups.destroy(pod)
+        await self._cgroups.release(pod)
 
     def _record(self, actions: PodActions, cause: CauseId | None) -> CauseId | None:
         """Record why, and return what the consequences have as their parent."""

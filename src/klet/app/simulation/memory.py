@@ -1,5 +1,6 @@
 """The pods' files and cgroups of a simulated machine: they exist only by name, and outlive the agent."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from klet.api.container import Container, EphemeralContainer
@@ -62,6 +63,9 @@ class MemoryCgroups:
     def parent_of(self, pod: Pod) -> str:
         return f"/kubepods/pod{pod.metadata.uid}"
 
+    def exists(self, pod: Pod) -> bool:
+        return uid_of(pod) in self.pods
+
     async def ensure(self, pod: Pod) -> None:
         self.pods.add(uid_of(pod))
 
@@ -71,8 +75,21 @@ class MemoryCgroups:
     async def destroy_uid(self, uid: PodUID) -> None:
         self.pods.discard(uid)
 
+    async def reduce_cpu(self, uid: PodUID) -> None:
+        """A cgroup that has only a name has no CPU."""
+
     async def orphans(self, known: frozenset[PodUID]) -> tuple[PodUID, ...]:
         return tuple(sorted(self.pods - known))
+
+
+class MemoryQos:
+    """The pods among which the node was last shared out."""
+
+    def __init__(self) -> None:
+        self.pods: frozenset[PodUID] = frozenset()
+
+    async def update(self, pods: Iterable[Pod]) -> None:
+        self.pods = frozenset(uid_of(pod) for pod in pods)
 
 
 class MemoryDns:

@@ -14,7 +14,7 @@ from pathlib import Path
 from klet.aio.clock import Clock
 from klet.api.pod import Pod
 from klet.app.settings import AgentSettings
-from klet.app.simulation.memory import LOGS, MemoryCgroups, MemoryDns, MemoryFiles
+from klet.app.simulation.memory import LOGS, MemoryCgroups, MemoryDns, MemoryFiles, MemoryQos
 from klet.app.wiring import Agent, Ports, build_agent
 from klet.cri.client import CriClient
 from klet.cri.events import ContainerdEvents, CriEvents
@@ -79,6 +79,7 @@ class SimulatedNode:
     journal: MemoryJournal = field(init=False)
     files: MemoryFiles = field(default_factory=MemoryFiles)
     cgroups: MemoryCgroups = field(default_factory=MemoryCgroups)
+    qos: MemoryQos = field(default_factory=MemoryQos)
 
     def __post_init__(self) -> None:
         self.journal = MemoryJournal(clock=self.clock)
@@ -116,6 +117,7 @@ class SimulatedNode:
             changes=wanted,
             files=self.files,
             cgroups=self.cgroups,
+            qos=self.qos,
             dns=MemoryDns(),
             runtime_name="containerd",
             node_ips=("192.0.2.1",),

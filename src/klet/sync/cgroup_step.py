@@ -1,0 +1,137 @@
+"""Sees to it that a pod runs in its own cgroup, and that the QoS classes share the node as their pods ask.
+
+Containers that live outside of the cgroup their pod should have escape its limits, so such a pod is started anew.
+"""
+
+import logging
+from collections.abc import Iterable
+from typing import Protocol
+
+from klet.api.container import Container
+from klet.api.pod import Pod, PodStatus
+from klet.errors import KletError
+from klet.host.errors import CgroupError
+from klet.model.causes import CauseId, CauseRecorder, Finding
+from klet.model.pods import PodUID, subject_of, uid_of
+from klet.model.runtime import PodRuntimeStatus
+from klet.runtime.killer import PodKiller
+from klet.runtime.restart import NEVER, effective_policy
+from klet.sync.ledger import WorkerLedger
+from klet.sync.worker_state import Stage
+
+logger = logging.getLogger(__name__)
+
+DECIDER = "sync.cgroup_step"
+_ACTIVE = frozenset({Stage.SYNCING, Stage.TERMINATING})
+
+
+class PodCgroupFailed(KletError):
+    """A pod cannot have its cgroup, so it cannot start."""
+
+
+class PodCgroupKeeper(Protocol):
+    """Gives a pod its cgroup and takes it away."""
+
+    def exists(self, pod: Pod) -> bool: ...
+
+    async def ensure(self, pod: Pod) -> None: ...
+
+    async def destroy(self, pod: Pod) -> None: ...
+
+
+class QosKeeper(Protocol):
+    """Shares the node out between the QoS classes."""
+
+    async def update(self, pods: Iterable[Pod]) -> None: ...
+
+
+class CgroupStep:
+    """The part of a pod's steps that concerns cgroups."""
+
+    def __init__(
+        self,
+        *,
+        cgroups: PodCgroupKeeper,
+        qos: QosKeeper,
+        ledger: WorkerLedger,
+        killer: PodKiller,
+        recorder: CauseRecorder,
+    ) -> None:
+        self._cgroups = cgroups
+        self._qos = qos
+        self._ledger = ledger
+        self._killer = killer
+        self._recorder = recorder
+
+    async def prepare(self, pod: Pod, status: PodRuntimeStatus, reported: PodStatus, *, cause: CauseId | None) -> bool:
+        """Give the pod its cgroup. True if it had to be killed for that, so that what was seen of it is old."""
+        if self._cgroups.exists(pod):
+            return False
+        killed = is_running(reported) and await self._kill(pod, status, cause)
+        if not (killed and runs_once(pod)):
+            await self._make(pod, cause)
+        return killed
+
+    async def balance(self, *, without: PodUID | None = None) -> None:
+        """Share the node out between the pods that are there now. A failure is no reason to hold a pod up."""
+        states = self._ledger.all().items()
+        pods = [
+            state.pod
+            for uid, state in states
+            if state.stage in _ACTIVE and not state.is_runtime_only and uid != without
+        ]
+        try:
+            await self._qos.update(pods)
+        except CgroupError as error:
+            logger.warning("QoS cgroups not updated", extra={"error": str(error)})
+
+    async def release(self, pod: Pod) -> None:
+        """Remove the cgroup of a pod that has ended."""
+        await self._cgroups.destroy(pod)
+        await self.balance()
+
+    async def _kill(self, pod: Pod, status: PodRuntimeStatus, cause: CauseId | None) -> bool:
+        parent = self._record(
+            pod,
+            "PodCgroupMissing",
+            "containers of the pod run, but the pod's cgroup is not there: nothing limits them",
+            "stop the pod and start it in a cgroup of its own",
+            cause,
+        )
+        try:
+            await self._killer.kill_pod(pod, status, parent=parent)
+        except KletError as error:
+            logger.warning("Pod outside of its cgroup not killed", extra={"uid": uid_of(pod), "error": str(error)})
+            return False
+        await self.balance()
+        return True
+
+    async def _make(self, pod: Pod, cause: CauseId | None) -> None:
+        await self.balance()
+        try:
+            await self._cgroups.ensure(pod)
+        except CgroupError as error:
+            text = f"unable to ensure pod container exists: {error}"
+            self._record(pod, "FailedCreatePodContainer", text, "try again after a back-off", cause)
+            uid = uid_of(pod)
+            message = f"failed to ensure that the pod: {uid} cgroups exist and are correctly applied: {error}"
+            raise PodCgroupFailed(message) from error
+
+    def _record(self, pod: Pod, decision: str, message: str, next_step: str, cause: CauseId | None) -> CauseId:
+        finding = Finding(subject=subject_of(pod), decider=DECIDER, decision=decision, message=message, next=next_step)
+        return self._recorder.record(finding, parent=cause)
+
+
+def is_running(status: PodStatus) -> bool:
+    """Whether a regular container runs; upstream looks at no others here."""
+    return any(each.state.running is not None for each in status.container_statuses)
+
+
+def runs_once(pod: Pod) -> bool:
+    """Whether no container of the pod may ever be started again."""
+    return pod.spec.restart_policy == NEVER and not any(_may_restart(each, pod) for each in pod.spec.containers)
+
+
+def _may_restart(container: Container, pod: Pod) -> bool:
+    by_rule = any(rule.action == "Restart" for rule in container.restart_policy_rules)
+    return effective_policy(container, pod) != NEVER or (container.restart_policy is not None and by_rule)
