@@ -152,9 +152,7 @@ class Housekeeping:
                 await self._remove(uid, status)
         known = wanted | self._ledger.all().keys() | in_runtime.keys()
         for uid in await self._leftovers.found(frozenset(known)):
-            # A pod that came while its directory was being looked at is no leftover.
-            if self._pods.get(uid) is None and self._ledger.get(uid) is None:
-                await self._remove(uid, None)
+            await self._remove(uid, None)
 
     def _settle_workers(self) -> None:
         """Tell workers of orphans, drop finished ones, and start those again that came back meanwhile."""
@@ -170,12 +168,14 @@ class Housekeeping:
                 self._workers.orphan(uid)
 
     async def _remove(self, uid: PodUID, status: PodRuntimeStatus | None) -> None:
+        if self._pods.get(uid) is not None or self._ledger.get(uid) is not None:
+            return  # it came back while others were looked after
         try:
-            await self._leftovers.remove(uid, status)
+            with self._workers.holding_back(uid):
+                await self._leftovers.remove(uid, status)
+                self._cache.forget(uid)
         except KletError as error:
             logger.warning("A pod's leftovers stay for now", extra={"uid": uid, "error": str(error)})
-            return
-        self._cache.forget(uid)
 
 
 def synthetic_pod(status: PodRuntimeStatus) -> Pod:

@@ -6,7 +6,8 @@ A step that has begun runs to its end; the update that came meanwhile is taken u
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -91,6 +92,7 @@ class PodWorkers:
         self._random = randomness
         self._on_finished = on_finished
         self._wakes: dict[PodUID, asyncio.Event] = {}
+        self._held_back: set[PodUID] = set()
         self._arrivals: asyncio.Queue[PodUID] = asyncio.Queue()
 
     async def run(self) -> None:
@@ -130,6 +132,16 @@ class PodWorkers:
         if state is not None and state.stage is Stage.FINISHED:
             self._ledger.forget(uid)
 
+    @contextmanager
+    def holding_back(self, uid: PodUID) -> Iterator[None]:
+        """While what an earlier life of a pod left is removed, a pod of the same UID that comes back has to wait."""
+        self._held_back.add(uid)
+        try:
+            yield
+        finally:
+            self._held_back.discard(uid)
+            self.wake(uid)
+
     def _apply(self, uid: PodUID, transition: Transition) -> None:
         state = transition.state
         self._ledger.put(uid, state)
@@ -146,8 +158,8 @@ class PodWorkers:
             await self._wait(wake, due)
             wake.clear()
             state = self._ledger.state_of(uid)
-            if state.stage is Stage.SYNCING and not self._ledger.may_start(uid):
-                due = None  # the end of the pod before wakes this one
+            if state.stage is Stage.SYNCING and (uid in self._held_back or not self._ledger.may_start(uid)):
+                due = None  # the end of what is in the way wakes this one
                 continue
             if state.stage is not Stage.FINISHED:
                 self._ledger.put(uid, started(state, now=self._clock.now()))

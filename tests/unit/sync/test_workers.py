@@ -394,6 +394,19 @@ def test_the_end_of_one_pod_does_not_shorten_the_back_off_of_another():
     on_bench(test)
 
 
+def test_a_pod_that_comes_back_waits_until_what_was_left_of_it_is_removed():
+    async def test(bench: Bench) -> None:
+        with bench.workers.holding_back(PodUID("uid-1")):
+            bench.update(CREATE, make_pod())
+            bench.update(CREATE, make_pod(name="other", uid="other"))
+            await bench.run_for(3)
+            assert bench.order() == [("sync", "other")]
+        await bench.run_for(1)
+        assert bench.times() == [3]
+
+    on_bench(test)
+
+
 def static(uid: str) -> Pod:
     return make_pod(name="web", uid=uid, source="file")
 
