@@ -135,8 +135,12 @@ class Housekeeping:
     async def run(self) -> None:
         while True:
             await first_of(self._call.wait(), self._clock.sleep(PERIOD))
-            if self._sources_ready():
+            if not self._sources_ready():
+                continue
+            try:
                 await self.pass_once()
+            except KletError as error:
+                logger.warning("Housekeeping was cut short", extra={"error": str(error)})
 
     async def pass_once(self) -> None:
         """One pass. A pod that cannot be cleaned up now is tried again at the next."""
