@@ -18,6 +18,13 @@ def test_the_newest_record_of_a_name_counts():
     assert status.newest("b") is None
 
 
+def test_the_newest_that_has_ended_is_not_always_the_newest():
+    ended = [make_record(POD, "a", EXITED, restarts=count) for count in (0, 1)]
+    status = make_status(POD, *ended, make_record(POD, "a", ContainerState.CREATED, restarts=2))
+    assert status.newest_exited("a") == ended[1]
+    assert status.newest_exited("b") is None
+
+
 def test_running_containers_are_those_in_state_running():
     status = make_status(POD, make_record(POD, "a", ContainerState.CREATED), make_record(POD, "b"))
     assert [record.name for record in status.running()] == ["b"]

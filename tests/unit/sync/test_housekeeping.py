@@ -1,0 +1,269 @@
+"""Cleaning up after pods that no source wants, with steps and leftovers of the test's own, in virtual time."""
+# ruff: noqa: ARG002 - the fakes keep the signatures of the protocols
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+from klet.aio.clock import LoopClock
+from klet.api.pod import Pod
+from klet.errors import KletError
+from klet.journal.memory import MemoryJournal
+from klet.model.pods import PodUID, uid_of
+from klet.model.runtime import ContainerState, PodRuntimeStatus
+from klet.pleg.cache import Reading, RuntimeCache
+from klet.pods.store import PodStore
+from klet.sync.housekeeping import Housekeeping, HousekeepingCall, synthetic_pod
+from klet.sync.ledger import WorkerLedger
+from klet.sync.worker_state import PodUpdate, Stage, UpdateKind
+from klet.sync.workers import PodWorkers, StepResult
+from klet.testing.builders import make_pod, make_record, make_sandbox, make_status
+from klet.testing.loop import EPOCH, run_virtual
+
+UID = PodUID("uid-1")
+POD = make_pod("main")
+LIVE = make_status(POD, make_record(POD, "main"))
+DEAD = make_status(POD, make_record(POD, "main", ContainerState.EXITED), sandboxes=[make_sandbox(ready=False)])
+
+
+class Bench:
+    """Real boards and workers; steps, statuses and leftovers only note what is asked of them."""
+
+    def __init__(self, clock: LoopClock) -> None:
+        self.clock = clock
+        self.pods, self.ledger, self.cache = PodStore(), WorkerLedger(), RuntimeCache()
+        self.steps: list[tuple[str, str]] = []
+        self.removed: list[str] = []
+        self.forgotten: list[str] = []
+        self.on_disk: set[PodUID] = set()
+        self.removal_takes = 0.0
+        self.removal_fails = 0
+        self.looking_fails = 0
+        self.while_looking: Callable[[], None] = lambda: None
+        self.sources_ready = True
+        self.call = HousekeepingCall()
+        self.workers = PodWorkers(
+            steps=self,
+            statuses=self,
+            ledger=self.ledger,
+            recorder=MemoryJournal(clock=clock),
+            clock=clock,
+            resync=timedelta(seconds=60),
+            randomness=random.Random(1),
+            on_finished=self.call.finished,
+        )
+        self.housekeeping = Housekeeping(
+            pods=self.pods,
+            ledger=self.ledger,
+            workers=self.workers,
+            cache=self.cache,
+            statuses=self,
+            leftovers=self,
+            sources_ready=lambda: self.sources_ready,
+            call=self.call,
+            clock=clock,
+        )
+
+    # Steps and statuses
+
+    async def sync(self, pod: Pod, status: PodRuntimeStatus, **_more: object) -> StepResult:
+        self.steps.append(("sync", pod.metadata.uid))
+        return StepResult()
+
+    async def terminate(self, pod: Pod, status: PodRuntimeStatus, *, is_runtime_only: bool, **_more: object) -> None:
+        self.steps.append(("stop-runtime" if is_runtime_only else "stop", pod.metadata.uid))
+        self.cache.put(Reading(DEAD, self.clock.monotonic()))
+
+    async def finish(self, pod: Pod, status: PodRuntimeStatus, **_more: object) -> None:
+        self.steps.append(("finish", pod.metadata.uid))
+
+    async def fresh_status(self, uid: PodUID, *, newer_than: float) -> PodRuntimeStatus:
+        return PodRuntimeStatus(uid=uid)
+
+    def forget(self, uid: PodUID) -> None:
+        self.forgotten.append(uid)
+
+    # Leftovers
+
+    async def found(self, known: frozenset[PodUID]) -> frozenset[PodUID]:
+        if self.looking_fails:
+            self.looking_fails -= 1
+            raise KletError("cannot list /pods")
+        found = frozenset(self.on_disk - known)
+        self.while_looking()
+        return found
+
+    async def remove(self, uid: PodUID, status: PodRuntimeStatus | None) -> None:
+        await self.sleep(self.removal_takes)
+        if self.removal_fails:
+            self.removal_fails -= 1
+            raise KletError("it is busy")
+        self.removed.append(uid)
+        self.on_disk.discard(uid)
+
+    # What tests do
+
+    def add(self, pod: Pod) -> None:
+        self.pods.put(pod)
+        self.workers.update(PodUpdate(kind=UpdateKind.CREATE, pod=pod))
+
+    def show(self, status: PodRuntimeStatus) -> None:
+        self.cache.put(Reading(status, self.clock.monotonic()))
+
+    async def sleep(self, seconds: float) -> None:
+        await self.clock.sleep(timedelta(seconds=seconds))
+
+
+def on_bench(test: Callable[[Bench], Awaitable[None]]) -> None:
+    async def main() -> None:
+        bench = Bench(LoopClock(epoch=EPOCH))
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(bench.workers.run()), group.create_task(bench.housekeeping.run())]
+            await test(bench)
+            for task in tasks:
+                task.cancel()
+
+    run_virtual(main())
+
+
+def test_what_runs_and_nobody_knows_is_stopped_and_then_removed():
+    async def test(bench: Bench) -> None:
+        bench.show(LIVE)
+        await bench.sleep(2.1)
+        assert bench.steps == [("stop-runtime", UID)]
+        assert bench.removed == [UID]
+        assert bench.cache.get(UID) is None
+        assert bench.ledger.get(UID) is None
+
+    on_bench(test)
+
+
+def test_what_is_dead_and_nobody_knows_is_removed():
+    async def test(bench: Bench) -> None:
+        bench.show(DEAD)
+        await bench.sleep(2.1)
+        assert (bench.steps, bench.removed) == ([], [UID])
+
+    on_bench(test)
+
+
+def test_nothing_is_an_orphan_before_all_sources_were_seen():
+    async def test(bench: Bench) -> None:
+        bench.sources_ready = False
+        bench.show(LIVE)
+        bench.on_disk.add(PodUID("old"))
+        await bench.sleep(10)
+        assert (bench.steps, bench.removed) == ([], [])
+
+    on_bench(test)
+
+
+def test_a_wanted_pod_is_left_alone():
+    async def test(bench: Bench) -> None:
+        bench.add(POD)
+        bench.show(DEAD)
+        bench.on_disk.add(UID)
+        await bench.sleep(10)
+        assert bench.removed == []
+
+    on_bench(test)
+
+
+def test_a_pod_that_no_source_has_any_more_is_stopped_finished_and_removed_at_once():
+    async def test(bench: Bench) -> None:
+        bench.add(POD)
+        await bench.sleep(1)
+        bench.pods.remove(UID)
+        bench.call.ask()
+        await bench.sleep(0.1)
+        assert [step for step, _ in bench.steps] == ["sync", "stop", "finish"]
+        assert (bench.removed, bench.forgotten) == ([UID], [UID])
+
+    on_bench(test)
+
+
+def test_a_pod_that_came_back_while_it_ended_is_started_again():
+    async def test(bench: Bench) -> None:
+        bench.add(POD)
+        await bench.sleep(1)
+        bench.workers.update(PodUpdate(kind=UpdateKind.KILL, pod=POD))
+        bench.workers.update(PodUpdate(kind=UpdateKind.CREATE, pod=POD))
+        await bench.sleep(0.1)
+        assert [step for step, _ in bench.steps] == ["sync", "stop", "finish", "sync"]
+        assert bench.removed == []
+        assert bench.ledger.state_of(UID).stage is Stage.SYNCING
+
+    on_bench(test)
+
+
+def test_directories_of_nobody_are_removed():
+    async def test(bench: Bench) -> None:
+        bench.on_disk.add(PodUID("old"))
+        await bench.sleep(2.1)
+        assert bench.removed == ["old"]
+
+    on_bench(test)
+
+
+def test_a_pod_that_came_during_the_look_at_the_disk_is_no_leftover():
+    async def test(bench: Bench) -> None:
+        bench.on_disk.add(UID)
+        bench.while_looking = lambda: bench.add(POD)
+        await bench.sleep(2.1)
+        assert bench.removed == []
+
+    on_bench(test)
+
+
+def test_a_pod_that_comes_back_while_it_is_removed_waits_for_the_end_of_that():
+    async def test(bench: Bench) -> None:
+        bench.show(DEAD)
+        bench.removal_takes = 1
+        await bench.sleep(2.5)
+        bench.add(POD)
+        await bench.sleep(0.4)
+        assert (bench.steps, bench.removed) == ([], [])
+        await bench.sleep(0.2)
+        assert (bench.steps, bench.removed) == ([("sync", UID)], [UID])
+
+    on_bench(test)
+
+
+def test_a_removal_that_fails_is_tried_again():
+    async def test(bench: Bench) -> None:
+        bench.show(DEAD)
+        bench.removal_fails = 2
+        await bench.sleep(6.1)
+        assert bench.removed == [UID]
+
+    on_bench(test)
+
+
+def test_a_look_that_fails_ends_the_pass_and_not_the_agent():
+    async def test(bench: Bench) -> None:
+        bench.on_disk.add(PodUID("old"))
+        bench.looking_fails = 2
+        await bench.sleep(6.1)
+        assert bench.removed == ["old"]
+
+    on_bench(test)
+
+
+def test_a_pod_made_from_what_the_runtime_knows():
+    pod = synthetic_pod(LIVE)
+    assert uid_of(pod) == UID
+    assert (pod.metadata.name, pod.metadata.namespace) == ("pod", "default")
+    assert [container.name for container in pod.spec.containers] == ["main"]
+
+
+def test_a_finished_pod_that_is_still_wanted_stays_finished():
+    async def test(bench: Bench) -> None:
+        bench.add(POD)
+        await bench.sleep(1)
+        bench.workers.update(PodUpdate(kind=UpdateKind.KILL, pod=POD))
+        await bench.sleep(10)
+        assert bench.ledger.state_of(UID).stage is Stage.FINISHED
+        assert [step for step, _ in bench.steps] == ["sync", "stop", "finish"]
+
+    on_bench(test)
