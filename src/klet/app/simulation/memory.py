@@ -5,9 +5,11 @@ from pathlib import Path
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
+from klet.logs.line import parse_cri_line
 from klet.model.network import DnsConfig
 from klet.model.pods import PodUID, uid_of
 from klet.runtime import labels
+from klet.runtime.log_files import LogDirectory
 from klet.runtime.starter import ContainerFiles
 from klet.testing.fake_runtime import MemorySink
 
@@ -19,7 +21,7 @@ class MemoryFiles:
 
     def __init__(self, *, sink: MemorySink | None = None) -> None:
         self.pods: set[PodUID] = set()
-        self._sink = sink or MemorySink()
+        self.sink = sink or MemorySink()
 
     async def prepare_pod(self, pod: Pod) -> None:
         self.pods.add(uid_of(pod))
@@ -38,20 +40,67 @@ class MemoryFiles:
 
     async def next_restart_count(self, pod: Pod, container: str) -> int:
         directory = f"{labels.pod_log_directory(LOGS, pod) / container}/"
-        names = [path.removeprefix(directory) for path in self._sink.paths() if path.startswith(directory)]
+        names = [path.removeprefix(directory) for path in self.sink.paths() if path.startswith(directory)]
         return labels.restart_count_from_logs(names)
 
     async def remove_pod(self, uid: PodUID) -> None:
         self.pods.discard(uid)
-        for path in self._sink.paths():
+        for path in self.sink.paths():
             if _owner(path) == uid:
-                self._sink.remove(path)
+                self.sink.remove(path)
 
     async def pods_on_disk(self) -> frozenset[PodUID]:
         return frozenset(self.pods | self.pods_with_logs())
 
     def pods_with_logs(self) -> set[PodUID]:
-        return {_owner(path) for path in self._sink.paths()}
+        return {_owner(path) for path in self.sink.paths() if path.startswith(f"{LOGS}/")}
+
+
+class MemoryLogs:
+    """The logs that the fake runtime writes, and links to them by name."""
+
+    def __init__(self, *, sink: MemorySink) -> None:
+        self.links: dict[str, str] = {}
+        self._sink = sink
+
+    async def link(self, name: str, log: str) -> None:
+        if log in self._sink.paths():
+            self.links[name] = log
+
+    async def unlink(self, name: str) -> None:
+        self.links.pop(name, None)
+
+    async def remove_log(self, log: str) -> None:
+        for path in self._sink.paths():
+            if path.startswith(log):
+                self._sink.remove(path)
+
+    async def directories(self) -> tuple[LogDirectory, ...]:
+        logs = [path.removeprefix(f"{LOGS}/") for path in self._sink.paths() if path.startswith(f"{LOGS}/")]
+        names = dict.fromkeys(log.partition("/")[0] for log in logs)
+        return tuple(LogDirectory(PodUID(name.rpartition("_")[2]), name) for name in names)
+
+    async def remove_directory(self, directory: LogDirectory) -> None:
+        await self.remove_log(f"{LOGS}/{directory.name}/")
+
+    async def dangling_links(self) -> tuple[str, ...]:
+        paths = self._sink.paths()
+        return tuple(name for name, log in self.links.items() if log not in paths)
+
+
+class MemoryLeftFiles:
+    """What simulated containers wrote before they ended."""
+
+    def __init__(self, *, sink: MemorySink) -> None:
+        self._sink = sink
+
+    async def end_of_file(self, path: str, *, limit: int) -> bytes | None:
+        content = self._sink.read(path)
+        return None if content is None else content[-limit:]
+
+    async def end_of_log(self, path: str, *, lines: int, limit: int) -> bytes:
+        parsed = [parse_cri_line(line) for line in (self._sink.read(path) or b"").splitlines()[-lines:]]
+        return b"".join(line.content for line in parsed if line is not None)[-limit:]
 
 
 class MemoryCgroups:
@@ -100,5 +149,7 @@ class MemoryDns:
 
 
 def _owner(path: str) -> PodUID:
-    """`/var/log/pods/<namespace>_<name>_<uid>/<container>/<n>.log`"""
+    """`/var/log/pods/<namespace>_<name>_<uid>/<container>/<n>.log` or `/pods/<uid>/…`"""
+    if path.startswith("/pods/"):
+        return PodUID(path.split("/")[2])
     return PodUID(path.removeprefix(f"{LOGS}/").partition("/")[0].rpartition("_")[2])
