@@ -30,13 +30,17 @@ pytestmark = [
 ]
 
 
+OTHER_TESTS = ("klet-test-", "/klet-containerd/", "klt")
+"""Marks of what other tests of this machine make for themselves."""
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """What a node could leave on a machine."""
 
     mounts: frozenset[str]
+    """Network namespaces are among them: without a process, only a mount keeps one."""
     cgroups: frozenset[str]
-    namespaces: frozenset[str]
     interfaces: frozenset[str]
     rules: frozenset[str]
     files: frozenset[str]
@@ -48,36 +52,37 @@ class Snapshot:
 
 
 def snapshot():
+    switches = [Path("/proc/sys/net", name) for name in ("ipv4/ip_forward", "ipv6/conf/all/forwarding")]
     return Snapshot(
-        mounts=frozenset(mount.mount_point for mount in list_mounts()),
-        cgroups=frozenset(root for root, _, _ in os.walk("/sys/fs/cgroup")),
-        namespaces=frozenset(_network_namespaces()),
-        interfaces=frozenset(entry.name for entry in Path("/sys/class/net").iterdir()),
-        rules=frozenset(_rules("iptables-save") + _rules("ip6tables-save")),
-        files=frozenset(str(path) for place in ("/run", "/var/lib/cni") for path in _files(Path(place))),
-        switches=frozenset(
-            f"{name}={Path('/proc/sys/net', name).read_text()}"
-            for name in ("ipv4/ip_forward", "ipv6/conf/all/forwarding")
-        ),
+        mounts=_ours(mount.mount_point for mount in list_mounts()),
+        cgroups=_ours(root for root, _, _ in os.walk("/sys/fs/cgroup")),
+        interfaces=_ours(_interfaces()),
+        rules=_ours([*_rules("iptables-save"), *_rules("ip6tables-save")]),
+        files=_ours(str(path) for place in ("/run", "/var/lib/cni") for path in _files(Path(place))),
+        switches=_ours(f"{switch}={switch.read_text()}" for switch in switches),
     )
 
 
-def _network_namespaces():
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                yield str((entry / "ns/net").readlink())
+def _ours(names):
+    return frozenset(name for name in names if not any(mark in name for mark in OTHER_TESTS))
+
+
+def _interfaces():
+    for entry in Path("/sys/class/net").iterdir():
+        with contextlib.suppress(OSError):
+            master = entry / "master"
+            yield f"{entry.name} of {master.resolve().name}" if master.exists() else entry.name
 
 
 def _rules(program):
     text = subprocess.run([program], capture_output=True, text=True, check=True).stdout
     # Built-in chains and packet counters come and go with the tables that looking at them makes.
-    return [f"{program} {line}" for line in text.splitlines() if line.startswith(("-A", ":CNI", ":KLET"))]
+    return [f"{program} {line}" for line in text.splitlines() if line.startswith(("-A", ":CNI"))]
 
 
 def _files(place):
     for root, directories, files in os.walk(place):
-        yield from (Path(root) / name for name in (*directories, *files) if "/klet" in root or "klet" in name)
+        yield from (Path(root) / name for name in (*directories, *files) if "klet" in f"{root}/{name}")
 
 
 def processes_of(state):
