@@ -9,6 +9,7 @@ import uvloop
 
 from klet.aio.clock import Clock, SystemClock
 from klet.aio.threads import Threads
+from klet.app.left_files import HostLeftFiles
 from klet.app.lifecycle import run_parts
 from klet.app.log_format import start_logging
 from klet.app.machine_facts import read_machine_facts
@@ -24,9 +25,11 @@ from klet.cri.client import CriClient
 from klet.cri.events import ContainerdEvents, CriEvents
 from klet.errors import KletError
 from klet.host.cgroups.discover import find_hierarchy
+from klet.host.http_client import HttpClient
 from klet.journal.store import Journal
 from klet.model.causes import Finding, Subject
 from klet.network.resolver import PodResolver
+from klet.runtime.log_files import LogFiles
 from klet.runtime.pod_files import PodFiles
 from klet.server.listener import SocketListener
 from klet.server.routes.health import HealthRoutes
@@ -38,6 +41,7 @@ from klet.wire import cri_v1_pb2 as cri
 logger = logging.getLogger(__name__)
 
 DISK_THREADS = 8
+DEAD_DISK_THREADS = 2
 
 
 def main(argv: list[str]) -> int:
@@ -69,13 +73,15 @@ async def run_agent(given: Settings) -> None:
     async with AsyncExitStack() as opened:
         threads = Threads(limit=DISK_THREADS)
         opened.callback(threads.close)
+        dead_disk = Threads(limit=DEAD_DISK_THREADS, name="klet-last-words")
+        opened.callback(dead_disk.close)
         journal = Journal(path=settings.journal, clock=clock, max_records=settings.journal_records)
         await journal.open()
         opened.push_async_callback(journal.close)
         client = await opened.enter_async_context(connect_patiently(settings, clock))
         version = await client.version(cri.VersionRequest())
         config = PodConfig(sources=source_names(given), clock=clock, recorder=journal)
-        ports = await _open_ports(given, settings, client, version, config, journal, threads, clock)
+        ports = await _open_ports(given, settings, client, version, config, journal, threads, dead_disk, clock)
         agent = build_agent(ports, settings)
         sources = build_sources(
             given, node_name=settings.node_name, sink=config, recorder=journal, threads=threads, clock=clock
@@ -93,6 +99,7 @@ async def _open_ports(
     changes: PodConfig,
     journal: Journal,
     threads: Threads,
+    dead_disk: Threads,
     clock: Clock,
 ) -> Ports:
     cgroups = await open_pod_cgroups(settings, threads, clock)
@@ -103,6 +110,9 @@ async def _open_ports(
         events=(ContainerdEvents(connection=client.runtime), CriEvents(runtime=client)),
         recorder=journal,
         changes=changes,
+        left_files=HostLeftFiles(threads=dead_disk),
+        logs=LogFiles(logs=settings.sandbox.logs, links=settings.legacy_logs, threads=threads),
+        http=HttpClient(),
         files=PodFiles(
             root=settings.root,
             logs=settings.sandbox.logs,

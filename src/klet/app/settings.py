@@ -12,6 +12,7 @@ from klet.config.flags import choose_node_name
 from klet.network.dns import DnsSettings
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.container_config import ContainerSettings
+from klet.runtime.gc_plan import GcPolicy
 from klet.runtime.linux_resources import ResourceRules
 from klet.runtime.sandbox_config import SandboxSettings
 from klet.runtime.security import SecuritySettings
@@ -41,6 +42,9 @@ class AgentSettings:
     pod_cgroups: PodCgroupRules
     qos: QosRules
     resolv_conf: Path | None
+    gc: GcPolicy
+    legacy_logs: Path
+    """Where log collectors of the whole node find links to all logs."""
     sandbox: SandboxSettings
     container: ContainerSettings
     dns: DnsSettings
@@ -69,12 +73,26 @@ def cut_settings(given: Settings, machine: MachineFacts) -> AgentSettings:
         pod_cgroups=cut_pod_cgroup_rules(given, machine),
         qos=cut_qos_rules(given, machine),
         resolv_conf=Path(config.resolv_conf) if config.resolv_conf else None,
+        gc=GcPolicy(
+            min_age=flags.minimum_container_ttl_duration,
+            max_per_container=flags.maximum_dead_containers_per_container,
+            max_containers=flags.maximum_dead_containers,
+        ),
+        legacy_logs=choose_legacy_logs(Path(config.pod_logs_dir)),
         sandbox=SandboxSettings(
             logs=Path(config.pod_logs_dir), cluster_domain=config.cluster_domain, resources=resources
         ),
         container=_container_settings(config, root, resources),
         dns=DnsSettings(cluster_dns=config.cluster_dns, cluster_domain=config.cluster_domain),
     )
+
+
+def choose_legacy_logs(logs: Path) -> Path:
+    """Beside the logs: `/var/log/containers` for `/var/log/pods`, where upstream always has it.
+
+    A node that keeps its logs elsewhere, as test nodes do, then leaves nothing in the machine's own directory.
+    """
+    return logs.parent / "containers"
 
 
 def _container_settings(config: KubeletConfiguration, root: Path, resources: ResourceRules) -> ContainerSettings:

@@ -9,9 +9,11 @@ from typing import Protocol
 from klet.aio.clock import Clock
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
+from klet.app.pod_fates import CachedPods, LedgerFates
 from klet.app.settings import AgentSettings
 from klet.cri.events import EventSource
 from klet.cri.port import ImageService, RuntimeService
+from klet.host.http_client import HttpClient
 from klet.images.manager import ImageManager, MissingImage
 from klet.model.causes import CauseId, CauseRecorder
 from klet.model.probes import ProbeView
@@ -20,10 +22,14 @@ from klet.pleg.pleg import Pleg, PlegSettings
 from klet.pods.store import PodStore
 from klet.runtime.errors import StartError
 from klet.runtime.executor import CgroupParents, PodDns, PodExecutor
+from klet.runtime.gc import ContainerGc, ContainerRemover, Logs
+from klet.runtime.hooks import HookRunner
 from klet.runtime.killer import PodKiller
+from klet.runtime.post_start import PostStart
 from klet.runtime.reader import PodReader
 from klet.runtime.security import ImageUser
-from klet.runtime.starter import ContainerStarter, ReadyImage, StartFiles
+from klet.runtime.starter import ContainerStarter, LogLinks, ReadyImage, StartFiles
+from klet.runtime.termination import LeftFiles
 from klet.status.board import StatusBoard
 from klet.sync.cgroup_step import CgroupStep, PodCgroupKeeper, QosKeeper
 from klet.sync.housekeeping import Housekeeping, HousekeepingCall, Leftovers, OrphanCgroups, OrphanDirectories
@@ -44,6 +50,10 @@ class PodFilesPort(StartFiles, PodDirectories, OrphanDirectories, Protocol):
     """Everything the agent asks of the pods' files."""
 
 
+class LogFilesPort(LogLinks, Logs, Protocol):
+    """Everything the agent asks of the containers' logs."""
+
+
 class PodCgroupsPort(CgroupParents, PodCgroupKeeper, OrphanCgroups, Protocol):
     """Everything the agent asks of the pods' cgroups."""
 
@@ -59,6 +69,9 @@ class Ports:
     recorder: CauseRecorder
     changes: ChangeSource
     files: PodFilesPort
+    left_files: LeftFiles
+    logs: LogFilesPort
+    http: HttpClient
     cgroups: PodCgroupsPort
     qos: QosKeeper
     dns: PodDns
@@ -85,14 +98,16 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     board = StatusBoard(clock=ports.clock)
     ledger = WorkerLedger()
     cache = RuntimeCache()
+    reader = PodReader(runtime=ports.runtime, files=ports.left_files)
     pleg = Pleg(
-        reader=PodReader(runtime=ports.runtime),
+        reader=reader,
         sources=ports.events,
         cache=cache,
         clock=ports.clock,
         settings=PlegSettings(),
     )
-    killer = PodKiller(runtime=ports.runtime, recorder=ports.recorder)
+    hooks = HookRunner(commands=ports.runtime, http=ports.http, pods=reader, recorder=ports.recorder, clock=ports.clock)
+    killer = PodKiller(runtime=ports.runtime, hooks=hooks, recorder=ports.recorder, clock=ports.clock)
     statuses = PodStatuses(
         board=board,
         failures=StartFailures(),
@@ -101,7 +116,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         runtime_name=ports.runtime_name,
     )
     steps = PodSync(
-        executor=_build_executor(ports, settings, killer),
+        executor=_build_executor(ports, settings, hooks, killer),
         killer=killer,
         statuses=statuses,
         fresh=pleg,
@@ -141,8 +156,18 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         housekeeping=calls.ask,
         recorder=ports.recorder,
     )
+    gc = ContainerGc(
+        runtime=ports.runtime,
+        remover=ContainerRemover(runtime=ports.runtime, killer=killer, logs=ports.logs),
+        logs=ports.logs,
+        fates=LedgerFates(ledger=ledger, sources_ready=ports.changes.all_ready),
+        seen=CachedPods(cache=cache),
+        recorder=ports.recorder,
+        clock=ports.clock,
+        policy=settings.gc,
+    )
     return Agent(
-        parts=(pleg, workers, housekeeping, loop),
+        parts=(pleg, workers, housekeeping, gc, loop),
         pods=pods,
         statuses=board,
         ledger=ledger,
@@ -151,11 +176,12 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     )
 
 
-def _build_executor(ports: Ports, settings: AgentSettings, killer: PodKiller) -> PodExecutor:
+def _build_executor(ports: Ports, settings: AgentSettings, hooks: HookRunner, killer: PodKiller) -> PodExecutor:
     starter = ContainerStarter(
         runtime=ports.runtime,
         images=EnsuredImages(images=ImageManager(images=ports.images, recorder=ports.recorder, clock=ports.clock)),
         files=ports.files,
+        links=ports.logs,
         node_ips=ports.node_ips,
         recorder=ports.recorder,
         clock=ports.clock,
@@ -165,6 +191,7 @@ def _build_executor(ports: Ports, settings: AgentSettings, killer: PodKiller) ->
     return PodExecutor(
         runtime=ports.runtime,
         starter=starter,
+        post_start=PostStart(hooks=hooks, killer=killer, recorder=ports.recorder),
         killer=killer,
         dns=ports.dns,
         cgroups=ports.cgroups,

@@ -35,6 +35,21 @@ def read_text(path: Path, *, limit: int = READ_LIMIT) -> str:
     return read_bytes(path, limit=limit).decode("utf-8", errors="replace")
 
 
+def read_end(path: Path, *, limit: int) -> bytes:
+    """Read the last bytes of a regular file. Anything else is refused: a named pipe would never answer."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise FileError(f"cannot read {path}: it is not a regular file", path=path)
+            return os.pread(descriptor, limit, max(0, found.st_size - limit))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise file_error("read", path, error) from error
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a kernel file in one system call, as cgroupfs and procfs need it."""
     try:

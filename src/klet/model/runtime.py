@@ -1,11 +1,13 @@
 """A pod as the runtime shows it: immutable records read from the CRI, newest first (kubecontainer.PodStatus)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import NewType
 
+from klet.api.container import ContainerPort
+from klet.api.handlers import LifecycleHandler
 from klet.model.pods import PodUID
 
 ContainerId = NewType("ContainerId", str)
@@ -19,6 +21,16 @@ class ContainerState(StrEnum):
     RUNNING = "running"
     EXITED = "exited"
     UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerOrigin:
+    """What a container remembers of the pod it was started for: enough to stop it when the pod object is gone."""
+
+    termination_grace: int | None = None
+    deletion_grace: int | None = None
+    pre_stop: LifecycleHandler | None = None
+    ports: tuple[ContainerPort, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +53,7 @@ class ContainerRecord:
     spec_hash: int = 0
     restart_count: int = 0
     log_path: str = ""
+    origin: ContainerOrigin = field(default_factory=ContainerOrigin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ class KillReason(StrEnum):
     UNKNOWN = "Unknown"
     STARTUP_PROBE = "StartupProbe"
     LIVENESS_PROBE = "LivenessProbe"
+    FAILED_POST_START = "FailedPostStartHook"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 RuntimeFailure              reason and message for events and waiting states
 ├── SandboxConfigError      the sandbox cannot be described to the runtime
 └── StartError              one container could not be started (its reason says at which step)
-    └── Backoff             it was not even tried: too soon after the last failure
+    ├── Backoff             it was not even tried: too soon after the last failure
+    └── PostStartFailed     it ran, but its postStart hook failed and it was killed
 """
 
 from datetime import datetime
@@ -18,6 +19,7 @@ IMAGE_INSPECT_ERROR = "ImageInspectError"
 CREATE_CONFIG_ERROR = "CreateContainerConfigError"
 CREATE_CONTAINER_ERROR = "CreateContainerError"
 RUN_CONTAINER_ERROR = "RunContainerError"
+POST_START_HOOK_ERROR = "PostStartHookError"
 CRASH_LOOP_BACKOFF = "CrashLoopBackOff"
 
 
@@ -48,3 +50,10 @@ class Backoff(StartError):
     def __init__(self, reason: str, message: str, *, until: datetime) -> None:
         super().__init__(reason, message)
         self.until = until
+
+
+class PostStartFailed(StartError):
+    """A container that started and was killed, because its postStart hook failed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(POST_START_HOOK_ERROR, message)

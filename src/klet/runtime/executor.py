@@ -1,7 +1,8 @@
 """Carries out pod actions on the runtime, in upstream's order (kuberuntime SyncPod)."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -16,8 +17,9 @@ from klet.model.network import DnsConfig
 from klet.model.pods import format_pod, is_sidecar, subject_of
 from klet.model.runtime import PodRuntimeStatus, SandboxId, StartFailure
 from klet.runtime.actions import PodActions
-from klet.runtime.errors import Backoff, StartError
+from klet.runtime.errors import Backoff, PostStartFailed, StartError
 from klet.runtime.killer import PodKiller
+from klet.runtime.post_start import PostStart
 from klet.runtime.sandbox_config import SandboxSettings, build_sandbox_config
 from klet.runtime.starter import ContainerStarter, Place
 from klet.wire import cri_v1_pb2 as cri
@@ -66,6 +68,16 @@ class _Progress:
             self.retry_at = min(self.retry_at or error.until, error.until)
 
 
+@asynccontextmanager
+async def _given_back(turn: asyncio.Semaphore) -> AsyncIterator[None]:
+    """Let others have the turn meanwhile, and take it again."""
+    turn.release()
+    try:
+        yield
+    finally:
+        await turn.acquire()
+
+
 class PodExecutor:
     """Does to the runtime what the actions say."""
 
@@ -74,6 +86,7 @@ class PodExecutor:
         *,
         runtime: RuntimeService,
         starter: ContainerStarter,
+        post_start: PostStart,
         killer: PodKiller,
         dns: PodDns,
         cgroups: CgroupParents,
@@ -83,6 +96,7 @@ class PodExecutor:
     ) -> None:
         self._runtime = runtime
         self._starter = starter
+        self._post_start = post_start
         self._killer = killer
         self._dns = dns
         self._cgroups = cgroups
@@ -239,10 +253,13 @@ class PodExecutor:
         parent: CauseId | None,
     ) -> bool:
         try:
-            await self._starter.start(pod, container, status, place, parent=parent)
+            record = await self._starter.start(pod, container, status, place, parent=parent)
+            if isinstance(container, Container) and container.lifecycle is not None:
+                async with _given_back(self._starts):  # a hook may take for ever
+                    await self._post_start.run(pod, container, record, parent=parent)
         except StartError as error:
             progress.fail(container.name, error)
-            if not isinstance(error, Backoff):
+            if not isinstance(error, Backoff | PostStartFailed):
                 finding = Finding(
                     subject=subject_of(pod, container.name),
                     decider=DECIDER,

@@ -25,6 +25,14 @@ def base_grace(pod: Pod, container: Container | None, reason: KillReason) -> int
     return own
 
 
+def whole_seconds(elapsed: float) -> int:
+    """Seconds that have passed, as grace periods count them: a second that has begun does not count.
+
+    A timer may fire a hair before its time; the second it was set for has passed all the same.
+    """
+    return int(elapsed + 0.001)
+
+
 def stop_timeout(grace: int, override: int | None, *, spent: int = 0) -> int:
     """Seconds to give the CRI: the override if there is one, less what hooks have used up, never below the minimum."""
     return max((grace if override is None else override) - spent, MINIMUM_GRACE)

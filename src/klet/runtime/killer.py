@@ -1,26 +1,46 @@
-"""Stops containers and pods, giving each its grace (killContainer, killPod)."""
+"""Stops containers and pods, giving each its hook, its turn and its grace (killContainer, killPod)."""
 
 import asyncio
+import logging
+from datetime import timedelta
+from typing import Protocol
 
+from klet.aio.clock import Clock
+from klet.aio.tasks import first_of
+from klet.api.container import Container
+from klet.api.handlers import LifecycleHandler
 from klet.api.pod import Pod
 from klet.cri.errors import CriError, NotFound
 from klet.cri.port import RuntimeService
-from klet.model.causes import CauseId, CauseRecorder, Finding
+from klet.model.causes import CauseId, CauseRecorder, Finding, Measurement
 from klet.model.pods import subject_of
 from klet.model.runtime import ContainerRecord, PodRuntimeStatus
 from klet.runtime.actions import KillReason
-from klet.runtime.grace import base_grace, stop_timeout
+from klet.runtime.grace import base_grace, stop_timeout, whole_seconds
+from klet.runtime.hooks import HookError, HookTarget, describe_handler
+from klet.runtime.kill_order import KillTurns, plan_kill_order
+from klet.runtime.labels import restore_container
 from klet.wire import cri_v1_pb2 as cri
 
+logger = logging.getLogger(__name__)
+
 DECIDER = "runtime.killer"
+
+
+class Hooks(Protocol):
+    """Runs a hook to its end, or raises HookError."""
+
+    async def run(self, handler: LifecycleHandler, target: HookTarget, *, parent: CauseId | None) -> None: ...
 
 
 class PodKiller:
     """Ends what runs of a pod."""
 
-    def __init__(self, *, runtime: RuntimeService, recorder: CauseRecorder) -> None:
+    def __init__(self, *, runtime: RuntimeService, hooks: Hooks, recorder: CauseRecorder, clock: Clock) -> None:
         self._runtime = runtime
+        self._hooks = hooks
         self._recorder = recorder
+        self._clock = clock
 
     async def kill_container(
         self,
@@ -30,33 +50,39 @@ class PodKiller:
         message: str = "",
         reason: KillReason = KillReason.UNKNOWN,
         grace: int | None = None,
+        turns: KillTurns | None = None,
         parent: CauseId | None,
     ) -> None:
         """Stop one container. A container the runtime no longer knows counts as stopped."""
-        spec = next((c for c in (*pod.spec.containers, *pod.spec.init_containers) if c.name == record.name), None)
-        timeout = stop_timeout(base_grace(pod, spec, reason), grace)
-        self._recorder.record(
-            Finding(
-                subject=subject_of(pod, record.name),
-                decider=DECIDER,
-                decision="Killing",
-                message=message or f"Stopping container {record.name}",
-                measurements={"graceSeconds": timeout},
-                next="the container ends, or is killed when its grace is over",
-            ),
-            parent=parent,
+        spec = _spec_of(pod, record)
+        granted = base_grace(pod, spec, reason) if grace is None else grace
+        cause = self._record(
+            pod,
+            record,
+            "Killing",
+            message or f"Stopping container {record.name}",
+            parent,
+            next_step="the container ends, or is killed when its grace is over",
+            graceSeconds=stop_timeout(granted, None),
         )
-        try:
-            await self._runtime.stop_container(cri.StopContainerRequest(container_id=record.id, timeout=timeout))
-        except NotFound:
-            return
+        hook = spec.lifecycle.pre_stop if spec.lifecycle is not None else None
+        if hook is None or granted <= 0:
+            failure = await self._stop(record, granted, turns)
+        else:
+            failure = await self._stop_after_hook(pod, record, spec, hook, granted, turns, cause)
+        if failure is not None:
+            raise failure
+        if turns is not None:
+            turns.ended(record.name)
 
     async def kill_pod(
         self, pod: Pod, status: PodRuntimeStatus, *, grace: int | None = None, parent: CauseId | None
     ) -> None:
         """Stop all running containers at once, then every sandbox; raises the first failure after trying them all."""
+        running = status.running()
+        turns = KillTurns(waits=plan_kill_order(pod, [record.name for record in running]), clock=self._clock)
         results = await asyncio.gather(
-            *(self.kill_container(pod, record, grace=grace, parent=parent) for record in status.running()),
+            *(self.kill_container(pod, record, grace=grace, turns=turns, parent=parent) for record in running),
             return_exceptions=True,
         )
         failures = [result for result in results if isinstance(result, BaseException)]
@@ -86,3 +112,101 @@ class PodKiller:
                 await self._runtime.remove_pod_sandbox(cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox.id))
             except NotFound:
                 continue
+
+    async def _stop_after_hook(
+        self,
+        pod: Pod,
+        record: ContainerRecord,
+        spec: Container,
+        handler: LifecycleHandler,
+        granted: int,
+        turns: KillTurns | None,
+        cause: CauseId,
+    ) -> CriError | None:
+        """A hook that outlasts the grace goes on beside the stop, and ends with the container."""
+        kind = describe_handler(handler)
+        self._record(
+            pod,
+            record,
+            "PreStopHook",
+            f"running the preStop hook ({kind}) of container {record.name}",
+            cause,
+            next_step="the container is told to stop when the hook ends, or when its grace is over",
+            graceSeconds=granted,
+        )
+        async with asyncio.TaskGroup() as group:
+            hook = group.create_task(self._run_hook(pod, record, spec, handler, cause), name=f"pre-stop-{record.id}")
+            spent = await self._wait_for(hook, at_most=granted)
+            if not hook.done():
+                text = "PreStop hook not completed in grace period"
+                self._record(pod, record, "PreStopHookUnfinished", text, cause, graceSeconds=granted)
+            failure = await self._stop(record, granted - spent, turns)
+            hook.cancel()
+        return failure
+
+    async def _run_hook(
+        self, pod: Pod, record: ContainerRecord, spec: Container, handler: LifecycleHandler, cause: CauseId
+    ) -> None:
+        """A failing hook is told, and stops nobody from stopping the container."""
+        target = HookTarget(pod=pod, container=spec, id=record.id)
+        try:
+            await self._hooks.run(handler, target, parent=cause)
+        except HookError as error:
+            logger.warning("A preStop hook failed", extra={"container": record.name, "error": str(error)})
+            self._record(pod, record, "FailedPreStopHook", "PreStopHook failed", cause)
+
+    async def _wait_for(self, hook: "asyncio.Task[None]", *, at_most: int) -> int:
+        """Whole seconds until the hook ended or the time was over."""
+        started = self._clock.monotonic()
+        await first_of(_until_done(hook), self._clock.sleep(timedelta(seconds=at_most)))
+        return whole_seconds(self._clock.monotonic() - started)
+
+    async def _stop(self, record: ContainerRecord, granted: int, turns: KillTurns | None) -> CriError | None:
+        """Stop it within what is left of its grace.
+
+        A failure is returned: raised inside a task group it would come out in a group of its own.
+        """
+        waited = await turns.wait(record.name, at_most=granted) if turns is not None else 0
+        timeout = stop_timeout(granted, None, spent=waited)
+        try:
+            await self._runtime.stop_container(cri.StopContainerRequest(container_id=record.id, timeout=timeout))
+        except NotFound:
+            return None
+        except CriError as error:
+            return error
+        return None
+
+    def _record(
+        self,
+        pod: Pod,
+        record: ContainerRecord,
+        decision: str,
+        message: str,
+        parent: CauseId | None,
+        *,
+        next_step: str = "",
+        **measured: Measurement,
+    ) -> CauseId:
+        finding = Finding(
+            subject=subject_of(pod, record.name),
+            decider=DECIDER,
+            decision=decision,
+            message=message,
+            measurements=measured,
+            next=next_step,
+        )
+        return self._recorder.record(finding, parent=parent)
+
+
+def _spec_of(pod: Pod, record: ContainerRecord) -> Container:
+    """The container's spec; one that the pod no longer has is stopped by what the container itself remembers.
+
+    Upstream refuses to stop such a container, and it would run for ever.
+    """
+    every = (*pod.spec.containers, *pod.spec.init_containers)
+    return next((spec for spec in every if spec.name == record.name), None) or restore_container(record)
+
+
+async def _until_done(task: "asyncio.Task[None]") -> None:
+    """Cancelling this does not cancel the task."""
+    await asyncio.wait([task])

@@ -4,11 +4,16 @@ Both kubelets must be able to take over each other's containers, so nothing here
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
-from klet.api.codec import encode
-from klet.api.container import Container, EphemeralContainer
-from klet.api.pod import Pod
+from klet.api.codec import DecodeError, decode, encode
+from klet.api.container import Container, ContainerPort, EphemeralContainer
+from klet.api.handlers import Lifecycle, LifecycleHandler
+from klet.api.meta import ObjectMeta
+from klet.api.pod import Pod, PodSpec
+from klet.model.pods import PodUID
+from klet.model.runtime import ContainerOrigin, ContainerRecord
 from klet.runtime.hashing import container_hash
 
 POD_NAME = "io.kubernetes.pod.name"
@@ -64,6 +69,40 @@ def container_annotations(pod: Pod, container: Container | EphemeralContainer, *
     return annotations
 
 
+def read_origin(annotations: Mapping[str, str]) -> ContainerOrigin:
+    """Read back what `container_annotations` wrote; what is missing or unreadable counts as not set."""
+    return ContainerOrigin(
+        termination_grace=_seconds(annotations.get(TERMINATION_GRACE_PERIOD)),
+        deletion_grace=_seconds(annotations.get(DELETION_GRACE_PERIOD)),
+        pre_stop=_handler(annotations.get(PRE_STOP_HANDLER)),
+        ports=_ports(annotations.get(PORTS)),
+    )
+
+
+def restore_container(record: ContainerRecord) -> Container:
+    """The spec of a container, as far as it remembers it itself."""
+    hook = record.origin.pre_stop
+    return Container(
+        name=record.name,
+        image=record.image,
+        ports=record.origin.ports,
+        lifecycle=Lifecycle(pre_stop=hook) if hook is not None else None,
+    )
+
+
+def restore_pod(record: ContainerRecord, *, uid: PodUID, name: str, namespace: str) -> Pod:
+    """A pod with this one container, to stop it when the pod object is gone (restoreSpecsFromContainerLabels)."""
+    origin = record.origin
+    return Pod(
+        metadata=ObjectMeta(
+            name=name, namespace=namespace, uid=uid, deletion_grace_period_seconds=origin.deletion_grace
+        ),
+        spec=PodSpec(
+            containers=(restore_container(record),), termination_grace_period_seconds=origin.termination_grace
+        ),
+    )
+
+
 def pod_log_directory(logs: Path, pod: Pod) -> Path:
     return logs / f"{pod.metadata.namespace}_{pod.metadata.name}_{pod.metadata.uid}"
 
@@ -83,3 +122,24 @@ def restart_count_from_logs(names: list[str]) -> int:
     """The next restart count by the log files of a container whose records the runtime has lost."""
     counts = [int(match[1]) for name in names if (match := _LOG_FILE.match(name))]
     return max(counts) + 1 if counts else 0
+
+
+def _seconds(text: str | None) -> int | None:
+    try:
+        return int(text) if text is not None else None
+    except ValueError:
+        return None
+
+
+def _handler(text: str | None) -> LifecycleHandler | None:
+    try:
+        return decode(LifecycleHandler, text) if text is not None else None
+    except DecodeError:
+        return None
+
+
+def _ports(text: str | None) -> tuple[ContainerPort, ...]:
+    try:
+        return decode(Container, f'{{"name": "", "ports": {text}}}').ports if text is not None else ()
+    except DecodeError:
+        return ()

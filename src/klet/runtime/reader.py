@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
+from types import MappingProxyType
 
 from klet.cri.errors import NotFound
 from klet.cri.port import RuntimeService
@@ -17,6 +18,7 @@ from klet.model.runtime import (
     SandboxRecord,
 )
 from klet.runtime import labels
+from klet.runtime.termination import LeftFiles, find_last_words, read_last_words
 from klet.wire import cri_v1_pb2 as cri
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -30,8 +32,9 @@ _STATES = {
 class PodReader:
     """Asks the runtime about pods."""
 
-    def __init__(self, *, runtime: RuntimeService) -> None:
+    def __init__(self, *, runtime: RuntimeService, files: LeftFiles) -> None:
         self._runtime = runtime
+        self._files = files
 
     async def list_pods(self) -> dict[PodUID, ListedPod]:
         """Every pod of which the runtime has a sandbox or a container, dead or alive."""
@@ -65,7 +68,8 @@ class PodReader:
         )
         sandbox_of = {item.id: item.pod_sandbox_id for item in found.containers}
         containers = [status for id_ in sandbox_of if (status := await self._container(id_)) is not None]
-        return build_status(uid, sandboxes, containers, sandbox_of)
+        words = {status.id: await read_last_words(self._files, find_last_words(status)) for status in containers}
+        return build_status(uid, sandboxes, containers, sandbox_of, last_words=words)
 
     async def _sandbox(self, sandbox_id: str) -> cri.PodSandboxStatus | None:
         try:
@@ -98,7 +102,7 @@ def group_listed(sandboxes: Iterable[cri.PodSandbox], containers: Iterable[cri.C
         if not uid:
             continue  # not a pod's container: someone else's use of the same runtime
         names.setdefault(uid, (container.labels[labels.POD_NAME], container.labels[labels.POD_NAMESPACE]))
-        members.setdefault(uid, {})[container.id] = _STATES.get(container.state, ContainerState.UNKNOWN)
+        members.setdefault(uid, {})[container.id] = state_of(container.state)
     return {uid: ListedPod(uid, *names[uid], members=found) for uid, found in members.items()}
 
 
@@ -107,8 +111,10 @@ def build_status(
     sandboxes: list[cri.PodSandboxStatus],
     containers: list[cri.ContainerStatus],
     sandbox_of: Mapping[str, str],
+    *,
+    last_words: Mapping[str, str] = MappingProxyType({}),
 ) -> PodRuntimeStatus:
-    """Turn CRI answers into records, newest first."""
+    """Turn CRI answers into records, newest first; last words are by container."""
     sandboxes = sorted(sandboxes, key=lambda s: (s.metadata.attempt, s.created_at), reverse=True)
     containers = sorted(containers, key=lambda c: c.created_at, reverse=True)
     records = tuple(_sandbox_record(sandbox) for sandbox in sandboxes)
@@ -119,8 +125,15 @@ def build_status(
         namespace=newest.namespace if newest else _label(containers, labels.POD_NAMESPACE),
         ips=records[0].ips if records and records[0].ready else (),
         sandboxes=records,
-        containers=tuple(_container_record(container, sandbox_of[container.id]) for container in containers),
+        containers=tuple(
+            build_container_record(container, sandbox_of[container.id], last_words.get(container.id, ""))
+            for container in containers
+        ),
     )
+
+
+def state_of(state: cri.ContainerState) -> ContainerState:
+    return _STATES.get(state, ContainerState.UNKNOWN)
 
 
 def _label(containers: list[cri.ContainerStatus], key: str) -> str:
@@ -148,8 +161,11 @@ def _ips(network: cri.PodSandboxNetworkStatus) -> tuple[str, ...]:
         return ()
 
 
-def _container_record(container: cri.ContainerStatus, sandbox_id: str) -> ContainerRecord:
-    state = _STATES.get(container.state, ContainerState.UNKNOWN)
+def build_container_record(
+    container: cri.ContainerStatus, sandbox_id: str = "", last_words: str = ""
+) -> ContainerRecord:
+    """One container as a record; the CRI's status does not name its sandbox."""
+    state = state_of(container.state)
     exited = state is ContainerState.EXITED
     annotations = container.annotations
     return ContainerRecord(
@@ -165,10 +181,11 @@ def _container_record(container: cri.ContainerStatus, sandbox_id: str) -> Contai
         finished_at=_instant(container.finished_at) if exited else None,
         exit_code=container.exit_code if exited else 0,
         reason=container.reason if exited else "",
-        message=container.message if exited else "",
+        message=": ".join(text for text in (container.message, last_words) if text) if exited else "",
         spec_hash=_number(annotations.get(labels.HASH, ""), base=16),
         restart_count=_number(annotations.get(labels.RESTART_COUNT, "")),
         log_path=container.log_path,
+        origin=labels.read_origin(annotations),
     )
 
 

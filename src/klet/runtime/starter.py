@@ -16,8 +16,8 @@ from klet.cri.port import RuntimeService
 from klet.host.errors import HostError
 from klet.model.causes import CauseId, CauseRecorder, Finding
 from klet.model.pods import format_pod, subject_of
-from klet.model.runtime import PodRuntimeStatus, SandboxId
-from klet.runtime import errors
+from klet.model.runtime import ContainerId, ContainerRecord, ContainerState, PodRuntimeStatus, SandboxId
+from klet.runtime import errors, labels
 from klet.runtime.container_config import ContainerInputs, ContainerSettings, build_container_config
 from klet.runtime.env import build_environment
 from klet.runtime.security import ImageUser, check_non_root
@@ -66,6 +66,14 @@ class StartFiles(Protocol):
         ...
 
 
+class LogLinks(Protocol):
+    """Keeps the names under which log collectors of the whole node find a container's log."""
+
+    async def link(self, name: str, log: str) -> None:
+        """Make the link `name` to a log, unless the log does not exist."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where a container is started: its pod's sandbox."""
@@ -84,6 +92,7 @@ class ContainerStarter:
         runtime: RuntimeService,
         images: ImageEnsurer,
         files: StartFiles,
+        links: LogLinks,
         node_ips: tuple[str, ...],
         recorder: CauseRecorder,
         clock: Clock,
@@ -93,6 +102,7 @@ class ContainerStarter:
         self._runtime = runtime
         self._images = images
         self._files = files
+        self._links = links
         self._node_ips = node_ips
         self._recorder = recorder
         self._clock = clock
@@ -109,8 +119,8 @@ class ContainerStarter:
         place: Place,
         *,
         parent: CauseId | None,
-    ) -> None:
-        """Start it, or raise StartError."""
+    ) -> ContainerRecord:
+        """Start it, or raise StartError. Its postStart hook has not run yet."""
         self._hold_back(pod, container, status, parent)
         image = await self._images.ensure(pod, container, parent=parent)
         check_non_root(pod, container, image.user)
@@ -129,6 +139,15 @@ class ContainerStarter:
         self._record(pod, container.name, "Created", "Container created", parent)
         await self._run(created)
         self._record(pod, container.name, "Started", "Container started", parent)
+        log = f"{place.sandbox_config.log_directory}/{config.log_path}"
+        await self._links.link(labels.legacy_log_name(pod, container.name, created), log)
+        return ContainerRecord(
+            id=ContainerId(created),
+            sandbox_id=place.sandbox_id,
+            name=container.name,
+            state=ContainerState.RUNNING,
+            created_at=self._clock.now(),
+        )
 
     def forget(self, uid: str) -> None:
         """Drop the back-off of a pod that is gone."""

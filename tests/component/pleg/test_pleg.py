@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from klet.aio.clock import LoopClock
+from klet.app.simulation import MemoryLeftFiles
 from klet.cri.client import CriClient
 from klet.cri.errors import Code
 from klet.cri.events import ContainerdEvents, CriEvents, EventSource
@@ -29,6 +30,7 @@ from klet.testing.fake_runtime import (
     Fault,
     Features,
     Hang,
+    MemorySink,
     Script,
 )
 from klet.testing.fake_runtime.faults import Delay, Fail
@@ -50,9 +52,8 @@ class Bench:
         self.client = client
         self.clock = clock
         self.cache = RuntimeCache()
-        self.pleg = Pleg(
-            reader=PodReader(runtime=client), sources=sources, cache=self.cache, clock=clock, settings=PlegSettings()
-        )
+        reader = PodReader(runtime=client, files=MemoryLeftFiles(sink=MemorySink()))
+        self.pleg = Pleg(reader=reader, sources=sources, cache=self.cache, clock=clock, settings=PlegSettings())
 
     async def sleep(self, seconds: float) -> None:
         await self.clock.sleep(timedelta(seconds=seconds))

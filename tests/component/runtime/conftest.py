@@ -4,19 +4,21 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 from klet.aio.clock import LoopClock
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
+from klet.app.simulation.memory import LOGS, MemoryLeftFiles, MemoryLogs
 from klet.cri.client import CriClient
 from klet.errors import KletError
 from klet.host.errors import HostError
+from klet.host.http_response import HttpResponse
 from klet.journal.memory import MemoryJournal
 from klet.journal.records import CauseQuery
 from klet.model.causes import CauseId
+from klet.model.http_get import HttpGet
 from klet.model.network import DnsConfig
 from klet.model.pods import uid_of
 from klet.model.runtime import PodRuntimeStatus
@@ -24,13 +26,16 @@ from klet.runtime.actions import PodActions, compute_pod_actions
 from klet.runtime.container_config import ContainerSettings
 from klet.runtime.errors import StartError
 from klet.runtime.executor import PodExecutor, SyncOutcome
+from klet.runtime.gc import ContainerRemover
+from klet.runtime.hooks import HookRunner
 from klet.runtime.killer import PodKiller
+from klet.runtime.post_start import PostStart
 from klet.runtime.reader import PodReader
 from klet.runtime.sandbox_config import SandboxSettings
 from klet.runtime.security import ImageUser, SecuritySettings
 from klet.runtime.starter import ContainerFiles, ContainerStarter, ReadyImage
 from klet.testing.builders import IMAGE
-from klet.testing.fake_runtime import FakeImage, FakeRuntime, Script
+from klet.testing.fake_runtime import FakeImage, FakeRuntime, MemorySink, Script
 from klet.testing.fake_runtime.machine import CallRecord
 from klet.testing.in_process import run_in_process
 from klet.testing.loop import EPOCH, run_virtual
@@ -48,7 +53,9 @@ class Files:
     ) -> ContainerFiles:
         if self.broken:
             raise HostError("cannot make /pods/x: No space left on device")
-        return ContainerFiles(hosts_file=f"/hosts/{'+'.join(pod_ips)}", termination_log="", volume_paths={})
+        return ContainerFiles(
+            hosts_file=f"/hosts/{'+'.join(pod_ips)}", termination_log=f"/pods/{container.name}", volume_paths={}
+        )
 
     async def next_restart_count(self, pod: Pod, container: str) -> int:
         return self.restart_count
@@ -80,6 +87,22 @@ class Dns:
         return DnsConfig(("10.0.0.10",))
 
 
+class Server:
+    """Answers hooks as it is told: each request takes a moment, and may fail."""
+
+    def __init__(self) -> None:
+        self.requests: list[HttpGet] = []
+        self.failures: list[KletError | None] = []
+
+    async def get(self, request: HttpGet, *, timeout: timedelta | None) -> HttpResponse:
+        assert timeout is None
+        self.requests.append(request)
+        failure = self.failures.pop(0) if self.failures else None
+        if failure is not None:
+            raise failure
+        return HttpResponse(500)
+
+
 class Cgroups:
     def parent_of(self, pod: Pod) -> str:
         return f"/kubepods/pod{pod.metadata.uid}"
@@ -89,19 +112,31 @@ class RuntimeBench:
     """Starter, killer and executor over one fake runtime."""
 
     def __init__(
-        self, runtime: FakeRuntime, client: CriClient, clock: LoopClock, *, longest_backoff: timedelta
+        self,
+        runtime: FakeRuntime,
+        client: CriClient,
+        clock: LoopClock,
+        *,
+        sink: MemorySink,
+        longest_backoff: timedelta,
     ) -> None:
         self.runtime = runtime
         self.client = client
         self.clock = clock
         self.journal = MemoryJournal(clock=clock)
         self.files, self.images, self.dns = Files(), Images(), Dns()
-        self.killer = PodKiller(runtime=client, recorder=self.journal)
-        self.reader = PodReader(runtime=client)
+        self.sink = sink
+        self.logs = MemoryLogs(sink=sink)
+        self.reader = PodReader(runtime=client, files=MemoryLeftFiles(sink=sink))
+        self.http = Server()
+        self.hooks = HookRunner(commands=client, http=self.http, pods=self.reader, recorder=self.journal, clock=clock)
+        self.killer = PodKiller(runtime=client, hooks=self.hooks, recorder=self.journal, clock=clock)
+        self.remover = ContainerRemover(runtime=client, killer=self.killer, logs=self.logs)
         self.starter = ContainerStarter(
             runtime=client,
             images=self.images,
             files=self.files,
+            links=self.logs,
             node_ips=("192.168.0.1",),
             recorder=self.journal,
             clock=clock,
@@ -111,11 +146,12 @@ class RuntimeBench:
         self.executor = PodExecutor(
             runtime=client,
             starter=self.starter,
+            post_start=PostStart(hooks=self.hooks, killer=self.killer, recorder=self.journal),
             killer=self.killer,
             dns=self.dns,
             cgroups=Cgroups(),
             recorder=self.journal,
-            settings=SandboxSettings(logs=Path("/logs")),
+            settings=SandboxSettings(logs=LOGS),
             starts=asyncio.Semaphore(2),
         )
 
@@ -160,9 +196,10 @@ def on_bench() -> OnBench:
     ) -> None:
         async def main() -> None:
             clock = LoopClock(epoch=EPOCH)
-            runtime = FakeRuntime(start=EPOCH, script=script or Script(), images=(FakeImage(IMAGE),))
+            sink = MemorySink()
+            runtime = FakeRuntime(start=EPOCH, script=script or Script(), images=(FakeImage(IMAGE),), sink=sink)
             async with run_in_process(runtime, clock=clock) as client:
-                await test(RuntimeBench(runtime, client, clock, longest_backoff=longest_backoff))
+                await test(RuntimeBench(runtime, client, clock, sink=sink, longest_backoff=longest_backoff))
 
         run_virtual(main())
 

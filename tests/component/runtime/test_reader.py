@@ -27,7 +27,7 @@ def test_a_pod_is_read_with_its_sandbox_containers_and_address(on_bench):
         assert record is not None
         assert record.spec_hash == container_hash(pod.spec.containers[0])
         assert record.restart_count == 0
-        assert record.log_path.endswith("/logs/default_web_u-1/a/0.log")
+        assert record.log_path.endswith("/var/log/pods/default_web_u-1/a/0.log")
 
     on_bench(test)
 

@@ -14,15 +14,25 @@ from pathlib import Path
 from klet.aio.clock import Clock
 from klet.api.pod import Pod
 from klet.app.settings import AgentSettings
-from klet.app.simulation.memory import LOGS, MemoryCgroups, MemoryDns, MemoryFiles, MemoryQos
+from klet.app.simulation.memory import (
+    LOGS,
+    MemoryCgroups,
+    MemoryDns,
+    MemoryFiles,
+    MemoryLeftFiles,
+    MemoryLogs,
+    MemoryQos,
+)
 from klet.app.wiring import Agent, Ports, build_agent
 from klet.cri.client import CriClient
 from klet.cri.events import ContainerdEvents, CriEvents
+from klet.host.http_client import HttpClient
 from klet.journal.memory import MemoryJournal
 from klet.model.pods import PodUID, uid_of
 from klet.network.dns import DnsSettings
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.container_config import ContainerSettings
+from klet.runtime.gc_plan import GcPolicy
 from klet.runtime.linux_resources import ResourceRules
 from klet.runtime.sandbox_config import SandboxSettings
 from klet.runtime.security import SecuritySettings
@@ -81,7 +91,11 @@ class SimulatedNode:
     cgroups: MemoryCgroups = field(default_factory=MemoryCgroups)
     qos: MemoryQos = field(default_factory=MemoryQos)
 
+    logs: MemoryLogs = field(init=False)
+    http: HttpClient = field(default_factory=HttpClient)
+
     def __post_init__(self) -> None:
+        self.logs = MemoryLogs(sink=self.files.sink)
         self.journal = MemoryJournal(clock=self.clock)
 
     @asynccontextmanager
@@ -118,6 +132,9 @@ class SimulatedNode:
             files=self.files,
             cgroups=self.cgroups,
             qos=self.qos,
+            left_files=MemoryLeftFiles(sink=self.files.sink),
+            logs=self.logs,
+            http=self.http,
             dns=MemoryDns(),
             runtime_name="containerd",
             node_ips=("192.0.2.1",),
@@ -154,6 +171,8 @@ def simulated_settings(parallel_starts: int, *, longest_backoff: timedelta = tim
         pod_cgroups=PodCgroupRules(),
         qos=QosRules(),
         resolv_conf=None,
+        gc=GcPolicy(),
+        legacy_logs=LOGS.parent / "containers",
         sandbox=SandboxSettings(logs=LOGS, resources=resources),
         container=ContainerSettings(security=SecuritySettings(), resources=resources),
         dns=DnsSettings(),

@@ -1,0 +1,247 @@
+"""Removes dead containers, sandboxes and logs: every minute, and old instances as soon as a newer one has died."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Protocol
+
+from klet.aio.broadcast import Subscription
+from klet.aio.clock import Clock
+from klet.aio.periodic import run_periodically
+from klet.cri.errors import CriError, NotFound
+from klet.cri.port import RuntimeService
+from klet.errors import KletError
+from klet.model.causes import CauseRecorder, Finding, Subject
+from klet.model.pods import PodUID
+from klet.model.runtime import ContainerId, ContainerState, PodRuntimeStatus, SandboxId
+from klet.runtime import labels
+from klet.runtime.gc_plan import (
+    GcPolicy,
+    ListedContainer,
+    ListedSandbox,
+    plan_after_death,
+    plan_containers,
+    plan_links,
+    plan_sandboxes,
+)
+from klet.runtime.killer import PodKiller
+from klet.runtime.log_files import LogDirectory
+from klet.runtime.reader import build_container_record, from_nanoseconds, state_of
+from klet.wire import cri_v1_pb2 as cri
+
+logger = logging.getLogger(__name__)
+
+DECIDER = "runtime.gc"
+PERIOD = timedelta(minutes=1)
+IN_UNKNOWN_STATE = "Container is in unknown state, try killing it before removal"
+
+
+class Logs(Protocol):
+    """The logs of containers, as the collector sees them."""
+
+    async def unlink(self, name: str) -> None: ...
+
+    async def remove_log(self, log: str) -> None: ...
+
+    async def directories(self) -> tuple[LogDirectory, ...]: ...
+
+    async def remove_directory(self, directory: LogDirectory) -> None: ...
+
+    async def dangling_links(self) -> tuple[str, ...]: ...
+
+
+class PodFates(Protocol):
+    """What has become of the pods."""
+
+    def are_sources_ready(self) -> bool: ...
+
+    def should_content_be_removed(self, uid: PodUID) -> bool:
+        """The pod is gone for good: nobody looks at its containers and logs any more."""
+        ...
+
+    def should_runtime_be_removed(self, uid: PodUID) -> bool:
+        """The pod has stopped."""
+        ...
+
+
+class SeenPods(Protocol):
+    """Tells which pods look different in the runtime, and how."""
+
+    def changes(self) -> Subscription[PodUID]: ...
+
+    def status_of(self, uid: PodUID) -> PodRuntimeStatus | None: ...
+
+
+class ContainerRemover:
+    """Removes one dead container with its log."""
+
+    def __init__(self, *, runtime: RuntimeService, killer: PodKiller, logs: Logs) -> None:
+        self._runtime = runtime
+        self._killer = killer
+        self._logs = logs
+
+    async def remove(self, container: ContainerId) -> None:
+        """Remove it unless it runs. A log that cannot be removed keeps its container, so that it is tried again."""
+        try:
+            answer = await self._runtime.container_status(cri.ContainerStatusRequest(container_id=container))
+        except NotFound:
+            return
+        status = answer.status
+        if status.state == cri.CONTAINER_RUNNING:
+            return  # it was started since it was listed
+        record = build_container_record(status)
+        pod = labels.restore_pod(
+            record,
+            uid=PodUID(status.labels.get(labels.POD_UID, "")),
+            name=status.labels.get(labels.POD_NAME, ""),
+            namespace=status.labels.get(labels.POD_NAMESPACE, ""),
+        )
+        if record.state is ContainerState.UNKNOWN:
+            await self._killer.kill_container(pod, record, message=IN_UNKNOWN_STATE, parent=None)
+        if status.log_path:
+            await self._logs.remove_log(status.log_path)
+        await self._logs.unlink(labels.legacy_log_name(pod, record.name, record.id))
+        try:
+            await self._runtime.remove_container(cri.RemoveContainerRequest(container_id=container))
+        except NotFound:
+            return
+
+
+class ContainerGc:
+    """Collects what is dead."""
+
+    def __init__(
+        self,
+        *,
+        runtime: RuntimeService,
+        remover: ContainerRemover,
+        logs: Logs,
+        fates: PodFates,
+        seen: SeenPods,
+        recorder: CauseRecorder,
+        clock: Clock,
+        policy: GcPolicy,
+    ) -> None:
+        self._runtime = runtime
+        self._remover = remover
+        self._logs = logs
+        self._fates = fates
+        self._seen = seen
+        self._recorder = recorder
+        self._clock = clock
+        self._policy = policy
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow_deaths(), name="gc-deaths")
+            group.create_task(
+                run_periodically(self.collect, every=PERIOD, clock=self._clock, name="container GC"), name="gc-all"
+            )
+
+    async def collect(self, *, all_stopped: bool = False) -> None:
+        """One pass; with `all_stopped` also what is left of pods that have merely stopped, to make room.
+
+        Each stage runs whatever became of the one before.
+        """
+        is_over = self._fates.should_runtime_be_removed if all_stopped else self._fates.should_content_be_removed
+        failures = []
+        for stage in (self._collect_containers, self._collect_sandboxes, self._collect_logs):
+            try:
+                await stage(is_over)
+            except KletError as error:
+                failures.append(str(error))
+        if failures:
+            message = failures[0] if len(failures) == 1 else f"[{', '.join(failures)}]"
+            finding = Finding(
+                subject=Subject(),
+                decider=DECIDER,
+                decision="ContainerGCFailed",
+                message=message,
+                next=f"try again in {PERIOD}",
+            )
+            self._recorder.record(finding)
+
+    async def _collect_containers(self, is_over: Callable[[PodUID], bool]) -> None:
+        listed = await self._containers()
+        uids = {container.uid for container in listed}
+        removable = {uid for uid in uids if is_over(uid)} if self._fates.are_sources_ready() else set()
+        await self._remove(
+            container.id
+            for container in plan_containers(listed, self._policy, removable=removable, now=self._clock.now())
+        )
+
+    async def _collect_sandboxes(self, is_over: Callable[[PodUID], bool]) -> None:
+        """The containers are listed again: those that went may have left an empty sandbox."""
+        answer = await self._runtime.list_pod_sandbox(cri.ListPodSandboxRequest())
+        occupied = {container.sandbox_id for container in await self._containers()}
+        sandboxes = [
+            ListedSandbox(
+                id=SandboxId(found.id),
+                uid=PodUID(found.metadata.uid),
+                is_ready=found.state == cri.SANDBOX_READY,
+                created_at=from_nanoseconds(found.created_at),
+            )
+            for found in answer.items
+            if found.metadata.uid
+        ]
+        removable = {sandbox.uid for sandbox in sandboxes if is_over(sandbox.uid)}
+        for sandbox in plan_sandboxes(sandboxes, occupied=occupied, removable=removable):
+            try:
+                await self._runtime.stop_pod_sandbox(cri.StopPodSandboxRequest(pod_sandbox_id=sandbox))
+                await self._runtime.remove_pod_sandbox(cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox))
+            except NotFound:
+                continue
+            except CriError as error:
+                logger.warning("A dead sandbox stays for now", extra={"sandbox": sandbox, "error": str(error)})
+
+    async def _collect_logs(self, is_over: Callable[[PodUID], bool]) -> None:
+        if self._fates.are_sources_ready():
+            for directory in await self._logs.directories():
+                if is_over(directory.uid):
+                    await self._remove_logs(directory)
+        dangling = await self._logs.dangling_links()
+        if not dangling:
+            return
+        states = {container.id: container.state for container in await self._containers()}
+        for link in plan_links(dangling, states):
+            await self._logs.unlink(link)
+
+    async def _containers(self) -> list[ListedContainer]:
+        answer = await self._runtime.list_containers(cri.ListContainersRequest())
+        return [
+            ListedContainer(
+                id=ContainerId(found.id),
+                uid=PodUID(found.labels[labels.POD_UID]),
+                name=found.metadata.name,
+                state=state_of(found.state),
+                created_at=from_nanoseconds(found.created_at),
+                sandbox_id=SandboxId(found.pod_sandbox_id),
+            )
+            for found in answer.containers
+            if labels.POD_UID in found.labels
+        ]
+
+    async def _follow_deaths(self) -> None:
+        with self._seen.changes() as changes:
+            async for uid in changes:
+                status = self._seen.status_of(uid)
+                if status is None:
+                    continue
+                is_removable = self._fates.should_content_be_removed(uid)
+                dead = plan_after_death(status, keep=self._policy.max_per_container, is_removable=is_removable)
+                await self._remove(record.id for record in dead)
+
+    async def _remove(self, containers: Iterable[ContainerId]) -> None:
+        """A container that cannot be removed now stays for the next pass."""
+        for container in containers:
+            try:
+                await self._remover.remove(container)
+            except KletError as error:
+                logger.warning("A dead container stays for now", extra={"container": container, "error": str(error)})
+
+    async def _remove_logs(self, directory: LogDirectory) -> None:
+        try:
+            await self._logs.remove_directory(directory)
+        except KletError as error:
+            logger.warning("A pod's logs stay for now", extra={"uid": directory.uid, "error": str(error)})

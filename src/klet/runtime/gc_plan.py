@@ -1,0 +1,139 @@
+"""Which dead containers, sandboxes and logs may go (container garbage collection). Pure.
+
+What is left of a live pod is kept as far as people look at it: by default the newest dead instance of each container,
+whose end its status shows and whose log `--previous` reads.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from klet.model.pods import PodUID
+from klet.model.runtime import ContainerId, ContainerRecord, ContainerState, PodRuntimeStatus, SandboxId
+
+_SHORTEST_ID = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GcPolicy:
+    """How much of the dead is kept; a negative number is no limit."""
+
+    min_age: timedelta = timedelta()
+    max_per_container: int = 1
+    max_containers: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedContainer:
+    """A container as the runtime lists it."""
+
+    id: ContainerId
+    uid: PodUID
+    name: str
+    state: ContainerState
+    created_at: datetime
+    sandbox_id: SandboxId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedSandbox:
+    """A sandbox as the runtime lists it."""
+
+    id: SandboxId
+    uid: PodUID
+    is_ready: bool
+    created_at: datetime
+
+
+def plan_containers(
+    listed: Iterable[ListedContainer], policy: GcPolicy, *, removable: Collection[PodUID], now: datetime
+) -> tuple[ListedContainer, ...]:
+    """The containers to remove, in the order of their removal. Of `removable` pods all that is dead goes."""
+    removed: list[ListedContainer] = []
+    groups = _dead_groups(listed, youngest=now - policy.min_age)
+    for key in [key for key in groups if key[0] in removable]:
+        removed += reversed(groups.pop(key))
+    if policy.max_per_container >= 0:
+        removed += _keep_newest(groups, policy.max_per_container)
+    if policy.max_containers >= 0 and sum(map(len, groups.values())) > policy.max_containers:
+        removed += _keep_newest(groups, max(1, policy.max_containers // len(groups)))
+        left = sorted((container for group in groups.values() for container in group), key=_age)
+        removed += left[: max(0, len(left) - policy.max_containers)]
+    return tuple(removed)
+
+
+def plan_sandboxes(
+    sandboxes: Iterable[ListedSandbox], *, occupied: Collection[SandboxId], removable: Collection[PodUID]
+) -> tuple[SandboxId, ...]:
+    """The sandboxes to remove: neither ready nor holding a container; of pods that stay the newest is kept."""
+    by_pod: dict[PodUID, list[ListedSandbox]] = {}
+    for sandbox in sorted(sandboxes, key=lambda found: found.created_at, reverse=True):
+        by_pod.setdefault(sandbox.uid, []).append(sandbox)
+    return tuple(
+        sandbox.id
+        for uid, found in by_pod.items()
+        for sandbox in (found if uid in removable else found[1:])
+        if not sandbox.is_ready and sandbox.id not in occupied
+    )
+
+
+def plan_links(dangling: Iterable[str], states: Mapping[ContainerId, ContainerState]) -> tuple[str, ...]:
+    """The links to remove. One whose container has not ended may only seem to dangle, while its log is rotated."""
+    return tuple(name for name in dangling if not _is_link_of_living(name, states))
+
+
+def plan_after_death(status: PodRuntimeStatus, *, keep: int, is_removable: bool) -> tuple[ContainerRecord, ...]:
+    """The ended containers of one pod that nobody looks at any more, oldest first."""
+    ended = [record for record in status.containers if record.state is ContainerState.EXITED]
+    if is_removable:
+        return tuple(reversed(ended))
+    surplus: list[ContainerRecord] = []
+    for name in dict.fromkeys(record.name for record in ended):
+        surplus += [record for record in ended if record.name == name][max(keep, 1) :]
+    return tuple(sorted(surplus, key=lambda record: record.created_at))
+
+
+_Key = tuple[PodUID, str]
+
+
+def _dead_groups(listed: Iterable[ListedContainer], *, youngest: datetime) -> dict[_Key, list[ListedContainer]]:
+    """The dead by pod and container, newest first.
+
+    A container that was created last is about to be started, so it is not dead: were it counted, it would push out the
+    one before it, which is what people look at next.
+    """
+    every: dict[_Key, list[ListedContainer]] = {}
+    for container in sorted(listed, key=_age, reverse=True):
+        every.setdefault((container.uid, container.name), []).append(container)
+    groups: dict[_Key, list[ListedContainer]] = {}
+    for key, found in every.items():
+        is_starting = found[0].state is ContainerState.CREATED
+        dead = [
+            container
+            for container in found[1 if is_starting else 0 :]
+            if container.state is not ContainerState.RUNNING and container.created_at <= youngest
+        ]
+        if dead:
+            groups[key] = dead
+    return groups
+
+
+def _keep_newest(groups: Mapping[_Key, list[ListedContainer]], number: int) -> list[ListedContainer]:
+    """Cut each group down, and say what was cut off, oldest first."""
+    removed: list[ListedContainer] = []
+    for group in groups.values():
+        removed += reversed(group[number:])
+        del group[number:]
+    return removed
+
+
+def _is_link_of_living(name: str, states: Mapping[ContainerId, ContainerState]) -> bool:
+    """A long name is cut, and with it the id at its end."""
+    start = name.removesuffix(".log").rpartition("-")[2]
+    if len(start) < _SHORTEST_ID:
+        return False
+    return any(id_.startswith(start) and state is not ContainerState.EXITED for id_, state in states.items())
+
+
+def _age(container: ListedContainer) -> datetime:
+    return container.created_at

@@ -1,0 +1,157 @@
+"""Lifecycle hooks: what a container's spec wants done after its start and before its stop (HandlerRunner).
+
+A hook is tried once. What it failed with is told in upstream's words, which end up in the container's status.
+"""
+
+import logging
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from klet.aio.clock import Clock
+from klet.api.container import Container
+from klet.api.handlers import ExecAction, HTTPGetAction, LifecycleHandler
+from klet.api.pod import Pod
+from klet.api.validation.rendering import go_quote
+from klet.cri.errors import CriError
+from klet.errors import KletError
+from klet.host.http_client import BodyError, HttpError, PlainHttpError
+from klet.host.http_response import HttpResponse
+from klet.model.causes import CauseId, CauseRecorder, Finding
+from klet.model.http_get import HOOK_AGENT, HttpGet, PortError, build_http_get
+from klet.model.pods import PodUID, format_pod, subject_of, uid_of
+from klet.model.runtime import ContainerId, PodRuntimeStatus
+from klet.wire import cri_v1_pb2 as cri
+
+logger = logging.getLogger(__name__)
+
+DECIDER = "runtime.hooks"
+
+
+class HookError(KletError):
+    """A hook that failed, told as users read it in a container's status."""
+
+
+class CommandRunner(Protocol):
+    """The part of the runtime that exec hooks need."""
+
+    async def exec_sync(self, request: cri.ExecSyncRequest) -> cri.ExecSyncResponse: ...
+
+
+class HttpGetter(Protocol):
+    """Sends a GET request; raises HttpError, or BodyError for an answer that broke off."""
+
+    async def get(self, request: HttpGet, *, timeout: timedelta | None) -> HttpResponse: ...
+
+
+class LivePods(Protocol):
+    """Says what the runtime shows of a pod now: a hook may run before anybody else has seen the pod's address."""
+
+    async def read(self, uid: PodUID) -> PodRuntimeStatus: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookTarget:
+    """The container whose hook is run."""
+
+    pod: Pod
+    container: Container
+    id: ContainerId
+
+    def __str__(self) -> str:
+        return f"Container {go_quote(self.container.name)} in Pod {go_quote(format_pod(self.pod))}"
+
+
+class HookRunner:
+    """Runs hooks. Bounding them in time is the caller's business: they have no limit of their own."""
+
+    def __init__(
+        self, *, commands: CommandRunner, http: HttpGetter, pods: LivePods, recorder: CauseRecorder, clock: Clock
+    ) -> None:
+        self._commands = commands
+        self._http = http
+        self._pods = pods
+        self._recorder = recorder
+        self._clock = clock
+
+    async def run(self, handler: LifecycleHandler, target: HookTarget, *, parent: CauseId | None) -> None:
+        """Run one hook to its end, or raise HookError."""
+        if handler.exec is not None:
+            await self._exec(handler.exec, target)
+        elif handler.http_get is not None:
+            await self._get(handler.http_get, target, parent)
+        elif handler.sleep is not None:
+            await self._clock.sleep(timedelta(seconds=handler.sleep.seconds))
+        else:
+            raise HookError(f"Cannot run handler: invalid handler: {describe_handler(handler)}")
+
+    async def _exec(self, action: ExecAction, target: HookTarget) -> None:
+        """The command is run as it stands: variables in it are not expanded."""
+        request = cri.ExecSyncRequest(container_id=target.id, cmd=action.command, timeout=0)
+        output = b""
+        try:
+            answer = await self._commands.exec_sync(request)
+        except CriError as error:
+            why = str(error)
+        else:
+            if answer.exit_code == 0:
+                return
+            output = answer.stdout + answer.stderr
+            said = answer.stderr.decode("utf-8", "replace")
+            why = f"command '{' '.join(action.command)}' exited with {answer.exit_code}: {said}"
+        shown = go_quote(output.decode("utf-8", "replace"))
+        command = " ".join(action.command)
+        raise HookError(f"Exec lifecycle hook ([{command}]) for {target} failed - error: {why}, message: {shown}")
+
+    async def _get(self, action: HTTPGetAction, target: HookTarget, parent: CauseId | None) -> None:
+        """Any answer is a good answer; only none at all is a failure."""
+        try:
+            await self._ask(action, target, await self._address_of(action, target), parent)
+        except BodyError as error:
+            logger.debug("The answer to a hook broke off", extra={"pod": str(target), "error": str(error)})
+        except (CriError, HttpError, PortError, _NoAddress) as error:
+            raise HookError(f"HTTP lifecycle hook ({action.path}) for {target} failed - error: {error}") from error
+
+    async def _address_of(self, action: HTTPGetAction, target: HookTarget) -> str:
+        if action.host:
+            return action.host
+        seen = await self._pods.read(uid_of(target.pod))
+        if not seen.ips:
+            raise _NoAddress(f"failed to find networking container: {format_pod(target.pod)} has no IP address")
+        return seen.ips[0]
+
+    async def _ask(self, action: HTTPGetAction, target: HookTarget, ip: str, parent: CauseId | None) -> None:
+        request = build_http_get(action, target.container, pod_ip=ip, agent=HOOK_AGENT)
+        try:
+            await self._http.get(request, timeout=None)
+        except PlainHttpError as error:
+            plain = build_http_get(without_tls(action), target.container, pod_ip=ip, agent=HOOK_AGENT)
+            try:
+                await self._http.get(plain, timeout=None)
+            except HttpError:
+                raise error from None
+            where = request.address.authority
+            text = f"request to HTTPS lifecycle hook {where} got HTTP response, retry with HTTP succeeded"
+            subject = subject_of(target.pod)
+            finding = Finding(subject=subject, decider=DECIDER, decision="LifecycleHTTPFallback", message=text)
+            self._recorder.record(finding, parent=parent)
+
+
+def without_tls(action: HTTPGetAction) -> HTTPGetAction:
+    """The same request in plain HTTP, without what must not be sent in the open."""
+    headers = tuple(header for header in action.http_headers if header.name.lower() != "authorization")
+    return replace(action, scheme="HTTP", http_headers=headers)
+
+
+def describe_handler(handler: LifecycleHandler) -> str:
+    """The kind of a handler, as messages and records name it."""
+    for kind in ("exec", "http_get", "sleep", "tcp_socket"):
+        if getattr(handler, kind) is not None:
+            return {"http_get": "httpGet", "tcp_socket": "tcpSocket"}.get(kind, kind)
+    return "none"
+
+
+class _NoAddress(KletError):
+    """The pod has no address to send a request to."""

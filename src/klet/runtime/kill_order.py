@@ -1,0 +1,54 @@
+"""In which order the containers of a pod end when it has sidecars (terminationOrdering).
+
+Sidecars serve the others, so they outlive them: each waits for the regular containers and for the sidecar after it.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+
+from klet.aio.clock import Clock
+from klet.aio.tasks import first_of
+from klet.api.pod import Pod
+from klet.model.pods import is_sidecar
+from klet.runtime.grace import whole_seconds
+
+
+def plan_kill_order(pod: Pod, running: Collection[str]) -> dict[str, frozenset[str]]:
+    """For each container that has to wait, the running containers that must end before it is told to stop."""
+    regular = frozenset(container.name for container in pod.spec.containers if container.name in running)
+    waits: dict[str, frozenset[str]] = {}
+    later: frozenset[str] = frozenset()
+    for container in reversed(pod.spec.init_containers):
+        if not is_sidecar(container):
+            continue
+        if container.name in running and (regular | later):
+            waits[container.name] = regular | later
+        # One that does not run counts as ended; nobody looks past it at the next.
+        later = frozenset({container.name} & set(running))
+    return waits
+
+
+class KillTurns:
+    """One stop of a pod: who waits for whom, and who has ended by now."""
+
+    def __init__(self, *, waits: Mapping[str, frozenset[str]], clock: Clock) -> None:
+        self._waits = waits
+        self._clock = clock
+        self._ended = {name: asyncio.Event() for names in waits.values() for name in names}
+
+    async def wait(self, name: str, *, at_most: int) -> int:
+        """Return when it is this container's turn or the time is over; says how many whole seconds that took."""
+        if at_most <= 0 or not self._waits.get(name):
+            return 0
+        started = self._clock.monotonic()
+        await first_of(self._until_turn(name), self._clock.sleep(timedelta(seconds=at_most)))
+        return whole_seconds(self._clock.monotonic() - started)
+
+    def ended(self, name: str) -> None:
+        if name in self._ended:
+            self._ended[name].set()
+
+    async def _until_turn(self, name: str) -> None:
+        for other in self._waits[name]:
+            await self._ended[other].wait()

@@ -1,0 +1,57 @@
+"""What follows the start of a container: its postStart hook, and its end if the hook fails."""
+
+import logging
+
+from klet.api.container import Container
+from klet.api.pod import Pod
+from klet.cri.errors import CriError
+from klet.model.causes import CauseId, CauseRecorder, Finding
+from klet.model.pods import subject_of
+from klet.model.runtime import ContainerRecord
+from klet.runtime.actions import KillReason
+from klet.runtime.errors import PostStartFailed
+from klet.runtime.hooks import HookError, HookTarget, describe_handler
+from klet.runtime.killer import Hooks, PodKiller
+
+logger = logging.getLogger(__name__)
+
+DECIDER = "runtime.post_start"
+
+
+class PostStart:
+    """Runs postStart hooks."""
+
+    def __init__(self, *, hooks: Hooks, killer: PodKiller, recorder: CauseRecorder) -> None:
+        self._hooks = hooks
+        self._killer = killer
+        self._recorder = recorder
+
+    async def run(self, pod: Pod, container: Container, record: ContainerRecord, *, parent: CauseId | None) -> None:
+        """Run the hook, however long it takes; raises PostStartFailed after killing the container."""
+        handler = container.lifecycle.post_start if container.lifecycle is not None else None
+        if handler is None:
+            return
+        text = f"running the postStart hook ({describe_handler(handler)}) of container {container.name}"
+        self._record(pod, container, "PostStartHook", text, parent, next_step="the next container is started after it")
+        try:
+            await self._hooks.run(handler, HookTarget(pod=pod, container=container, id=record.id), parent=parent)
+        except HookError as error:
+            cause = self._record(pod, container, "FailedPostStartHook", "PostStartHook failed", parent)
+            await self._kill(pod, record, cause)
+            raise PostStartFailed(str(error)) from error
+
+    async def _kill(self, pod: Pod, record: ContainerRecord, cause: CauseId) -> None:
+        reason = KillReason.FAILED_POST_START
+        try:
+            await self._killer.kill_container(pod, record, message=reason, reason=reason, parent=cause)
+        except CriError as error:
+            logger.error(
+                "A container whose postStart hook failed runs on", extra={"container": record.name, "error": str(error)}
+            )
+
+    def _record(
+        self, pod: Pod, container: Container, decision: str, message: str, parent: CauseId | None, next_step: str = ""
+    ) -> CauseId:
+        subject = subject_of(pod, container.name)
+        finding = Finding(subject=subject, decider=DECIDER, decision=decision, message=message, next=next_step)
+        return self._recorder.record(finding, parent=parent)
