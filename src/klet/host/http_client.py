@@ -7,7 +7,6 @@ Errors are told in the words of Go's net/http, which users know from events.
 import asyncio
 import errno
 import os
-import re
 import socket
 import ssl
 from datetime import timedelta
@@ -15,14 +14,10 @@ from typing import cast
 
 from klet.errors import KletError
 from klet.host.http_response import HttpResponse, ResponseError, ResponseReader
-from klet.model.http_get import Address, HttpGet, follow, join_host_port
+from klet.model.http_get import Address, HttpGet, follow, join_host_port, write_request
 
 MAX_REDIRECTS = 10
 _FOLLOWED = frozenset({301, 302, 303, 307, 308})
-_SET_BY_CLIENT = frozenset({"Host", "User-Agent", "Content-Length", "Transfer-Encoding", "Trailer"})
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_BAD_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_HOST = re.compile(r"[\w!$%&'()*+,.:;=@\[\]~-]*", re.ASCII)
 _PLAIN_ANSWER = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
 
 
@@ -60,9 +55,9 @@ class HttpClient:
             raise _failed(exchanges[-1].url, why) from error
 
     async def _get(self, request: HttpGet, exchanges: "list[_Exchange]") -> HttpResponse:
-        address, host, referer = request.address, request.host, ""
+        address, host, wire = request.address, request.host, request.wire
         while True:
-            exchanges.append(_Exchange(address.url, write_request(request, address, host=host, referer=referer)))
+            exchanges.append(_Exchange(address.url, wire))
             response = await self._exchange(address, exchanges[-1])
             location = response.location
             if response.status not in _FOLLOWED or not location:
@@ -78,6 +73,7 @@ class HttpClient:
             host = "" if "://" in location else host
             referer = "" if (address.scheme, following.scheme) == ("https", "http") else address.url
             address = following
+            wire = write_request(address, host, request.headers, referer=referer)
 
     async def _exchange(self, address: Address, exchange: "_Exchange") -> HttpResponse:
         if address.scheme not in {"http", "https"}:
@@ -100,27 +96,6 @@ class HttpClient:
             exchange.close()
 
 
-def write_request(request: HttpGet, address: Address, *, host: str, referer: str = "") -> bytes:
-    """The bytes of a request; raises HttpError for headers that cannot be written."""
-    lines = [f"GET {address.target} HTTP/1.1"]
-    others: list[tuple[str, str]] = []
-    for name, value in (*request.headers, ("Referer", referer)):
-        if not _NAME.fullmatch(name):
-            raise _failed(address.url, f'net/http: invalid header field name "{name}"')
-        if _BAD_VALUE.search(value):
-            raise _failed(address.url, f'net/http: invalid header field value for "{name}"')
-        if name not in _SET_BY_CLIENT and (name != "Referer" or value):
-            others.append((name, value))
-    name = host or address.authority
-    lines.append(f"Host: {name if _HOST.fullmatch(name) else ''}")
-    if agent := next((value for name, value in request.headers if name == "User-Agent"), ""):
-        lines.append(f"User-Agent: {agent.strip()}")
-    others.sort(key=lambda header: header[0])
-    lines += [f"{name}: {value.strip()}" for name, value in others]
-    lines.append("Connection: close\r\n\r\n")
-    return "\r\n".join(lines).encode("utf-8", "surrogateescape")
-
-
 def describe_dial(host: str, port: int, error: OSError | UnicodeError) -> str:
     """Why a connection was not made."""
     if isinstance(error, socket.gaierror | UnicodeError):
@@ -139,6 +114,8 @@ def _failed(url: str, why: str) -> HttpError:
 
 class _Exchange(asyncio.Protocol):
     """The client's end of one connection."""
+
+    __slots__ = ("_reader", "_request", "_transport", "done", "url")
 
     def __init__(self, url: str, request: bytes) -> None:
         self.url = url

@@ -11,6 +11,10 @@ MAX_BODY = 10 * 1024
 _MAX_HEAD = 1024 * 1024
 _MAX_CHUNK_LINE = 256
 _VERSION = re.compile(rb"HTTP/[0-9]\.[0-9]")
+_STATUS_LINE = re.compile(rb"HTTP/[0-9]\.[0-9] ([0-9]{3})(?: [^\n]*)?\r?(?:\n|$)")
+# A line that begins with a blank continues the one above.
+_NO_COLON = re.compile(rb"^(?![ \t])[^:\r\n]+(?=\r?$)", re.MULTILINE)
+_WANTED = re.compile(rb"^(content-length|transfer-encoding|location):[ \t]*([^\r\n]*)", re.MULTILINE | re.IGNORECASE)
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 
 
@@ -33,6 +37,8 @@ class HttpResponse:
 
 class ResponseReader:
     """Takes bytes until the response is complete."""
+
+    __slots__ = ("_body", "_buffer", "_head")
 
     def __init__(self) -> None:
         self._buffer = b""
@@ -117,23 +123,20 @@ class _Head:
 
 
 def _parse_head(head: bytes) -> _Head:
-    first, *lines = head.replace(b"\r\n", b"\n").split(b"\n")
-    status = _parse_status_line(first)
+    first = _STATUS_LINE.match(head)
+    status = int(first[1]) if first is not None else _parse_status_line(head.partition(b"\n")[0].rstrip(b"\r"))
+    if odd := _NO_COLON.search(head, head.find(b"\n") + 1 or len(head)):
+        raise _broken(f"malformed MIME header: missing colon: {_quote(odd[0])}")
     lengths: set[bytes] = set()
     encoding = location = b""
-    for line in lines:
-        name, colon, value = line.partition(b":")
-        if not colon:
-            if line[:1] in (b" ", b"\t"):  # the header above goes on
-                continue
-            raise _broken(f"malformed MIME header: missing colon: {_quote(line)}")
+    for name, value in _WANTED.findall(head):
         match name.lower():
             case b"content-length":
-                lengths.add(value.strip())
+                lengths.add(value.rstrip())
             case b"transfer-encoding":
-                encoding = value.strip().lower()
-            case b"location":
-                location = location or value.strip()
+                encoding = value.rstrip().lower()
+            case _:
+                location = location or value.rstrip()
     if encoding and encoding != b"chunked":
         raise _broken(f"unsupported transfer encoding: {_quote(encoding)}")
     length = None if encoding else _parse_length(lengths)

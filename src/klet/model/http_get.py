@@ -17,11 +17,19 @@ _MINOR_VERSION = KUBERNETES_VERSION.removeprefix("v").rpartition(".")[0]
 _ESCAPED_WELL = re.compile(r"(?:[\w.~!$&'()*+,;=:@\[\]/-]|%[0-9A-Fa-f]{2})*", re.ASCII)
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_BAD_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_HOST = re.compile(r"[\w!$%&'()*+,.:;=@\[\]~-]*", re.ASCII)
+# The client says these itself, or a GET has none of them.
+_NOT_REPEATED = frozenset({"Host", "User-Agent", "Content-Length", "Transfer-Encoding", "Trailer"})
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class PortError(KletError):
     """A port that cannot be resolved."""
+
+
+class HeaderError(KletError):
+    """A header that cannot be sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +51,23 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpGet:
-    """A request that is ready to be sent."""
+    """A request that is ready to be sent, any number of times."""
 
     address: Address
     host: str = ""
     """The Host header, if it is not simply the address."""
     headers: tuple[tuple[str, str], ...] = ()
+    wire: bytes
+    """The request as it is sent to the address."""
 
 
 def build_http_get(action: HTTPGetAction, container: Container, *, pod_ip: str, agent: str) -> HttpGet:
-    """The request of a probe or hook; `agent` is PROBE_AGENT or HOOK_AGENT."""
+    """The request of a probe or hook; `agent` is PROBE_AGENT or HOOK_AGENT. Raises PortError or HeaderError."""
     port = resolve_port(action.port, container)
     address = build_address((action.scheme or "http").lower(), action.host or pod_ip, port, action.path)
     headers = build_headers(action.http_headers, agent=agent)
     host = next((value for name, value in headers if name == "Host"), "")
-    return HttpGet(address=address, host=host, headers=headers)
+    return HttpGet(address=address, host=host, headers=headers, wire=write_request(address, host, headers))
 
 
 def resolve_port(port: int | str, container: Container) -> int:
@@ -120,6 +130,26 @@ def build_headers(given: Sequence[HTTPHeader], *, agent: str) -> tuple[tuple[str
     elif next(value for name, value in headers if name == "Accept") == "":
         headers = [(name, value) for name, value in headers if name != "Accept"]
     return tuple(headers)
+
+
+def write_request(address: Address, host: str, headers: Sequence[tuple[str, str]], *, referer: str = "") -> bytes:
+    """The bytes of a request. Raises HeaderError in the words of Go's net/http."""
+    for name, value in headers:
+        if not _TOKEN.fullmatch(name):
+            raise HeaderError(f'Get "{address.url}": net/http: invalid header field name "{name}"')
+        if _BAD_VALUE.search(value):
+            raise HeaderError(f'Get "{address.url}": net/http: invalid header field value for "{name}"')
+    host = host or address.authority
+    lines = [f"GET {address.target} HTTP/1.1", f"Host: {host if _HOST.fullmatch(host) else ''}"]
+    if agent := next((value for name, value in headers if name == "User-Agent"), ""):
+        lines.append(f"User-Agent: {agent.strip()}")
+    others = [header for header in headers if header[0] not in _NOT_REPEATED]
+    if referer:
+        others.append(("Referer", referer))
+    others.sort(key=lambda header: header[0])
+    lines += [f"{name}: {value.strip()}" for name, value in others]
+    lines.append("Connection: close\r\n\r\n")
+    return "\r\n".join(lines).encode("utf-8", "surrogateescape")
 
 
 def user_agent(agent: str) -> str:

@@ -116,13 +116,13 @@ def end_round(rules: ProbeRules, state: ProbeState, outcome: Outcome) -> Round:
     if outcome.error or state.id is None:
         return Round(state, Wait())
     result = ProbeResult.SUCCESS if outcome.answer in {Answer.SUCCESS, Answer.WARNING} else ProbeResult.FAILURE
-    count = state.count + 1 if result is state.last else 1
     threshold = rules.success_threshold if result is ProbeResult.SUCCESS else rules.failure_threshold
+    count = state.count + 1 if result is state.last else 1
     if count < threshold:
-        return Round(replace(state, last=result, count=count), Wait())
+        return Round(ProbeState(id=state.id, last=result, count=count), Wait())
     # A startup probe has given its answer; a container that failed its liveness probe is about to be killed.
     is_final = rules.kind is ProbeKind.STARTUP or (rules.kind is ProbeKind.LIVENESS and result is ProbeResult.FAILURE)
-    after = replace(state, last=result, count=0 if is_final else count, on_hold=is_final)
+    after = ProbeState(id=state.id, last=result, count=0 if is_final else count, on_hold=is_final)
     return Round(after, Wait(), (Write(state.id, result),))
 
 
@@ -165,7 +165,7 @@ def _judge(
         return Wait() if goes_on else Stop(), ProbeResult.FAILURE
     if is_deleted and rules.kind is not ProbeKind.READINESS:
         return Stop(), ProbeResult.SUCCESS
-    if running.started_at is not None and _whole_seconds(now - running.started_at) < rules.initial_delay:
+    if running.started_at is not None and _is_delayed(rules, now - running.started_at):
         return Wait(until=_end_of_delay(rules, running.started_at)), None
     if bool(container.started) is (rules.kind is ProbeKind.STARTUP):
         return Wait(), None
@@ -177,5 +177,6 @@ def _end_of_delay(rules: ProbeRules, started_at: datetime) -> datetime | None:
     return started_at + rules.initial_delay if rules.kind is ProbeKind.READINESS else None
 
 
-def _whole_seconds(duration: timedelta) -> timedelta:
-    return timedelta(seconds=int(duration.total_seconds()))
+def _is_delayed(rules: ProbeRules, age: timedelta) -> bool:
+    """Only whole seconds of the container's age count."""
+    return bool(rules.initial_delay) and timedelta(seconds=int(age.total_seconds())) < rules.initial_delay

@@ -1,8 +1,10 @@
 """What a probe handler is given, and what it answers."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from typing import TypeAlias
 
 from klet.api.container import Container
 from klet.api.handlers import Probe
@@ -33,6 +35,10 @@ class Outcome:
     """Not empty if the probe could not be carried out: it is tried again, and the answer counts for nothing."""
 
 
+Question: TypeAlias = Callable[[], Awaitable[Outcome]]
+"""Asks a container once; can be used any number of times."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeTarget:
     """One container instance, and how to ask it."""
@@ -43,3 +49,12 @@ class ProbeTarget:
     probe: Probe
     pod_ip: str
     timeout: timedelta
+
+
+def answer_always(outcome: Outcome) -> Question:
+    """For a question that cannot even be put."""
+
+    async def answer() -> Outcome:
+        return outcome
+
+    return answer

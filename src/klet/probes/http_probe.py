@@ -1,18 +1,29 @@
 """Probes that send an HTTP GET."""
 
+from datetime import timedelta
+from functools import partial
+
 from klet.api.handlers import HTTPGetAction
 from klet.host.http_client import BodyError, HttpClient, HttpError
-from klet.model.http_get import PROBE_AGENT, PortError, build_http_get
-from klet.probes.handler import Answer, Outcome, ProbeTarget
+from klet.model.http_get import PROBE_AGENT, HeaderError, HttpGet, PortError, build_http_get
+from klet.probes.handler import Answer, Outcome, ProbeTarget, Question, answer_always
 
 
-async def probe_http(client: HttpClient, action: HTTPGetAction, target: ProbeTarget) -> Outcome:
-    """Any status from 200 to 399 is success; one from 300 is told, since a redirection led away or nowhere."""
+def prepare_http(client: HttpClient, action: HTTPGetAction, target: ProbeTarget) -> Question:
+    """The request is the same each time, so it is written once."""
     try:
         request = build_http_get(action, target.container, pod_ip=target.pod_ip, agent=PROBE_AGENT)
-        response = await client.get(request, timeout=target.timeout)
     except PortError as error:
-        return Outcome(Answer.UNKNOWN, error=str(error))
+        return answer_always(Outcome(Answer.UNKNOWN, error=str(error)))
+    except HeaderError as error:
+        return answer_always(Outcome(Answer.FAILURE, str(error)))
+    return partial(probe_http, client, request, target.timeout)
+
+
+async def probe_http(client: HttpClient, request: HttpGet, timeout: timedelta) -> Outcome:
+    """Any status from 200 to 399 is success; one from 300 is told, since a redirection led away or nowhere."""
+    try:
+        response = await client.get(request, timeout=timeout)
     except HttpError as error:
         return Outcome(Answer.FAILURE, str(error))
     except BodyError as error:

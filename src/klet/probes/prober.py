@@ -1,11 +1,13 @@
 """Carries out a probe by the handler that its spec names (upstream: prober)."""
 
+from functools import partial
+
 from klet.host.http_client import HttpClient
 from klet.model.pods import format_pod
 from klet.probes.exec_probe import CommandRunner, probe_exec
 from klet.probes.grpc_probe import probe_grpc
-from klet.probes.handler import Answer, Outcome, ProbeTarget
-from klet.probes.http_probe import probe_http
+from klet.probes.handler import Answer, Outcome, ProbeTarget, Question, answer_always
+from klet.probes.http_probe import prepare_http
 from klet.probes.tcp_probe import probe_tcp
 
 TRIES = 3
@@ -18,23 +20,28 @@ class Prober:
         self._runtime = runtime
         self._http = http
 
-    async def probe(self, target: ProbeTarget) -> Outcome:
-        """Ask; again if the question could not be put, but not if the answer was bad."""
-        for _ in range(TRIES):
-            outcome = await self._probe_once(target)
-            if not outcome.error:
-                break
-        return outcome
+    def prepare(self, target: ProbeTarget) -> Question:
+        """How to ask; it may be used again as long as the target stays the same."""
+        return partial(_ask, self._once(target))
 
-    async def _probe_once(self, target: ProbeTarget) -> Outcome:
+    def _once(self, target: ProbeTarget) -> Question:
         probe = target.probe
         if probe.exec is not None:
-            return await probe_exec(self._runtime, probe.exec, target)
+            return partial(probe_exec, self._runtime, probe.exec, target)
         if probe.http_get is not None:
-            return await probe_http(self._http, probe.http_get, target)
+            return prepare_http(self._http, probe.http_get, target)
         if probe.tcp_socket is not None:
-            return await probe_tcp(probe.tcp_socket, target)
+            return partial(probe_tcp, probe.tcp_socket, target)
         if probe.grpc is not None:
-            return await probe_grpc(probe.grpc, target)
+            return partial(probe_grpc, probe.grpc, target)
         error = f"missing probe handler for {format_pod(target.pod)}:{target.container.name}"
-        return Outcome(Answer.UNKNOWN, error=error)
+        return answer_always(Outcome(Answer.UNKNOWN, error=error))
+
+
+async def _ask(question: Question) -> Outcome:
+    """Ask; again if the question could not be put, but not if the answer was bad."""
+    for _ in range(TRIES):
+        outcome = await question()
+        if not outcome.error:
+            break
+    return outcome

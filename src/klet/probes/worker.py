@@ -16,15 +16,15 @@ from klet.model.probes import ProbeKey, ProbeKind
 from klet.model.runtime import ContainerId
 from klet.probes.decision import Next, ProbeRules, ProbeState, Round, Run, Stop, Wait, begin_round, end_round
 from klet.probes.findings import describe_outcome
-from klet.probes.handler import Outcome, ProbeTarget
+from klet.probes.handler import ProbeTarget, Question
 from klet.probes.results import ProbeResults
 
 DEFAULT_PERIOD = timedelta(seconds=10)
 DEFAULT_TIMEOUT = timedelta(seconds=1)
 # Seconds. The same complaint is not repeated more often than the API's shortest period would.
 _REPEAT = 0.999
-# Waits shorter than this cannot be told from none: timedelta has no finer unit.
-_RESOLUTION = 1e-6
+# Seconds. An event loop may wake a sleeper that much too early; sleeping again for the rest would only cost.
+_RESOLUTION = 0.002
 
 
 class ReportedStatuses(Protocol):
@@ -36,9 +36,9 @@ class ReportedStatuses(Protocol):
 
 
 class ProbeCarrier(Protocol):
-    """Puts a probe's question to a container."""
+    """Knows how to put a probe's question to a container."""
 
-    async def probe(self, target: ProbeTarget) -> Outcome: ...
+    def prepare(self, target: ProbeTarget) -> Question: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +78,7 @@ class ProbeWorker:
         self._state = ProbeState()
         self._due = ports.clock.monotonic() + delay.total_seconds()
         self._again = False
+        self._prepared: tuple[ContainerId, str, Question] | None = None
         self._told: tuple[str, float] | None = None
         self.is_asking = False
         """True during a round: it must not be interrupted."""
@@ -135,19 +136,25 @@ class ProbeWorker:
         self._apply(begun)
         if not isinstance(begun.next, Run) or reported is None or begun.state.id is None:
             return begun.next
-        target = ProbeTarget(
-            pod=self.pod,
-            container=self._container,
-            id=begun.state.id,
-            probe=self._probe,
-            pod_ip=reported.pod_ip,
-            timeout=self._timeout,
-        )
-        outcome = await ports.prober.probe(target)
+        outcome = await self._question(begun.state.id, reported.pod_ip)()
         ended = end_round(self._rules, self._state, outcome)
         finding = describe_outcome(self.pod, self._rules, self._state, ended, outcome)
-        self._apply(ended, cause=self._tell(finding, is_news=self._changes_board(ended)))
+        self._apply(ended, cause=self._tell(finding, ended) if finding is not None else None)
         return ended.next
+
+    def _question(self, instance: ContainerId, pod_ip: str) -> Question:
+        """The same as the last time, unless the container has changed or moved."""
+        if self._prepared is None or self._prepared[:2] != (instance, pod_ip):
+            target = ProbeTarget(
+                pod=self.pod,
+                container=self._container,
+                id=instance,
+                probe=self._probe,
+                pod_ip=pod_ip,
+                timeout=self._timeout,
+            )
+            self._prepared = (instance, pod_ip, self._ports.prober.prepare(target))
+        return self._prepared[2]
 
     def _apply(self, decided: Round, *, cause: CauseId | None = None) -> None:
         self._state = decided.state
@@ -158,21 +165,19 @@ class ProbeWorker:
             else:
                 self._ports.results.put(self._uid, key, write.result, cause=cause)
 
-    def _changes_board(self, decided: Round) -> bool:
-        board = self._ports.results
-        return any(board.get(ProbeKey(write.id, self._rules.kind)) is not write.result for write in decided.writes)
-
-    def _tell(self, finding: Finding | None, *, is_news: bool) -> CauseId | None:
+    def _tell(self, finding: Finding, decided: Round) -> CauseId | None:
         """Record a finding, unless it is only the same again a moment later."""
-        if finding is None:
-            return None
         now = self._ports.clock.monotonic()
-        if self._told is not None and not is_news:
+        if self._told is not None and not self._changes_board(decided):
             message, at = self._told
             if finding.message == message and now - at < _REPEAT:
                 return None
         self._told = (finding.message, now)
         return self._ports.recorder.record(finding)
+
+    def _changes_board(self, decided: Round) -> bool:
+        board = self._ports.results
+        return any(board.get(ProbeKey(write.id, self._rules.kind)) is not write.result for write in decided.writes)
 
 
 def build_rules(

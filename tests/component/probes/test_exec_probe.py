@@ -60,7 +60,7 @@ def probe(command, *, env=(), before=None, timeout=SECOND):
                 pod_ip="",
                 timeout=timeout,
             )
-            return await Prober(runtime=client, http=HttpClient()).probe(target)
+            return await Prober(runtime=client, http=HttpClient()).prepare(target)()
 
     outcome = run_virtual(main())
     return outcome, [list(call.request.cmd) for call in runtime.calls if call.rpc == "ExecSync"]

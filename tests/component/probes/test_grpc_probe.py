@@ -54,12 +54,12 @@ def asking(port, service=None):
 )
 async def test_statuses(prober, target, status, want):
     async with serve_health(answering(Status.Value(status))) as port:
-        assert await prober.probe(target(asking(port))) == want
+        assert await prober.prepare(target(asking(port)))() == want
 
 
 async def test_a_status_without_a_name(prober, target):
     async with serve_health(answering(17)) as port:
-        outcome = await prober.probe(target(asking(port)))
+        outcome = await prober.prepare(target(asking(port)))()
     assert outcome.output == 'service unhealthy (responded with "17")'
 
 
@@ -72,14 +72,14 @@ async def test_service_and_user_agent(prober, target):
         return health.HealthCheckResponse(status=Status.Value("SERVING"))
 
     async with serve_health(check) as port:
-        await prober.probe(target(asking(port)))
-        await prober.probe(target(asking(port, "db")))
+        await prober.prepare(target(asking(port)))()
+        await prober.prepare(target(asking(port, "db")))()
     assert seen == [("", "kube-probe/1.35"), ("db", "kube-probe/1.35")]
 
 
 async def test_a_server_without_the_health_service(prober, target):
     async with serve_health() as port:
-        outcome = await prober.probe(target(asking(port)))
+        outcome = await prober.prepare(target(asking(port)))()
     why = "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): "
     assert outcome.answer is Answer.FAILURE
     assert outcome.output.startswith(why)
@@ -90,7 +90,7 @@ async def test_another_error(prober, target):
         await context.abort(grpc.StatusCode.NOT_FOUND, "unknown service")
 
     async with serve_health(check) as port:
-        outcome = await prober.probe(target(asking(port, "x")))
+        outcome = await prober.prepare(target(asking(port, "x")))()
     why = "error: health rpc probe failed: rpc error: code = NotFound desc = unknown service"
     assert outcome == Outcome(Answer.FAILURE, why)
 
@@ -100,12 +100,12 @@ async def test_a_server_that_does_not_answer(prober, target):
         await asyncio.Event().wait()
 
     async with serve_health(check) as port:
-        outcome = await prober.probe(target(asking(port), timeout=SHORT))
+        outcome = await prober.prepare(target(asking(port), timeout=SHORT))()
     assert outcome == Outcome(Answer.FAILURE, "timeout: health rpc did not complete within 200ms")
 
 
 async def test_nobody_listens(prober, target, closed_port):
-    outcome = await prober.probe(target(asking(closed_port), timeout=SHORT))
+    outcome = await prober.prepare(target(asking(closed_port), timeout=SHORT))()
     address = f"127.0.0.1:{closed_port}"
     why = f'timeout: failed to connect service "{address}" within 200ms: context deadline exceeded'
     assert outcome == Outcome(Answer.FAILURE, why)

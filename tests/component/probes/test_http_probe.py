@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from klet.api.container import ContainerPort
 from klet.api.handlers import HTTPGetAction, HTTPHeader, Probe
 from klet.host.http_client import HttpClient, HttpError, PlainHttpError
-from klet.model.http_get import HttpGet, build_address
+from klet.model.http_get import HttpGet, build_address, write_request
 from klet.probes.handler import MAX_OUTPUT, Answer, Outcome
 
 SHORT = timedelta(milliseconds=100)
@@ -61,7 +61,7 @@ def http(port, **given):
 )
 async def test_answers(serve, prober, target, reply, want):
     async with serve(reply) as (port, _):
-        assert await prober.probe(target(http(port))) == want
+        assert await prober.prepare(target(http(port)))() == want
 
 
 @pytest.mark.parametrize(
@@ -77,39 +77,39 @@ async def test_answers(serve, prober, target, reply, want):
 )
 async def test_no_answer(serve, prober, target, reply, why):
     async with serve(reply) as (port, _):
-        outcome = await prober.probe(target(http(port, path="/x")))
+        outcome = await prober.prepare(target(http(port, path="/x")))()
     assert outcome == Outcome(Answer.FAILURE, f'Get "http://127.0.0.1:{port}/x": {why}')
 
 
 async def test_a_refused_connection(prober, target, closed_port):
-    outcome = await prober.probe(target(http(closed_port)))
+    outcome = await prober.prepare(target(http(closed_port)))()
     address = f"127.0.0.1:{closed_port}"
     assert outcome.output == f'Get "http://{address}": dial tcp {address}: connect: connection refused'
 
 
 async def test_the_timeout_covers_connecting(prober, target, full_backlog):
-    outcome = await prober.probe(target(http(full_backlog), timeout=SHORT))
+    outcome = await prober.prepare(target(http(full_backlog), timeout=SHORT))()
     why = f"{DEADLINE} (Client.Timeout exceeded while awaiting headers)"
     assert outcome == Outcome(Answer.FAILURE, f'Get "http://127.0.0.1:{full_backlog}": {why}')
 
 
 async def test_the_timeout_covers_waiting(serve, prober, target):
     async with serve(b"", holds=True) as (port, _):
-        outcome = await prober.probe(target(http(port), timeout=SHORT))
+        outcome = await prober.prepare(target(http(port), timeout=SHORT))()
     why = f"{DEADLINE} (Client.Timeout exceeded while awaiting headers)"
     assert outcome == Outcome(Answer.FAILURE, f'Get "http://127.0.0.1:{port}": {why}')
 
 
 async def test_a_body_that_does_not_come_is_asked_for_three_times(serve, prober, target):
     async with serve(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", holds=True) as (port, seen):
-        outcome = await prober.probe(target(http(port), timeout=SHORT))
+        outcome = await prober.prepare(target(http(port), timeout=SHORT))()
     why = f"{DEADLINE} (Client.Timeout or context cancellation while reading body)"
     assert (outcome, len(seen)) == (Outcome(Answer.FAILURE, error=why), 3)
 
 
 async def test_an_answer_with_a_length_needs_no_end_of_the_connection(serve, prober, target):
     async with serve(OK, holds=True) as (port, seen):
-        assert await prober.probe(target(http(port))) == Outcome(Answer.SUCCESS, "ok")
+        assert await prober.prepare(target(http(port)))() == Outcome(Answer.SUCCESS, "ok")
     assert len(seen) == 1
 
 
@@ -121,7 +121,7 @@ async def test_a_server_that_resets_the_connection(prober, target):
 
     server = await asyncio.get_running_loop().create_server(Reset, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    outcome = await prober.probe(target(http(port)))
+    outcome = await prober.prepare(target(http(port)))()
     server.close()
     assert outcome.answer is Answer.FAILURE
     assert outcome.output.startswith(f'Get "http://127.0.0.1:{port}": ')
@@ -132,8 +132,8 @@ async def test_what_is_sent(serve, prober, target):
     headers = [("x-b", "2"), ("X-B", "1"), ("Host", "shop.example"), ("A", " v ")]
     probe = {"path": "health?deep=1", "http_headers": tuple(HTTPHeader(name=n, value=v) for n, v in headers)}
     async with serve(OK) as (port, seen):
-        await prober.probe(target(http(port, **probe)))
-        await prober.probe(target(http(port)))
+        await prober.prepare(target(http(port, **probe)))()
+        await prober.prepare(target(http(port)))()
     assert seen[0].decode() == (
         "GET /health?deep=1 HTTP/1.1\r\nHost: shop.example\r\nUser-Agent: kube-probe/1.35\r\n"
         "A: v\r\nAccept: */*\r\nX-B: 2\r\nX-B: 1\r\nConnection: close\r\n\r\n"
@@ -147,7 +147,7 @@ async def test_what_is_sent(serve, prober, target):
 async def test_headers_can_be_left_out(serve, prober, target):
     none = (HTTPHeader(name="User-Agent", value=""), HTTPHeader(name="Accept", value=""))
     async with serve(OK) as (port, seen):
-        await prober.probe(target(http(port, http_headers=none)))
+        await prober.prepare(target(http(port, http_headers=none)))()
     assert seen[0].decode() == f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n"
 
 
@@ -159,7 +159,7 @@ async def test_headers_can_be_left_out(serve, prober, target):
     ],
 )
 async def test_headers_that_cannot_be_sent(prober, target, name, value, why):
-    outcome = await prober.probe(target(http(80, http_headers=(HTTPHeader(name=name, value=value),))))
+    outcome = await prober.prepare(target(http(80, http_headers=(HTTPHeader(name=name, value=value),))))()
     assert outcome == Outcome(Answer.FAILURE, f'Get "http://127.0.0.1:80": {why}')
 
 
@@ -167,12 +167,12 @@ async def test_ports_by_name(serve, prober, target):
     async with serve(OK) as (port, _):
         made = target(Probe())
         container = replace(made.container, ports=(ContainerPort(name="web", container_port=port),))
-        assert (await prober.probe(target(http("web"), container=container))).answer is Answer.SUCCESS
-        assert (await prober.probe(target(http(str(port))))).answer is Answer.SUCCESS
-    assert await prober.probe(target(http("db"))) == Outcome(
+        assert (await prober.prepare(target(http("web"), container=container))()).answer is Answer.SUCCESS
+        assert (await prober.prepare(target(http(str(port))))()).answer is Answer.SUCCESS
+    assert await prober.prepare(target(http("db")))() == Outcome(
         Answer.UNKNOWN, error='strconv.Atoi: parsing "db": invalid syntax'
     )
-    assert await prober.probe(target(http(0))) == Outcome(Answer.UNKNOWN, error="invalid port number: 0")
+    assert await prober.prepare(target(http(0)))() == Outcome(Answer.UNKNOWN, error="invalid port number: 0")
 
 
 class Redirects:
@@ -194,7 +194,7 @@ def hosts(seen):
 async def test_a_relative_redirection_keeps_the_host_header(serve, prober, target):
     named = (HTTPHeader(name="Host", value="shop.example"),)
     async with serve(Redirects("/one", "two?x")) as (port, seen):
-        outcome = await prober.probe(target(http(port, path="/", http_headers=named)))
+        outcome = await prober.prepare(target(http(port, path="/", http_headers=named)))()
     assert outcome == Outcome(Answer.SUCCESS, "ok")
     assert [request.split(b" ")[1] for request in seen] == [b"/", b"/one", b"/two?x"]
     assert hosts(seen) == ["Host: shop.example"] * 3
@@ -206,19 +206,19 @@ async def test_an_absolute_redirection_drops_the_host_header(serve, prober, targ
     redirects = Redirects()
     async with serve(redirects) as (port, seen):
         redirects.locations = [f"http://127.0.0.1:{port}/one", "/two"]
-        outcome = await prober.probe(target(http(port, http_headers=named)))
+        outcome = await prober.prepare(target(http(port, http_headers=named)))()
     assert outcome.answer is Answer.SUCCESS
     assert hosts(seen) == ["Host: shop.example", f"Host: 127.0.0.1:{port}", f"Host: 127.0.0.1:{port}"]
 
 
 async def test_redirections_may_change_the_port(serve, prober, target):
     async with serve(OK) as (other, _), serve(Redirects(f"http://127.0.0.1:{other}/")) as (port, _):
-        assert (await prober.probe(target(http(port)))).answer is Answer.SUCCESS
+        assert (await prober.prepare(target(http(port)))()).answer is Answer.SUCCESS
 
 
 async def test_redirections_without_end(serve, prober, target):
     async with serve(status(302, "Location: /again")) as (port, seen):
-        outcome = await prober.probe(target(http(port)))
+        outcome = await prober.prepare(target(http(port)))()
     assert (outcome.output, len(seen)) == ('Get "/again": stopped after 10 redirects', 10)
 
 
@@ -231,20 +231,25 @@ async def test_redirections_without_end(serve, prober, target):
 )
 async def test_redirections_that_cannot_be_followed(serve, prober, target, location, why):
     async with serve(status(302, f"Location: {location}")) as (port, _):
-        outcome = await prober.probe(target(http(port)))
+        outcome = await prober.prepare(target(http(port)))()
     assert outcome.answer is Answer.FAILURE
     assert why in outcome.output
 
 
 async def test_certificates_are_not_verified(serve, prober, target, server_tls):
     async with serve(OK, tls=server_tls) as (port, seen):
-        outcome = await prober.probe(target(http(port, scheme="HTTPS")))
+        outcome = await prober.prepare(target(http(port, scheme="HTTPS")))()
     assert (outcome, len(seen)) == (Outcome(Answer.SUCCESS, "ok"), 1)
+
+
+def plain_get(port):
+    address = build_address("https", "127.0.0.1", port, "/")
+    return HttpGet(address=address, wire=write_request(address, "", ()))
 
 
 async def test_https_to_a_plain_server(serve, target):
     async with serve(b"HTTP/1.1 400 Bad Request\r\n\r\n") as (port, _):
-        request = HttpGet(address=build_address("https", "127.0.0.1", port, "/"))
+        request = plain_get(port)
         with pytest.raises(PlainHttpError) as caught:
             await HttpClient().get(request, timeout=timedelta(seconds=5))
     why = "http: server gave HTTP response to HTTPS client"
@@ -253,7 +258,7 @@ async def test_https_to_a_plain_server(serve, target):
 
 async def test_https_to_a_server_that_hangs_up(serve):
     async with serve(b"") as (port, _):
-        request = HttpGet(address=build_address("https", "127.0.0.1", port, "/"))
+        request = plain_get(port)
         with pytest.raises(HttpError) as caught:
             await HttpClient().get(request, timeout=timedelta(seconds=5))
     assert str(caught.value) == f'Get "https://127.0.0.1:{port}/": EOF'
@@ -261,5 +266,5 @@ async def test_https_to_a_server_that_hangs_up(serve):
 
 async def test_plain_http_to_a_tls_server(serve, prober, target, server_tls):
     async with serve(OK, tls=server_tls) as (port, _):
-        outcome = await prober.probe(target(http(port)))
+        outcome = await prober.prepare(target(http(port)))()
     assert outcome.answer is Answer.FAILURE

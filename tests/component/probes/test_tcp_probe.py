@@ -12,32 +12,32 @@ def tcp(port, **given):
 
 async def test_an_open_port(serve, prober, target):
     async with serve(b"") as (port, seen):
-        assert await prober.probe(target(tcp(port))) == Outcome(Answer.SUCCESS)
-        assert await prober.probe(target(tcp(port, host="localhost"))) == Outcome(Answer.SUCCESS)
+        assert await prober.prepare(target(tcp(port)))() == Outcome(Answer.SUCCESS)
+        assert await prober.prepare(target(tcp(port, host="localhost")))() == Outcome(Answer.SUCCESS)
     assert seen == []
 
 
 async def test_a_closed_port(prober, target, closed_port):
     why = f"dial tcp 127.0.0.1:{closed_port}: connect: connection refused"
-    assert await prober.probe(target(tcp(closed_port))) == Outcome(Answer.FAILURE, why)
+    assert await prober.prepare(target(tcp(closed_port)))() == Outcome(Answer.FAILURE, why)
 
 
 async def test_a_port_that_keeps_silent(prober, target, full_backlog):
-    outcome = await prober.probe(target(tcp(full_backlog), timeout=timedelta(milliseconds=100)))
+    outcome = await prober.prepare(target(tcp(full_backlog), timeout=timedelta(milliseconds=100)))()
     assert outcome == Outcome(Answer.FAILURE, f"dial tcp 127.0.0.1:{full_backlog}: i/o timeout")
 
 
 async def test_a_host_that_does_not_exist(prober, target):
-    outcome = await prober.probe(target(tcp(80, host="a..b")))
+    outcome = await prober.prepare(target(tcp(80, host="a..b")))()
     assert outcome == Outcome(Answer.FAILURE, "dial tcp: lookup a..b: no such host")
 
 
 async def test_a_port_that_makes_no_sense(prober, target):
-    assert await prober.probe(target(tcp("db"))) == Outcome(
+    assert await prober.prepare(target(tcp("db")))() == Outcome(
         Answer.UNKNOWN, error='strconv.Atoi: parsing "db": invalid syntax'
     )
 
 
 async def test_a_probe_without_a_handler(prober, target):
     error = "missing probe handler for pod_default(uid-1):main"
-    assert await prober.probe(target(Probe())) == Outcome(Answer.UNKNOWN, error=error)
+    assert await prober.prepare(target(Probe()))() == Outcome(Answer.UNKNOWN, error=error)

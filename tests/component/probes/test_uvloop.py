@@ -38,7 +38,7 @@ def test_http(serve, prober, target, server_tls, scheme, reply, has_tls, holds, 
     async def main():
         async with serve(reply, holds=holds, tls=server_tls if has_tls else None) as (port, _):
             probe = Probe(http_get=HTTPGetAction(port=port, path="/", scheme=scheme))
-            outcome = await prober.probe(target(probe, timeout=timedelta(milliseconds=300)))
+            outcome = await prober.prepare(target(probe, timeout=timedelta(milliseconds=300)))()
             return outcome.output + outcome.error, want.format(url=f"{scheme.lower()}://127.0.0.1:{port}/")
 
     outcome, expected = uvloop.run(main())
@@ -48,11 +48,11 @@ def test_http(serve, prober, target, server_tls, scheme, reply, has_tls, holds, 
 def test_connecting(prober, target, closed_port, full_backlog):
     async def main():
         asked = [
-            await prober.probe(target(Probe(tcp_socket=TCPSocketAction(port=port, host=host)), timeout=SHORT))
+            await prober.prepare(target(Probe(tcp_socket=TCPSocketAction(port=port, host=host)), timeout=SHORT))()
             for port, host in ((closed_port, ""), (full_backlog, ""), (80, "a..b"))
         ]
         http = Probe(http_get=HTTPGetAction(port=closed_port, path="/"))
-        return [outcome.output for outcome in (*asked, await prober.probe(target(http)))]
+        return [outcome.output for outcome in (*asked, await prober.prepare(target(http))())]
 
     refused = f"dial tcp 127.0.0.1:{closed_port}: connect: connection refused"
     assert uvloop.run(main()) == [

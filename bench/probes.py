@@ -1,0 +1,191 @@
+"""What HTTP probes cost: the whole probe manager with a readiness probe each second for every pod, against a server in
+another process; beside it the floor, bare connections that send and read the same bytes at the same rate.
+
+Usage: probes.py [probes a second, 1000] [seconds, 10]
+"""
+
+import asyncio
+import multiprocessing
+import random
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from typing import cast
+
+import uvloop
+from msgspec.structs import replace
+
+from klet.aio.clock import SystemClock
+from klet.api.container_status import ContainerState, ContainerStateRunning, ContainerStatus
+from klet.api.handlers import HTTPGetAction, Probe
+from klet.api.pod import PodStatus
+from klet.api.times import Time
+from klet.host.http_client import HttpClient
+from klet.journal.memory import MemoryJournal
+from klet.model.pods import PodUID
+from klet.model.probes import ProbeResult
+from klet.probes.handler import Outcome, ProbeTarget, Question
+from klet.probes.manager import ProbeManager
+from klet.probes.prober import Prober
+from klet.probes.results import ProbeResults
+from klet.runtime.restart import restarts_after
+from klet.status.board import StatusBoard
+from klet.testing.builders import make_container, make_pod
+from klet.wire import cri_v1_pb2 as cri
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: kube-probe\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+GOAL = 0.25
+
+
+class Server(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, _data: bytes) -> None:
+        self.transport.write(ANSWER)
+        self.transport.close()
+
+
+def serve(pipe: Connection) -> None:
+    async def main() -> None:
+        server = await asyncio.get_running_loop().create_server(Server, "127.0.0.1", 0, backlog=4096)
+        pipe.send(server.sockets[0].getsockname()[1])
+        await server.serve_forever()
+
+    uvloop.run(main())
+
+
+class NoRuntime:
+    async def exec_sync(self, _request: cri.ExecSyncRequest) -> cri.ExecSyncResponse:
+        raise AssertionError("only HTTP is probed here")
+
+
+class CountingProber:
+    """Passes on to the real one."""
+
+    def __init__(self, prober: Prober) -> None:
+        self._prober = prober
+        self.count = 0
+
+    def prepare(self, target: ProbeTarget) -> Question:
+        question = self._prober.prepare(target)
+
+        def ask() -> Awaitable[Outcome]:
+            self.count += 1
+            return question()
+
+        return ask
+
+
+class Floor(asyncio.Protocol):
+    """The least that one exchange can be."""
+
+    def __init__(self) -> None:
+        self.done: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        cast("asyncio.Transport", transport).write(REQUEST)
+
+    def data_received(self, data: bytes) -> None:
+        if not self.done.done():
+            self.done.set_result(data)
+
+
+async def measure(name: str, seconds: float, count: Callable[[], int]) -> float:
+    """CPU time a probe, over a span."""
+    await asyncio.sleep(2)
+    before, cpu, wall = count(), time.process_time(), time.perf_counter()
+    await asyncio.sleep(seconds)
+    done = count() - before
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    each = cpu / done
+    print(
+        f"{name}: {done / wall:.0f} a second, {each * 1e6:.0f} us of CPU each,"
+        f" {cpu / wall:.1%} of a core ({each * 1000:.1%} at 1,000 a second)"
+    )
+    return each
+
+
+async def measure_floor(port: int, rate: int, seconds: float) -> float:
+    count = 0
+
+    async def ask(delay: float) -> None:
+        nonlocal count
+        loop = asyncio.get_running_loop()
+        due = loop.time() + delay
+        while True:
+            await asyncio.sleep(due - loop.time())
+            due += 1
+            floor = Floor()
+            transport, _ = await loop.create_connection(lambda made=floor: made, "127.0.0.1", port)
+            await floor.done
+            transport.abort()
+            count += 1
+
+    return await during(
+        lambda group: [group.create_task(ask(number / rate)) for number in range(rate)],
+        measure("floor", seconds, lambda: count),
+    )
+
+
+async def measure_probes(port: int, rate: int, seconds: float) -> float:
+    clock = SystemClock()
+    board, results = StatusBoard(clock=clock), ProbeResults()
+    prober = CountingProber(Prober(runtime=NoRuntime(), http=HttpClient()))
+    manager = ProbeManager(
+        statuses=board,
+        results=results,
+        prober=prober,
+        restarts=restarts_after,
+        recorder=MemoryJournal(clock=clock),
+        clock=clock,
+        randomness=random.Random(0),
+        agent_started=clock.now(),
+    )
+    probe = Probe(http_get=HTTPGetAction(path="/", port=port), period_seconds=1, timeout_seconds=1, failure_threshold=3)
+    started = Time.of(clock.now() - timedelta(hours=1))
+    for number in range(rate):
+        uid = f"uid-{number}"
+        status = ContainerStatus(
+            name="main",
+            container_id=f"containerd://{number}",
+            started=True,
+            state=ContainerState(running=ContainerStateRunning(started_at=started)),
+        )
+        board.put(PodUID(uid), PodStatus(phase="Running", pod_ip="127.0.0.1", container_statuses=(status,)))
+        manager.add_pod(make_pod(replace(make_container("main"), readiness_probe=probe), uid=uid))
+    each = await during(
+        lambda group: [group.create_task(manager.run())], measure("klet", seconds, lambda: prober.count)
+    )
+    passed = sum(result is ProbeResult.SUCCESS for result in results.view().values())
+    print(f"      {passed} of {rate} containers are ready")
+    return each
+
+
+async def during(start: Callable[[asyncio.TaskGroup], list[asyncio.Task[None]]], measured: Awaitable[float]) -> float:
+    async with asyncio.TaskGroup() as group:
+        tasks = start(group)
+        result = await measured
+        for task in tasks:
+            task.cancel()
+    return result
+
+
+def main(rate: int = 1000, seconds: float = 10) -> None:
+    ours, theirs = multiprocessing.Pipe()
+    server = multiprocessing.Process(target=serve, args=(theirs,), daemon=True)
+    server.start()
+    port = ours.recv()
+    floor = uvloop.run(measure_floor(port, rate, seconds))
+    each = uvloop.run(measure_probes(port, rate, seconds))
+    share = each * 1000
+    print(f"klet / floor: {each / floor:.2f}; at 1,000 a second {share:.1%} of a core, goal {GOAL:.0%}")
+    server.terminate()
+    sys.exit(share > GOAL)
+
+
+if __name__ == "__main__":
+    main(*(int(argument) for argument in sys.argv[1:]))
