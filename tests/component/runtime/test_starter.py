@@ -31,7 +31,7 @@ async def starts_of(bench, pod, *, until: float) -> list[int]:
         outcome = await bench.sync(pod)
         if outcome.retry_at is not None:
             await bench.clock.sleep_until(outcome.retry_at)
-        while (await bench.status(pod)).running():
+        while any(container.is_running for container in bench.runtime.containers()):
             await bench.sleep(1)
     return [int((call.at - bench.runtime.calls[0].at).total_seconds()) for call in bench.calls("StartContainer")]
 
