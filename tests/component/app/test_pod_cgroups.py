@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from klet.aio.clock import LoopClock
 from klet.api.container import ContainerRestartRule, ContainerRestartRuleOnExitCodes
 from klet.app.simulation import RunningAgent, SimulatedNode, WantedPods
-from klet.host.errors import CgroupError, FileError
 from klet.model.pods import PodUID
 from klet.testing.builders import IMAGE, make_container, make_pod
 from klet.testing.fake_runtime import Fail, FakeImage, FakeRuntime, Fault
@@ -121,22 +120,14 @@ def test_a_pod_that_runs_once_and_lost_its_cgroup(container, ends):
     async def story():
         wanted = WantedPods()
         pod = make_pod(container, uid=UID, restart_policy="Never", source="file")
-        made = []
         async with machine.run_agent(wanted) as running:
             wanted.add(pod)
             await until(running, lambda: phase(running) == "Running")
             machine.cgroups.pods.clear()
-            ensure = machine.cgroups.ensure
-
-            async def note(pod):
-                made.append(pod.metadata.uid)
-                await ensure(pod)
-
-            machine.cgroups.ensure = note
             wanted.update(replace(pod, metadata=replace(pod.metadata, labels={"new": "one"})))
             await until(running, lambda: phase(running) in {"Succeeded", "Failed"})
             assert live(machine) == []
-            assert made == ([] if ends else [UID])
+            assert machine.cgroups.made == ([UID] if ends else [UID, UID])
 
     run_virtual(story())
 
@@ -163,12 +154,9 @@ def test_a_pod_that_cannot_be_killed_gets_its_cgroup_all_the_same():
 def test_a_pod_without_a_cgroup_does_not_start():
     machine = node()
 
-    async def refuse(pod):
-        raise CgroupError("no space left")
-
     async def story():
         wanted = WantedPods()
-        ensure, machine.cgroups.ensure = machine.cgroups.ensure, refuse
+        machine.cgroups.refuses = "no space left"
         async with machine.run_agent(wanted) as running:
             wanted.add(make_pod("main", uid=UID, source="file"))
             await until(running, lambda: "FailedCreatePodContainer" in decisions(running))
@@ -178,7 +166,7 @@ def test_a_pod_without_a_cgroup_does_not_start():
             assert messages["FailedSync"].endswith(
                 f"failed to ensure that the pod: {UID} cgroups exist and are correctly applied: no space left"
             )
-            machine.cgroups.ensure = ensure
+            machine.cgroups.refuses = ""
             await until(running, lambda: phase(running) == "Running")
 
     run_virtual(story())
@@ -205,12 +193,9 @@ def test_the_node_is_shared_out_among_the_pods_that_are_there():
 def test_classes_that_cannot_be_updated_hold_no_pod_up():
     machine = node()
 
-    async def refuse(pods):
-        raise CgroupError("no")
-
     async def story():
         wanted = WantedPods()
-        machine.qos.update = refuse
+        machine.qos.refuses = "no"
         async with machine.run_agent(wanted) as running:
             wanted.add(make_pod("main", uid=UID, source="file"))
             await until(running, lambda: phase(running) == "Running")
@@ -220,24 +205,16 @@ def test_classes_that_cannot_be_updated_hold_no_pod_up():
 
 def test_leftovers_whose_volumes_cannot_be_removed_keep_a_cgroup_with_little_cpu():
     machine = node()
-    reduced = []
-
-    async def refuse(uid):
-        raise FileError("a mount is in the way", path=None)
-
-    async def reduce(uid):
-        reduced.append(uid)
 
     async def story():
         wanted = WantedPods()
-        remove, machine.files.remove_pod = machine.files.remove_pod, refuse
-        machine.cgroups.reduce_cpu = reduce
+        machine.files.refuses = "a mount is in the way"
         machine.cgroups.pods.add(UID)
         machine.files.pods.add(UID)
         async with machine.run_agent(wanted) as running:
-            await until(running, lambda: UID in reduced)
+            await until(running, lambda: UID in machine.cgroups.reduced)
             assert machine.cgroups.pods == {UID}
-            machine.files.remove_pod = remove
+            machine.files.refuses = ""
             await until(running, lambda: not machine.cgroups.pods)
 
     run_virtual(story())

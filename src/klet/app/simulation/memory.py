@@ -5,6 +5,7 @@ from pathlib import Path
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
+from klet.host.errors import CgroupError, HostError
 from klet.logs.line import parse_cri_line
 from klet.model.network import DnsConfig
 from klet.model.pods import PodUID, uid_of
@@ -21,6 +22,8 @@ class MemoryFiles:
 
     def __init__(self, *, sink: MemorySink | None = None) -> None:
         self.pods: set[PodUID] = set()
+        self.refuses = ""
+        """Why nothing can be removed at the moment."""
         self.sink = sink or MemorySink()
 
     async def prepare_pod(self, pod: Pod) -> None:
@@ -44,6 +47,8 @@ class MemoryFiles:
         return labels.restart_count_from_logs(names)
 
     async def remove_pod(self, uid: PodUID) -> None:
+        if self.refuses:
+            raise HostError(self.refuses)
         self.pods.discard(uid)
         for path in self.sink.paths():
             if _owner(path) == uid:
@@ -108,6 +113,11 @@ class MemoryCgroups:
 
     def __init__(self) -> None:
         self.pods: set[PodUID] = set()
+        self.made: list[PodUID] = []
+        """Every pod that was given a cgroup, in order."""
+        self.reduced: set[PodUID] = set()
+        self.refuses = ""
+        """Why no cgroup can be made at the moment."""
 
     def parent_of(self, pod: Pod) -> str:
         return f"/kubepods/pod{pod.metadata.uid}"
@@ -116,7 +126,11 @@ class MemoryCgroups:
         return uid_of(pod) in self.pods
 
     async def ensure(self, pod: Pod) -> None:
-        self.pods.add(uid_of(pod))
+        if self.refuses:
+            raise CgroupError(self.refuses)
+        if not self.exists(pod):
+            self.pods.add(uid_of(pod))
+            self.made.append(uid_of(pod))
 
     async def destroy(self, pod: Pod) -> None:
         self.pods.discard(uid_of(pod))
@@ -125,7 +139,7 @@ class MemoryCgroups:
         self.pods.discard(uid)
 
     async def reduce_cpu(self, uid: PodUID) -> None:
-        """A cgroup that has only a name has no CPU."""
+        self.reduced.add(uid)
 
     async def orphans(self, known: frozenset[PodUID]) -> tuple[PodUID, ...]:
         return tuple(sorted(self.pods - known))
@@ -136,8 +150,11 @@ class MemoryQos:
 
     def __init__(self) -> None:
         self.pods: frozenset[PodUID] = frozenset()
+        self.refuses = ""
 
     async def update(self, pods: Iterable[Pod]) -> None:
+        if self.refuses:
+            raise CgroupError(self.refuses)
         self.pods = frozenset(uid_of(pod) for pod in pods)
 
 
