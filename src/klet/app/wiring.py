@@ -142,7 +142,9 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         workers=workers,
         cache=cache,
         statuses=statuses,
-        leftovers=Leftovers(killer=killer, files=ports.files, cgroups=ports.cgroups, recorder=ports.recorder),
+        leftovers=Leftovers(
+            killer=killer, files=ports.files, links=ports.logs, cgroups=ports.cgroups, recorder=ports.recorder
+        ),
         sources_ready=ports.changes.all_ready,
         call=calls,
         clock=ports.clock,

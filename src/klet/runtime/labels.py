@@ -13,7 +13,7 @@ from klet.api.handlers import Lifecycle, LifecycleHandler
 from klet.api.meta import ObjectMeta
 from klet.api.pod import Pod, PodSpec
 from klet.model.pods import PodUID
-from klet.model.runtime import ContainerOrigin, ContainerRecord
+from klet.model.runtime import ContainerOrigin, ContainerRecord, PodRuntimeStatus
 from klet.runtime.hashing import container_hash
 
 POD_NAME = "io.kubernetes.pod.name"
@@ -114,14 +114,23 @@ def container_log_path(container: str, restart_count: int) -> str:
 
 def legacy_log_name(pod: Pod, container: str, container_id: str) -> str:
     """Name of the symlink that log collectors of the whole node look for."""
-    base = f"{pod.metadata.name}_{pod.metadata.namespace}_{container}-{container_id}"
-    return base.encode()[:_LEGACY_NAME_LIMIT].decode(errors="ignore") + ".log"
+    return _legacy_name(pod.metadata.name, pod.metadata.namespace, container, container_id)
+
+
+def legacy_log_names(status: PodRuntimeStatus) -> tuple[str, ...]:
+    """The names of all links to logs of a pod."""
+    return tuple(_legacy_name(status.name, status.namespace, record.name, record.id) for record in status.containers)
 
 
 def restart_count_from_logs(names: list[str]) -> int:
     """The next restart count by the log files of a container whose records the runtime has lost."""
     counts = [int(match[1]) for name in names if (match := _LOG_FILE.match(name))]
     return max(counts) + 1 if counts else 0
+
+
+def _legacy_name(pod: str, namespace: str, container: str, container_id: str) -> str:
+    base = f"{pod}_{namespace}_{container}-{container_id}"
+    return base.encode()[:_LEGACY_NAME_LIMIT].decode(errors="ignore") + ".log"
 
 
 def _seconds(text: str | None) -> int | None:

@@ -25,6 +25,7 @@ CONTAINER_CREATING = "ContainerCreating"
 POD_INITIALIZING = "PodInitializing"
 STATUS_UNKNOWN = "ContainerStatusUnknown"
 LOST_EXIT_CODE = 137
+MAX_MESSAGES = 12288
 LOST_BEFORE_DELETION = "The container could not be located when the pod was deleted.  The container used to be Running"
 LOST_AT_TERMINATION = "The container could not be located when the pod was terminated"
 
@@ -54,6 +55,23 @@ def overlay_waiting(
         else status
         for status in statuses
     )
+
+
+def cut_messages(pod: Pod, statuses: Sequence[ContainerStatus]) -> tuple[ContainerStatus, ...]:
+    """Give each container its share of the bytes that all last words of a pod together may have."""
+    spec = pod.spec
+    share = MAX_MESSAGES // (len(spec.containers) + len(spec.init_containers) + len(spec.ephemeral_containers) or 1)
+    return tuple(
+        replace(status, state=_cut(status.state, share), last_state=_cut(status.last_state, share))
+        for status in statuses
+    )
+
+
+def _cut(state: ContainerState, limit: int) -> ContainerState:
+    if state.terminated is None or len(state.terminated.message.encode()) <= limit:
+        return state
+    message = state.terminated.message.encode()[:limit].decode(errors="ignore")
+    return replace(state, terminated=replace(state.terminated, message=message))
 
 
 def _waiting_for(status: ContainerStatus, failure: seen.StartFailure) -> ContainerStatus:

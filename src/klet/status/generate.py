@@ -16,7 +16,7 @@ from klet.model.probes import ProbeKey, ProbeKind, ProbeView
 from klet.model.readiness import ProbeFacts, is_older_than_agent, is_ready, is_started
 from klet.model.runtime import ContainerId, PodRuntimeStatus, StartFailure
 from klet.status import conditions
-from klet.status.containers import build_container_statuses, overlay_waiting
+from klet.status.containers import build_container_statuses, cut_messages, overlay_waiting
 from klet.status.phase import RestartRule, compute_phase, is_terminal
 
 
@@ -84,9 +84,9 @@ def generate_status(pod: Pod, seen: PodRuntimeStatus, inputs: StatusInputs) -> P
         pod_ips=tuple(PodIP(ip=ip) for ip in ips),
         start_time=previous.start_time,
         qos_class=inputs.qos_class,
-        init_container_statuses=init,
-        container_statuses=tuple(sorted(regular, key=lambda status: status.name)),
-        ephemeral_container_statuses=tuple(sorted(ephemeral, key=lambda status: status.name)),
+        init_container_statuses=cut_messages(pod, init),
+        container_statuses=cut_messages(pod, sorted(regular, key=lambda status: status.name)),
+        ephemeral_container_statuses=cut_messages(pod, sorted(ephemeral, key=lambda status: status.name)),
         observed_generation=pod.metadata.generation,
     )
 

@@ -22,6 +22,7 @@ from klet.model.runtime import PodRuntimeStatus
 from klet.pleg.cache import RuntimeCache
 from klet.pods.store import PodStore
 from klet.runtime.killer import PodKiller
+from klet.runtime.labels import legacy_log_names
 from klet.sync.ledger import WorkerLedger
 from klet.sync.pod_status import PodStatuses
 from klet.sync.worker_state import PodUpdate, Stage, UpdateKind
@@ -51,14 +52,27 @@ class OrphanCgroups(Protocol):
     async def reduce_cpu(self, uid: PodUID) -> None: ...
 
 
+class OrphanLinks(Protocol):
+    """The part of the log files that housekeeping needs."""
+
+    async def unlink(self, name: str) -> None: ...
+
+
 class Leftovers:
     """Removes what a pod leaves in the runtime, on disk and in the cgroup tree."""
 
     def __init__(
-        self, *, killer: PodKiller, files: OrphanDirectories, cgroups: OrphanCgroups, recorder: CauseRecorder
+        self,
+        *,
+        killer: PodKiller,
+        files: OrphanDirectories,
+        links: OrphanLinks,
+        cgroups: OrphanCgroups,
+        recorder: CauseRecorder,
     ) -> None:
         self._killer = killer
         self._files = files
+        self._links = links
         self._cgroups = cgroups
         self._recorder = recorder
 
@@ -66,6 +80,8 @@ class Leftovers:
         """Remove everything of one pod."""
         if status is not None:
             await self._killer.remove_pod(status)
+            for link in legacy_log_names(status):
+                await self._links.unlink(link)
         try:
             await self._files.remove_pod(uid)
         except KletError:
