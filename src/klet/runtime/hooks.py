@@ -20,7 +20,7 @@ from klet.errors import KletError
 from klet.host.http_client import BodyError, HttpError, PlainHttpError
 from klet.host.http_response import HttpResponse
 from klet.model.causes import CauseId, CauseRecorder, Finding
-from klet.model.http_get import HOOK_AGENT, HttpGet, PortError, build_http_get
+from klet.model.http_get import HOOK_AGENT, HeaderError, HttpGet, PortError, build_http_get
 from klet.model.pods import PodUID, format_pod, subject_of, uid_of
 from klet.model.runtime import ContainerId, PodRuntimeStatus
 from klet.wire import cri_v1_pb2 as cri
@@ -111,7 +111,7 @@ class HookRunner:
             await self._ask(action, target, await self._address_of(action, target), parent)
         except BodyError as error:
             logger.debug("The answer to a hook broke off", extra={"pod": str(target), "error": str(error)})
-        except (CriError, HttpError, PortError, _NoAddress) as error:
+        except (CriError, HeaderError, HttpError, PortError, _NoAddress) as error:
             raise HookError(f"HTTP lifecycle hook ({action.path}) for {target} failed - error: {error}") from error
 
     async def _address_of(self, action: HTTPGetAction, target: HookTarget) -> str:
