@@ -19,7 +19,7 @@ LOOK_SECONDS = 0.5
 
 SETTLE_SECONDS = 0.3
 """How long pods have to stay ready: one that ends at once is ready for an instant too."""
-QUIET = frozenset({"DNSConfigForming"})
+QUIET = frozenset({"MissingClusterDNS"})
 """Not told: a node without a cluster's name service gives every pod the host's, as it should."""
 
 
