@@ -171,7 +171,7 @@ class Housekeeping:
             else:
                 await self._remove(uid, status)
         known = wanted | self._ledger.all().keys() | in_runtime.keys()
-        for uid in await self._leftovers.found(frozenset(known)):
+        for uid in sorted(await self._leftovers.found(frozenset(known))):
             await self._remove(uid, None)
 
     def _settle_workers(self) -> None:

@@ -81,20 +81,26 @@ class PodSync:
         if is_runtime_only:
             await self._killer.kill_pod(pod, status, grace=ORPHAN_GRACE, parent=cause)
             await self._cgroups.balance()
+            # As long as the cache shows the orphan running, housekeeping would have it stopped again and again.
+            await self._stopped_status(pod)
             return
         self._statuses.report(pod, status, cause=cause)
         await self._killer.kill_pod(pod, status, grace=grace, parent=cause)
         await self._cgroups.balance(without=uid_of(pod))
-        after = await self._fresh.fresh_status(uid_of(pod), newer_than=self._clock.monotonic())
-        if running := [record.id for record in after.running()]:
-            message = f"detected running containers after a successful KillPod, CRI violation: {running}"
-            raise StillRunning(message)
-        self._statuses.report(pod, after, ends_here=True, cause=cause)
+        self._statuses.report(pod, await self._stopped_status(pod), ends_here=True, cause=cause)
 
     async def finish(self, pod: Pod, status: PodRuntimeStatus, *, cause: CauseId | None) -> None:
         """Release what the pod held. Its dead containers and logs stay until no source has the pod."""
         self._statuses.report(pod, status, ends_here=True, cause=cause)
         await self._cgroups.release(pod)
+
+    async def _stopped_status(self, pod: Pod) -> PodRuntimeStatus:
+        """What the runtime shows after a kill; raises if something still runs."""
+        after = await self._fresh.fresh_status(uid_of(pod), newer_than=self._clock.monotonic())
+        if running := [record.id for record in after.running()]:
+            message = f"detected running containers after a successful KillPod, CRI violation: {running}"
+            raise StillRunning(message)
+        return after
 
     def _record(self, actions: PodActions, cause: CauseId | None) -> CauseId | None:
         """Record why, and return what the consequences have as their parent."""
