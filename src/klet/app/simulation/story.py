@@ -79,17 +79,17 @@ def run_seed(seed: int, *, alter: Alteration = leave_as_is, verbose: bool = Fals
     """Tell the story of a seed. The same seed gives the same story."""
     plan = make_plan(seed)
     story = Story(plan, alter=alter)
+    chronicle = story.chronicle
     try:
         run_virtual(story.run(), seed=seed)
     except StuckError as error:
-        story.chronicle.violate(str(error))
-    chronicle = story.chronicle
+        chronicle.violations.append(str(error))
     wants_story = verbose or bool(chronicle.violations)
     return Outcome(
         seed=seed,
         violations=tuple(chronicle.violations),
         lives=chronicle.instances(),
-        took=chronicle.now - EPOCH,
+        took=story.took,
         story=tell(plan, story.node.journal.all(), story.node.runtime.history) if wants_story else (),
     )
 
@@ -126,8 +126,9 @@ class Story:
             images=LOADED,
         )
         self._clock = SteppedClock(epoch=EPOCH)
+        self._true_clock = LoopClock(epoch=EPOCH)
         self.node = SimulatedNode(clock=self._clock, runtime=runtime, files=MemoryFiles(sink=sink))
-        self.chronicle = Chronicle(runtime=runtime, start=EPOCH)
+        self.chronicle = Chronicle(runtime=runtime, clock=self._true_clock, start=EPOCH)
         self._watch = RuntimeWatch(chronicle=self.chronicle, runtime=runtime)
         self._pods: dict[str, dict[PodUID, Pod]] = {FILE: {}, API: {}}
         self._statuses: dict[PodUID, PodStatus] = {}
@@ -137,10 +138,11 @@ class Story:
         self._down = timedelta()
         self._config: PodConfig | None = None
         self._agent: Agent | None = None
+        self.took = timedelta()
 
     async def run(self) -> None:
         runtime = self.node.runtime
-        async with pumping(runtime, LoopClock(epoch=EPOCH), lingers=self._lingers) as pump:
+        async with pumping(runtime, self._true_clock, lingers=self._lingers) as pump:
             async with asyncio.TaskGroup() as group:
                 warden = group.create_task(self._keep_agent_alive(pump), name="warden")
                 await self._go_wrong()
@@ -150,6 +152,7 @@ class Story:
                     await self._stay_settled()
                 if not self.chronicle.violations:
                     await self._end_all()
+                self.took = self.chronicle.now - EPOCH
                 warden.cancel()
         self._check_journal()
 
@@ -157,8 +160,7 @@ class Story:
         """Start an agent, wait for its death, bury it, start the next."""
         mine = asyncio.all_tasks()
         while True:
-            self.chronicle.life += 1
-            self.chronicle.disturb()
+            self.chronicle.begin_life()
             self._lifeline = Lifeline()
             task_count = len(asyncio.all_tasks())
             async with asyncio.TaskGroup() as group:
@@ -273,8 +275,8 @@ class Story:
 
     async def _sleep_until(self, at: datetime) -> None:
         """Sleep, and look at what came of it."""
-        await LoopClock(epoch=EPOCH).sleep_until(at)
-        self.node.runtime.advance(LoopClock(epoch=EPOCH).now())
+        await self._true_clock.sleep_until(at)
+        self.node.runtime.advance(self._true_clock.now())
         hits = sum(fault.hits for fault in self._faults)
         if hits != self._hits:
             self._hits = hits

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from klet.aio.clock import Clock
 from klet.api.pod import Pod
 from klet.model.pods import PodUID, full_name
 from klet.runtime import labels
@@ -13,17 +14,24 @@ from klet.testing.fake_runtime.world import Container, Sandbox
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """A container that exists or existed; `life` is that of the agent which made it."""
+    """A container that exists or existed."""
 
     container: Container
     uid: PodUID
     name: str
     restart_count: int
     life: int
+    """Of the agent that made it."""
+    made_for: "History"
+    """The pod as it was wanted then: one that comes back under the same UID is another."""
 
     @property
     def is_alive(self) -> bool:
         return self.container.is_alive
+
+    @property
+    def spec_hash(self) -> str:
+        return self.container.config.annotations[labels.HASH]
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -35,6 +43,8 @@ class History:
     is_wanted: bool = True
     since: datetime
     """Since when it is wanted, or not wanted any more, or in this form."""
+    comes_back: bool = False
+    """It was wanted before under the same UID, and may still be on its way out."""
     instances: list[Instance] = field(default_factory=list)
     phase: str = ""
     restart_counts: dict[str, int] = field(default_factory=dict)
@@ -46,26 +56,30 @@ class History:
 class Chronicle:
     """Written by the story as it goes; the invariants read it."""
 
-    def __init__(self, *, runtime: FakeRuntime, start: datetime) -> None:
+    def __init__(self, *, runtime: FakeRuntime, clock: Clock, start: datetime) -> None:
         self._runtime = runtime
+        self._clock = clock
         self._seen: dict[str, Instance] = {}
         self.histories: dict[PodUID, History] = {}
         self.life = 0
+        self.life_began = start
         self.disturbed_at = start
         self.writes = 0
+        self.in_flight = 0
+        """Calls that may change something and have not been answered yet."""
         self.ended_sandboxes: set[str] = set()
         self.violations: list[str] = []
 
     @property
     def now(self) -> datetime:
-        return self._runtime.now
+        return self._clock.now()
 
     def want(self, pod: Pod, source: str) -> None:
         uid = PodUID(pod.metadata.uid)
+        self.look()
         known = self.histories.get(uid)
-        self.histories[uid] = History(
-            pod=pod, source=source, since=self.now, instances=known.instances if known is not None else []
-        )
+        left = [each for each in known.instances if self.exists(each)] if known is not None else []
+        self.histories[uid] = History(pod=pod, source=source, since=self.now, comes_back=known is not None, instances=left)
 
     def change(self, pod: Pod) -> None:
         history = self.histories[PodUID(pod.metadata.uid)]
@@ -75,6 +89,12 @@ class Chronicle:
         history = self.histories[uid]
         if history.is_wanted:
             history.is_wanted, history.since = False, self.now
+
+    def begin_life(self) -> None:
+        """A new agent starts."""
+        self.life += 1
+        self.life_began = self.now
+        self.disturb()
 
     def disturb(self) -> None:
         self.disturbed_at = self.now
@@ -94,12 +114,16 @@ class Chronicle:
                 name=container.config.metadata.name,
                 restart_count=int(container.config.annotations[labels.RESTART_COUNT]),
                 life=self.life,
+                made_for=self.histories[uid],
             )
             self._seen[container.id] = instance
             self.histories[uid].instances.append(instance)
 
     def instance(self, container_id: str) -> Instance | None:
         return self._seen.get(container_id)
+
+    def exists(self, instance: Instance) -> bool:
+        return instance.container.id in instance.container.sandbox.containers
 
     def instances(self) -> int:
         return len(self._seen)
@@ -111,11 +135,22 @@ class Chronicle:
         return [sandbox for sandbox in self._runtime.sandboxes() if sandbox.config.metadata.uid == uid]
 
     def rivals(self, uid: PodUID) -> list[History]:
-        """Other pods of the same source that had or have this pod's name."""
+        """Other pods of the same source that have this pod's name, or had it in this life of the agent.
+
+        What was replaced while no agent ran is only an orphan to the next one, and is stopped beside its successor.
+        """
         mine = self.histories[uid]
+        if not self._is_of_this_life(mine):
+            return []
         name = full_name(mine.pod)
         return [
             other
             for key, other in self.histories.items()
-            if key != uid and other.source == mine.source and full_name(other.pod) == name
+            if key != uid
+            and other.source == mine.source
+            and self._is_of_this_life(other)
+            and full_name(other.pod) == name
         ]
+
+    def _is_of_this_life(self, history: History) -> bool:
+        return history.is_wanted or history.since > self.life_began

@@ -6,6 +6,7 @@ from google.protobuf.message import Message
 
 from klet.api.pod import PodStatus
 from klet.model.pods import PodUID, is_sidecar
+from klet.runtime.hashing import container_hash
 from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.fake_runtime.timeline import nanoseconds
 from klet.testing.simulation.chronicle import Chronicle, History, Instance
@@ -44,6 +45,7 @@ class RuntimeWatch:
             return
         self._chronicle.look()
         self._chronicle.writes += 1
+        self._chronicle.in_flight += 1
         match request:
             case pb.StopContainerRequest() | pb.RemoveContainerRequest():
                 self._judge_end(rpc, request.container_id)
@@ -57,6 +59,7 @@ class RuntimeWatch:
     def after(self, rpc: str) -> None:
         if rpc not in WRITES:
             return
+        self._chronicle.in_flight -= 1
         self._chronicle.look()
         if rpc in {"StartContainer", "RunPodSandbox"}:
             check_one_instance(self._chronicle)
@@ -73,10 +76,11 @@ class RuntimeWatch:
             return
         history = self._chronicle.histories[instance.uid]
         sandboxes = self._chronicle.sandboxes_of(instance.uid)
+        since = history.since + (_grace(history) + KILL_SLACK if history.comes_back else timedelta())
         if (
             history.is_wanted
-            and nanoseconds(history.since) < instance.container.created_at
-            and instance.name in {container.name for container in history.pod.spec.containers}
+            and nanoseconds(since) < instance.container.created_at
+            and instance.spec_hash in {f"{container_hash(container):x}" for container in history.pod.spec.containers}
             and sum(sandbox.is_ready for sandbox in sandboxes) == 1
             and instance.container.sandbox.is_ready
             and not any(sandbox.id in self._chronicle.ended_sandboxes for sandbox in sandboxes)
@@ -92,7 +96,7 @@ def check_one_instance(chronicle: Chronicle) -> None:
         if key in found:
             chronicle.violate(f"two live instances: {_name(found[key])} and {_name(instance)}")
         found[key] = instance
-    for uid in {uid for uid, _ in found}:
+    for uid in dict.fromkeys(uid for uid, _ in found):
         if chronicle.histories[uid].source != FILE:
             continue
         for rival in chronicle.rivals(uid):
@@ -105,10 +109,12 @@ def check_start(chronicle: Chronicle, instance: Instance) -> None:
     """A start comes after its back-off, after the init containers, and with a higher restart count."""
     history = chronicle.histories[instance.uid]
     mine = [each for each in history.instances if each.name == instance.name]
-    position = mine.index(instance)
-    if position and instance.restart_count <= mine[position - 1].restart_count:
-        chronicle.violate(f"{_name(instance)} does not count on from {_name(mine[position - 1])}")
-    _check_backoff(chronicle, mine[: position + 1])
+    mine = mine[: mine.index(instance) + 1]
+    for other in mine[:-1]:
+        counts = other.made_for is history or chronicle.exists(other)
+        if counts and instance.restart_count <= other.restart_count:
+            chronicle.violate(f"{_name(instance)} does not count on from {_name(other)}")
+    _check_backoff(chronicle, mine)
     if instance.name in {container.name for container in history.pod.spec.containers}:
         _check_initialized(chronicle, history, instance)
 
@@ -117,8 +123,8 @@ def _check_backoff(chronicle: Chronicle, mine: list[Instance]) -> None:
     """The first restart in a life of the agent is free, the others wait at least the first back-off."""
     if len(mine) < 3 or len({each.life for each in mine[-3:]}) > 1:
         return
-    if len({each.container.config.image.image for each in mine[-3:]}) > 1:
-        return  # a container that was changed starts without delay
+    if len({(each.spec_hash, each.container.sandbox.id) for each in mine[-3:]}) > 1:
+        return  # one that was changed starts without delay; a new sandbox forgets the ends of init containers
     first, last, this = (each.container for each in mine[-3:])
     gap = timedelta(microseconds=(this.started_at - last.finished_at) // 1000)
     if first.finished_at and last.finished_at and gap < FIRST_BACKOFF - CLOCK_SLACK:
@@ -169,10 +175,13 @@ def check_leftovers(chronicle: Chronicle) -> None:
         history = chronicle.histories[instance.uid]
         if history.is_wanted:
             continue
-        grace = timedelta(seconds=history.pod.spec.termination_grace_period_seconds or 0)
-        late = chronicle.now - max(history.since, chronicle.disturbed_at) - grace
+        late = chronicle.now - max(history.since, chronicle.disturbed_at) - _grace(history)
         if late > KILL_SLACK:
             chronicle.violate(f"{_name(instance)} outlives its pod by {late} more than its grace")
+
+
+def _grace(history: History) -> timedelta:
+    return timedelta(seconds=history.pod.spec.termination_grace_period_seconds or 0)
 
 
 def _name(instance: Instance) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from klet.api.pod import PodStatus
 from klet.model.pods import PodUID, is_sidecar
+from klet.runtime.hashing import container_hash
 from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.simulation.chronicle import Chronicle, History, Instance
 from klet.testing.simulation.pods import MISSING_IMAGE
@@ -27,6 +28,8 @@ def unsettled(
 ) -> list[str]:
     """Everything that is not yet as it should be."""
     chronicle.look()
+    if chronicle.in_flight:
+        return [f"{chronicle.in_flight} calls are under way"]
     return [
         *_unowned(chronicle, runtime, holdings),
         *(
@@ -63,8 +66,8 @@ def _unsettled_pod(
         yield "no status is reported"
         return
     expected = _expected_phase(chronicle, uid, history)
-    if expected is None:
-        yield "a container has yet to run"
+    if expected is None or any(each.is_alive and each.container.life.lasts is not None for each in history.instances):
+        yield "a container has yet to run, or to end"
         return
     if status.phase != expected:
         yield f"{status.phase} is reported, and it is {expected}"
@@ -106,17 +109,20 @@ def _all_run(history: History) -> bool:
 def _expected_phase(chronicle: Chronicle, uid: PodUID, history: History) -> str | None:
     """The phase that follows from the containers, or None while something should still happen."""
     spec = history.pod.spec
-    regular = [history.newest(container.name) for container in spec.containers]
+    regular = [history.newest(container.name) for container in spec.containers if container.image != MISSING_IMAGE]
     init = [history.newest(container.name) for container in spec.init_containers if not is_sidecar(container)]
     if spec.restart_policy == "Never" and any(_failed(each) for each in init):
         return "Failed"
-    if any(container.image == MISSING_IMAGE for container in spec.containers):
-        return "Pending"
     if None in regular:
         return "Pending" if _must_not_begin_again(chronicle, uid, history) else None
     found = [each for each in regular if each is not None]
+    hashes = {f"{container_hash(container):x}" for container in spec.containers}
+    if any(each.is_alive and each.spec_hash not in hashes for each in found):
+        return None
     if any(not each.is_alive and _restarts(spec.restart_policy, each) for each in found):
         return None
+    if len(found) < len(spec.containers):
+        return "Pending"  # for an image that is nowhere
     if any(each.is_alive for each in found):
         return "Running"
     return "Failed" if any(_failed(each) for each in found) else "Succeeded"
