@@ -65,7 +65,7 @@ def up(
 ) -> None:
     """Make this machine a node, run the pods of FILE…, and wait until each is Ready or has Succeeded."""
     # Imported here: gRPC, images and the terminal's display take a while, and `klet ps` needs none of it.
-    from klet.cli.checking import check_pod  # noqa: PLC0415
+    from klet.cli.checking import check_manifest  # noqa: PLC0415
     from klet.cli.progress import choose_progress  # noqa: PLC0415
     from klet.cli.up import UpOptions, run_up  # noqa: PLC0415
 
@@ -80,7 +80,7 @@ def up(
         strict=strict,
         as_json=_is_json(output),
     )
-    raise typer.Exit(run_up(options, check=check_pod, progress=choose_progress(clock=clock), clock=clock))
+    raise typer.Exit(run_up(options, check=check_manifest, progress=choose_progress(clock=clock), clock=clock))
 
 
 @app.command()

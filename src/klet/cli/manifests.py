@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from klet.api.codec import DecodeError, convert
+from klet.api.codec import decode
 from klet.api.pod import Pod
 from klet.api.schema import unknown_fields
 from klet.cli.apply_plan import Origin, PodKey, PodManifest
@@ -26,8 +26,8 @@ DIGEST_ANNOTATION = "klet.dev/manifest"
 _SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _EMPTY = re.compile(r"(\s|#.*|---|\.\.\.)*")
 
-PodChecker = Callable[[Pod], Sequence[str]]
-"""Says what is wrong with a decoded pod, each problem beginning with its field."""
+ManifestChecker = Callable[[bytes], Sequence[str]]
+"""Says what is wrong with the manifest of one pod, each problem beginning with its field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,13 @@ class DocumentText:
     text: str
 
 
-def read_manifests(path: str, content: bytes, *, check: PodChecker, is_strict: bool = False) -> ReadManifests:
+def read_manifests(path: str, data: bytes, *, check: ManifestChecker, is_strict: bool = False) -> ReadManifests:
     """Read all pods of a file. Strictly, a field that is unknown or written twice is an error."""
     pods: list[PodManifest] = []
     errors: list[str] = []
     warnings: list[str] = []
     try:
-        documents = split_documents(content.decode())
+        documents = split_documents(data.decode())
     except UnicodeDecodeError as error:
         return ReadManifests(Origin(path, (), is_complete=False), (f"{path}: not UTF-8 (byte {error.start})",))
     for document in documents:
@@ -71,11 +71,11 @@ def read_manifests(path: str, content: bytes, *, check: PodChecker, is_strict: b
             continue
         warnings += doubts
         for prefix, value in found:
-            pod = _read_pod(value, check)
-            if isinstance(pod, Pod):
-                pods.append(PodManifest(_key(pod), document.number, encode_manifest(value)))
+            problems = _wrong_kind(value) or check(content := encode_manifest(value))
+            if problems:
+                errors += [f"{where}: {prefix}{text}" for text in problems]
             else:
-                errors += [f"{where}: {prefix}{text}" for text in pod]
+                pods.append(PodManifest(_key(content), document.number, content))
     return ReadManifests(Origin(path, tuple(pods), is_complete=not errors), tuple(errors), tuple(warnings))
 
 
@@ -107,7 +107,7 @@ def manifest_digest(value: JsonObject) -> str:
 
 def digest_of(content: bytes) -> str:
     """The digest that an encoded manifest carries."""
-    return convert(Pod, msgspec.json.decode(content)).metadata.annotations[DIGEST_ANNOTATION]
+    return decode(Pod, content).metadata.annotations[DIGEST_ANNOTATION]
 
 
 def expand_paths(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -137,19 +137,13 @@ def _objects(fields: JsonObject) -> Iterator[tuple[str, JsonObject]]:
         yield f"items[{index}].", {**implied, **_mapping(item)}
 
 
-def _read_pod(value: JsonObject, check: PodChecker) -> Pod | list[str]:
+def _wrong_kind(value: JsonObject) -> Sequence[str]:
     kind, version = value.get("kind"), value.get("apiVersion")
     if not kind:
         return ["kind: Required value: klet runs objects of kind Pod"]
     if (version, kind) != ("v1", "Pod"):
         return [f"kind: {version} {kind} is not supported: klet runs v1 Pod"]
-    try:
-        pod = convert(Pod, value)
-    except DecodeError as error:
-        return [str(error)]
-    if not pod.metadata.name:
-        return ["metadata.name: Required value: a pod needs a name"]
-    return list(check(pod)) or pod
+    return ()
 
 
 def _unknown(value: JsonObject) -> Iterator[str]:
@@ -159,8 +153,9 @@ def _unknown(value: JsonObject) -> Iterator[str]:
         yield f"{field}: unknown field" + (f", did you mean {nearest!r}?" if nearest else "")
 
 
-def _key(pod: Pod) -> PodKey:
-    return PodKey(pod.metadata.namespace or "default", pod.metadata.name)
+def _key(content: bytes) -> PodKey:
+    metadata = decode(Pod, content).metadata
+    return PodKey(metadata.namespace or "default", metadata.name)
 
 
 def _mapping(value: Json) -> Mapping[str, Json]:

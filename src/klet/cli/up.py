@@ -17,7 +17,7 @@ from klet.cli.apply_plan import Origin, PodKey, find_duplicates, plan_apply, rea
 from klet.cli.client import AgentClient
 from klet.cli.down import run_down
 from klet.cli.journal_feed import JournalFeed
-from klet.cli.manifests import STDIN, PodChecker, ReadManifests, digest_of, expand_paths, read_manifests
+from klet.cli.manifests import STDIN, ManifestChecker, ReadManifests, digest_of, expand_paths, read_manifests
 from klet.cli.node.daemons import AGENT, daemon
 from klet.cli.node.host_ledger import HostLedger
 from klet.cli.node.node import Node, NodeError, find_node, last_lines, locked, require_root
@@ -80,7 +80,9 @@ class UpReport(msgspec.Struct, frozen=True, rename="camel"):
 class Up:
     """One run of `klet up`."""
 
-    def __init__(self, *, node: Node, options: UpOptions, check: PodChecker, progress: Progress, clock: Clock) -> None:
+    def __init__(
+        self, *, node: Node, options: UpOptions, check: ManifestChecker, progress: Progress, clock: Clock
+    ) -> None:
         self._node = node
         self._options = options
         self._check = check
@@ -204,7 +206,7 @@ class Up:
                     awaited = self._apply(given)
 
 
-def run_up(options: UpOptions, *, check: PodChecker, progress: Progress, clock: Clock) -> int:
+def run_up(options: UpOptions, *, check: ManifestChecker, progress: Progress, clock: Clock) -> int:
     require_root("up")
     if options.watch and (options.detach or STDIN in options.files or not options.files):
         raise NodeError("--watch follows files: it goes with files, and neither with --detach nor with `-`")

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from klet.cli.checking import check_pod
+from klet.cli.checking import check_manifest
 from klet.cli.manifests import read_manifests
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.yaml"))
@@ -10,14 +10,14 @@ EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.yaml"))
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_examples_are_without_fault(path):
-    found = read_manifests(str(path), path.read_bytes(), check=check_pod, is_strict=True)
+    found = read_manifests(str(path), path.read_bytes(), check=check_manifest, is_strict=True)
     assert (found.errors, found.warnings) == ((), ())
     assert found.origin.pods
 
 
 def read(spec):
     text = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec: {spec}\n"
-    return read_manifests("/f.yaml", text.encode(), check=check_pod).errors
+    return read_manifests("/f.yaml", text.encode(), check=check_manifest).errors
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def read(spec):
         pytest.param("{containers: []}", "/f.yaml: document 1: spec.containers: Required value", id="no containers"),
         pytest.param(
             "{containers: [{name: a, image: i}], serviceAccountName: x}",
-            "/f.yaml: document 1: spec: static pods may not reference serviceaccounts",
+            "/f.yaml: document 1: static pods may not reference serviceaccounts",
             id="a reference to an API object",
         ),
     ],

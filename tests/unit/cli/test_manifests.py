@@ -1,6 +1,6 @@
 import pytest
 
-from klet.api.codec import decode
+from klet.api.codec import DecodeError, decode
 from klet.api.pod import Pod
 from klet.cli.apply_plan import PodKey
 from klet.cli.manifests import digest_of, expand_paths, read_manifests, split_documents
@@ -9,7 +9,16 @@ HEAD = "apiVersion: v1\nkind: Pod\n"
 HELLO = HEAD + "metadata: {name: hello}\nspec:\n  containers: [{name: a, image: i}]\n"
 
 
-def read(text, check=lambda _: ()):
+def check_type(content):
+    """The first part of what the agent checks: whether the manifest is a pod at all."""
+    try:
+        pod = decode(Pod, content)
+    except DecodeError as error:
+        return [str(error)]
+    return () if pod.metadata.name else ["metadata.name: Required value"]
+
+
+def read(text, check=check_type):
     return read_manifests("/f.yaml", text.encode() if isinstance(text, str) else text, check=check)
 
 
@@ -74,7 +83,9 @@ def test_errors_name_file_document_and_field(text, expected):
 
 
 def test_what_the_checker_says_is_placed():
-    found = read(HELLO, check=lambda pod: [f"spec.containers: Required value for {pod.metadata.name}"])
+    found = read(
+        HELLO, check=lambda content: [f"spec.containers: Required value for {decode(Pod, content).metadata.name}"]
+    )
     assert found.errors == ("/f.yaml: document 1: spec.containers: Required value for hello",)
 
 

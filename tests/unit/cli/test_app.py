@@ -1,0 +1,40 @@
+import json
+
+import pytest
+
+from klet.cli.app import main
+from klet.version import KUBERNETES_VERSION, __version__
+
+
+def test_version(capsys):
+    assert main(["version"]) == 0
+    assert capsys.readouterr().out == f"klet {__version__} (Kubernetes {KUBERNETES_VERSION})\n"
+    assert main(["version", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["klet"] == __version__
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "expected"),
+    [
+        pytest.param(["ps", "--state-dir", "/nowhere"], 1, "`klet up` starts one", id="no node"),
+        pytest.param(["ps", "-o", "xml"], 2, "xml", id="a format that is not there"),
+        pytest.param(["ps", "-w", "-o", "json"], 2, "--watch prints a table", id="options that do not go together"),
+        pytest.param(["explain", "x", "-o", "yaml"], 2, "only json", id="another format that is not there"),
+        pytest.param(["logs", "x", "--since", "5x"], 2, "unknown unit", id="no duration"),
+        pytest.param(["logs", "x", "--since", "-5s"], 2, "is over", id="a duration that is negative"),
+        pytest.param(["ps", "--state-dir", "/" + "x" * 200], 1, "too long", id="a directory too deep for a socket"),
+        pytest.param(["nonsense"], 2, "nonsense", id="no command"),
+    ],
+)
+def test_errors_are_short_and_have_a_code(capsys, arguments, code, expected):
+    assert main(arguments) == code
+    told = capsys.readouterr().err
+    assert expected in told
+    assert "Traceback" not in told
+
+
+def test_help_names_every_command(capsys):
+    assert main(["--help"]) == 0
+    told = capsys.readouterr().out
+    for command in ("up", "down", "ps", "logs", "explain", "version", "run"):
+        assert f" {command} " in told
