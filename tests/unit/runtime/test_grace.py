@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from klet.api.handlers import Probe
 from klet.runtime.actions import KillReason
-from klet.runtime.grace import base_grace, stop_timeout
+from klet.runtime.grace import base_grace, stop_timeout, whole_seconds
 from klet.testing.builders import make_container, make_pod
 
 UNKNOWN, LIVENESS, STARTUP = KillReason.UNKNOWN, KillReason.LIVENESS_PROBE, KillReason.STARTUP_PROBE
@@ -60,3 +60,15 @@ def test_a_container_that_the_spec_no_longer_has_gets_the_pods_grace():
 )
 def test_what_the_runtime_is_given(grace, override, spent, expected):
     assert stop_timeout(grace, override, spent=spent) == expected
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "expected"),
+    [
+        pytest.param(12.7, 12, id="a second that has begun does not count"),
+        pytest.param(0.0, 0, id="no time"),
+        pytest.param(4.9999, 5, id="a timer that fired a hair early"),
+    ],
+)
+def test_elapsed_time_in_whole_seconds(elapsed, expected):
+    assert whole_seconds(elapsed) == expected

@@ -1,14 +1,17 @@
 """Labels, annotations and log paths, as upstream writes them."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from klet.api.container import ContainerPort
+from klet.api.container import Container, ContainerPort
 from klet.api.handlers import ExecAction, Lifecycle, LifecycleHandler
+from klet.model.pods import PodUID
+from klet.model.runtime import ContainerOrigin
 from klet.runtime import labels
-from klet.testing.builders import make_container, make_pod
+from klet.testing.builders import make_container, make_pod, make_record, make_status
 
 POD = make_pod(name="web", uid="u-1")
 NAMED = {
@@ -95,3 +98,36 @@ def test_name_of_the_legacy_link(name, length):
 )
 def test_restart_count_from_logs(names, expected):
     assert labels.restart_count_from_logs(names) == expected
+
+
+def test_a_container_remembers_what_is_needed_to_stop_it():
+    hook = LifecycleHandler(exec=ExecAction(command=("sh", "-c", "bye")))
+    port = ContainerPort(name="web", container_port=80)
+    container = replace(make_container("main"), lifecycle=Lifecycle(pre_stop=hook), ports=(port,))
+    pod = make_pod(container, name="web", uid="u-1")
+    pod = replace(pod, metadata=replace(pod.metadata, deletion_grace_period_seconds=7))
+    origin = labels.read_origin(labels.container_annotations(pod, container, restart_count=0))
+    assert origin == ContainerOrigin(termination_grace=30, deletion_grace=7, pre_stop=hook, ports=(port,))
+    record = dataclasses.replace(make_record(pod, "main"), origin=origin)
+    restored = labels.restore_pod(record, uid=PodUID("u-1"), name="web", namespace="default")
+    assert restored.metadata.deletion_grace_period_seconds == 7
+    assert restored.spec.termination_grace_period_seconds == 30
+    assert restored.spec.containers == (
+        Container(name="main", image=container.image, ports=(port,), lifecycle=Lifecycle(pre_stop=hook)),
+    )
+
+
+def test_what_a_container_does_not_remember_is_not_set():
+    broken = {
+        "io.kubernetes.pod.deletionGracePeriod": "soon",
+        "io.kubernetes.pod.terminationGracePeriod": "",
+        "io.kubernetes.container.preStopHandler": "{",
+        "io.kubernetes.container.ports": '"many"',
+    }
+    assert labels.read_origin(broken) == labels.read_origin({}) == ContainerOrigin()
+
+
+def test_the_links_to_all_logs_of_a_pod():
+    pod = make_pod("a", name="web", uid="u-1")
+    status = make_status(pod, make_record(pod, "a"), make_record(pod, "a", restarts=1))
+    assert labels.legacy_log_names(status) == ("web_default_a-a-1.log", "web_default_a-a-0.log")
