@@ -51,6 +51,15 @@ class QosRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What a pod adds to the demand of its class."""
+
+    qos: QosClass
+    millicpu: int
+    memory: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QosValues:
     """The values of the pods' root, which is where guaranteed pods live, and of the two classes below it."""
 
@@ -80,19 +89,23 @@ def compute_pod_values(pod: Pod, rules: PodCgroupRules, *, has_exclusive_cpus: b
     )
 
 
-def compute_qos_values(pods: Iterable[Pod], rules: QosRules) -> QosValues:
-    """What is written to the cgroups of the classes while these pods are active."""
-    cpu = 0
-    memory = {QosClass.GUARANTEED: 0, QosClass.BURSTABLE: 0}
-    for pod in pods:
-        qos = qos_of(pod)
-        if qos is QosClass.BEST_EFFORT:
-            continue
-        requests = compute_pod_requests(pod)
-        memory[qos] += memory_bytes(requests)
-        if qos is QosClass.BURSTABLE:
-            cpu += millicpu(requests)
-    guaranteed, burstable = memory[QosClass.GUARANTEED], memory[QosClass.BURSTABLE]
+def compute_demand(pod: Pod) -> Demand:
+    requests = compute_pod_requests(pod)
+    return Demand(qos=qos_of(pod), millicpu=millicpu(requests), memory=memory_bytes(requests))
+
+
+def compute_qos_values(demands: Iterable[Demand], rules: QosRules) -> QosValues:
+    """What is written to the cgroups of the classes while pods with these demands are active."""
+    cpu = guaranteed = burstable = 0
+    for demand in demands:
+        match demand.qos:
+            case QosClass.GUARANTEED:
+                guaranteed += demand.memory
+            case QosClass.BURSTABLE:
+                burstable += demand.memory
+                cpu += demand.millicpu
+            case QosClass.BEST_EFFORT:
+                pass
     burstable_limit, best_effort_limit = _memory_limits(guaranteed, burstable, rules)
     pages = dict.fromkeys(rules.hugepage_sizes, HUGEPAGES_UNBOUNDED)
     return QosValues(

@@ -30,7 +30,8 @@ def pod_cgroup(kubepods: CgroupName, pod: Pod) -> CgroupName:
 
 def pod_of(kubepods: CgroupName, name: CgroupName) -> PodUID | None:
     """The pod that a cgroup belongs to, if it is a pod's own."""
+    depth = len(kubepods.components)
     uid = name.last.removeprefix(POD_PREFIX)
-    if uid in {"", name.last} or name.parent not in {qos_cgroup(kubepods, qos) for qos in QosClass}:
+    if uid in {"", name.last} or name.components[:depth] != kubepods.components:
         return None
-    return PodUID(uid)
+    return PodUID(uid) if name.components[depth:-1] in _BELOW.values() else None

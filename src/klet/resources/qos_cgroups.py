@@ -14,7 +14,7 @@ from klet.host.cgroups.names import CgroupName
 from klet.host.cgroups.resources import CgroupResources
 from klet.host.errors import CgroupError
 from klet.model.qos import QosClass
-from klet.resources.cgroup_values import QosRules, compute_qos_values
+from klet.resources.cgroup_values import Demand, QosRules, compute_demand, compute_qos_values
 from klet.resources.names import qos_cgroup
 
 logger = logging.getLogger(__name__)
@@ -31,6 +31,7 @@ class QosCgroups:
         )
         self._writing = asyncio.Lock()
         self._written: dict[CgroupName, CgroupResources] = {}
+        self._demands: dict[str, tuple[Pod, Demand]] = {}
 
     async def start(self) -> None:
         """Make the cgroups. The burstable shares of a previous agent stay until the pods are known."""
@@ -42,7 +43,8 @@ class QosCgroups:
 
     async def update(self, pods: Iterable[Pod]) -> None:
         """Write what these active pods call for, as far as it is not written yet."""
-        values = compute_qos_values(pods, self._rules)
+        self._demands = {pod.metadata.uid: (pod, self._demand_of(pod)) for pod in pods}
+        values = compute_qos_values((demand for _, demand in self._demands.values()), self._rules)
         wanted = {
             self._root: values.root,
             self._burstable: values.burstable,
@@ -56,6 +58,11 @@ class QosCgroups:
                 wanted = {name: await self._raised_to_usage(name, given) for name, given in wanted.items()}
             for name, given in wanted.items():
                 await self._write(name, given)
+
+    def _demand_of(self, pod: Pod) -> Demand:
+        """Pods are immutable, so one that is the same as before needs no new sum."""
+        held = self._demands.get(pod.metadata.uid)
+        return held[1] if held is not None and held[0] is pod else compute_demand(pod)
 
     async def _make(self, name: CgroupName, values: CgroupResources) -> None:
         is_new = not self._cgroups.exists(name)

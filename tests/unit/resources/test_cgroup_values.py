@@ -9,6 +9,7 @@ from klet.resources.cgroup_values import (
     PodCgroupRules,
     QosRules,
     QosValues,
+    compute_demand,
     compute_pod_values,
     compute_qos_values,
 )
@@ -221,6 +222,6 @@ PAGES = {2 * MIB: UNBOUNDED, 1 << 30: UNBOUNDED}
     ],
 )
 def test_values_of_the_classes(pods, rules, root, burstable, best_effort):
-    assert compute_qos_values(pods, rules) == QosValues(
+    assert compute_qos_values(map(compute_demand, pods), rules) == QosValues(
         root=values(**root), burstable=values(**burstable), best_effort=values(cpu_shares=2, **best_effort)
     )

@@ -66,6 +66,15 @@ async def test_shares_follow_the_pods(cgroups, hierarchy):
     assert hierarchy.cgroups[BURSTABLE].cpu_shares == 2
 
 
+async def test_a_pod_that_changed_is_summed_anew(cgroups, hierarchy):
+    qos = made(cgroups)
+    await qos.start()
+    same = burstable("500m", uid="same")
+    await qos.update([same, burstable("500m", uid="other")])
+    await qos.update([same, burstable("1500m", uid="other")])
+    assert hierarchy.cgroups[BURSTABLE].cpu_shares == 2048
+
+
 async def test_only_what_changed_is_written(cgroups, hierarchy):
     qos = made(cgroups)
     await qos.start()
