@@ -1,5 +1,6 @@
 """One probe of one container: asks at its due times and puts what it learns on the board (upstream: prober worker)."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -25,6 +26,8 @@ DEFAULT_TIMEOUT = timedelta(seconds=1)
 _REPEAT = 0.999
 # Seconds. An event loop may wake a sleeper that much too early; sleeping again for the rest would only cost.
 _RESOLUTION = 0.002
+# Seconds. Probes that are due within one step wake together: each wake-up of the loop costs more than a small round.
+_STEP = 0.02
 
 
 class ReportedStatuses(Protocol):
@@ -96,7 +99,7 @@ class ProbeWorker:
         while True:
             wait = self._due - clock.monotonic()
             if wait >= _RESOLUTION:
-                await clock.sleep(timedelta(seconds=wait))
+                await clock.sleep(timedelta(seconds=wait + self._until_step()))
                 continue
             self._due = max(self._due + self._period, clock.monotonic())
             match await self._ask():
@@ -120,6 +123,11 @@ class ProbeWorker:
         """Take the result off the board: nobody keeps it true any more."""
         if self._state.id is not None:
             self._ports.results.remove(ProbeKey(self._state.id, self._rules.kind))
+
+    def _until_step(self) -> float:
+        """From the due time to the next common step of all workers; short periods have short steps."""
+        step = min(_STEP, self._period / 10)
+        return max(0.0, math.ceil(self._due / step - 1e-3) * step - self._due)
 
     async def _ask(self) -> Next:
         self.is_asking = self.has_asked = True
