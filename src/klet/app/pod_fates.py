@@ -7,6 +7,7 @@ from klet.model.pods import PodUID
 from klet.model.runtime import PodRuntimeStatus
 from klet.pleg.cache import RuntimeCache
 from klet.sync.ledger import WorkerLedger
+from klet.sync.worker_state import Stage
 
 
 class LedgerFates:
@@ -23,7 +24,8 @@ class LedgerFates:
         state = self._ledger.get(uid)
         if state is None:
             return self._sources_ready()
-        return state.is_evicted or (state.is_deleted and state.terminated_at is not None)
+        # Not before it has finished: its last status is still to be made from what is left of it.
+        return state.is_evicted or (state.is_deleted and state.stage is Stage.FINISHED)
 
     def should_runtime_be_removed(self, uid: PodUID) -> bool:
         state = self._ledger.get(uid)
