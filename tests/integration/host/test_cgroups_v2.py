@@ -1,4 +1,4 @@
-"""The cgroup tests once more under version 2, in a virtual machine where this machine has version 1."""
+"""Cgroups and pods once more under version 2, in a virtual machine where this machine has version 1."""
 
 import os
 import shutil
@@ -13,6 +13,14 @@ from klet.host.cgroups.layout import CgroupMode
 
 REPOSITORY = Path(__file__).parents[3]
 
+# An emulated machine is slow: what depends on the cgroup version, and one whole life of a pod.
+TESTS = (
+    "tests/integration/host/test_cgroups.py",
+    "tests/integration/resources",
+    "tests/integration/test_one_pod_by_hand.py::test_a_pod_from_start_to_removal",
+    "tests/integration/agent/test_static_pods.py::test_a_pod_lives_from_manifest_to_nothing",
+)
+
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root")]
 
 
@@ -21,8 +29,8 @@ def test_cgroups_in_a_machine_with_version_2():
         pytest.skip("this machine has cgroup version 2 itself")
     if not shutil.which("qemu-system-x86_64"):
         pytest.skip("qemu-system-x86_64 is not installed")
-    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/integration/host/test_cgroups.py"]
-    command = [REPOSITORY / "scripts" / "vm", "--timeout", "240", "--", *tests]
+    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS]
+    command = [REPOSITORY / "scripts" / "vm", "--timeout", "480", "--memory", "3072", "--", *tests]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "needs cgroup version 2" not in done.stdout
