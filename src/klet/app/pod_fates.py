@@ -24,6 +24,8 @@ class LedgerFates:
         state = self._ledger.get(uid)
         if state is None:
             return self._sources_ready()
+        if state.restart_requested:
+            return False  # it comes back under the same UID, and counts on from what it was
         # Not before it has finished: its last status is still to be made from what is left of it.
         return state.is_evicted or (state.is_deleted and state.stage is Stage.FINISHED)
 
