@@ -1,6 +1,6 @@
 """What has happened in a story so far: every container there ever was, what was wanted when, and what disturbed it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -62,7 +62,8 @@ class Chronicle:
         self._seen: dict[str, Instance] = {}
         self.histories: dict[PodUID, History] = {}
         self.life = 0
-        self.life_began = start
+        self.knows: Callable[[PodUID], bool] = lambda _uid: False
+        """Whether the agent has had that pod from a source in this life."""
         self.disturbed_at = start
         self.writes = 0
         self.in_flight = 0
@@ -79,7 +80,9 @@ class Chronicle:
         self.look()
         known = self.histories.get(uid)
         left = [each for each in known.instances if self.exists(each)] if known is not None else []
-        self.histories[uid] = History(pod=pod, source=source, since=self.now, comes_back=known is not None, instances=left)
+        self.histories[uid] = History(
+            pod=pod, source=source, since=self.now, comes_back=known is not None, instances=left
+        )
 
     def change(self, pod: Pod) -> None:
         history = self.histories[PodUID(pod.metadata.uid)]
@@ -93,7 +96,6 @@ class Chronicle:
     def begin_life(self) -> None:
         """A new agent starts."""
         self.life += 1
-        self.life_began = self.now
         self.disturb()
 
     def disturb(self) -> None:
@@ -135,22 +137,18 @@ class Chronicle:
         return [sandbox for sandbox in self._runtime.sandboxes() if sandbox.config.metadata.uid == uid]
 
     def rivals(self, uid: PodUID) -> list[History]:
-        """Other pods of the same source that have this pod's name, or had it in this life of the agent.
+        """Other pods of the same source and name.
 
         What was replaced while no agent ran is only an orphan to the next one, and is stopped beside its successor.
         """
         mine = self.histories[uid]
-        if not self._is_of_this_life(mine):
-            return []
         name = full_name(mine.pod)
         return [
             other
             for key, other in self.histories.items()
             if key != uid
             and other.source == mine.source
-            and self._is_of_this_life(other)
             and full_name(other.pod) == name
+            and self.knows(key)
+            and self.knows(uid)
         ]
-
-    def _is_of_this_life(self, history: History) -> bool:
-        return history.is_wanted or history.since > self.life_began

@@ -44,8 +44,9 @@ class RuntimeWatch:
         if rpc not in WRITES:
             return
         self._chronicle.look()
-        self._chronicle.writes += 1
         self._chronicle.in_flight += 1
+        if not self._removes_dead(request):
+            self._chronicle.writes += 1
         match request:
             case pb.StopContainerRequest() | pb.RemoveContainerRequest():
                 self._judge_end(rpc, request.container_id)
@@ -55,6 +56,17 @@ class RuntimeWatch:
                     self._judge_end(rpc, container_id)
             case _:
                 pass
+
+    def _removes_dead(self, request: Message) -> bool:
+        """Garbage collection may go on when all is settled."""
+        match request:
+            case pb.RemoveContainerRequest():
+                instance = self._chronicle.instance(request.container_id)
+                return instance is None or not instance.is_alive
+            case pb.RemovePodSandboxRequest() | pb.StopPodSandboxRequest():
+                return not any(s.id == request.pod_sandbox_id and s.is_ready for s in self._runtime.sandboxes())
+            case _:
+                return False
 
     def after(self, rpc: str) -> None:
         if rpc not in WRITES:

@@ -186,7 +186,7 @@ def make_plan(seed: int) -> Plan:
         pods=tuple(drawn.pods),
         steps=tuple(sorted(drawn.steps, key=lambda timed: timed.at)),
         lasts=_at(lasts),
-        latency=timedelta(milliseconds=rng.choice((0, 1, 20, 200))),
+        latency=timedelta(milliseconds=rng.choice((1, 1, 20, 200))),
         view_lag=timedelta(milliseconds=rng.choice((0, 0, 3, 40))),
         pull_time=timedelta(milliseconds=rng.randint(0, 5000)),
         longest_backoff=timedelta(seconds=rng.choice((10, 20, 40))),
