@@ -16,10 +16,12 @@ from klet.cri.port import ImageService, RuntimeService
 from klet.host.http_client import HttpClient
 from klet.images.manager import ImageManager, MissingImage
 from klet.model.causes import CauseId, CauseRecorder
-from klet.model.probes import ProbeView
 from klet.pleg.cache import RuntimeCache
 from klet.pleg.pleg import Pleg, PlegSettings
 from klet.pods.store import PodStore
+from klet.probes.manager import ProbeManager
+from klet.probes.prober import Prober
+from klet.probes.results import ProbeResults
 from klet.runtime.errors import StartError
 from klet.runtime.executor import CgroupParents, PodDns, PodExecutor
 from klet.runtime.gc import ContainerGc, ContainerRemover, Logs
@@ -27,6 +29,7 @@ from klet.runtime.hooks import HookRunner
 from klet.runtime.killer import PodKiller
 from klet.runtime.post_start import PostStart
 from klet.runtime.reader import PodReader
+from klet.runtime.restart import restarts_after
 from klet.runtime.security import ImageUser
 from klet.runtime.starter import ContainerStarter, LogLinks, ReadyImage, StartFiles
 from klet.runtime.termination import LeftFiles
@@ -108,22 +111,36 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     )
     hooks = HookRunner(commands=ports.runtime, http=ports.http, pods=reader, recorder=ports.recorder, clock=ports.clock)
     killer = PodKiller(runtime=ports.runtime, hooks=hooks, recorder=ports.recorder, clock=ports.clock)
+    agent_started = ports.clock.now()
+    results = ProbeResults()
+    probes = ProbeManager(
+        statuses=board,
+        results=results,
+        prober=Prober(runtime=ports.runtime, http=ports.http),
+        restarts=restarts_after,
+        recorder=ports.recorder,
+        clock=ports.clock,
+        randomness=ports.randomness,
+        agent_started=agent_started,
+    )
     statuses = PodStatuses(
         board=board,
         failures=StartFailures(),
-        probes=NoProbes(),
+        probes=results,
+        probers=probes,
         recorder=ports.recorder,
         runtime_name=ports.runtime_name,
+        agent_started=agent_started,
     )
     steps = PodSync(
         executor=_build_executor(ports, settings, hooks, killer),
         killer=killer,
         statuses=statuses,
+        probes=probes,
         fresh=pleg,
         directories=ports.files,
         cgroups=CgroupStep(cgroups=ports.cgroups, qos=ports.qos, ledger=ledger, killer=killer, recorder=ports.recorder),
         recorder=ports.recorder,
-        clock=ports.clock,
     )
     calls = HousekeepingCall()
     workers = PodWorkers(
@@ -154,6 +171,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         pods=pods,
         workers=workers,
         cache=cache,
+        probes=results,
         until_runtime_seen=pleg.until_relisted,
         housekeeping=calls.ask,
         recorder=ports.recorder,
@@ -169,7 +187,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         policy=settings.gc,
     )
     return Agent(
-        parts=(pleg, workers, housekeeping, gc, loop),
+        parts=(pleg, workers, probes, housekeeping, gc, loop),
         pods=pods,
         statuses=board,
         ledger=ledger,
@@ -216,10 +234,3 @@ class EnsuredImages:
         if isinstance(found, MissingImage):
             raise StartError(found.reason, found.message)
         return ReadyImage(ref=found.ref, user=ImageUser(uid=found.uid, name=found.username))
-
-
-class NoProbes:
-    """Nothing is probed yet: a container with a startup or readiness probe does not become ready."""
-
-    def view(self) -> ProbeView:
-        return {}

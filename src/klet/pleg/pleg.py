@@ -111,6 +111,10 @@ class Pleg:
         """Return when the cache has been filled once: before that, a running pod looks like one to be started."""
         await self._relisted.wait()
 
+    async def read_now(self, uid: PodUID) -> PodRuntimeStatus:
+        """A status that was read after this call."""
+        return await self.fresh_status(uid, newer_than=self._clock.monotonic())
+
     async def fresh_status(self, uid: PodUID, *, newer_than: float) -> PodRuntimeStatus:
         """A status that was read after an instant of the monotonic clock, reading now if none is there."""
         reading = self._cache.get(uid)

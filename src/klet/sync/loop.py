@@ -7,11 +7,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from klet.aio.broadcast import Subscription
 from klet.api.pod import Pod
 from klet.model.causes import CauseId, CauseRecorder, Finding
 from klet.model.pods import PodUID, is_mirror, subject_of, uid_of
 from klet.pleg.cache import RuntimeCache
 from klet.pods.store import PodStore
+from klet.probes.results import ProbeChange
 from klet.sources.merge import ChangeKind, PodChanges
 from klet.sync.worker_state import PodUpdate, UpdateKind
 from klet.sync.workers import PodWorkers
@@ -33,6 +35,12 @@ class ChangeSource(Protocol):
         ...
 
 
+class ProbeChanges(Protocol):
+    """What probes found out, as they find it out."""
+
+    def changes(self) -> Subscription[ProbeChange]: ...
+
+
 class SyncLoop:
     """Hands news to the workers."""
 
@@ -43,6 +51,7 @@ class SyncLoop:
         pods: PodStore,
         workers: PodWorkers,
         cache: RuntimeCache,
+        probes: ProbeChanges,
         until_runtime_seen: Callable[[], Awaitable[None]],
         housekeeping: Callable[[], None],
         recorder: CauseRecorder,
@@ -51,6 +60,7 @@ class SyncLoop:
         self._pods = pods
         self._workers = workers
         self._cache = cache
+        self._probes = probes
         self._until_runtime_seen = until_runtime_seen
         self._housekeeping = housekeeping
         self._recorder = recorder
@@ -59,6 +69,7 @@ class SyncLoop:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow_runtime(), name="sync-runtime")
             group.create_task(self._follow_sources(), name="sync-sources")
+            group.create_task(self._follow_probes(), name="sync-probes")
 
     async def _follow_runtime(self) -> None:
         with self._cache.changes() as changes:
@@ -66,6 +77,16 @@ class SyncLoop:
                 self._workers.wake(uid)
                 if self._pods.get(uid) is None:
                     self._housekeeping()
+                if changes.lagged:
+                    changes.lagged = False
+                    self._wake_all()
+
+    async def _follow_probes(self) -> None:
+        with self._probes.changes() as changes:
+            async for change in changes:
+                pod = self._pods.get(change.uid)
+                if pod is not None:
+                    self._workers.update(PodUpdate(kind=UpdateKind.SYNC, pod=pod, cause=change.cause))
                 if changes.lagged:
                     changes.lagged = False
                     self._wake_all()

@@ -1,12 +1,13 @@
 """Computes a pod's status from everything that is known of it, and puts it on the status board."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Protocol
 
 from klet.api.pod import Pod, PodStatus
 from klet.model.causes import CauseId, CauseRecorder, Finding
 from klet.model.pods import PodUID, subject_of, uid_of
-from klet.model.probes import ProbeView
+from klet.model.probes import ProbeKind, ProbeView
 from klet.model.qos import compute_qos
 from klet.model.runtime import PodRuntimeStatus, StartFailure
 from klet.runtime.actions import plan_sandbox
@@ -21,6 +22,12 @@ class Probes(Protocol):
     """What the probes last said."""
 
     def view(self) -> ProbeView: ...
+
+
+class Probers(Protocol):
+    """Which probes are being carried out."""
+
+    def workers_of(self, uid: PodUID) -> frozenset[tuple[str, ProbeKind]]: ...
 
 
 class StartFailures:
@@ -51,14 +58,18 @@ class PodStatuses:
         board: StatusBoard,
         failures: StartFailures,
         probes: Probes,
+        probers: Probers,
         recorder: CauseRecorder,
         runtime_name: str,
+        agent_started: datetime,
     ) -> None:
         self._board = board
         self._failures = failures
         self._probes = probes
+        self._probers = probers
         self._recorder = recorder
         self._runtime_name = runtime_name
+        self._agent_started = agent_started
 
     def report(
         self, pod: Pod, seen: PodRuntimeStatus, *, ends_here: bool = False, cause: CauseId | None = None
@@ -76,6 +87,8 @@ class PodStatuses:
             startable=frozenset(c.name for c in containers if should_restart(c, pod, seen.newest(c.name))),
             failures=self._failures.get(uid),
             probes=self._probes.view(),
+            probed=self._probers.workers_of(uid),
+            agent_started=self._agent_started,
             ends_here=ends_here,
         )
         status = generate_status(pod, seen, inputs)

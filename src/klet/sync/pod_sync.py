@@ -2,11 +2,10 @@
 
 from typing import Protocol
 
-from klet.aio.clock import Clock
 from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.model.causes import CauseId, CauseRecorder
-from klet.model.pods import uid_of
+from klet.model.pods import PodUID, uid_of
 from klet.model.runtime import PodRuntimeStatus
 from klet.runtime.actions import PodActions, compute_pod_actions
 from klet.runtime.executor import PodExecutor
@@ -30,6 +29,16 @@ class PodDirectories(Protocol):
     async def prepare_pod(self, pod: Pod) -> None: ...
 
 
+class PodProbes(Protocol):
+    """Starts and stops the probes of a pod."""
+
+    def add_pod(self, pod: Pod) -> None: ...
+
+    def stop_liveness_and_startup(self, pod: Pod) -> None: ...
+
+    def remove_pod(self, uid: PodUID) -> None: ...
+
+
 class PodSync:
     """Carries out the steps that the workers ask for."""
 
@@ -39,20 +48,20 @@ class PodSync:
         executor: PodExecutor,
         killer: PodKiller,
         statuses: PodStatuses,
+        probes: PodProbes,
         fresh: FreshStatuses,
         directories: PodDirectories,
         cgroups: CgroupStep,
         recorder: CauseRecorder,
-        clock: Clock,
     ) -> None:
         self._executor = executor
         self._killer = killer
         self._statuses = statuses
+        self._probes = probes
         self._fresh = fresh
         self._directories = directories
         self._cgroups = cgroups
         self._recorder = recorder
-        self._clock = clock
 
     async def sync(self, pod: Pod, status: PodRuntimeStatus, *, cause: CauseId | None) -> StepResult:
         """One pass: report what is, then do what is missing."""
@@ -60,9 +69,10 @@ class PodSync:
         if is_terminal(reported.phase):
             return StepResult(is_terminal=True)
         if await self._cgroups.prepare(pod, status, reported, cause=cause):
-            status = await self._fresh.fresh_status(uid_of(pod), newer_than=self._clock.monotonic())
+            status = await self._fresh.read_now(uid_of(pod))
             if is_terminal(self._statuses.report(pod, status, cause=cause).phase):
                 return StepResult(is_terminal=True)
+        self._probes.add_pod(pod)
         actions = compute_pod_actions(pod, status, probes=self._statuses.probe_view())
         if actions.is_idle:
             self._statuses.note_failures(uid_of(pod), {})
@@ -85,7 +95,9 @@ class PodSync:
             await self._stopped_status(pod)
             return
         self._statuses.report(pod, status, cause=cause)
+        self._probes.stop_liveness_and_startup(pod)
         await self._killer.kill_pod(pod, status, grace=grace, parent=cause)
+        self._probes.remove_pod(uid_of(pod))
         await self._cgroups.balance(without=uid_of(pod))
         self._statuses.report(pod, await self._stopped_status(pod), ends_here=True, cause=cause)
 
@@ -96,7 +108,7 @@ class PodSync:
 
     async def _stopped_status(self, pod: Pod) -> PodRuntimeStatus:
         """What the runtime shows after a kill; raises if something still runs."""
-        after = await self._fresh.fresh_status(uid_of(pod), newer_than=self._clock.monotonic())
+        after = await self._fresh.read_now(uid_of(pod))
         if running := [record.id for record in after.running()]:
             message = f"detected running containers after a successful KillPod, CRI violation: {running}"
             raise StillRunning(message)

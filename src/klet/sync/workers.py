@@ -67,6 +67,10 @@ class FreshStatuses(Protocol):
 
     async def fresh_status(self, uid: PodUID, *, newer_than: float) -> PodRuntimeStatus: ...
 
+    async def read_now(self, uid: PodUID) -> PodRuntimeStatus:
+        """What the runtime says from now on, whatever is known already."""
+        ...
+
 
 class PodWorkers:
     """Runs the workers. Owns the ledger."""
