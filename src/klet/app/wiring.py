@@ -132,8 +132,10 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         runtime_name=ports.runtime_name,
         agent_started=agent_started,
     )
+    images = ImageManager(images=ports.images, recorder=ports.recorder, clock=ports.clock)
+    starter = _build_starter(ports, settings, images)
     steps = PodSync(
-        executor=_build_executor(ports, settings, hooks, killer),
+        executor=_build_executor(ports, settings, starter, hooks, killer),
         killer=killer,
         statuses=statuses,
         probes=probes,
@@ -158,7 +160,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         ledger=ledger,
         workers=workers,
         cache=cache,
-        statuses=statuses,
+        memories=(statuses.forget, starter.forget, images.forget, probes.remove_pod),
         leftovers=Leftovers(
             killer=killer, files=ports.files, links=ports.logs, cgroups=ports.cgroups, recorder=ports.recorder
         ),
@@ -196,10 +198,10 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     )
 
 
-def _build_executor(ports: Ports, settings: AgentSettings, hooks: HookRunner, killer: PodKiller) -> PodExecutor:
-    starter = ContainerStarter(
+def _build_starter(ports: Ports, settings: AgentSettings, images: ImageManager) -> ContainerStarter:
+    return ContainerStarter(
         runtime=ports.runtime,
-        images=EnsuredImages(images=ImageManager(images=ports.images, recorder=ports.recorder, clock=ports.clock)),
+        images=EnsuredImages(images=images),
         files=ports.files,
         links=ports.logs,
         node_ips=ports.node_ips,
@@ -208,6 +210,11 @@ def _build_executor(ports: Ports, settings: AgentSettings, hooks: HookRunner, ki
         settings=settings.container,
         longest_backoff=settings.longest_crash_backoff,
     )
+
+
+def _build_executor(
+    ports: Ports, settings: AgentSettings, starter: ContainerStarter, hooks: HookRunner, killer: PodKiller
+) -> PodExecutor:
     return PodExecutor(
         runtime=ports.runtime,
         starter=starter,

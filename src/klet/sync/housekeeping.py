@@ -6,7 +6,7 @@ a pod that is only not read yet must not be taken for an orphan.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Protocol
 
@@ -24,7 +24,6 @@ from klet.pods.store import PodStore
 from klet.runtime.killer import PodKiller
 from klet.runtime.labels import legacy_log_names
 from klet.sync.ledger import WorkerLedger
-from klet.sync.pod_status import PodStatuses
 from klet.sync.worker_state import PodUpdate, Stage, UpdateKind
 from klet.sync.workers import PodWorkers
 
@@ -123,7 +122,7 @@ class HousekeepingCall:
 
 
 class Housekeeping:
-    """Compares what is wanted with what exists."""
+    """Compares what is wanted with what exists. `memories` are told to forget a pod that is over."""
 
     def __init__(
         self,
@@ -132,7 +131,7 @@ class Housekeeping:
         ledger: WorkerLedger,
         workers: PodWorkers,
         cache: RuntimeCache,
-        statuses: PodStatuses,
+        memories: Sequence[Callable[[PodUID], None]],
         leftovers: Leftovers,
         sources_ready: Callable[[], bool],
         call: HousekeepingCall,
@@ -142,7 +141,7 @@ class Housekeeping:
         self._ledger = ledger
         self._workers = workers
         self._cache = cache
-        self._statuses = statuses
+        self._memories = tuple(memories)
         self._leftovers = leftovers
         self._sources_ready = sources_ready
         self._clock = clock
@@ -180,7 +179,8 @@ class Housekeeping:
         for uid, state in self._ledger.all().items():
             if state.stage is Stage.FINISHED and (uid not in wanted or state.restart_requested):
                 self._workers.forget(uid)
-                self._statuses.forget(uid)
+                for forget in self._memories:
+                    forget(uid)
                 pod = self._pods.get(uid)
                 if pod is not None:
                     self._workers.update(PodUpdate(kind=UpdateKind.CREATE, pod=pod, cause=state.cause))

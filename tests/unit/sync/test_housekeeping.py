@@ -58,7 +58,7 @@ class Bench:
             ledger=self.ledger,
             workers=self.workers,
             cache=self.cache,
-            statuses=self,
+            memories=(self.forget,),
             leftovers=self,
             sources_ready=lambda: self.sources_ready,
             call=self.call,
