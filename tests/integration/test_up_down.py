@@ -51,14 +51,16 @@ class Snapshot:
         return {name: left for name, left in differences.items() if left}
 
 
-def snapshot():
+def snapshot(state):
+    network = node_names(state).network
     switches = [Path("/proc/sys/net", name) for name in ("ipv4/ip_forward", "ipv6/conf/all/forwarding")]
     return Snapshot(
         mounts=_ours(mount.mount_point for mount in list_mounts()),
         cgroups=_ours(root for root, _, _ in os.walk("/sys/fs/cgroup")),
         interfaces=_ours(_interfaces()),
         rules=_ours([*_rules("iptables-save"), *_rules("ip6tables-save")]),
-        files=_ours(str(path) for place in ("/run", "/var/lib/cni") for path in _files(Path(place))),
+        files=frozenset(path for path in _files("/run", "/var/lib/cni") if network in path)
+        | frozenset(str(path) for path in Path("/run").glob("klet*")),
         switches=_ours(f"{switch}={switch.read_text()}" for switch in switches),
     )
 
@@ -80,9 +82,10 @@ def _rules(program):
     return [f"{program} {line}" for line in text.splitlines() if line.startswith(("-A", ":CNI"))]
 
 
-def _files(place):
-    for root, directories, files in os.walk(place):
-        yield from (Path(root) / name for name in (*directories, *files) if "klet" in f"{root}/{name}")
+def _files(*places):
+    for place in places:
+        for root, directories, files in os.walk(place):
+            yield from (f"{root}/{name}" for name in (*directories, *files))
 
 
 def processes_of(state):
@@ -143,8 +146,8 @@ def node(request):
     # Not pytest's directory: the paths of sockets are limited.
     directory = Path(f"/tmp/klet-it-{os.getpid()}-{abs(hash(request.node.name)) % 10000}")
     directory.mkdir()
-    before = snapshot()
     node = UserNode(directory)
+    before = snapshot(node.state)
     try:
         yield node
     finally:
@@ -153,16 +156,16 @@ def node(request):
         shutil.rmtree(directory)
     assert left_files == []
     assert dict(processes_of(node.state)) == {}
-    assert _left_for_good(before) == {}
+    assert _left_for_good(node.state, before) == {}
 
 
-def _left_for_good(before):
+def _left_for_good(state, before):
     """What is new and stays; other tests on the machine also make and remove things meanwhile."""
     deadline = time.monotonic() + 20
-    left = snapshot() - before
+    left = snapshot(state) - before
     while left and time.monotonic() < deadline:
         time.sleep(0.5)
-        now = snapshot() - before
+        now = snapshot(state) - before
         left = {name: stays for name, was in left.items() if (stays := was & now.get(name, frozenset()))}
     return left
 
