@@ -100,11 +100,11 @@ class JournalRecords:
         self._journal = journal
         self._clock = clock
 
-    async def records(self, *, namespace: str, name: str, since: str) -> AsyncGenerator[bytes, None]:
+    async def records(self, *, namespace: str, name: str, since: datetime | None) -> AsyncGenerator[bytes, None]:
         for cause in await self._journal.find(_query(namespace, name, since)):
             yield _line(cause)
 
-    async def follow(self, *, namespace: str, name: str, since: str) -> AsyncGenerator[bytes, None]:
+    async def follow(self, *, namespace: str, name: str, since: datetime | None) -> AsyncGenerator[bytes, None]:
         query = _query(namespace, name, since)
         with self._journal.follow() as news:
             last = ""
@@ -116,7 +116,7 @@ class JournalRecords:
                     yield _line(cause)
 
     async def explain(self, *, namespace: str, name: str) -> bytes | None:
-        causes = await self._journal.find(_query(namespace, name, ""))
+        causes = await self._journal.find(_query(namespace, name, None))
         if not causes:
             return None
         timeline = build_timeline(causes)
@@ -173,5 +173,5 @@ def _line(cause: Cause) -> bytes:
     return json.dumps(cause_to_json(cause)).encode()
 
 
-def _query(namespace: str, name: str, since: str) -> CauseQuery:
-    return CauseQuery(namespace=namespace, name=name, since=datetime.fromisoformat(since) if since else None)
+def _query(namespace: str, name: str, since: datetime | None) -> CauseQuery:
+    return CauseQuery(namespace=namespace, name=name, since=since)

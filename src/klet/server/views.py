@@ -1,6 +1,7 @@
 """What the routes need from the rest of the agent."""
 
 from collections.abc import AsyncGenerator
+from datetime import datetime
 from typing import Protocol
 
 from klet.api.pod import Pod
@@ -35,11 +36,11 @@ class HealthView(Protocol):
 class JournalView(Protocol):
     """Cause records as JSON."""
 
-    def records(self, *, namespace: str, name: str, since: str) -> AsyncGenerator[bytes, None]:
+    def records(self, *, namespace: str, name: str, since: datetime | None) -> AsyncGenerator[bytes, None]:
         """Records so far, one JSON object each."""
         ...
 
-    def follow(self, *, namespace: str, name: str, since: str) -> AsyncGenerator[bytes, None]:
+    def follow(self, *, namespace: str, name: str, since: datetime | None) -> AsyncGenerator[bytes, None]:
         """Records so far and then each new one."""
         ...
 

@@ -8,6 +8,7 @@ import socket
 import stat
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 
 import aiohttp
@@ -82,12 +83,12 @@ class Journal:
     def __init__(self) -> None:
         self.ended = asyncio.Event()
 
-    async def records(self, *, namespace: str, name: str, since: str) -> AsyncGenerator[bytes, None]:
-        yield json.dumps([namespace, name, since]).encode()
+    async def records(self, *, namespace: str, name: str, since: datetime | None) -> AsyncGenerator[bytes, None]:
+        yield json.dumps([namespace, name, since and since.isoformat()]).encode()
 
-    async def follow(self, *, namespace: str, name: str, since: str) -> AsyncGenerator[bytes, None]:
+    async def follow(self, *, namespace: str, name: str, since: datetime | None) -> AsyncGenerator[bytes, None]:
         try:
-            yield json.dumps([namespace, name, since]).encode()
+            yield json.dumps([namespace, name, since and since.isoformat()]).encode()
             await asyncio.Event().wait()
         finally:
             self.ended.set()
@@ -277,7 +278,9 @@ async def test_followers_do_not_keep_the_agent_from_ending(tmp_path):
 
 
 async def test_cause_records(bench):
-    assert await bench.get("/klet/v1/journal?namespace=default&name=web&since=x") == (200, '["default", "web", "x"]\n')
+    since = "2030-01-01T00:00:00+00:00"
+    answer = await bench.get(f"/klet/v1/journal?namespace=default&name=web&since={since.replace('+', '%2B')}")
+    assert answer == (200, f'["default", "web", "{since}"]\n')
     assert await bench.get("/klet/v1/explain/default/web") == (200, '{"known":true}')
     assert await bench.get("/klet/v1/explain/default/gone") == (
         404,
@@ -285,9 +288,22 @@ async def test_cause_records(bench):
     )
 
 
+@pytest.mark.parametrize(
+    ("since", "says"),
+    [
+        pytest.param("yesterday", 'since: "yesterday" is not an RFC 3339 time with its zone', id="no time"),
+        pytest.param("2030-01-01T00:00:00", 'since: "2030-01-01T00:00:00" has no zone', id="no zone"),
+    ],
+)
+async def test_a_time_that_cannot_be_read_is_refused(bench, since, says):
+    status, body = await bench.get(f"/klet/v1/journal?since={since}")
+    assert status == 400
+    assert body.startswith(says)
+
+
 async def test_cause_records_can_be_followed_until_the_client_leaves(bench):
     async with bench.session.get("/klet/v1/journal?follow=true") as answer:
-        assert await answer.content.readline() == b'["", "", ""]\n'
+        assert await answer.content.readline() == b'["", "", null]\n'
         answer.close()
     async with asyncio.timeout(PROMPTLY):
         await bench.journal.ended.wait()

@@ -1,6 +1,7 @@
 """`/klet/v1/…`: what only klet has. Cause records and the causal timeline of a pod."""
 
 from contextlib import aclosing
+from datetime import datetime
 
 from aiohttp import web
 
@@ -21,7 +22,13 @@ class KletRoutes:
         """JSON lines; with `follow` the connection stays and each new record follows at once."""
         query = request.query
         read = self._journal.follow if query.get("follow", "false") not in {"false", "0"} else self._journal.records
-        found = read(namespace=query.get("namespace", ""), name=query.get("name", ""), since=query.get("since", ""))
+        try:
+            since = datetime.fromisoformat(query["since"]) if query.get("since") else None
+        except ValueError:
+            return web.Response(status=400, text=f'since: "{query["since"]}" is not an RFC 3339 time with its zone')
+        if since is not None and since.tzinfo is None:
+            return web.Response(status=400, text=f'since: "{query["since"]}" has no zone; end it with Z or an offset')
+        found = read(namespace=query.get("namespace", ""), name=query.get("name", ""), since=since)
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
         try:
