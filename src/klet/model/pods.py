@@ -2,7 +2,6 @@
 
 from typing import NewType
 
-from klet.api.container import Container
 from klet.api.pod import Pod
 from klet.model.causes import Subject
 
@@ -48,8 +47,3 @@ def is_critical(pod: Pod) -> bool:
     """True for pods that the node must not lose: static, mirror, or of system priority."""
     priority = pod.spec.priority
     return is_static(pod) or is_mirror(pod) or (priority is not None and priority >= SYSTEM_CRITICAL_PRIORITY)
-
-
-def is_sidecar(container: Container) -> bool:
-    """An init container that keeps running beside the others."""
-    return container.restart_policy == "Always"

@@ -1,14 +1,12 @@
 """Quality of service of a pod: its class, and the OOM score its containers get."""
 
-from collections.abc import Mapping
 from enum import StrEnum
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
+from klet.api.pod_resources import aggregate_container_requests, compute_qos_class
 from klet.api.quantity import Quantity
-from klet.model.pods import is_critical, is_sidecar
-
-_COUNTED = ("cpu", "memory")
+from klet.model.pods import is_critical
 
 GUARANTEED_OOM_SCORE = -997
 BEST_EFFORT_OOM_SCORE = 1000
@@ -25,18 +23,7 @@ class QosClass(StrEnum):
 
 def compute_qos(pod: Pod) -> QosClass:
     """The class by requests and limits; pod-level resources, where given, count alone."""
-    if pod.spec.resources is not None:
-        limits = _positive(pod.spec.resources.limits)
-        return _classify(_positive(pod.spec.resources.requests), limits, complete=_is_complete(limits) or not limits)
-    requests: dict[str, int] = {}
-    limits = {}
-    complete = True
-    for container in (*pod.spec.containers, *pod.spec.init_containers):
-        own = _positive(container.resources.limits)
-        complete = complete and _is_complete(own)
-        _add(limits, own)
-        _add(requests, _positive(container.resources.requests))
-    return _classify(requests, limits, complete=complete)
+    return QosClass(compute_qos_class(pod))
 
 
 def qos_of(pod: Pod) -> QosClass:
@@ -72,21 +59,9 @@ def _unassigned_share(pod: Pod) -> int:
     """Each container's part of the pod-level memory request that no container has claimed."""
     if pod.spec.resources is None or not (wanted := _value(pod.spec.resources.requests.get("memory"))):
         return 0
+    claimed = _value(aggregate_container_requests(pod.spec).get("memory"))
     containers = len(pod.spec.containers) + len(pod.spec.init_containers)
-    return max(wanted - _claimed_memory(pod), 0) // containers
-
-
-def _claimed_memory(pod: Pod) -> int:
-    """The most memory that the containers ask for at one time: plain init containers run before the regular ones."""
-    total = sum(_memory_request(container) for container in pod.spec.containers)
-    sidecars = highest = 0
-    for container in pod.spec.init_containers:
-        own = _memory_request(container)
-        if is_sidecar(container):
-            total += own
-            sidecars += own
-        highest = max(highest, sidecars if is_sidecar(container) else sidecars + own)
-    return max(total, highest)
+    return max(wanted - claimed, 0) // containers
 
 
 def _memory_request(container: Container | EphemeralContainer) -> int:
@@ -95,22 +70,3 @@ def _memory_request(container: Container | EphemeralContainer) -> int:
 
 def _value(quantity: Quantity | None) -> int:
     return quantity.value() if quantity is not None else 0
-
-
-def _positive(resources: Mapping[str, Quantity]) -> dict[str, int]:
-    return {name: resources[name].nano for name in _COUNTED if name in resources and resources[name].nano > 0}
-
-
-def _is_complete(limits: Mapping[str, int]) -> bool:
-    return all(name in limits for name in _COUNTED)
-
-
-def _add(sums: dict[str, int], amounts: Mapping[str, int]) -> None:
-    for name, amount in amounts.items():
-        sums[name] = sums.get(name, 0) + amount
-
-
-def _classify(requests: Mapping[str, int], limits: Mapping[str, int], *, complete: bool) -> QosClass:
-    if not requests and not limits:
-        return QosClass.BEST_EFFORT
-    return QosClass.GUARANTEED if complete and requests == limits else QosClass.BURSTABLE

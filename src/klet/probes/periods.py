@@ -10,9 +10,9 @@ from typing import TypeAlias
 from klet.api.container import Container
 from klet.api.handlers import Probe
 from klet.api.pod import Pod
+from klet.api.pod_resources import is_sidecar
 from klet.api.times import Duration, TimeError
 from klet.errors import KletError
-from klet.model.pods import is_sidecar
 from klet.model.probes import ProbeKind
 
 ANNOTATION = "klet.dev/probe-periods"

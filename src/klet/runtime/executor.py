@@ -9,12 +9,13 @@ from typing import Protocol
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
+from klet.api.pod_resources import is_sidecar
 from klet.cri.errors import CriError, NotFound
 from klet.cri.port import RuntimeService
 from klet.errors import KletError
 from klet.model.causes import CauseId, CauseRecorder, Finding
 from klet.model.network import DnsConfig
-from klet.model.pods import format_pod, is_sidecar, subject_of
+from klet.model.pods import format_pod, subject_of
 from klet.model.runtime import PodRuntimeStatus, SandboxId, StartFailure
 from klet.runtime.actions import PodActions
 from klet.runtime.errors import Backoff, PostStartFailed, StartError

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from klet.api.container import Container
 from klet.api.pod import Pod
-from klet.model.pods import is_sidecar
+from klet.api.pod_resources import is_sidecar
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult, ProbeView
 from klet.model.runtime import ContainerId, ContainerRecord, ContainerState, PodRuntimeStatus
 from klet.runtime.hashing import container_hash

@@ -10,7 +10,7 @@ from datetime import timedelta
 from klet.aio.clock import Clock
 from klet.aio.tasks import first_of
 from klet.api.pod import Pod
-from klet.model.pods import is_sidecar
+from klet.api.pod_resources import is_sidecar
 from klet.runtime.grace import whole_seconds
 
 

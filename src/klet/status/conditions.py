@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from klet.api.container import Container
 from klet.api.container_status import ContainerStatus
 from klet.api.pod import Pod, PodCondition
-from klet.model.pods import is_sidecar
+from klet.api.pod_resources import is_sidecar
 from klet.status.phase import FAILED, SUCCEEDED
 
 TRUE = "True"

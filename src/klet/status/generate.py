@@ -11,7 +11,8 @@ from klet.api.container import Container
 from klet.api.container_status import ContainerStatus
 from klet.api.handlers import Probe
 from klet.api.pod import Pod, PodCondition, PodIP, PodStatus
-from klet.model.pods import is_sidecar, is_static
+from klet.api.pod_resources import is_sidecar
+from klet.model.pods import is_static
 from klet.model.probes import ProbeKey, ProbeKind, ProbeView
 from klet.model.readiness import ProbeFacts, is_older_than_agent, is_ready, is_started
 from klet.model.runtime import ContainerId, PodRuntimeStatus, StartFailure

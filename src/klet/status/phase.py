@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from klet.api.container import Container
 from klet.api.container_status import ContainerStatus
 from klet.api.pod import Pod
-from klet.model.pods import is_sidecar
+from klet.api.pod_resources import is_sidecar
 
 PENDING = "Pending"
 RUNNING = "Running"

@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from klet.api.pod_resources import is_sidecar
 from klet.model.causes import Subject
 from klet.model.pods import (
     MIRROR_ANNOTATION,
@@ -11,7 +12,6 @@ from klet.model.pods import (
     full_name,
     is_critical,
     is_mirror,
-    is_sidecar,
     is_static,
     subject_of,
     uid_of,

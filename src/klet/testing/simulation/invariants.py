@@ -1,14 +1,17 @@
 """What must be true in every story: at each call to the runtime, at each new status, and at any time."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 
 from google.protobuf.message import Message
 
 from klet.api.pod import PodStatus
-from klet.model.pods import PodUID, is_sidecar
+from klet.api.pod_resources import is_sidecar
+from klet.model.pods import PodUID
 from klet.runtime.hashing import container_hash
 from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.fake_runtime.timeline import nanoseconds
+from klet.testing.loop import EPOCH
 from klet.testing.simulation.chronicle import Chronicle, History, Instance
 from klet.testing.simulation.pods import FILE
 from klet.wire import cri_v1_pb2 as pb
@@ -29,15 +32,20 @@ CLOCK_SLACK = timedelta(seconds=5)
 """Clocks are stepped by up to two seconds, some times."""
 KILL_SLACK = timedelta(seconds=45)
 """A step of the pod may have to end or fail first, and then wait for its back-off."""
+REACTION = timedelta(seconds=10)
+SLOW_REACTION = timedelta(seconds=100)
+"""One relist or one resync, and a call that takes its time."""
+CALM = timedelta(seconds=30)
 TERMINAL = frozenset({"Succeeded", "Failed"})
 
 
 class RuntimeWatch:
     """Judges every call that changes something. An Observer of the agent's transport."""
 
-    def __init__(self, *, chronicle: Chronicle, runtime: FakeRuntime) -> None:
+    def __init__(self, *, chronicle: Chronicle, runtime: FakeRuntime, lingering: bool) -> None:
         self._chronicle = chronicle
         self._runtime = runtime
+        self._lingering = lingering
         self._started: set[str] = set()
 
     def before(self, rpc: str, request: Message) -> None:
@@ -48,6 +56,10 @@ class RuntimeWatch:
         if not self._removes_dead(request):
             self._chronicle.writes += 1
         match request:
+            case pb.CreateContainerRequest():
+                self._judge_create(request)
+            case pb.RunPodSandboxRequest():
+                self._judge_sandbox(PodUID(request.config.metadata.uid))
             case pb.StopContainerRequest() | pb.RemoveContainerRequest():
                 self._judge_end(rpc, request.container_id)
             case pb.StopPodSandboxRequest() | pb.RemovePodSandboxRequest():
@@ -80,6 +92,18 @@ class RuntimeWatch:
                 if instance.container.id not in self._started:
                     self._started.add(instance.container.id)
                     check_start(self._chronicle, instance)
+
+    def _judge_create(self, request: pb.CreateContainerRequest) -> None:
+        """Whoever looked before would not start what runs; calls that nobody waits for may come in between."""
+        uid, name = PodUID(request.sandbox_config.metadata.uid), request.config.metadata.name
+        newest = self._chronicle.histories[uid].newest(name)
+        if not self._lingering and newest is not None and newest.is_alive:
+            self._chronicle.violate(f"{uid}/{name} is started again although {_name(newest)} runs")
+
+    def _judge_sandbox(self, uid: PodUID) -> None:
+        sandboxes = self._chronicle.sandboxes_of(uid)
+        if not self._lingering and sum(sandbox.is_ready for sandbox in sandboxes) == 1 and sandboxes[-1].is_ready:
+            self._chronicle.violate(f"{uid} gets another sandbox although {sandboxes[-1].id[:8]} is ready")
 
     def _judge_end(self, rpc: str, container_id: str) -> None:
         """A wanted pod's containers run until they end by themselves, or their spec or sandbox is gone."""
@@ -164,7 +188,9 @@ def check_status(chronicle: Chronicle, uid: PodUID, status: PodStatus | None) ->
     history = chronicle.histories.get(uid)
     if status is None or history is None:
         return
-    if history.phase in TERMINAL and status.phase != history.phase and history.is_wanted:
+    if history.comes_back and chronicle.now < history.since + _grace(history) + KILL_SLACK:
+        return  # what is reported may still be about its life before
+    if history.phase in TERMINAL and status.phase != history.phase:
         chronicle.violate(f"{uid} went from {history.phase} to {status.phase}")
     history.phase = status.phase
     for each in (*status.container_statuses, *status.init_container_statuses):
@@ -177,6 +203,21 @@ def check_status(chronicle: Chronicle, uid: PodUID, status: PodStatus | None) ->
         chronicle.violate(f"{uid} is Ready although a container is not")
     if ready and status.phase != "Running":
         chronicle.violate(f"{uid} is Ready and {status.phase}")
+
+
+def check_reaction(chronicle: Chronicle, statuses: Mapping[PodUID, PodStatus]) -> None:
+    """An end is reported at once; while something disturbs, after the next full look at the latest."""
+    for uid, history in chronicle.histories.items():
+        status = statuses.get(uid) if history.is_wanted else None
+        for each in status.container_statuses if status is not None else ():
+            instance = chronicle.instance(each.container_id.rpartition("://")[2])
+            if instance is None or instance.is_alive or each.state.running is None:
+                continue
+            ended = EPOCH + timedelta(microseconds=(instance.container.finished_at - nanoseconds(EPOCH)) // 1000)
+            calm = chronicle.disturbed_at < ended - CALM
+            late = chronicle.now - (ended if calm else max(ended, chronicle.disturbed_at))
+            if late > (REACTION if calm else SLOW_REACTION):
+                chronicle.violate(f"{_name(instance)} ended {late} ago and is still reported as running")
 
 
 def check_leftovers(chronicle: Chronicle) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from klet.api.pod import PodStatus
-from klet.model.pods import PodUID, is_sidecar
+from klet.api.pod_resources import is_sidecar
+from klet.model.pods import PodUID
 from klet.runtime.hashing import container_hash
 from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.simulation.chronicle import Chronicle, History, Instance
