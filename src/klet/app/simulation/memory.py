@@ -15,6 +15,7 @@ from klet.runtime.starter import ContainerFiles
 from klet.testing.fake_runtime import MemorySink
 
 LOGS = Path("/var/log/pods")
+_PREFIX = f"{LOGS}/"
 
 
 class MemoryFiles:
@@ -81,7 +82,7 @@ class MemoryLogs:
                 self._sink.remove(path)
 
     async def directories(self) -> tuple[LogDirectory, ...]:
-        logs = [path.removeprefix(f"{LOGS}/") for path in self._sink.paths() if path.startswith(f"{LOGS}/")]
+        logs = [path.removeprefix(_PREFIX) for path in self._sink.paths() if path.startswith(f"{LOGS}/")]
         names = dict.fromkeys(log.partition("/")[0] for log in logs)
         return tuple(LogDirectory(PodUID(name.rpartition("_")[2]), name) for name in names)
 
@@ -169,4 +170,4 @@ def _owner(path: str) -> PodUID:
     """`/var/log/pods/<namespace>_<name>_<uid>/<container>/<n>.log` or `/pods/<uid>/…`"""
     if path.startswith("/pods/"):
         return PodUID(path.split("/")[2])
-    return PodUID(path.removeprefix(f"{LOGS}/").partition("/")[0].rpartition("_")[2])
+    return PodUID(path.removeprefix(_PREFIX).partition("/")[0].rpartition("_")[2])

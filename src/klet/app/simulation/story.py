@@ -31,12 +31,12 @@ from klet.testing.fake_runtime import (
     MemorySink,
     Script,
 )
-from klet.testing.fake_runtime.pump import Pump, pumping
+from klet.testing.fake_runtime.pump import Pump, timing
 from klet.testing.in_process import REQUEST_TIMEOUT, InProcessTransport
 from klet.testing.loop import EPOCH, StuckError, run_virtual
 from klet.testing.simulation import plan as steps
 from klet.testing.simulation.chronicle import Chronicle
-from klet.testing.simulation.invariants import RuntimeWatch, check_leftovers, check_status
+from klet.testing.simulation.invariants import RuntimeWatch, check_leftovers, check_reaction, check_status
 from klet.testing.simulation.mortal import Lifeline, MortalTransport
 from klet.testing.simulation.plan import Plan, Step, make_plan
 from klet.testing.simulation.pods import API, FILE, LOADED, choose_life, registry, with_other_image
@@ -130,7 +130,7 @@ class Story:
         self._true_clock = LoopClock(epoch=EPOCH)
         self.node = SimulatedNode(clock=self._clock, runtime=runtime, files=MemoryFiles(sink=sink))
         self.chronicle = Chronicle(runtime=runtime, clock=self._true_clock, start=EPOCH)
-        self._watch = RuntimeWatch(chronicle=self.chronicle, runtime=runtime)
+        self._watch = RuntimeWatch(chronicle=self.chronicle, runtime=runtime, lingering=plan.lingering > 0)
         self._pods: dict[str, dict[PodUID, Pod]] = {FILE: {}, API: {}}
         self._statuses: dict[PodUID, PodStatus] = {}
         self._faults: list[Fault | EventFault] = []
@@ -143,7 +143,7 @@ class Story:
 
     async def run(self) -> None:
         runtime = self.node.runtime
-        async with pumping(runtime, self._true_clock, lingers=self._lingers) as pump:
+        with timing(runtime, self._true_clock, lingers=self._lingers) as pump:
             async with asyncio.TaskGroup() as group:
                 warden = group.create_task(self._keep_agent_alive(pump), name="warden")
                 await self._go_wrong()
@@ -285,6 +285,10 @@ class Story:
             self.chronicle.disturb()
         self._reap()
         check_leftovers(self.chronicle)
+        if self._agent is not None:
+            if self._plan.no_events:
+                self.chronicle.disturb()
+            check_reaction(self.chronicle, self._statuses)
 
     def _reap(self) -> None:
         """The API server lets go of deleted pods that have finished on the node."""

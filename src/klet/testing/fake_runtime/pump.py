@@ -1,13 +1,13 @@
 """Brings the synchronous machine and asyncio together: calls that wait, streams of events, and the passing of time."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 
 from google.protobuf.message import Message
 
-from klet.aio.clock import Clock
+from klet.aio.clock import Clock, LoopClock
 from klet.cri.errors import Code
 from klet.testing.fake_runtime.calls import RpcFailure
 from klet.testing.fake_runtime.events import FakeEvent
@@ -38,6 +38,39 @@ async def pumping(
         if len(errors.exceptions) == 1:
             raise errors.exceptions[0] from None
         raise
+
+
+@contextmanager
+def timing(runtime: FakeRuntime, clock: LoopClock, *, lingers: Callable[[str], bool] = gives_up) -> Iterator["Pump"]:
+    """A pump for a clock that is the loop's own: timers of the loop are cheaper than a task that sleeps."""
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle | None = None
+
+    def set_timer() -> None:
+        nonlocal timer
+        if timer is not None:
+            timer.cancel()
+        due = runtime.next_due()
+        timer = None if due is None else loop.call_later((due - clock.now()).total_seconds(), advance)
+
+    def advance() -> None:
+        runtime.advance(clock.now())
+        set_timer()
+
+    pump = Pump(runtime=runtime, clock=clock, lingers=lingers)
+    runtime.when_earlier(set_timer)
+    set_timer()
+    try:
+        yield pump
+    finally:
+        runtime.disconnect()
+        runtime.when_earlier(_ignore)
+        if timer is not None:
+            timer.cancel()
+
+
+def _ignore() -> None:
+    """Nobody waits for the runtime's time any more."""
 
 
 class Pump:
