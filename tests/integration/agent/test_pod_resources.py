@@ -77,7 +77,7 @@ async def test_the_class_gets_the_cpu_that_its_pods_ask_for(node, manifest, cgro
         node.remove("one")
         await agent.heard("one", "Finished")
         with_none = (await cgroups.read(burstable)).cpu_shares
-        kept = (2019, 998, 2) if cgroups.mode is CgroupMode.UNIFIED else (2048, 1024, 2)
+        kept = (2046, 998, 2) if cgroups.mode is CgroupMode.UNIFIED else (2048, 1024, 2)
         assert (with_both, with_one, with_none) == kept
 
 
