@@ -1,0 +1,44 @@
+"""Files that ended containers left, in a directory of the test."""
+
+import os
+
+import pytest
+
+from klet.aio.threads import Threads
+from klet.app.left_files import HostLeftFiles
+from klet.host.errors import FileError
+from klet.logs.line import LogError
+
+
+@pytest.fixture
+def files():
+    threads = Threads(limit=1)
+    yield HostLeftFiles(threads=threads)
+    threads.close()
+
+
+async def test_only_the_end_of_a_file_is_read(files, tmp_path):
+    path = tmp_path / "words"
+    path.write_bytes(b"x" * 5000 + b"the end")
+    assert await files.end_of_file(str(path), limit=7) == b"the end"
+    assert len(await files.end_of_file(str(path), limit=4096)) == 4096
+
+
+async def test_a_short_file_is_read_whole_and_a_missing_one_is_none(files, tmp_path):
+    (tmp_path / "words").write_bytes(b"bye")
+    assert await files.end_of_file(str(tmp_path / "words"), limit=4096) == b"bye"
+    assert await files.end_of_file(str(tmp_path / "other"), limit=4096) is None
+
+
+async def test_a_named_pipe_keeps_nobody_waiting(files, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileError, match="not a regular file"):
+        await files.end_of_file(str(tmp_path / "pipe"), limit=4096)
+
+
+async def test_the_end_of_a_log(files, tmp_path):
+    path = tmp_path / "0.log"
+    path.write_text("".join(f"2030-01-01T00:00:00Z stdout F {number}\n" for number in range(9)))
+    assert await files.end_of_log(str(path), lines=2, limit=100) == b"7\n8\n"
+    with pytest.raises(LogError):
+        await files.end_of_log(str(tmp_path / "1.log"), lines=2, limit=100)
