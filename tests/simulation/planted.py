@@ -1,0 +1,192 @@
+"""Bugs to plant into a wired agent: each is what somebody could write by mistake, and the simulation must find it.
+
+A bug is a function of the agent, applied before it runs. Nothing in klet knows of them.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from msgspec.structs import replace as replace_struct
+
+from klet.app.wiring import Agent
+from klet.cri.events import EventKind
+from klet.model.runtime import PodRuntimeStatus
+from klet.sync.housekeeping import Housekeeping
+from klet.sync.worker_state import UpdateKind
+from klet.sync.workers import PodWorkers
+
+Bug = Callable[[Agent], None]
+
+
+def lost_newest_wins(agent: Agent) -> None:
+    """The first spec of a pod is kept, and its updates are dropped."""
+    workers = _part(agent, PodWorkers)
+    update = workers.update
+
+    def first_only(news, **options):
+        if news.kind is not UpdateKind.UPDATE or news.pod.metadata.deletion_timestamp is not None:
+            update(news, **options)
+
+    workers.update = first_only
+
+
+def stale_status_accepted(agent: Agent) -> None:
+    """A worker takes any reading, even one from before its own last step."""
+    pleg, fresh = agent.pleg, agent.pleg.fresh_status
+
+    async def any_status(uid, *, newer_than):
+        reading = agent.cache.get(uid)
+        return await fresh(uid, newer_than=newer_than) if reading is None or reading.error else reading.status
+
+    pleg.fresh_status = any_status
+
+
+def event_dropped(agent: Agent) -> None:
+    """The end of a container is not looked into: the next relist has to see it."""
+    note = agent.pleg._note
+
+    def deaf(event):
+        if event.kind is not EventKind.STOPPED:
+            note(event)
+
+    agent.pleg._note = deaf
+
+
+def double_start_after_a_kill(agent: Agent) -> None:
+    """A new agent begins with an empty view of the runtime, as if nothing ran."""
+    pleg, fresh = agent.pleg, agent.pleg.fresh_status
+
+    async def empty_at_first(uid, *, newer_than):
+        return PodRuntimeStatus(uid=uid) if newer_than == float("-inf") else await fresh(uid, newer_than=newer_than)
+
+    pleg.fresh_status = empty_at_first
+
+
+def no_wait_for_the_old_static_pod(agent: Agent) -> None:
+    """A replaced static pod starts while the old one still runs."""
+    agent.ledger.may_start = lambda _uid: True
+
+
+def restart_count_reset(agent: Agent) -> None:
+    """Each start counts from zero."""
+
+    async def zero(*_args):
+        return 0
+
+    _steps(agent)._executor._starter._restart_count = zero
+
+
+def dead_of_a_live_pod_removed(agent: Agent) -> None:
+    """The garbage collector takes every pod for gone."""
+    gc = next(part for part in agent.parts if type(part).__name__ == "ContainerGc")
+    gc._fates.should_content_be_removed = lambda _uid: True
+
+
+def cgroups_left(agent: Agent) -> None:
+    """A pod's cgroup stays when the pod has gone."""
+
+    async def keep(_uid):
+        return None
+
+    async def none(_known):
+        return ()
+
+    class Kept:
+        destroy_uid, orphans = staticmethod(keep), staticmethod(none)
+
+    _part(agent, Housekeeping)._leftovers._cgroups = Kept()
+    _steps(agent)._cgroups.release = keep
+
+
+def terminal_phase_flips(agent: Agent) -> None:
+    """A pod that has ended runs again as soon as it is reported once more."""
+    board, put = agent.statuses, agent.statuses.put
+
+    def forgetful(uid, status):
+        known = board.get(uid)
+        is_over = known is not None and known.phase in {"Succeeded", "Failed"}
+        return put(uid, replace_struct(status, phase="Running") if is_over else status)
+
+    board.put = forgetful
+
+
+def agent_restart_restarts_containers(agent: Agent) -> None:
+    """What a new agent finds running looks changed to it."""
+    pleg, fresh = agent.pleg, agent.pleg.fresh_status
+
+    async def unrecognized(uid, *, newer_than):
+        status = await fresh(uid, newer_than=newer_than)
+        if newer_than != float("-inf"):
+            return status
+        return replace(status, containers=tuple(replace(record, spec_hash=1) for record in status.containers))
+
+    pleg.fresh_status = unrecognized
+
+
+def backoff_ignored(agent: Agent) -> None:
+    """A container that crashes is restarted at once, each time."""
+    _steps(agent)._executor._starter._hold_back = lambda *_args, **_options: None
+
+
+def orphan_never_stopped(agent: Agent) -> None:
+    """What only the runtime knows is left alone."""
+    workers = _part(agent, PodWorkers)
+    update = workers.update
+
+    def known_only(news, **options):
+        if not news.is_runtime_only:
+            update(news, **options)
+
+    workers.update = known_only
+
+
+def removed_pod_forgotten(agent: Agent) -> None:
+    """A pod that its source no longer has is not told to stop."""
+    workers = _part(agent, PodWorkers)
+    update = workers.update
+
+    def never_kill(news, **options):
+        if news.kind is not UpdateKind.KILL:
+            update(news, **options)
+
+    workers.update = never_kill
+    workers.orphan = lambda _uid: None
+
+
+def ready_for_good(agent: Agent) -> None:
+    """A pod that was ready once is reported as ready ever after."""
+    board, put = agent.statuses, agent.statuses.put
+
+    def optimistic(uid, status):
+        known = board.get(uid)
+        old = {each.type: each for each in known.conditions if each.status == "True"} if known else {}
+        kept = tuple(old.get(each.type, each) if each.type == "Ready" else each for each in status.conditions)
+        return put(uid, replace_struct(status, conditions=kept))
+
+    board.put = optimistic
+
+
+BUGS: tuple[Bug, ...] = (
+    lost_newest_wins,
+    stale_status_accepted,
+    event_dropped,
+    double_start_after_a_kill,
+    no_wait_for_the_old_static_pod,
+    restart_count_reset,
+    dead_of_a_live_pod_removed,
+    cgroups_left,
+    terminal_phase_flips,
+    agent_restart_restarts_containers,
+    backoff_ignored,
+    orphan_never_stopped,
+    removed_pod_forgotten,
+    ready_for_good,
+)
+
+
+def _part(agent, kind):
+    return next(part for part in agent.parts if isinstance(part, kind))
+
+
+def _steps(agent):
+    return _part(agent, PodWorkers)._steps
