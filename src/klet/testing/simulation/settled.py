@@ -100,11 +100,16 @@ def _wrong_statuses(history: History, status: PodStatus) -> Iterator[str]:
 
 
 def _all_run(history: History) -> bool:
-    sidecars = [container for container in history.pod.spec.init_containers if is_sidecar(container)]
-    return all(
-        (newest := history.newest(container.name)) is not None and newest.is_alive
-        for container in (*sidecars, *history.pod.spec.containers)
-    )
+    return _sidecars_run(history) and all(_runs(history, container.name) for container in history.pod.spec.containers)
+
+
+def _sidecars_run(history: History) -> bool:
+    return all(_runs(history, each.name) for each in history.pod.spec.init_containers if is_sidecar(each))
+
+
+def _runs(history: History, name: str) -> bool:
+    newest = history.newest(name)
+    return newest is not None and newest.is_alive
 
 
 def _expected_phase(chronicle: Chronicle, uid: PodUID, history: History) -> str | None:
@@ -122,7 +127,10 @@ def _expected_phase(chronicle: Chronicle, uid: PodUID, history: History) -> str 
         return None
     if any(not each.is_alive and _restarts(spec.restart_policy, each) for each in found):
         return None
-    if len(found) < len(spec.containers):
+    is_short = len(found) < len(spec.containers)
+    if (is_short or any(each.is_alive for each in found)) and not _sidecars_run(history):
+        return None
+    if is_short:
         return "Pending"  # for an image that is nowhere
     if any(each.is_alive for each in found):
         return "Running"

@@ -30,11 +30,12 @@ def tell(
 
 
 def _planned(plan: Plan) -> list[str]:
-    lines = [
+    first = (
         f"seed {plan.seed}: latency {plan.latency}, view lag {plan.view_lag}, pull time {plan.pull_time}, longest"
         f" back-off {plan.longest_backoff}, {plan.parallel_starts} starts at once, lingering {plan.lingering},"
         f" CRI events {plan.cri_events}, no events {plan.no_events}, lasts {plan.lasts}"
-    ]
+    )
+    lines = [first]
     for planned in plan.pods:
         spec = planned.pod.spec
         lines.append(
