@@ -53,7 +53,8 @@ def default_static_pod(pod: Pod, *, node_name: str, origin: StaticOrigin, locati
 
 def static_pod_uid(pod: Pod, *, node_name: str, origin: StaticOrigin, location: str) -> str:
     host = f"host:{node_name}" if origin is StaticOrigin.FILE else ""
-    return fnv128a(encode(pod) + f"{host}{origin}:{location}".encode())
+    # The name of a file is bytes, and need not be text.
+    return fnv128a(encode(pod) + f"{host}{origin}:{location}".encode(errors="surrogateescape"))
 
 
 def fnv128a(data: bytes) -> str:

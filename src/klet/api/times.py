@@ -35,7 +35,7 @@ class Time(datetime):
             if fraction is None and zone == "Z":
                 return cls.fromisoformat(text)
             return _copy(cls, datetime.fromisoformat(f"{text[:19]}.{(fraction or '')[:6]:0<6}{zone}"))
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise TimeError(f"{text!r} is not a time: {error}") from error
 
     def wire(self) -> str:
@@ -55,7 +55,7 @@ class MicroTime(datetime):
             raise TimeError(f"{text!r} is not an RFC 3339 time with six digits of fraction")
         try:
             return _copy(cls, datetime.fromisoformat(text))
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise TimeError(f"{text!r} is not a time: {error}") from error
 
     def wire(self) -> str:
@@ -90,6 +90,7 @@ _UNITS: Final = {
 }
 _PART: Final = re.compile(r"([0-9]*)(\.[0-9]*)?([^0-9.]*)")
 _MAX: Final = 2**63 - 1
+_MOST_DIGITS: Final = len(str(_MAX))
 
 
 def parse_duration(text: str) -> int:
@@ -111,6 +112,8 @@ def parse_duration(text: str) -> int:
             raise TimeError(f"time: missing unit in duration {_quote(text)}")
         if unit not in _UNITS:
             raise TimeError(f"time: unknown unit {_quote(unit)} in duration {_quote(text)}")
+        if len(whole.lstrip("0")) > _MOST_DIGITS:
+            raise invalid
         total += int(whole) * _UNITS[unit] + _fraction(fraction, _UNITS[unit])
         if total > _MAX + negative:
             raise invalid

@@ -4,6 +4,7 @@ A bad document never hides a good one. Each problem names the user's file, the d
 """
 
 import hashlib
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,20 +116,23 @@ def expand_paths(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     files: list[str] = []
     directories: list[str] = []
     for argument in arguments:
-        path = Path(argument)
-        if argument != STDIN and path.is_dir():
-            absolute = path.resolve()
-            directories.append(str(absolute))
-            files += [str(file) for file in sorted(absolute.iterdir()) if file.suffix in EXTENSIONS and file.is_file()]
+        if argument == STDIN:
+            files.append(argument)
+            continue
+        # Links are not followed: the name is what the user means, and /dev/fd/N leads to no other name.
+        path = Path(os.path.abspath(argument))  # noqa: PTH100 - resolve() would follow them
+        if path.is_dir():
+            directories.append(str(path))
+            files += [str(file) for file in sorted(path.iterdir()) if file.suffix in EXTENSIONS and file.is_file()]
         else:
-            files.append(argument if argument == STDIN else str(path.resolve()))
+            files.append(str(path))
     return list(dict.fromkeys(files)), directories
 
 
 def _objects(fields: JsonObject) -> Iterator[tuple[str, JsonObject]]:
     """The object itself, or those of a list, with the path to each."""
     items = fields.get("items")
-    if fields.get("kind") not in {"List", "PodList"} or not isinstance(items, list):
+    if fields.get("kind") not in ("List", "PodList") or not isinstance(items, list):
         yield "", fields
         return
     for index, item in enumerate(items):

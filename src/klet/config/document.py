@@ -113,7 +113,8 @@ def _finish(root: object) -> Document:
 def _settle(value: object, path: str, duplicates: list[str]) -> Json:
     if isinstance(value, _Pairs):
         settled: dict[str, Json] = {}
-        for key, inner in value:
+        for written, inner in value:
+            key = _whole(written)
             where = f"{path}.{key}" if path else key
             if key in settled:
                 duplicates.append(where)
@@ -122,7 +123,12 @@ def _settle(value: object, path: str, duplicates: list[str]) -> Json:
     if isinstance(value, list):
         return [_settle(inner, f"{path}[{index}]", duplicates) for index, inner in enumerate(value)]
     assert value is None or isinstance(value, bool | int | float | str)
-    return value
+    return _whole(value) if isinstance(value, str) else value
+
+
+def _whole(text: str) -> str:
+    """A text that can be encoded: half of a surrogate pair, which JSON can escape, is replaced as Go does."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _from_yaml(content: str) -> object:

@@ -29,7 +29,8 @@ class LogOptions:
 def resolve_since(*, seconds: int | None, time: datetime | None, now: datetime) -> datetime | None:
     """Combine `sinceSeconds` and `sinceTime`: the later one wins."""
     candidates = [] if time is None else [time]
-    if seconds is not None:
+    if seconds is not None and seconds < (now - _EPOCH).total_seconds():
+        # No log is older than the epoch, and an instant before the year 1 cannot be computed.
         candidates.append(now - timedelta(seconds=seconds))
     return max(candidates, default=None)
 

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from klet.api.codec import convert
@@ -49,6 +51,11 @@ def test_namespace_and_uid_of_the_manifest_stay():
 )
 def test_the_uid_follows_content_and_place(other, is_same):
     assert (static(pod()).metadata.uid == other.metadata.uid) is is_same
+
+
+def test_the_uid_of_a_file_whose_name_is_not_text():
+    location = os.fsdecode(b"/manifests/\xff.yaml")
+    assert static(pod(), location=location).metadata.uid != static(pod()).metadata.uid
 
 
 def test_the_uid_of_a_url_is_the_same_on_every_node():

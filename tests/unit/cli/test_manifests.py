@@ -56,6 +56,10 @@ def test_several_documents_and_lists():
         pytest.param(
             "apiVersion: apps/v1\nkind: Deployment", "document 1: kind: apps/v1 Deployment is not", id="not a pod"
         ),
+        pytest.param("apiVersion: v1\nkind: [Pod]", "document 1: kind: v1 ['Pod'] is not", id="a list as the kind"),
+        pytest.param(
+            "apiVersion: v1\nkind: {a: b}", "document 1: kind: v1 {'a': 'b'} is not", id="an object as the kind"
+        ),
         pytest.param(HEAD + "metadata: {}", "document 1: metadata.name: Required value", id="no name"),
         pytest.param(
             HEAD + "metadata: {name: a}\nspec: {containers: [{name: a, ports: 5}]}",
@@ -148,3 +152,10 @@ def test_expand_paths(tmp_path):
     files, directories = expand_paths(["-", str(tmp_path), str(tmp_path / "c.txt"), str(tmp_path / "b.yaml")])
     assert files == ["-", *(str(tmp_path / name) for name in ("a.json", "b.yaml", "c.txt"))]
     assert directories == [str(tmp_path)]
+
+
+def test_a_link_is_known_by_its_own_name_also_one_that_leads_nowhere(tmp_path):
+    (tmp_path / "round").symlink_to("round")
+    (tmp_path / "current.yaml").symlink_to("v1.yaml")
+    names = [str(tmp_path / "round"), str(tmp_path / "current.yaml")]
+    assert expand_paths(names) == (names, [])

@@ -63,6 +63,11 @@ def test_duplicates_are_named_by_their_path(text, duplicates):
     assert parse_document(text).duplicates == duplicates
 
 
+def test_half_of_a_surrogate_pair_is_replaced_so_that_the_text_can_be_written():
+    found = parse_document(rb'{"a\ud800": ["\udfff", "\ud83d\ude00", "\u00e9"]}')
+    assert found.fields == {"a\ufffd": ["\ufffd", "\U0001f600", "\u00e9"]}
+
+
 def test_the_last_duplicate_counts():
     assert parse_document(b"a: 1\na: 2\n").fields == {"a": 2}
 

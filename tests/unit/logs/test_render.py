@@ -168,6 +168,7 @@ def test_nothing_comes_after_the_end():
         pytest.param(None, None, None, id="neither"),
         pytest.param(10, None, START - timedelta(seconds=10), id="seconds count back from now"),
         pytest.param(None, START - timedelta(hours=1), START - timedelta(hours=1), id="an instant"),
+        pytest.param(2**63 - 1, None, None, id="more seconds than there are instants"),
         pytest.param(10, START - timedelta(hours=1), START - timedelta(seconds=10), id="the later wins: seconds"),
         pytest.param(10, START - timedelta(seconds=1), START - timedelta(seconds=1), id="the later wins: instant"),
     ],
