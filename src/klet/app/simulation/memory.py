@@ -7,6 +7,7 @@ from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.host.errors import CgroupError, HostError
 from klet.logs.line import parse_cri_line
+from klet.model.memory import AgentMemory
 from klet.model.network import DnsConfig
 from klet.model.pods import PodUID, uid_of
 from klet.runtime import labels
@@ -157,6 +158,18 @@ class MemoryQos:
         if self.refuses:
             raise CgroupError(self.refuses)
         self.pods = frozenset(uid_of(pod) for pod in pods)
+
+
+class MemoryCheckpoint:
+    """What an agent left to the next one."""
+
+    def __init__(self) -> None:
+        self.left = AgentMemory()
+        self.saves = 0
+
+    async def save(self, value: AgentMemory) -> None:
+        self.left = value
+        self.saves += 1
 
 
 class MemoryDns:

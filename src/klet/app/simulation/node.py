@@ -17,6 +17,7 @@ from klet.app.settings import AgentSettings
 from klet.app.simulation.memory import (
     LOGS,
     MemoryCgroups,
+    MemoryCheckpoint,
     MemoryDns,
     MemoryFiles,
     MemoryLeftFiles,
@@ -90,6 +91,7 @@ class SimulatedNode:
     files: MemoryFiles = field(default_factory=MemoryFiles)
     cgroups: MemoryCgroups = field(default_factory=MemoryCgroups)
     qos: MemoryQos = field(default_factory=MemoryQos)
+    checkpoint: MemoryCheckpoint = field(default_factory=MemoryCheckpoint)
 
     logs: MemoryLogs = field(init=False)
     http: HttpClient = field(default_factory=HttpClient)
@@ -139,6 +141,8 @@ class SimulatedNode:
             runtime_name="containerd",
             node_ips=("192.0.2.1",),
             randomness=random.Random(seed),
+            memory=self.checkpoint.left,
+            memory_store=self.checkpoint,
         )
         return build_agent(ports, settings)
 
@@ -158,6 +162,7 @@ def simulated_settings(parallel_starts: int, *, longest_backoff: timedelta = tim
         root=Path("/var/lib/kubelet"),
         socket=Path("/klet.sock"),
         journal=Path("/journal.db"),
+        memory=Path("/memory.json"),
         journal_records=10_000,
         runtime_endpoint="in-process",
         image_endpoint="",

@@ -9,18 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from msgspec.structs import replace
-
 from klet.aio.clock import LoopClock
-from klet.api.pod import Pod, PodStatus
-from klet.api.times import Time
 from klet.app.simulation.memory import MemoryFiles
 from klet.app.simulation.node import SimulatedNode, simulated_settings
+from klet.app.simulation.sources import SimulatedSources
 from klet.app.wiring import Agent
 from klet.cri.client import CriClient
-from klet.model.pods import PodUID, uid_of
 from klet.sources.config import PodConfig
-from klet.sync.worker_state import Stage
 from klet.testing.fake_runtime import (
     ANY,
     Drop,
@@ -38,8 +33,8 @@ from klet.testing.simulation import plan as steps
 from klet.testing.simulation.chronicle import Chronicle
 from klet.testing.simulation.invariants import RuntimeWatch, check_leftovers, check_reaction, check_status
 from klet.testing.simulation.mortal import Lifeline, MortalTransport
-from klet.testing.simulation.plan import Plan, Step, make_plan
-from klet.testing.simulation.pods import API, FILE, LOADED, choose_life, registry, with_other_image
+from klet.testing.simulation.plan import Plan, RuntimeStep, Step, make_plan
+from klet.testing.simulation.pods import API, FILE, LOADED, choose_life, registry
 from klet.testing.simulation.settled import Holdings, unsettled
 from klet.testing.simulation.telling import tell
 
@@ -131,13 +126,13 @@ class Story:
         self.node = SimulatedNode(clock=self._clock, runtime=runtime, files=MemoryFiles(sink=sink))
         self.chronicle = Chronicle(runtime=runtime, clock=self._true_clock, start=EPOCH)
         self._watch = RuntimeWatch(chronicle=self.chronicle, runtime=runtime, lingering=plan.lingering > 0)
-        self._pods: dict[str, dict[PodUID, Pod]] = {FILE: {}, API: {}}
-        self._statuses: dict[PodUID, PodStatus] = {}
+        self._sources = SimulatedSources(
+            plan=plan, chronicle=self.chronicle, clock=self._clock, randomness=self._random
+        )
         self._faults: list[Fault | EventFault] = []
         self._hits = 0
         self._lifeline = Lifeline()
         self._down = timedelta()
-        self._config: PodConfig | None = None
         self._agent: Agent | None = None
         self.took = timedelta()
 
@@ -168,7 +163,8 @@ class Story:
                 life = group.create_task(self._live(pump, self._lifeline), name="agent")
                 await self._lifeline.died.wait()
                 life.cancel()
-            self._agent = self._config = None
+            self._agent = None
+            self._sources.close()
             self.chronicle.disturb()
             left = [task.get_name() for task in asyncio.all_tasks() if task not in mine]
             if len(asyncio.all_tasks()) > task_count:
@@ -180,10 +176,10 @@ class Story:
         transport = MortalTransport(
             inner=InProcessTransport(runtime=self.node.runtime, pump=pump), lifeline=lifeline, observer=self._watch
         )
-        self._config = PodConfig(sources=(FILE, API), recorder=self.node.journal, clock=self._clock)
+        config = PodConfig(sources=(FILE, API), recorder=self.node.journal, clock=self._clock)
         self._agent = agent = self.node.build_agent(
             CriClient(runtime=transport, images=transport, timeout=REQUEST_TIMEOUT),
-            self._config,
+            config,
             seed=self._plan.seed * 1000 + self.chronicle.life,
             settings=simulated_settings(self._plan.parallel_starts, longest_backoff=self._plan.longest_backoff),
         )
@@ -194,27 +190,9 @@ class Story:
                 for part in agent.parts:
                     group.create_task(part.run(), name=type(part).__name__)
                 group.create_task(self._follow_statuses(agent), name="statuses")
-                group.create_task(self._open_sources(self._config), name="sources")
+                group.create_task(self._sources.open(config), name="sources")
         except Exception as error:  # noqa: BLE001 - whatever it is, the story tells it
             self.chronicle.violate(f"the agent ended: {''.join(traceback.format_exception(error))}")
-
-    async def _open_sources(self, config: PodConfig) -> None:
-        """One source may be heard later than the other; until then none of its pods may be taken for gone."""
-        later = self._random.choice((FILE, API))
-        pause = timedelta(seconds=self._random.choice((0.0, 0.0, 5.0)) * self._random.random())
-        self._send(API if later == FILE else FILE)
-        await self._clock.sleep(pause)
-        self._send(later)
-
-    def _send(self, source: str) -> None:
-        if self._config is not None:
-            pods = self._pods[source].values()
-            self._config.set_pods(source, tuple(self._with_status(pod) for pod in pods))
-
-    def _with_status(self, pod: Pod) -> Pod:
-        """The API server remembers what was reported; a file does not."""
-        known = self._statuses.get(uid_of(pod))
-        return replace(pod, status=known) if known is not None and uid_of(pod) in self._pods[API] else pod
 
     async def _follow_statuses(self, agent: Agent) -> None:
         with agent.statuses.changes() as changes:
@@ -222,7 +200,7 @@ class Story:
                 status = agent.statuses.get(uid)
                 check_status(self.chronicle, uid, status)
                 if status is not None:
-                    self._statuses[uid] = status
+                    self._sources.statuses[uid] = status
 
     async def _go_wrong(self) -> None:
         if self._plan.no_events:
@@ -259,9 +237,7 @@ class Story:
 
     async def _end_all(self) -> None:
         """Without a wanted pod nothing is left."""
-        for source, pods in self._pods.items():
-            for uid in list(pods):
-                self._remove(uid, source)
+        self._sources.remove_all()
         await self._settle("after the end of all pods")
 
     def _unsettled(self) -> list[str]:
@@ -272,7 +248,7 @@ class Story:
             logs=frozenset(files.pods_with_logs()),
             cgroups=frozenset(self.node.cgroups.pods),
         )
-        status_of = agent.statuses.get if agent is not None else self._statuses.get
+        status_of = agent.statuses.get if agent is not None else self._sources.statuses.get
         return unsettled(self.chronicle, self.node.runtime, holdings, status_of)
 
     async def _sleep_until(self, at: datetime) -> None:
@@ -283,39 +259,29 @@ class Story:
         if hits != self._hits:
             self._hits = hits
             self.chronicle.disturb()
-        self._reap()
+        if self._agent is not None:
+            self._sources.reap(self._agent.ledger)
         check_leftovers(self.chronicle)
         if self._agent is not None:
             if self._plan.no_events:
                 self.chronicle.disturb()
-            check_reaction(self.chronicle, self._statuses)
-
-    def _reap(self) -> None:
-        """The API server lets go of deleted pods that have finished on the node."""
-        if self._agent is None:
-            return
-        for uid, pod in list(self._pods[API].items()):
-            if pod.metadata.deletion_timestamp is None:
-                continue
-            state = self._agent.ledger.get(uid)
-            if state is not None and state.stage is Stage.FINISHED:
-                del self._pods[API][uid]
-                self._send(API)
+            check_reaction(self.chronicle, self._sources.statuses)
 
     def _apply(self, step: Step) -> None:
+        match step:
+            case steps.AddPod() | steps.RemovePod() | steps.ReplacePod() | steps.ChangePod():
+                self._sources.apply(step)
+            case steps.KillAgent(calls, after_effect, down):
+                self._down = down
+                self._lifeline.doom(calls=calls, after_effect=after_effect)
+            case steps.StepClock(by):
+                self._clock.offset += by
+            case _:
+                self._apply_to_runtime(step)
+
+    def _apply_to_runtime(self, step: RuntimeStep) -> None:
         runtime = self.node.runtime
         match step:
-            case steps.AddPod(number):
-                self._add(number)
-                self._send(self._plan.pods[number].source)
-            case steps.RemovePod(number):
-                self._remove(self._plan.pods[number].uid, self._plan.pods[number].source)
-            case steps.ReplacePod(number, by):
-                self._drop(self._plan.pods[number].uid)
-                self._add(by)
-                self._send(FILE)
-            case steps.ChangePod(number, container):
-                self._change(self._plan.pods[number].uid, container)
             case steps.EndContainer(pick, exit_code, oom):
                 alive = [each.container.id for each in self.chronicle.alive()]
                 if alive:
@@ -329,44 +295,8 @@ class Story:
             case steps.CutStreams():
                 self.chronicle.disturb()
                 runtime.disconnect()
-            case steps.KillAgent(calls, after_effect, down):
-                self._down = down
-                self._lifeline.doom(calls=calls, after_effect=after_effect)
-            case steps.StepClock(by):
-                self._clock.offset += by
             case unknown:
                 assert_never(unknown)
-
-    def _add(self, number: int) -> None:
-        planned = self._plan.pods[number]
-        self._pods[planned.source][planned.uid] = planned.pod
-        self.chronicle.want(planned.pod, planned.source)
-
-    def _remove(self, uid: PodUID, source: str) -> None:
-        if source == FILE:
-            self._drop(uid)
-        elif uid in self._pods[API] and self._pods[API][uid].metadata.deletion_timestamp is None:
-            pod = self._pods[API][uid]
-            metadata = replace(
-                pod.metadata,
-                deletion_timestamp=Time.of(self._clock.now()),
-                deletion_grace_period_seconds=pod.spec.termination_grace_period_seconds,
-            )
-            self._pods[API][uid] = replace(pod, metadata=metadata)
-            self.chronicle.unwant(uid)
-        self._send(source)
-
-    def _drop(self, uid: PodUID) -> None:
-        if self._pods[FILE].pop(uid, None) is not None:
-            self.chronicle.unwant(uid)
-
-    def _change(self, uid: PodUID, container: int) -> None:
-        pod = self._pods[API].get(uid)
-        if pod is None or pod.metadata.deletion_timestamp is not None:
-            return
-        self._pods[API][uid] = changed = with_other_image(pod, index=container)
-        self.chronicle.change(changed)
-        self._send(API)
 
     def _end_sandbox(self, pick: float) -> None:
         ready = [sandbox.id for sandbox in self.node.runtime.sandboxes() if sandbox.is_ready]

@@ -124,19 +124,9 @@ class StepClock:
     by: timedelta
 
 
-Step: TypeAlias = (
-    AddPod
-    | RemovePod
-    | ReplacePod
-    | ChangePod
-    | EndContainer
-    | EndSandbox
-    | BreakCalls
-    | BreakEvents
-    | CutStreams
-    | KillAgent
-    | StepClock
-)
+PodStep: TypeAlias = AddPod | RemovePod | ReplacePod | ChangePod
+RuntimeStep: TypeAlias = EndContainer | EndSandbox | BreakCalls | BreakEvents | CutStreams
+Step: TypeAlias = PodStep | RuntimeStep | KillAgent | StepClock
 
 
 @dataclass(frozen=True, slots=True)

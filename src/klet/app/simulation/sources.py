@@ -1,0 +1,123 @@
+"""Where the pods of a story come from: files, and an API server that deletes gracefully and remembers statuses."""
+
+import random
+from datetime import timedelta
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from klet.aio.clock import Clock
+from klet.api.pod import Pod, PodStatus
+from klet.api.times import Time
+from klet.model.pods import PodUID, uid_of
+from klet.sources.config import PodConfig
+from klet.sync.ledger import WorkerLedger
+from klet.sync.worker_state import Stage
+from klet.testing.simulation import plan as steps
+from klet.testing.simulation.chronicle import Chronicle
+from klet.testing.simulation.plan import Plan, PodStep
+from klet.testing.simulation.pods import API, FILE, with_other_image
+
+
+class SimulatedSources:
+    """The wanted pods. They outlive the agent, which hears of them through its PodConfig."""
+
+    def __init__(self, *, plan: Plan, chronicle: Chronicle, clock: Clock, randomness: random.Random) -> None:
+        self._plan = plan
+        self._chronicle = chronicle
+        self._clock = clock
+        self._random = randomness
+        self._pods: dict[str, dict[PodUID, Pod]] = {FILE: {}, API: {}}
+        self._config: PodConfig | None = None
+        self._silent = ""
+        self.statuses: dict[PodUID, PodStatus] = {}
+        """What was reported last."""
+
+    async def open(self, config: PodConfig) -> None:
+        """Let an agent hear of the pods.
+
+        One source may be heard later than the other; until then none of its pods may be taken for gone.
+        """
+        later = self._random.choice((FILE, API))
+        pause = timedelta(seconds=self._random.choice((0.0, 0.0, 5.0)) * self._random.random())
+        self._config = config
+        self._silent = later if pause else ""
+        self._send(API if later == FILE else FILE)
+        await self._clock.sleep(pause)
+        self._silent = ""
+        self._send(later)
+
+    def close(self) -> None:
+        """The agent is gone."""
+        self._config = None
+
+    def apply(self, step: PodStep) -> None:
+        match step:
+            case steps.AddPod(number):
+                self._add(number)
+                self._send(self._plan.pods[number].source)
+            case steps.RemovePod(number):
+                self._remove(self._plan.pods[number].uid, self._plan.pods[number].source)
+            case steps.ReplacePod(number, by):
+                self._drop(self._plan.pods[number].uid)
+                self._add(by)
+                self._send(FILE)
+            case steps.ChangePod(number, container):
+                self._change(self._plan.pods[number].uid, container)
+            case unknown:
+                assert_never(unknown)
+
+    def remove_all(self) -> None:
+        for source, pods in self._pods.items():
+            for uid in list(pods):
+                self._remove(uid, source)
+
+    def reap(self, ledger: WorkerLedger) -> None:
+        """The API server lets go of deleted pods that have finished on the node."""
+        for uid, pod in list(self._pods[API].items()):
+            state = ledger.get(uid)
+            is_over = state is not None and state.stage is Stage.FINISHED
+            if pod.metadata.deletion_timestamp is not None and is_over:
+                del self._pods[API][uid]
+                self._send(API)
+
+    def _send(self, source: str) -> None:
+        if self._config is not None and source != self._silent:
+            pods = self._pods[source].values()
+            self._config.set_pods(source, tuple(self._with_status(pod) for pod in pods))
+
+    def _with_status(self, pod: Pod) -> Pod:
+        """The API server remembers what was reported; a file does not."""
+        known = self.statuses.get(uid_of(pod))
+        return replace(pod, status=known) if known is not None and uid_of(pod) in self._pods[API] else pod
+
+    def _add(self, number: int) -> None:
+        planned = self._plan.pods[number]
+        self._pods[planned.source][planned.uid] = planned.pod
+        self._chronicle.want(planned.pod, planned.source)
+
+    def _remove(self, uid: PodUID, source: str) -> None:
+        if source == FILE:
+            self._drop(uid)
+        elif uid in self._pods[API] and self._pods[API][uid].metadata.deletion_timestamp is None:
+            pod = self._pods[API][uid]
+            metadata = replace(
+                pod.metadata,
+                deletion_timestamp=Time.of(self._clock.now()),
+                deletion_grace_period_seconds=pod.spec.termination_grace_period_seconds,
+            )
+            self._pods[API][uid] = replace(pod, metadata=metadata)
+            self._chronicle.unwant(uid)
+        self._send(source)
+
+    def _drop(self, uid: PodUID) -> None:
+        if self._pods[FILE].pop(uid, None) is not None:
+            self._chronicle.unwant(uid)
+
+    def _change(self, uid: PodUID, container: int) -> None:
+        pod = self._pods[API].get(uid)
+        if pod is None or pod.metadata.deletion_timestamp is not None:
+            return
+        self._pods[API][uid] = changed = with_other_image(pod, index=container)
+        self._chronicle.change(changed)
+        self._send(API)
