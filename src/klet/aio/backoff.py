@@ -60,6 +60,10 @@ class Backoff(Generic[K]):
         """Put back what an earlier life of the process knew about a key."""
         self._entries[key] = _Entry(delay=min(delay, self._longest), updated=updated)
 
+    def all(self) -> Iterator[tuple[K, timedelta, datetime]]:
+        """Every key with its delay and the instant it was counted: what `restore` takes."""
+        return ((key, entry.delay, entry.updated) for key, entry in self._entries.items())
+
     def reset(self, key: K) -> None:
         self._entries.pop(key, None)
 

@@ -18,6 +18,7 @@ from klet.app.ports import connect_patiently, open_pod_cgroups
 from klet.app.settings import AgentSettings, cut_settings
 from klet.app.views import AgentHealth, BoardPods, JournalRecords, RuntimeLogs
 from klet.app.wiring import Agent, Part, Ports, build_agent
+from klet.checkpoint import CheckpointFile, Found
 from klet.config.command_line import Settings, ShowText
 from klet.config.errors import ConfigError
 from klet.config.loader import load_command_line
@@ -28,6 +29,7 @@ from klet.host.cgroups.discover import find_hierarchy
 from klet.host.http_client import HttpClient
 from klet.journal.store import Journal
 from klet.model.causes import Finding, Subject
+from klet.model.memory import AgentMemory
 from klet.network.resolver import PodResolver
 from klet.runtime.log_files import LogFiles
 from klet.runtime.pod_files import PodFiles
@@ -36,6 +38,7 @@ from klet.server.routes.health import HealthRoutes
 from klet.server.routes.klet import KletRoutes
 from klet.server.routes.pods import PodRoutes
 from klet.sources.config import PodConfig
+from klet.status.checkpoint import MemoryFormat
 from klet.wire import cri_v1_pb2 as cri
 
 logger = logging.getLogger(__name__)
@@ -103,6 +106,8 @@ async def _open_ports(
     clock: Clock,
 ) -> Ports:
     cgroups = await open_pod_cgroups(settings, threads, clock)
+    memory = CheckpointFile(path=settings.memory, form=MemoryFormat(), threads=threads, clock=clock)
+    remembered = memory.load()
     return Ports(
         clock=clock,
         runtime=client,
@@ -125,6 +130,8 @@ async def _open_ports(
         runtime_name=version.runtime_name,
         node_ips=tuple(ip for ip in given.flags.node_ip.split(",") if ip),
         randomness=random.Random(),
+        memory=remembered.value if isinstance(remembered, Found) else AgentMemory(),
+        memory_store=memory,
     )
 
 

@@ -29,6 +29,7 @@ class AgentSettings:
     root: Path
     socket: Path
     journal: Path
+    memory: Path
     journal_records: int
     runtime_endpoint: str
     image_endpoint: str
@@ -60,6 +61,7 @@ def cut_settings(given: Settings, machine: MachineFacts) -> AgentSettings:
         root=root,
         socket=Path(given.klet.socket),
         journal=root / "klet-journal.db",
+        memory=root / "klet-memory.json",
         journal_records=given.klet.journal_records,
         runtime_endpoint=config.container_runtime_endpoint,
         image_endpoint=config.image_service_endpoint,

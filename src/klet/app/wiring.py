@@ -16,12 +16,14 @@ from klet.cri.port import ImageService, RuntimeService
 from klet.host.http_client import HttpClient
 from klet.images.manager import ImageManager, MissingImage
 from klet.model.causes import CauseId, CauseRecorder
+from klet.model.memory import AgentMemory
 from klet.pleg.cache import RuntimeCache
 from klet.pleg.pleg import Pleg, PlegSettings
 from klet.pods.store import PodStore
 from klet.probes.manager import ProbeManager
 from klet.probes.prober import Prober
 from klet.probes.results import ProbeResults
+from klet.runtime.crash_backoff import CrashBackoff
 from klet.runtime.errors import StartError
 from klet.runtime.executor import CgroupParents, PodDns, PodExecutor
 from klet.runtime.gc import ContainerGc, ContainerRemover, Logs
@@ -34,8 +36,16 @@ from klet.runtime.security import ImageUser
 from klet.runtime.starter import ContainerStarter, LogLinks, ReadyImage, StartFiles
 from klet.runtime.termination import LeftFiles
 from klet.status.board import StatusBoard
+from klet.status.checkpoint import MemoryKeeper, MemoryStore
 from klet.sync.cgroup_step import CgroupStep, PodCgroupKeeper, QosKeeper
-from klet.sync.housekeeping import Housekeeping, HousekeepingCall, Leftovers, OrphanCgroups, OrphanDirectories
+from klet.sync.housekeeping import (
+    Housekeeping,
+    HousekeepingCall,
+    Leftovers,
+    OrphanCgroups,
+    OrphanDirectories,
+    PodMemories,
+)
 from klet.sync.ledger import WorkerLedger
 from klet.sync.loop import ChangeSource, SyncLoop
 from klet.sync.pod_status import PodStatuses, StartFailures
@@ -81,6 +91,9 @@ class Ports:
     runtime_name: str
     node_ips: tuple[str, ...]
     randomness: random.Random
+    memory: AgentMemory
+    """What an earlier life of the agent left."""
+    memory_store: MemoryStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +111,8 @@ class Agent:
 def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     """Build boards first, then the parts that read and write them."""
     pods = PodStore()
-    board = StatusBoard(clock=ports.clock)
+    board = StatusBoard(clock=ports.clock, restored=ports.memory.statuses)
+    backoff = CrashBackoff(longest=settings.longest_crash_backoff, restored=ports.memory.delays)
     ledger = WorkerLedger()
     cache = RuntimeCache()
     reader = PodReader(runtime=ports.runtime, files=ports.left_files)
@@ -133,7 +147,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         agent_started=agent_started,
     )
     images = ImageManager(images=ports.images, recorder=ports.recorder, clock=ports.clock)
-    starter = _build_starter(ports, settings, images)
+    starter = _build_starter(ports, settings, images, backoff)
     steps = PodSync(
         executor=_build_executor(ports, settings, starter, hooks, killer),
         killer=killer,
@@ -160,7 +174,10 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         ledger=ledger,
         workers=workers,
         cache=cache,
-        memories=(statuses.forget, starter.forget, images.forget, probes.remove_pod),
+        memories=PodMemories(
+            forget=(statuses.forget, backoff.forget, images.forget, probes.remove_pod),
+            remembered=lambda: board.all().keys() | {delay.uid for delay in backoff.all()},
+        ),
         leftovers=Leftovers(
             killer=killer, files=ports.files, links=ports.logs, cgroups=ports.cgroups, recorder=ports.recorder
         ),
@@ -188,8 +205,9 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         clock=ports.clock,
         policy=settings.gc,
     )
+    memory = MemoryKeeper(store=ports.memory_store, statuses=board, delays=backoff, clock=ports.clock)
     return Agent(
-        parts=(pleg, workers, probes, housekeeping, gc, loop),
+        parts=(memory, pleg, workers, probes, housekeeping, gc, loop),
         pods=pods,
         statuses=board,
         ledger=ledger,
@@ -198,7 +216,9 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     )
 
 
-def _build_starter(ports: Ports, settings: AgentSettings, images: ImageManager) -> ContainerStarter:
+def _build_starter(
+    ports: Ports, settings: AgentSettings, images: ImageManager, backoff: CrashBackoff
+) -> ContainerStarter:
     return ContainerStarter(
         runtime=ports.runtime,
         images=EnsuredImages(images=images),
@@ -208,7 +228,7 @@ def _build_starter(ports: Ports, settings: AgentSettings, images: ImageManager) 
         recorder=ports.recorder,
         clock=ports.clock,
         settings=settings.container,
-        longest_backoff=settings.longest_crash_backoff,
+        backoff=backoff,
     )
 
 

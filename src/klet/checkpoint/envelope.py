@@ -23,7 +23,7 @@ class _Outer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Envelope(Generic[T]):
-    """Values of one type. `older` reads the payloads of earlier versions."""
+    """Values of one type, or `msgspec.Raw` as it is. `older` reads the payloads of earlier versions."""
 
     def __init__(
         self, *, kind: str, version: int, payload: type[T], older: Mapping[int, Callable[[bytes], T]] | None = None
@@ -34,7 +34,7 @@ class Envelope(Generic[T]):
         self._older = dict(older or {})
 
     def encode(self, value: T) -> bytes:
-        payload = msgspec.json.encode(msgspec.to_builtins(value, str_keys=True, order="deterministic"))
+        payload = _encode_payload(value)
         outer = _Outer(
             kind=self._kind,
             version=self._version,
@@ -67,6 +67,12 @@ class Envelope(Generic[T]):
         raise CheckpointVersion(
             f"field version is {version}, this klet knows {known}; use the klet that wrote it, or move the file away"
         )
+
+
+def _encode_payload(value: object) -> bytes:
+    if isinstance(value, msgspec.Raw):
+        return bytes(value)
+    return msgspec.json.encode(msgspec.to_builtins(value, str_keys=True, order="deterministic"))
 
 
 def _checksum(kind: str, version: int, payload: bytes) -> str:

@@ -31,6 +31,8 @@ class ProbeFacts:
     """It was reported as started before."""
     is_older: bool = False
     """It is older than the agent."""
+    was_ready: bool | None = None
+    """What was last reported of this instance; None if it is new."""
     was_pod_ready: bool = False
     """The pod was last reported as ready."""
 
@@ -46,6 +48,9 @@ def is_ready(facts: ProbeFacts) -> bool:
     """Say whether a running and started container is ready."""
     if facts.readiness is ProbeResult.SUCCESS:
         return True
+    if facts.readiness is None and facts.was_ready is not None and facts.has_readiness_probe:
+        # No probe has answered in this life of the agent; upstream goes by the whole pod here.
+        return facts.was_ready
     if not facts.is_older:
         return not facts.has_readiness_worker
     if facts.has_readiness_probe and not facts.was_pod_ready:

@@ -143,15 +143,28 @@ def instance_of(status: ContainerStatus) -> ContainerId:
 def _adopt(
     rules: ProbeRules, state: ProbeState, container: ContainerStatus, instance: ContainerId
 ) -> tuple[Write, ...]:
-    """A new instance begins with the initial result, unless it is older than the agent: then nothing is known."""
+    """A new instance begins with the initial result, unless an earlier life of the agent probed it: its word stays."""
     writes = [Write(state.id, None)] if state.id is not None else []
     running = container.state.running
-    if running is None or not is_older_than_agent(running.started_at, rules.agent_started):
+    if running is None or not _was_probed_before(rules, container, running.started_at):
         writes.append(Write(instance, INITIAL[rules.kind]))
     elif rules.is_sidecar and rules.kind is ProbeKind.STARTUP and container.started:
         # The containers after a sidecar wait for this result, and its probe will not run again.
         writes.append(Write(instance, ProbeResult.SUCCESS))
     return tuple(writes)
+
+
+def _was_probed_before(rules: ProbeRules, container: ContainerStatus, started_at: datetime | None) -> bool:
+    """True for an instance that is older than the agent, or whose status already says what the probe is there for."""
+    if is_older_than_agent(started_at, rules.agent_started):
+        return True
+    match rules.kind:
+        case ProbeKind.READINESS:
+            return container.ready
+        case ProbeKind.STARTUP:
+            return bool(container.started)
+        case ProbeKind.LIVENESS:
+            return False
 
 
 def _judge(

@@ -2,12 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Protocol
 
-from klet.aio.backoff import Backoff
 from klet.aio.clock import Clock
-from klet.api.codec import encode
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.api.times import Duration
@@ -19,14 +16,12 @@ from klet.model.pods import format_pod, subject_of
 from klet.model.runtime import ContainerId, ContainerRecord, ContainerState, PodRuntimeStatus, SandboxId
 from klet.runtime import errors, labels
 from klet.runtime.container_config import ContainerInputs, ContainerSettings, build_container_config
+from klet.runtime.crash_backoff import CrashBackoff
 from klet.runtime.env import build_environment
 from klet.runtime.security import ImageUser, check_non_root
 from klet.wire import cri_v1_pb2 as cri
 
 DECIDER = "runtime.starter"
-FIRST_CRASH_BACKOFF = timedelta(seconds=10)
-LONG_RUN = timedelta(seconds=600)
-"""A container that ran so long starts again without waiting, whatever happened before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +92,7 @@ class ContainerStarter:
         recorder: CauseRecorder,
         clock: Clock,
         settings: ContainerSettings,
-        longest_backoff: timedelta,
+        backoff: CrashBackoff,
     ) -> None:
         self._runtime = runtime
         self._images = images
@@ -107,9 +102,7 @@ class ContainerStarter:
         self._recorder = recorder
         self._clock = clock
         self._settings = settings
-        self._backoff = Backoff[tuple[str, str, str, bytes]](
-            first=min(FIRST_CRASH_BACKOFF, longest_backoff), longest=longest_backoff, forget_after=LONG_RUN
-        )
+        self._backoff = backoff
 
     async def start(
         self,
@@ -149,10 +142,6 @@ class ContainerStarter:
             created_at=self._clock.now(),
         )
 
-    def forget(self, uid: str) -> None:
-        """Drop the back-off of a pod that is gone."""
-        self._backoff.reset_where(lambda key: key[0] == uid)
-
     def _hold_back(
         self,
         pod: Pod,
@@ -164,12 +153,9 @@ class ContainerStarter:
         record = status.newest_exited(container.name)
         if record is None or record.finished_at is None:
             return
-        key = (pod.metadata.uid, container.name, container.image, encode(container.resources))
-        now = self._clock.now()
-        if not self._backoff.is_waiting_since(key, record.finished_at, now=now):
-            self._backoff.next(key, now=now, event=record.finished_at)
+        delay = self._backoff.wait_after(pod, container, record.finished_at, now=self._clock.now())
+        if delay is None:
             return
-        delay = self._backoff.get(key)
         until = record.finished_at + delay
         where = f"container={container.name} pod={format_pod(pod)}"
         message = f"back-off {Duration.of(delay).wire()} restarting failed {where}"

@@ -3,6 +3,9 @@
 It owns what needs memory of the last status: transition instants, the start time, and whether anything changed.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from msgspec.structs import replace
 
 from klet.aio.broadcast import Broadcast, Subscription
@@ -14,21 +17,33 @@ from klet.status.conditions import OWNED
 
 
 class StatusBoard:
-    """Newest status per pod."""
+    """Newest status per pod. What an earlier life of the agent reported counts until this one knows better."""
 
-    def __init__(self, *, clock: Clock) -> None:
+    def __init__(self, *, clock: Clock, restored: Mapping[PodUID, PodStatus] = MappingProxyType({})) -> None:
         self._clock = clock
         self._statuses: dict[PodUID, PodStatus] = {}
+        self._restored = dict(restored)
         self._changes = Broadcast[PodUID]()
 
     def get(self, uid: PodUID) -> PodStatus | None:
-        return self._statuses.get(uid)
+        return self._statuses.get(uid) or self._restored.get(uid)
 
-    def put(self, uid: PodUID, status: PodStatus) -> bool:
-        """Store a status and say whether it differs from the one before."""
+    def is_reported(self, uid: PodUID) -> bool:
+        """True if this life of the agent has reported the pod."""
+        return uid in self._statuses
+
+    def all(self) -> dict[PodUID, PodStatus]:
+        return self._restored | self._statuses
+
+    def put(self, uid: PodUID, status: PodStatus, *, previous: PodStatus | None = None) -> bool:
+        """Store a status and say whether it differs from the one before.
+
+        `previous` is what its instants go on from, if that is not what the board has.
+        """
         now = Time.of(self._clock.now())
         old = self._statuses.get(uid)
-        dated = date_status(status, old, now=now)
+        dated = date_status(status, previous or self.get(uid), now=now)
+        self._restored.pop(uid, None)
         if old is not None and dated == old:
             return False
         self._statuses[uid] = dated
@@ -36,7 +51,8 @@ class StatusBoard:
         return True
 
     def forget(self, uid: PodUID) -> None:
-        if self._statuses.pop(uid, None) is not None:
+        known = [board.pop(uid, None) for board in (self._statuses, self._restored)]
+        if any(status is not None for status in known):
             self._changes.send(uid)
 
     def changes(self) -> Subscription[PodUID]:

@@ -75,7 +75,7 @@ def generate_status(pod: Pod, seen: PodRuntimeStatus, inputs: StatusInputs) -> P
     )
     phase = _settled_phase(pod, phase, previous)
     unchanged = phase == previous.phase
-    ips = order_ips(seen.ips, prefer_ipv6=inputs.prefer_ipv6)
+    ips = order_ips(seen.ips, prefer_ipv6=inputs.prefer_ipv6) or _kept_ips(seen, previous)
     return PodStatus(
         phase=phase,
         reason=(previous.reason or pod.status.reason) if unchanged else "",
@@ -102,6 +102,11 @@ def order_ips(ips: Sequence[str], *, prefer_ipv6: bool) -> tuple[str, ...]:
     return tuple(first[family] for family in families if family in first)
 
 
+def _kept_ips(seen: PodRuntimeStatus, previous: PodStatus) -> tuple[str, ...]:
+    """A pod without a live sandbox still shows the addresses it had."""
+    return () if any(sandbox.ready for sandbox in seen.sandboxes) else tuple(each.ip for each in previous.pod_ips)
+
+
 def _settled_phase(pod: Pod, phase: str, previous: PodStatus) -> str:
     """A terminal phase that was reported never changes."""
     if is_terminal(pod.status.phase):
@@ -120,19 +125,24 @@ def _with_flags(
 ) -> tuple[ContainerStatus, ...]:
     """Set `started` and `ready` from the state and the probes."""
     # An instance that was reported before stays started; a new one under the same name has to start for itself.
-    started_before = {status.container_id for status in before if status.started}
+    reported = {status.container_id: status for status in before if status.container_id}
     was_pod_ready = _was_pod_ready(pod, inputs.previous)
     flagged = []
     for container, status in zip(containers, statuses, strict=True):
-        was_started = status.container_id in started_before
-        facts = _probe_facts(container, status, inputs, was_started=was_started, was_pod_ready=was_pod_ready)
+        known = reported.get(status.container_id)
+        facts = _probe_facts(container, status, inputs, reported=known, was_pod_ready=was_pod_ready)
         started = status.state.running is not None and is_started(facts)
         flagged.append(replace(status, started=started, ready=started and is_ready(facts)))
     return tuple(flagged)
 
 
 def _probe_facts(
-    container: Container, status: ContainerStatus, inputs: StatusInputs, *, was_started: bool, was_pod_ready: bool
+    container: Container,
+    status: ContainerStatus,
+    inputs: StatusInputs,
+    *,
+    reported: ContainerStatus | None,
+    was_pod_ready: bool,
 ) -> ProbeFacts:
     instance = ContainerId(status.container_id.rpartition("://")[2])
     running = status.state.running
@@ -146,10 +156,16 @@ def _probe_facts(
         has_startup_worker=is_probed(ProbeKind.STARTUP, container.startup_probe),
         has_readiness_worker=is_probed(ProbeKind.READINESS, container.readiness_probe),
         has_readiness_probe=container.readiness_probe is not None,
-        was_started=was_started,
+        was_started=reported is not None and bool(reported.started),
+        was_ready=_was_ready(reported),
         is_older=running is not None and is_older_than_agent(running.started_at, inputs.agent_started),
         was_pod_ready=was_pod_ready,
     )
+
+
+def _was_ready(reported: ContainerStatus | None) -> bool | None:
+    """None for an instance that was not running when it was last reported."""
+    return reported.ready if reported is not None and reported.state.running is not None else None
 
 
 def _was_pod_ready(pod: Pod, previous: PodStatus) -> bool:

@@ -6,7 +6,8 @@ a pod that is only not read yet must not be taken for an orphan.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import timedelta
 from typing import Protocol
 
@@ -121,8 +122,27 @@ class HousekeepingCall:
         self._rung.clear()
 
 
+class PodMemories:
+    """Everything that remembers pods. `remembered` are those that an earlier life of the agent knew."""
+
+    def __init__(
+        self, *, forget: Sequence[Callable[[PodUID], None]], remembered: Callable[[], Collection[PodUID]]
+    ) -> None:
+        self._forget = tuple(forget)
+        self._remembered = remembered
+
+    def forget(self, uid: PodUID) -> None:
+        for forget in self._forget:
+            forget(uid)
+
+    def forget_all_but(self, known: AbstractSet[PodUID]) -> None:
+        """A pod that went while no agent ran is not to be taken for itself if it ever comes back."""
+        for uid in sorted(set(self._remembered()) - known):
+            self.forget(uid)
+
+
 class Housekeeping:
-    """Compares what is wanted with what exists. `memories` are told to forget a pod that is over."""
+    """Compares what is wanted with what exists."""
 
     def __init__(
         self,
@@ -131,7 +151,7 @@ class Housekeeping:
         ledger: WorkerLedger,
         workers: PodWorkers,
         cache: RuntimeCache,
-        memories: Sequence[Callable[[PodUID], None]],
+        memories: PodMemories,
         leftovers: Leftovers,
         sources_ready: Callable[[], bool],
         call: HousekeepingCall,
@@ -141,7 +161,7 @@ class Housekeeping:
         self._ledger = ledger
         self._workers = workers
         self._cache = cache
-        self._memories = tuple(memories)
+        self._memories = memories
         self._leftovers = leftovers
         self._sources_ready = sources_ready
         self._clock = clock
@@ -161,6 +181,7 @@ class Housekeeping:
         """One pass. A pod that cannot be cleaned up now is tried again at the next."""
         self._settle_workers()
         wanted = self._pods.uids()
+        self._memories.forget_all_but(wanted | self._ledger.all().keys())
         in_runtime = self._cache.pods()
         for uid, status in in_runtime.items():
             if uid in wanted or self._ledger.get(uid) is not None:
@@ -179,8 +200,7 @@ class Housekeeping:
         for uid, state in self._ledger.all().items():
             if state.stage is Stage.FINISHED and (uid not in wanted or state.restart_requested):
                 self._workers.forget(uid)
-                for forget in self._memories:
-                    forget(uid)
+                self._memories.forget(uid)
                 pod = self._pods.get(uid)
                 if pod is not None:
                     self._workers.update(PodUpdate(kind=UpdateKind.CREATE, pod=pod, cause=state.cause))

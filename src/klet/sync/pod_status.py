@@ -6,13 +6,14 @@ from typing import Protocol
 
 from klet.api.pod import Pod, PodStatus
 from klet.model.causes import CauseId, CauseRecorder, Finding
-from klet.model.pods import PodUID, subject_of, uid_of
+from klet.model.pods import PodUID, is_static, subject_of, uid_of
 from klet.model.probes import ProbeKind, ProbeView
 from klet.model.qos import compute_qos
 from klet.model.runtime import PodRuntimeStatus, StartFailure
 from klet.runtime.actions import plan_sandbox
 from klet.runtime.restart import restarts_after, should_restart
 from klet.status.board import StatusBoard
+from klet.status.containers import CONTAINER_CREATING, POD_INITIALIZING
 from klet.status.generate import StatusInputs, generate_status
 
 DECIDER = "sync.pod_status"
@@ -76,7 +77,9 @@ class PodStatuses:
     ) -> PodStatus:
         """Compute the status now, store it, and record what it changed for the user."""
         uid = uid_of(pod)
-        previous = self._board.get(uid) or pod.status
+        previous = self._previous(pod)
+        if adopts := not self._board.is_reported(uid) and bool(previous.phase):
+            self._failures.put(uid, reported_failures(previous))
         containers = (*pod.spec.init_containers, *pod.spec.containers)
         inputs = StatusInputs(
             previous=previous,
@@ -92,7 +95,10 @@ class PodStatuses:
             ends_here=ends_here,
         )
         status = generate_status(pod, seen, inputs)
-        if self._board.put(uid, status):
+        if adopts:
+            message = f"an earlier life of the agent reported it as {previous.phase}"
+            self._record(pod, "Adopted", message, cause)
+        if self._board.put(uid, status, previous=previous):
             self._record_change(pod, previous, status, cause)
         return status
 
@@ -107,6 +113,13 @@ class PodStatuses:
         self._board.forget(uid)
         self._failures.put(uid, {})
 
+    def _previous(self, pod: Pod) -> PodStatus:
+        """What was reported last. Before the first report of this life the API server's word counts, if it has one."""
+        uid = uid_of(pod)
+        if pod.status.phase and not is_static(pod) and not self._board.is_reported(uid):
+            return pod.status
+        return self._board.get(uid) or pod.status
+
     def _record_change(self, pod: Pod, old: PodStatus, new: PodStatus, cause: CauseId | None) -> None:
         """Phase and readiness are what people wait for."""
         if old.phase != new.phase:
@@ -119,6 +132,17 @@ class PodStatuses:
     def _record(self, pod: Pod, decision: str, message: str, cause: CauseId | None) -> None:
         finding = Finding(subject=subject_of(pod), decider=DECIDER, decision=decision, message=message)
         self._recorder.record(finding, parent=cause)
+
+
+def reported_failures(status: PodStatus) -> dict[str, StartFailure]:
+    """Why containers could not be started, as a status tells it."""
+    every = (*status.init_container_statuses, *status.container_statuses, *status.ephemeral_container_statuses)
+    waiting = {each.name: each.state.waiting for each in every}
+    return {
+        name: StartFailure(state.reason, state.message)
+        for name, state in waiting.items()
+        if state is not None and state.reason not in {"", CONTAINER_CREATING, POD_INITIALIZING}
+    }
 
 
 def is_ready(status: PodStatus) -> bool:

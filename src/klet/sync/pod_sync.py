@@ -65,6 +65,8 @@ class PodSync:
 
     async def sync(self, pod: Pod, status: PodRuntimeStatus, *, cause: CauseId | None) -> StepResult:
         """One pass: report what is, then do what is missing."""
+        # Before the report: a container that a probe is there for is not ready until that has answered.
+        self._probes.add_pod(pod)
         reported = self._statuses.report(pod, status, cause=cause)
         if is_terminal(reported.phase):
             return StepResult(is_terminal=True)
@@ -72,7 +74,6 @@ class PodSync:
             status = await self._fresh.read_now(uid_of(pod))
             if is_terminal(self._statuses.report(pod, status, cause=cause).phase):
                 return StepResult(is_terminal=True)
-        self._probes.add_pod(pod)
         actions = compute_pod_actions(pod, status, probes=self._statuses.probe_view())
         if actions.is_idle:
             self._statuses.note_failures(uid_of(pod), {})

@@ -24,6 +24,7 @@ from klet.model.pods import uid_of
 from klet.model.runtime import PodRuntimeStatus
 from klet.runtime.actions import PodActions, compute_pod_actions
 from klet.runtime.container_config import ContainerSettings
+from klet.runtime.crash_backoff import CrashBackoff
 from klet.runtime.errors import StartError
 from klet.runtime.executor import PodExecutor, SyncOutcome
 from klet.runtime.gc import ContainerRemover
@@ -132,6 +133,7 @@ class RuntimeBench:
         self.hooks = HookRunner(commands=client, http=self.http, pods=self.reader, recorder=self.journal, clock=clock)
         self.killer = PodKiller(runtime=client, hooks=self.hooks, recorder=self.journal, clock=clock)
         self.remover = ContainerRemover(runtime=client, killer=self.killer, logs=self.logs)
+        self.backoff = CrashBackoff(longest=longest_backoff)
         self.starter = ContainerStarter(
             runtime=client,
             images=self.images,
@@ -141,7 +143,7 @@ class RuntimeBench:
             recorder=self.journal,
             clock=clock,
             settings=ContainerSettings(security=SecuritySettings()),
-            longest_backoff=longest_backoff,
+            backoff=self.backoff,
         )
         self.executor = PodExecutor(
             runtime=client,

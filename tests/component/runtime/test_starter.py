@@ -141,7 +141,7 @@ def test_a_forgotten_pod_starts_at_once(on_bench):
             await bench.sync(pod)
             await bench.sleep(1)
         assert (await bench.sync(pod)).failures
-        bench.starter.forget("uid-1")
+        bench.backoff.forget("uid-1")
         assert not (await bench.sync(pod)).failures
 
     on_bench(test, CRASHING)

@@ -41,6 +41,19 @@ PROBED = {"has_readiness_probe": True, "has_readiness_worker": True}
         pytest.param(
             ProbeFacts(**PROBED, is_older=True, readiness=FAILURE, was_pod_ready=True), False, id="older and failed"
         ),
+        pytest.param(ProbeFacts(**PROBED, was_ready=True), True, id="young, and reported as ready"),
+        pytest.param(
+            ProbeFacts(**PROBED, was_ready=True, readiness=FAILURE), False, id="reported as ready, and failed"
+        ),
+        pytest.param(ProbeFacts(was_ready=False), True, id="reported as not ready, and nothing probes it now"),
+        pytest.param(
+            ProbeFacts(**PROBED, is_older=True, was_ready=True), True, id="older, ready in a pod that was not"
+        ),
+        pytest.param(
+            ProbeFacts(**PROBED, is_older=True, was_ready=False, was_pod_ready=True),
+            False,
+            id="older, reported as not ready",
+        ),
         pytest.param(
             ProbeFacts(has_readiness_probe=True, is_older=True, was_pod_ready=True), True, id="older, no worker yet"
         ),

@@ -167,8 +167,8 @@ def test_the_initial_delay_counts_whole_seconds():
         pytest.param(READINESS, True, 11, (), id="only the startup probe of a sidecar is special"),
         pytest.param(READINESS, False, 10, (Write(FIRST, FAILURE),), id="readiness of a newer container begins anew"),
         pytest.param(LIVENESS, False, 10, (Write(FIRST, SUCCESS),), id="liveness of a newer container begins anew"),
-        pytest.param(STARTUP, False, 10, (Write(FIRST, UNKNOWN),), id="startup of a newer container begins anew"),
-        pytest.param(STARTUP, True, 10, (Write(FIRST, UNKNOWN),), id="startup of a newer sidecar begins anew"),
+        pytest.param(STARTUP, False, 10, (), id="a newer container that was reported as started stays started"),
+        pytest.param(STARTUP, True, 10, (Write(FIRST, SUCCESS),), id="a newer sidecar that had started stays started"),
     ],
 )
 def test_after_a_restart_of_the_agent(kind, is_sidecar, ago, writes):
@@ -177,6 +177,22 @@ def test_after_a_restart_of_the_agent(kind, is_sidecar, ago, writes):
         rules(kind, is_sidecar=is_sidecar, agent_started=NOW), ProbeState(), status, is_deleted=False, now=NOW
     )
     assert (result.writes, result.state.id) == (writes, FIRST)
+
+
+YOUNG = running(ago=timedelta(seconds=5))
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "writes"),
+    [
+        pytest.param(READINESS, change(YOUNG, ready=True), (), id="reported as ready"),
+        pytest.param(STARTUP, change(YOUNG, started=False), (Write(FIRST, UNKNOWN),), id="had not started"),
+        pytest.param(LIVENESS, change(YOUNG, ready=True), (Write(FIRST, SUCCESS),), id="liveness begins well"),
+    ],
+)
+def test_what_was_reported_of_a_young_container_stays(kind, status, writes):
+    result = begin_round(rules(kind, agent_started=NOW), ProbeState(), reported(status), is_deleted=False, now=NOW)
+    assert result.writes == writes
 
 
 def outcomes(text):

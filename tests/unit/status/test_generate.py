@@ -11,7 +11,7 @@ from klet.api.container_status import (
     ContainerStatus,
 )
 from klet.api.handlers import Probe
-from klet.api.pod import PodCondition, PodReadinessGate, PodStatus
+from klet.api.pod import PodCondition, PodIP, PodReadinessGate, PodStatus
 from klet.api.times import Time
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult
 from klet.model.runtime import ContainerState as Seen
@@ -19,7 +19,7 @@ from klet.model.runtime import StartFailure
 from klet.runtime.restart import restarts_after
 from klet.status.board import StatusBoard
 from klet.status.generate import StatusInputs, generate_status, order_ips
-from klet.testing.builders import NOW, make_container, make_pod, make_record, make_status
+from klet.testing.builders import NOW, make_container, make_pod, make_record, make_sandbox, make_status
 from klet.testing.clock import ManualClock
 
 
@@ -119,6 +119,15 @@ def test_readiness_outlives_a_restart_of_the_agent(known, given, result, ready):
     given = {"probes": probes, "agent_started": AGENT_STARTED} | given
     status = generate_status(pod, make_status(pod, record), inputs(pod, **given))
     assert status.container_statuses[0].ready is ready
+
+
+def test_a_pod_without_a_live_sandbox_shows_the_addresses_it_had():
+    pod = make_pod("main")
+    previous = PodStatus(pod_ip="10.1.0.5", pod_ips=(PodIP(ip="10.1.0.5"),))
+    dead = make_status(pod, sandboxes=[make_sandbox(ready=False)])
+    assert generate_status(pod, dead, inputs(pod, previous=previous)).pod_ips == previous.pod_ips
+    live = make_status(pod, sandboxes=[make_sandbox(ip="")])
+    assert not generate_status(pod, live, inputs(pod, previous=previous)).pod_ips
 
 
 @pytest.mark.parametrize(
@@ -263,6 +272,34 @@ class TestBoard:
         assert condition(second, "Ready").last_transition_time > condition(first, "Ready").last_transition_time
         scheduled = [condition(status, "PodScheduled").last_transition_time for status in (first, second)]
         assert scheduled[0] == scheduled[1]
+
+    def test_what_an_earlier_life_reported_counts_until_this_one_reports(self):
+        clock = ManualClock()
+        pod = make_pod("main")
+        earlier = StatusBoard(clock=clock)
+        running = generate_status(pod, make_status(pod, make_record(pod, "main")), inputs(pod))
+        earlier.put("uid-1", running)
+        clock.advance(timedelta(minutes=1))
+        board = StatusBoard(clock=clock, restored=earlier.all())
+        assert board.get("uid-1") == earlier.get("uid-1")
+        assert not board.is_reported("uid-1")
+        assert board.put("uid-1", running)
+        assert board.is_reported("uid-1")
+        assert board.all() == earlier.all()
+        board.forget("uid-1")
+        assert board.get("uid-1") is None
+
+    def test_instants_go_on_from_the_status_that_is_given(self):
+        clock = ManualClock()
+        pod = make_pod("main")
+        board = StatusBoard(clock=clock)
+        running = generate_status(pod, make_status(pod, make_record(pod, "main")), inputs(pod))
+        board.put("uid-1", running)
+        known = board.get("uid-1")
+        clock.advance(timedelta(minutes=1))
+        later = StatusBoard(clock=clock)
+        later.put("uid-1", running, previous=known)
+        assert later.get("uid-1") == known
 
     async def test_listeners_hear_of_changes_only(self):
         board = StatusBoard(clock=ManualClock())

@@ -14,7 +14,7 @@ from klet.model.pods import PodUID, uid_of
 from klet.model.runtime import ContainerState, PodRuntimeStatus
 from klet.pleg.cache import Reading, RuntimeCache
 from klet.pods.store import PodStore
-from klet.sync.housekeeping import Housekeeping, HousekeepingCall, synthetic_pod
+from klet.sync.housekeeping import Housekeeping, HousekeepingCall, PodMemories, synthetic_pod
 from klet.sync.ledger import WorkerLedger
 from klet.sync.worker_state import PodUpdate, Stage, UpdateKind
 from klet.sync.workers import PodWorkers, StepResult
@@ -36,6 +36,7 @@ class Bench:
         self.steps: list[tuple[str, str]] = []
         self.removed: list[str] = []
         self.forgotten: list[str] = []
+        self.remembered: set[PodUID] = set()
         self.on_disk: set[PodUID] = set()
         self.removal_takes = 0.0
         self.removal_fails = 0
@@ -58,7 +59,7 @@ class Bench:
             ledger=self.ledger,
             workers=self.workers,
             cache=self.cache,
-            memories=(self.forget,),
+            memories=PodMemories(forget=(self.forget,), remembered=lambda: self.remembered),
             leftovers=self,
             sources_ready=lambda: self.sources_ready,
             call=self.call,
@@ -265,5 +266,19 @@ def test_a_finished_pod_that_is_still_wanted_stays_finished():
         await bench.sleep(10)
         assert bench.ledger.state_of(UID).stage is Stage.FINISHED
         assert [step for step, _ in bench.steps] == ["sync", "stop", "finish"]
+
+    on_bench(test)
+
+
+def test_pods_that_went_while_no_agent_ran_are_forgotten_once_all_sources_were_seen():
+    async def test(bench: Bench) -> None:
+        bench.remembered = {UID, PodUID("gone")}
+        bench.sources_ready = False
+        bench.add(POD)
+        await bench.sleep(10)
+        assert bench.forgotten == []
+        bench.sources_ready = True
+        await bench.sleep(2.1)
+        assert set(bench.forgotten) == {"gone"}
 
     on_bench(test)

@@ -1,0 +1,29 @@
+"""What the agent knows of its pods and the runtime cannot tell its next life."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from klet.api.pod import PodStatus
+from klet.model.pods import PodUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrashDelay:
+    """How long a container waits after its next end. Another image or other resources are another container."""
+
+    uid: PodUID
+    container: str
+    image: str
+    resources: str
+    delay: timedelta
+    counted_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentMemory:
+    """What one life of the agent leaves to the next."""
+
+    statuses: Mapping[PodUID, PodStatus] = field(default_factory=dict)
+    """As they were last reported."""
+    delays: tuple[CrashDelay, ...] = ()

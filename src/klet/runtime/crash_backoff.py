@@ -1,0 +1,54 @@
+"""How long containers that end again and again wait before their next start; survives the agent."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from klet.aio.backoff import Backoff
+from klet.aio.broadcast import Broadcast, Subscription
+from klet.api.codec import encode
+from klet.api.container import Container, EphemeralContainer
+from klet.api.pod import Pod
+from klet.model.memory import CrashDelay
+from klet.model.pods import PodUID, uid_of
+
+FIRST_DELAY = timedelta(seconds=10)
+LONG_RUN = timedelta(seconds=600)
+"""A container that ran so long starts again without waiting, whatever happened before."""
+
+
+class CrashBackoff:
+    """A delay per container of a pod, doubled by each start after an end. Written by the container starter only."""
+
+    def __init__(self, *, longest: timedelta, restored: Iterable[CrashDelay] = ()) -> None:
+        self._delays = Backoff[tuple[PodUID, str, str, str]](
+            first=min(FIRST_DELAY, longest), longest=longest, forget_after=LONG_RUN
+        )
+        self._changes = Broadcast[PodUID]()
+        for known in restored:
+            key = (known.uid, known.container, known.image, known.resources)
+            self._delays.restore(key, delay=known.delay, updated=known.counted_at)
+
+    def wait_after(
+        self, pod: Pod, container: Container | EphemeralContainer, finished_at: datetime, *, now: datetime
+    ) -> timedelta | None:
+        """The delay after its last end, if it is not over yet. Otherwise this start counts, and there is no wait."""
+        key = (uid_of(pod), container.name, container.image, encode(container.resources).decode())
+        if self._delays.is_waiting_since(key, finished_at, now=now):
+            return self._delays.get(key)
+        self._delays.next(key, now=now, event=finished_at)
+        self._changes.send(uid_of(pod))
+        return None
+
+    def forget(self, uid: PodUID) -> None:
+        """Drop a pod that is gone."""
+        self._delays.reset_where(lambda key: key[0] == uid)
+        self._changes.send(uid)
+
+    def all(self) -> tuple[CrashDelay, ...]:
+        return tuple(
+            CrashDelay(uid=uid, container=name, image=image, resources=resources, delay=delay, counted_at=updated)
+            for (uid, name, image, resources), delay, updated in self._delays.all()
+        )
+
+    def changes(self) -> Subscription[PodUID]:
+        return self._changes.subscribe()

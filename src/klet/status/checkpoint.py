@@ -1,0 +1,104 @@
+"""Keeps on disk what the next life of the agent has to know: the statuses that were reported, and crash back-offs.
+
+Changes are gathered for a moment and written at once, so a pod that changes often costs no more than one that does not.
+"""
+
+import logging
+from datetime import timedelta
+from typing import Protocol
+
+import msgspec
+
+from klet.aio.broadcast import Subscription
+from klet.aio.clock import Clock
+from klet.aio.tasks import first_of
+from klet.api.codec import DecodeError, decode, encode
+from klet.api.pod import PodStatus
+from klet.checkpoint import CheckpointDamaged, CheckpointError, Envelope
+from klet.model.memory import AgentMemory, CrashDelay
+from klet.model.pods import PodUID
+from klet.status.board import StatusBoard
+
+logger = logging.getLogger(__name__)
+
+KIND = "AgentMemory"
+VERSION = 1
+GATHER = timedelta(milliseconds=100)
+RETRY = timedelta(seconds=5)
+
+
+class MemoryStore(Protocol):
+    """Where the memory outlives the agent."""
+
+    async def save(self, value: AgentMemory) -> None:
+        """Returns when it is there; raises CheckpointError."""
+        ...
+
+
+class Delays(Protocol):
+    """The crash back-offs."""
+
+    def all(self) -> tuple[CrashDelay, ...]: ...
+
+    def changes(self) -> Subscription[PodUID]: ...
+
+
+class MemoryKeeper:
+    """Writes the memory whenever it has changed; the newest wins."""
+
+    def __init__(self, *, store: MemoryStore, statuses: StatusBoard, delays: Delays, clock: Clock) -> None:
+        self._store = store
+        self._statuses = statuses
+        self._delays = delays
+        self._clock = clock
+
+    async def run(self) -> None:
+        with self._statuses.changes() as statuses, self._delays.changes() as delays:
+            while True:
+                await first_of(statuses.get(), delays.get())
+                await self._clock.sleep(GATHER)
+                statuses.drain()
+                delays.drain()
+                await self._save()
+
+    async def _save(self) -> None:
+        """Until it is there: a disk that is full now may not be so later."""
+        while True:
+            memory = AgentMemory(statuses=self._statuses.all(), delays=self._delays.all())
+            try:
+                await self._store.save(memory)
+            except CheckpointError as error:
+                logger.warning("A restart would forget what was reported", extra={"error": str(error)})
+                await self._clock.sleep(RETRY)
+            else:
+                return
+
+
+class _Payload(msgspec.Struct, frozen=True, kw_only=True):
+    statuses: dict[str, msgspec.Raw]
+    delays: tuple[CrashDelay, ...]
+
+
+class MemoryFormat:
+    """The memory as klet's own checkpoint. A status is encoded once, however often it is written."""
+
+    def __init__(self) -> None:
+        self._envelope = Envelope(kind=KIND, version=VERSION, payload=msgspec.Raw)
+        self._encoded: dict[PodUID, tuple[PodStatus, msgspec.Raw]] = {}
+
+    def encode(self, value: AgentMemory) -> bytes:
+        self._encoded = {uid: self._encode_status(uid, status) for uid, status in value.statuses.items()}
+        payload = _Payload(statuses={uid: raw for uid, (_, raw) in self._encoded.items()}, delays=value.delays)
+        return self._envelope.encode(msgspec.Raw(msgspec.json.encode(payload)))
+
+    def decode(self, data: bytes) -> AgentMemory:
+        try:
+            payload = msgspec.json.decode(self._envelope.decode(data), type=_Payload)
+            statuses = {PodUID(uid): decode(PodStatus, bytes(raw)) for uid, raw in payload.statuses.items()}
+        except (msgspec.DecodeError, DecodeError) as error:
+            raise CheckpointDamaged(f"field payload: {error}") from error
+        return AgentMemory(statuses=statuses, delays=payload.delays)
+
+    def _encode_status(self, uid: PodUID, status: PodStatus) -> tuple[PodStatus, msgspec.Raw]:
+        known = self._encoded.get(uid)
+        return known if known is not None and known[0] is status else (status, msgspec.Raw(encode(status)))

@@ -1,0 +1,63 @@
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from klet.model.memory import CrashDelay
+from klet.model.pods import PodUID
+from klet.runtime.crash_backoff import CrashBackoff
+from klet.testing.builders import NOW, make_pod
+
+POD = make_pod("main")
+MAIN = POD.spec.containers[0]
+UID = PodUID(POD.metadata.uid)
+
+
+def seconds(number: float) -> timedelta:
+    return timedelta(seconds=number)
+
+
+def crash(backoff: CrashBackoff, at: float, *, container=MAIN) -> timedelta | None:
+    """It ended just now: how long does it wait?"""
+    return backoff.wait_after(POD, container, NOW + seconds(at), now=NOW + seconds(at))
+
+
+def test_the_first_restart_is_free_and_then_it_doubles():
+    backoff = CrashBackoff(longest=seconds(300))
+    assert crash(backoff, 0) is None
+    assert crash(backoff, 1) == seconds(10)
+    assert backoff.wait_after(POD, MAIN, NOW + seconds(1), now=NOW + seconds(11)) is None
+    assert crash(backoff, 12) == seconds(20)
+
+
+def test_another_image_is_another_container():
+    backoff = CrashBackoff(longest=seconds(300))
+    assert crash(backoff, 0) is None
+    assert crash(backoff, 1, container=replace(MAIN, image="other")) is None
+
+
+def test_the_next_life_waits_on():
+    earlier = CrashBackoff(longest=seconds(300))
+    crash(earlier, 0)
+    [known] = earlier.all()
+    assert known == CrashDelay(
+        uid=UID, container="main", image=MAIN.image, resources=known.resources, delay=seconds(10), counted_at=NOW
+    )
+    assert crash(CrashBackoff(longest=seconds(300), restored=earlier.all()), 5) == seconds(10)
+
+
+def test_a_shorter_limit_holds_for_what_was_restored():
+    earlier = CrashBackoff(longest=seconds(300))
+    crash(earlier, 0)
+    assert crash(CrashBackoff(longest=seconds(2), restored=earlier.all()), 1) == seconds(2)
+
+
+async def test_listeners_hear_what_is_to_be_kept():
+    backoff = CrashBackoff(longest=seconds(300))
+    with backoff.changes() as changes:
+        crash(backoff, 0)
+        assert changes.drain() == [UID]
+        crash(backoff, 1)
+        assert changes.drain() == []
+        backoff.forget(UID)
+        assert changes.drain() == [UID]
+    assert backoff.all() == ()

@@ -1,0 +1,192 @@
+"""What the agent leaves to its next life."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from klet.aio.broadcast import Broadcast
+from klet.aio.clock import LoopClock
+from klet.aio.threads import Threads
+from klet.api.container_status import (
+    ContainerState,
+    ContainerStateTerminated,
+    ContainerStateWaiting,
+    ContainerStatus,
+)
+from klet.api.pod import PodCondition, PodIP, PodStatus
+from klet.api.quantity import Quantity
+from klet.api.times import Time
+from klet.checkpoint import CheckpointDamaged, CheckpointError, CheckpointFile, Damaged, Found
+from klet.model.memory import AgentMemory, CrashDelay
+from klet.model.pods import PodUID
+from klet.status.board import StatusBoard
+from klet.status.checkpoint import MemoryFormat, MemoryKeeper
+from klet.testing.builders import NOW
+from klet.testing.clock import ManualClock
+from klet.testing.loop import EPOCH, run_virtual
+
+UID = PodUID("uid-1")
+DELAY = CrashDelay(
+    uid=UID,
+    container="main",
+    image="busybox",
+    resources="{}",
+    delay=timedelta(seconds=40),
+    counted_at=NOW + timedelta(microseconds=123456),
+)
+STATUS = PodStatus(
+    phase="Running",
+    conditions=(PodCondition(type="Ready", status="False", last_transition_time=Time.of(NOW)),),
+    pod_ip="10.0.0.7",
+    pod_ips=(PodIP(ip="10.0.0.7"),),
+    start_time=Time.of(NOW),
+    allocated_resources={"cpu": Quantity.parse("100m")},
+    container_statuses=(
+        ContainerStatus(
+            name="main",
+            restart_count=3,
+            state=ContainerState(waiting=ContainerStateWaiting(reason="CrashLoopBackOff", message="back-off 40s")),
+            last_state=ContainerState(terminated=ContainerStateTerminated(exit_code=3, finished_at=Time.of(NOW))),
+        ),
+    ),
+)
+MEMORY = AgentMemory(statuses={UID: STATUS}, delays=(DELAY,))
+
+
+def test_what_is_written_is_read_again():
+    assert MemoryFormat().decode(MemoryFormat().encode(MEMORY)) == MEMORY
+
+
+def test_a_changed_status_is_encoded_anew():
+    form = MemoryFormat()
+    form.encode(MEMORY)
+    changed = AgentMemory(statuses={UID: PodStatus(phase="Failed")})
+    assert form.decode(form.encode(changed)) == changed
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [pytest.param(b"Running", b"Walking", id="a flipped bit"), pytest.param(b"{", b"", id="not JSON")],
+)
+def test_a_damaged_file_is_told(old, new):
+    data = MemoryFormat().encode(MEMORY)
+    with pytest.raises(CheckpointDamaged):
+        MemoryFormat().decode(data.replace(old, new))
+
+
+async def test_a_damaged_file_is_set_aside_and_written_anew(tmp_path):
+    threads = Threads(limit=1)
+    path = tmp_path / "klet-memory.json"
+
+    def open_file() -> CheckpointFile[AgentMemory]:
+        return CheckpointFile(path=path, form=MemoryFormat(), threads=threads, clock=ManualClock())
+
+    try:
+        path.write_text("{}")
+        file = open_file()
+        found = file.load()
+        assert isinstance(found, Damaged)
+        assert found.set_aside.read_text() == "{}"
+        await file.save(MEMORY)
+        assert open_file().load() == Found(MEMORY)
+    finally:
+        threads.close()
+
+
+class Delays:
+    """Crash back-offs of the test's own."""
+
+    def __init__(self):
+        self.delays = ()
+        self.sender = Broadcast[PodUID]()
+
+    def all(self):
+        return self.delays
+
+    def changes(self):
+        return self.sender.subscribe()
+
+
+class Store:
+    """Keeps what was saved; can be full."""
+
+    def __init__(self):
+        self.saved = []
+        self.is_full = False
+
+    async def save(self, value):
+        if self.is_full:
+            raise CheckpointError("no space left")
+        self.saved.append(value)
+
+
+def on_bench(test):
+    async def main():
+        clock = LoopClock(epoch=EPOCH)
+        board, delays, store = StatusBoard(clock=clock), Delays(), Store()
+        keeper = MemoryKeeper(store=store, statuses=board, delays=delays, clock=clock)
+
+        async def pause(seconds):
+            await clock.sleep(timedelta(seconds=seconds))
+
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(keeper.run())
+            await pause(0.01)
+            await test(board, delays, store, pause)
+            task.cancel()
+
+    run_virtual(main())
+
+
+def test_changes_of_a_moment_are_written_at_once_and_the_newest_wins():
+    async def test(board, delays, store, pause):
+        for phase in ("Pending", "Running", "Succeeded"):
+            board.put(UID, PodStatus(phase=phase))
+        delays.delays = (DELAY,)
+        delays.sender.send(UID)
+        await pause(0.2)
+        [memory] = store.saved
+        assert memory.statuses[UID].phase == "Succeeded"
+        assert memory.delays == (DELAY,)
+
+    on_bench(test)
+
+
+def test_a_back_off_alone_is_written_too():
+    async def test(board, delays, store, pause):
+        delays.delays = (DELAY,)
+        delays.sender.send(UID)
+        await pause(0.2)
+        assert [memory.delays for memory in store.saved] == [(DELAY,)]
+
+    on_bench(test)
+
+
+def test_nothing_is_written_while_nothing_changes():
+    async def test(board, delays, store, pause):
+        board.put(UID, STATUS)
+        await pause(0.2)
+        for _ in range(10):
+            board.put(UID, STATUS)
+            await pause(1)
+        assert len(store.saved) == 1
+        board.forget(UID)
+        await pause(0.2)
+        assert store.saved[-1].statuses == {}
+
+    on_bench(test)
+
+
+def test_a_full_disk_is_tried_again(caplog):
+    async def test(board, delays, store, pause):
+        store.is_full = True
+        board.put(UID, STATUS)
+        await pause(1)
+        assert "A restart would forget what was reported" in caplog.text
+        board.put(UID, PodStatus(phase="Failed"))
+        store.is_full = False
+        await pause(5)
+        assert [memory.statuses[UID].phase for memory in store.saved][-1] == "Failed"
+
+    on_bench(test)
