@@ -30,7 +30,7 @@ from klet.testing.fake_runtime.pump import Pump, timing
 from klet.testing.in_process import REQUEST_TIMEOUT, InProcessTransport
 from klet.testing.loop import EPOCH, StuckError, run_virtual
 from klet.testing.simulation import plan as steps
-from klet.testing.simulation.chronicle import Chronicle
+from klet.testing.simulation.chronicle import Chronicle, Probes
 from klet.testing.simulation.invariants import RuntimeWatch, check_leftovers, check_reaction, check_status
 from klet.testing.simulation.mortal import Lifeline, MortalTransport
 from klet.testing.simulation.plan import Plan, RuntimeStep, Step, make_plan
@@ -109,11 +109,13 @@ class Story:
         self._alter = alter
         self._random = random.Random(f"story {plan.seed}")
         sink = MemorySink()
+        probes = Probes()
         runtime = FakeRuntime(
             start=EPOCH,
             seed=plan.seed,
             script=Script(
                 lives=choose_life(plan.pods),
+                execs=probes.answer,
                 registry=registry(pull_time=plan.pull_time),
                 latency=lambda _rpc, rng: SHORTEST_CALL + plan.latency * rng.random(),
             ),
@@ -124,7 +126,7 @@ class Story:
         self._clock = SteppedClock(epoch=EPOCH)
         self._true_clock = LoopClock(epoch=EPOCH)
         self.node = SimulatedNode(clock=self._clock, runtime=runtime, files=MemoryFiles(sink=sink))
-        self.chronicle = Chronicle(runtime=runtime, clock=self._true_clock, start=EPOCH)
+        self.chronicle = Chronicle(runtime=runtime, probes=probes, clock=self._true_clock, start=EPOCH)
         self._watch = RuntimeWatch(chronicle=self.chronicle, runtime=runtime, lingering=plan.lingering > 0)
         self._sources = SimulatedSources(
             plan=plan, chronicle=self.chronicle, clock=self._clock, randomness=self._random
@@ -274,6 +276,8 @@ class Story:
             case steps.KillAgent(calls, after_effect, down):
                 self._down = down
                 self._lifeline.doom(calls=calls, after_effect=after_effect)
+            case steps.FlipProbe(number, container):
+                self.chronicle.probes.flip(self._plan.pods[number].uid, container, now=self.chronicle.now)
             case steps.StepClock(by):
                 self._clock.offset += by
             case _:

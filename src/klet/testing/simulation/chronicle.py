@@ -1,6 +1,6 @@
 """What has happened in a story so far: every container there ever was, what was wanted when, and what disturbed it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -8,8 +8,10 @@ from klet.aio.clock import Clock
 from klet.api.pod import Pod
 from klet.model.pods import PodUID, full_name
 from klet.runtime import labels
+from klet.testing.fake_runtime.lives import ExecResult
 from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.fake_runtime.world import Container, Sandbox
+from klet.wire import cri_v1_pb2 as pb
 
 
 @dataclass(slots=True, eq=False)
@@ -53,12 +55,33 @@ class History:
         return next((each for each in reversed(self.instances) if each.name == name), None)
 
 
+class Probes:
+    """What the probes of containers say: success, until it is flipped."""
+
+    def __init__(self) -> None:
+        self._failing: dict[tuple[PodUID, str], datetime] = {}
+
+    def flip(self, uid: PodUID, container: str, *, now: datetime) -> None:
+        if self._failing.pop((uid, container), None) is None:
+            self._failing[uid, container] = now
+
+    def answer(self, config: pb.ContainerConfig, _command: Sequence[str]) -> ExecResult:
+        """The chooser of the fake runtime's script."""
+        key = (PodUID(config.labels[labels.POD_UID]), config.metadata.name)
+        return ExecResult(exit_code=1 if key in self._failing else 0)
+
+    def failing(self, uid: PodUID) -> dict[str, datetime]:
+        """The containers of a pod that fail their probes, and since when."""
+        return {name: since for (owner, name), since in self._failing.items() if owner == uid}
+
+
 class Chronicle:
     """Written by the story as it goes; the invariants read it."""
 
-    def __init__(self, *, runtime: FakeRuntime, clock: Clock, start: datetime) -> None:
+    def __init__(self, *, runtime: FakeRuntime, probes: Probes, clock: Clock, start: datetime) -> None:
         self._runtime = runtime
         self._clock = clock
+        self.probes = probes
         self._seen: dict[str, Instance] = {}
         self.histories: dict[PodUID, History] = {}
         self.life = 0

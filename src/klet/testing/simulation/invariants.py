@@ -35,6 +35,7 @@ KILL_SLACK = timedelta(seconds=45)
 REACTION = timedelta(seconds=10)
 SLOW_REACTION = timedelta(seconds=100)
 """One relist or one resync, and a call that takes its time."""
+PROBE_REACTION = timedelta(seconds=30)
 CALM = timedelta(seconds=30)
 TERMINAL = frozenset({"Succeeded", "Failed"})
 
@@ -209,6 +210,7 @@ def check_reaction(chronicle: Chronicle, statuses: Mapping[PodUID, PodStatus]) -
     """An end is reported at once; while something disturbs, after the next full look at the latest."""
     for uid, history in chronicle.histories.items():
         status = statuses.get(uid) if history.is_wanted else None
+        _check_probes(chronicle, uid, status)
         for each in status.container_statuses if status is not None else ():
             instance = chronicle.instance(each.container_id.rpartition("://")[2])
             if instance is None or instance.is_alive or each.state.running is None:
@@ -218,6 +220,16 @@ def check_reaction(chronicle: Chronicle, statuses: Mapping[PodUID, PodStatus]) -
             late = chronicle.now - (ended if calm else max(ended, chronicle.disturbed_at))
             if late > (REACTION if calm else SLOW_REACTION):
                 chronicle.violate(f"{_name(instance)} ended {late} ago and is still reported as running")
+
+
+def _check_probes(chronicle: Chronicle, uid: PodUID, status: PodStatus | None) -> None:
+    """A container that fails its probes is not ready; the periods are up to five seconds, and two may have to fail."""
+    failing = chronicle.probes.failing(uid)
+    for each in status.container_statuses if status is not None and failing else ():
+        if each.ready and each.name in failing:
+            late = chronicle.now - max(failing[each.name], chronicle.disturbed_at)
+            if late > PROBE_REACTION:
+                chronicle.violate(f"{uid}/{each.name} fails its probes for {late} and is reported as ready")
 
 
 def check_leftovers(chronicle: Chronicle) -> None:

@@ -84,6 +84,14 @@ class EndSandbox:
 
 
 @dataclass(frozen=True, slots=True)
+class FlipProbe:
+    """What the readiness probes of a container say changes."""
+
+    number: int
+    container: str
+
+
+@dataclass(frozen=True, slots=True)
 class BreakCalls:
     """The next calls of a kind go wrong."""
 
@@ -126,7 +134,7 @@ class StepClock:
 
 PodStep: TypeAlias = AddPod | RemovePod | ReplacePod | ChangePod
 RuntimeStep: TypeAlias = EndContainer | EndSandbox | BreakCalls | BreakEvents | CutStreams
-Step: TypeAlias = PodStep | RuntimeStep | KillAgent | StepClock
+Step: TypeAlias = PodStep | RuntimeStep | FlipProbe | KillAgent | StepClock
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +236,11 @@ class _Drawing:
 
     def _new_pod(self, name: str, source: str) -> int:
         number = len(self.pods)
-        self.pods.append(plan_pod(self._rng, number=number, name=name, source=source))
+        planned = plan_pod(self._rng, number=number, name=name, source=source)
+        self.pods.append(planned)
+        for container in planned.pod.spec.containers:
+            for _ in range(self._rng.randrange(4) if container.readiness_probe is not None else 0):
+                self._step(self._rng.uniform(0, self._lasts), FlipProbe(number, container.name))
         return number
 
     def _step(self, at: float, step: Step) -> None:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from klet.api.container import Container
+from klet.api.handlers import ExecAction, Probe
 from klet.api.pod import Pod
 from klet.cri.errors import Code
 from klet.model.pods import PodUID, uid_of
@@ -82,7 +83,19 @@ def with_other_image(pod: Pod, *, index: int) -> Pod:
 def _container(rng: random.Random, name: str) -> Container:
     image = rng.choices((IMAGE, SLOW_IMAGE, MISSING_IMAGE), (80, 18, 2))[0]
     container = make_container(name, image=image)
-    return replace(container, image_pull_policy="Always") if rng.random() < 0.1 else container
+    if rng.random() < 0.1:
+        container = replace(container, image_pull_policy="Always")
+    return replace(container, readiness_probe=_readiness(rng)) if rng.random() < 0.25 else container
+
+
+def _readiness(rng: random.Random) -> Probe:
+    return Probe(
+        exec=ExecAction(command=("check",)),
+        period_seconds=rng.choice((1, 5)),
+        timeout_seconds=1,
+        success_threshold=rng.choice((1, 2)),
+        failure_threshold=rng.choice((1, 2)),
+    )
 
 
 def _init_container(rng: random.Random, index: int) -> Container:

@@ -84,7 +84,7 @@ def _unsettled_pod(
         yield f"{ready} sandboxes are ready"
     yield from _wrong_statuses(history, status)
     is_ready = any(condition.type == "Ready" and condition.status == "True" for condition in status.conditions)
-    if is_ready != _all_run(history):
+    if is_ready != (_all_run(history) and not chronicle.probes.failing(uid)):
         yield f"Ready is {is_ready}"
 
 
@@ -119,9 +119,13 @@ def _expected_phase(chronicle: Chronicle, uid: PodUID, history: History) -> str 
     init = [history.newest(container.name) for container in spec.init_containers if not is_sidecar(container)]
     if spec.restart_policy == "Never" and any(_failed(each) for each in init):
         return "Failed"
-    if None in regular:
-        return "Pending" if _must_not_begin_again(chronicle, uid, history) else None
     found = [each for each in regular if each is not None]
+    if len(found) < len(spec.containers) and _must_not_begin_again(chronicle, uid, history):
+        return "Pending"
+    if None in regular:
+        return None
+    if spec.restart_policy == "Never" and not any(each.is_alive for each in found):
+        found = [_last_ended(history, each) for each in found]
     hashes = {f"{container_hash(container):x}" for container in spec.containers}
     if any(each.is_alive and each.spec_hash not in hashes for each in found):
         return None
@@ -145,6 +149,12 @@ def _must_not_begin_again(chronicle: Chronicle, uid: PodUID, history: History) -
         and bool(history.instances)
         and not any(sandbox.is_ready for sandbox in sandboxes)
     )
+
+
+def _last_ended(history: History, instance: Instance) -> Instance:
+    """A changed container that was made anew and never started counts by its end before, as upstream has it."""
+    ended = [each for each in history.instances if each.name == instance.name and each.container.finished_at]
+    return ended[-1] if ended else instance
 
 
 def _failed(instance: Instance | None) -> bool:
