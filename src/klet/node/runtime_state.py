@@ -1,0 +1,191 @@
+"""Whether the container runtime and its network can be relied on (runtimeState, updateRuntimeUp).
+
+A runtime that does not answer for a moment is no reason to worry: only after half a minute it counts as down.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from klet.aio.backoff import exponential_delays
+from klet.aio.clock import Clock
+from klet.aio.tasks import first_of
+from klet.cri.errors import CriError
+from klet.model.causes import CauseRecorder, Finding, Subject
+from klet.wire import cri_v1_pb2 as cri
+
+logger = logging.getLogger(__name__)
+
+DECIDER = "node.runtime_state"
+PERIOD = timedelta(seconds=5)
+RETRY = timedelta(seconds=1)
+DOWN_AFTER = timedelta(seconds=30)
+FIRST_PAUSE = timedelta(milliseconds=100)
+LONGEST_PAUSE = timedelta(seconds=5)
+
+RUNTIME_READY = "RuntimeReady"
+NETWORK_READY = "NetworkReady"
+
+
+class StatusCall(Protocol):
+    """The part of the runtime that the checks need."""
+
+    async def status(self, request: cri.StatusRequest) -> cri.StatusResponse: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeHandler:
+    """What one way to run containers can do."""
+
+    name: str
+    recursive_read_only_mounts: bool = False
+    user_namespaces: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeReport:
+    """What the runtime said of itself, judged. An error that is None: nothing to complain of."""
+
+    runtime_error: str | None
+    network_error: str | None
+    handlers: tuple[RuntimeHandler, ...] = ()
+    supplemental_groups_policy: bool = False
+
+
+class RuntimeState:
+    """The last report of the runtime, and how old it is. Written by the runtime checks only."""
+
+    def __init__(self, *, pleg_error: Callable[[], str | None], clock: Clock) -> None:
+        self._pleg_error = pleg_error
+        self._clock = clock
+        self._report = RuntimeReport(runtime_error=None, network_error="network state unknown")
+        self._well_at: datetime | None = None
+        self._noted = asyncio.Event()
+
+    @property
+    def report(self) -> RuntimeReport:
+        return self._report
+
+    def note(self, report: RuntimeReport) -> None:
+        """Take in what the runtime just said. What it can do is believed only while it is ready."""
+        self._report = report
+        if report.runtime_error is None:
+            self._well_at = self._clock.now()
+        self._noted.set()
+        self._noted = asyncio.Event()
+
+    def errors(self) -> tuple[str, ...]:
+        """Why no pod should be taken in now; empty when all is well."""
+        pleg = self._pleg_error()
+        found = (
+            describe_age(self._well_at, now=self._clock.now()),
+            f"PLEG is not healthy: {pleg}" if pleg is not None else None,
+            self._report.runtime_error,
+        )
+        return tuple(error for error in found if error is not None)
+
+    def network_error(self) -> str | None:
+        """Why no pod with a network of its own should be started now."""
+        return self._report.network_error
+
+    async def until_well(self) -> None:
+        """Return when there are no errors."""
+        delays = exponential_delays(first=FIRST_PAUSE, longest=LONGEST_PAUSE)
+        told: tuple[str, ...] = ()
+        while errors := self.errors():
+            if errors != told:
+                logger.info("Skipping pod synchronization", extra={"error": join_errors(errors)})
+                told = errors
+            await first_of(self._noted.wait(), self._clock.sleep(next(delays)))
+
+
+class RuntimeChecks:
+    """Asks the runtime again and again how it is."""
+
+    def __init__(self, *, runtime: StatusCall, state: RuntimeState, recorder: CauseRecorder, clock: Clock) -> None:
+        self._runtime = runtime
+        self._state = state
+        self._recorder = recorder
+        self._clock = clock
+
+    async def run(self) -> None:
+        while True:
+            is_well = await self.check()
+            await self._clock.sleep(PERIOD if is_well else RETRY)
+
+    async def check(self) -> bool:
+        """Ask once; say whether runtime and network are ready."""
+        try:
+            answer = await self._runtime.status(cri.StatusRequest())
+        except CriError as error:
+            logger.warning("Container runtime sanity check failed", extra={"error": str(error)})
+            return False
+        if not answer.HasField("status"):
+            logger.warning("Container runtime status is nil")
+            return False
+        before, report = self._state.report, judge_status(answer)
+        self._state.note(report)
+        self._record(RUNTIME_READY, before.runtime_error, report.runtime_error)
+        self._record(NETWORK_READY, before.network_error, report.network_error)
+        return report.runtime_error is None and report.network_error is None
+
+    def _record(self, condition: str, before: str | None, now: str | None) -> None:
+        if before == now:
+            return
+        decision = condition if now is None else condition.replace("Ready", "NotReady")
+        self._recorder.record(
+            Finding(
+                subject=Subject(),
+                decider=DECIDER,
+                decision=decision,
+                message=now or "the container runtime says so",
+                next="" if now is None else "ask again every second",
+            )
+        )
+
+
+def judge_status(answer: cri.StatusResponse) -> RuntimeReport:
+    """What the runtime's conditions mean for the node. A condition it does not name is not met."""
+    conditions = {condition.type: condition for condition in answer.status.conditions}
+    return RuntimeReport(
+        runtime_error=_complaint("container runtime not ready", conditions.get(RUNTIME_READY)),
+        network_error=_complaint("container runtime network not ready", conditions.get(NETWORK_READY)),
+        handlers=tuple(
+            RuntimeHandler(
+                name=handler.name,
+                recursive_read_only_mounts=handler.features.recursive_read_only_mounts,
+                user_namespaces=handler.features.user_namespaces,
+            )
+            for handler in answer.runtime_handlers
+        ),
+        supplemental_groups_policy=answer.features.supplemental_groups_policy,
+    )
+
+
+def describe_age(well_at: datetime | None, *, now: datetime) -> str | None:
+    """What is wrong with a runtime that was last well then."""
+    if well_at is None:
+        return "container runtime status check may not have completed yet"
+    return "container runtime is down" if now - well_at >= DOWN_AFTER else None
+
+
+def describe_condition(condition: cri.RuntimeCondition | None) -> str:
+    """A condition as messages show it."""
+    if condition is None:
+        return "<nil>"
+    met = "true" if condition.status else "false"
+    return f"{condition.type}={met} reason:{condition.reason} message:{condition.message}"
+
+
+def join_errors(errors: Iterable[str]) -> str:
+    """One error as it is; several in brackets, each once."""
+    each: Sequence[str] = tuple(dict.fromkeys(errors))
+    return each[0] if len(each) == 1 else f"[{', '.join(each)}]"
+
+
+def _complaint(what: str, condition: cri.RuntimeCondition | None) -> str | None:
+    is_met = condition is not None and condition.status
+    return None if is_met else f"{what}: {describe_condition(condition)}"

@@ -1,0 +1,79 @@
+"""Work that is given up when its pod is to stop, in virtual time."""
+
+import asyncio
+
+import pytest
+
+from klet.model.halts import Halted, PodHalts
+from klet.model.pods import PodUID
+from klet.testing.loop import run_virtual
+
+UID = PodUID("uid-1")
+
+
+async def answer_after(seconds: float, trace: list[str]) -> int:
+    try:
+        await asyncio.sleep(seconds)
+    except asyncio.CancelledError:
+        trace.append("cancelled")
+        raise
+    return 7
+
+
+def test_work_that_nobody_stops_gives_its_result():
+    assert run_virtual(PodHalts().run(UID, answer_after(3, []))) == 7
+
+
+def test_work_under_way_is_given_up():
+    trace: list[str] = []
+
+    async def main():
+        halts = PodHalts()
+        loop = asyncio.get_running_loop()
+        loop.call_later(1, halts.halt, UID)
+        with pytest.raises(Halted):
+            await halts.run(UID, answer_after(3600, trace))
+        return loop.time()
+
+    assert run_virtual(main()) == 1
+    assert trace == ["cancelled"]
+
+
+def test_work_for_a_pod_that_is_to_stop_does_not_begin_until_that_is_over():
+    async def main():
+        halts = PodHalts()
+        halts.halt(UID)
+        assert halts.is_halted(UID)
+        with pytest.raises(Halted):
+            await halts.run(UID, answer_after(0, []))
+        halts.clear(UID)
+        return await halts.run(UID, answer_after(0, []))
+
+    assert run_virtual(main()) == 7
+
+
+def test_other_pods_go_on():
+    async def main():
+        halts = PodHalts()
+        asyncio.get_running_loop().call_later(1, halts.halt, PodUID("other"))
+        return await halts.run(UID, answer_after(3, []))
+
+    assert run_virtual(main()) == 7
+
+
+def test_what_the_work_raises_comes_out_as_it_is():
+    async def fail() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        run_virtual(PodHalts().run(UID, fail()))
+
+
+def test_two_pieces_of_work_of_one_pod_are_both_given_up():
+    async def main():
+        halts = PodHalts()
+        asyncio.get_running_loop().call_later(1, halts.halt, UID)
+        runs = (halts.run(UID, answer_after(10, [])) for _ in range(2))
+        return await asyncio.gather(*runs, return_exceptions=True)
+
+    assert [type(result) for result in run_virtual(main())] == [Halted, Halted]

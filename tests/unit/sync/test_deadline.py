@@ -1,0 +1,42 @@
+"""The time that a pod may be active."""
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from klet.api.pod import PodStatus
+from klet.api.times import Time
+from klet.sync.deadline import deadline_of, is_past_deadline
+from klet.testing.builders import make_pod
+from klet.testing.loop import EPOCH
+
+START = Time.of(EPOCH)
+EARLIER = Time.of(EPOCH - timedelta(seconds=100))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reported", "api", "after", "expected"),
+    [
+        pytest.param(30, START, None, 29.9, False, id="just before"),
+        pytest.param(30, START, None, 30, True, id="to the second"),
+        pytest.param(30, START, EARLIER, 0, False, id="what was reported counts first"),
+        pytest.param(30, None, EARLIER, 0, True, id="else the API server's word"),
+        pytest.param(30, None, None, 9999, False, id="a pod that has not started has time"),
+        pytest.param(None, START, START, 9999, False, id="a pod without a deadline has time"),
+        pytest.param(0, START, None, 0, True, id="no time at all"),
+    ],
+)
+def test_deadline(seconds, reported, api, after, expected):
+    pod = make_pod()
+    pod = replace(
+        pod, spec=replace(pod.spec, active_deadline_seconds=seconds), status=replace(pod.status, start_time=api)
+    )
+    status = PodStatus(start_time=reported)
+    assert is_past_deadline(pod, status, now=EPOCH + timedelta(seconds=after)) is expected
+
+
+def test_a_pod_nobody_reported_yet_goes_by_the_api():
+    pod = make_pod()
+    pod = replace(pod, spec=replace(pod.spec, active_deadline_seconds=5), status=replace(pod.status, start_time=START))
+    assert deadline_of(pod, None) == EPOCH + timedelta(seconds=5)
