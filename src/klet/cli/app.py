@@ -187,6 +187,10 @@ def main(arguments: Sequence[str]) -> int:
         # The reader has seen enough. Python would complain once more when it flushes at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        # A disk that is full or read-only, a limit of the machine: nothing that a traceback would explain better.
+        print(f"klet: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

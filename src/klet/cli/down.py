@@ -5,7 +5,7 @@ from pathlib import Path
 
 from klet.aio.clock import Clock
 from klet.cli.node.host_ledger import HostLedger
-from klet.cli.node.node import find_node, locked, require_root
+from klet.cli.node.node import find_node, locked, make_state_directory, require_root
 from klet.cli.node.teardown import Teardown, purge
 from klet.cli.progress import Progress
 
@@ -17,7 +17,7 @@ def run_down(state: Path, *, should_purge: bool, progress: Progress, clock: Cloc
         progress.say(f"There is no node at {node.paths.state}.")
         return 0
     # The lock is the directory, and after a --purge that was cut short it may be the only thing that is missing.
-    node.paths.state.mkdir(parents=True, exist_ok=True)
+    make_state_directory(node)
     with locked(node):
         asyncio.run(Teardown(node=node, ledger=HostLedger(), progress=progress, clock=clock).run())
         if should_purge:

@@ -20,7 +20,7 @@ from klet.cli.journal_feed import JournalFeed
 from klet.cli.manifests import STDIN, ManifestChecker, ReadManifests, digest_of, expand_paths, read_manifests
 from klet.cli.node.daemons import AGENT, daemon
 from klet.cli.node.host_ledger import HostLedger
-from klet.cli.node.node import Node, NodeError, find_node, last_lines, locked, require_root
+from klet.cli.node.node import Node, NodeError, find_node, last_lines, locked, make_state_directory, require_root
 from klet.cli.node.preparation import Preparation
 from klet.cli.progress import Progress
 from klet.cli.verdict import Broken, Done, Pending, Verdict
@@ -97,7 +97,7 @@ class Up:
             self._report(given, {})
             return 1
         began = self._clock.now()
-        self._node.paths.state.mkdir(parents=True, exist_ok=True, mode=0o755)
+        make_state_directory(self._node)
         with locked(self._node):
             self._prepare()
             awaited = self._apply(given)

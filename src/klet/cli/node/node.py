@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from klet.cli.node.paths import NodeNames, NodePaths, node_names, node_paths, state_directory_problem
+from klet.cli.node.paths import NodeNames, NodePaths, foreign_entries, node_names, node_paths, state_directory_problem
 from klet.errors import KletError
 
 
@@ -30,10 +30,29 @@ class Node:
 def find_node(state: Path) -> Node:
     """The node of a state directory, which need not exist yet."""
     # strict=False follows links as far as there is something; one directory must be one node.
-    absolute = state.absolute().resolve()
+    try:
+        absolute = state.absolute().resolve()
+    except (OSError, RuntimeError) as error:
+        raise NodeError(f"--state-dir {state}: {error}") from error
     if problem := state_directory_problem(absolute):
         raise NodeError(problem)
     return Node(paths=node_paths(absolute), names=node_names(absolute))
+
+
+def make_state_directory(node: Node) -> None:
+    """Make the state directory; one that holds anything but a node is refused, for a node's end is its removal."""
+    paths = node.paths
+    try:
+        paths.state.mkdir(parents=True, exist_ok=True, mode=0o755)
+        entries = [entry.name for entry in paths.state.iterdir()]
+    except OSError as error:
+        raise NodeError(f"--state-dir {paths.state}: {error.strerror}") from error
+    foreign = foreign_entries(paths, entries)
+    if foreign and paths.record.name not in entries:
+        shown = ", ".join(foreign[:3]) + (", …" if len(foreign) > 3 else "")
+        raise NodeError(
+            f"--state-dir {paths.state} holds things that are not klet's ({shown}); give a new or an empty directory"
+        )
 
 
 @contextlib.contextmanager

@@ -5,13 +5,15 @@ a name derived from it, so that several nodes share a machine without meeting.
 """
 
 import hashlib
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 DEFAULT_STATE = Path("/var/lib/klet")
 DEFAULT_RUN = Path("/run/klet")
-SOCKET_PATH_LIMIT = 107
-"""The kernel's limit for the path of a Unix socket."""
+SOCKET_PATH_LIMIT = 104
+"""The most bytes that containerd allows for the path of a socket; the kernel's own limit is a little higher."""
 
 KUBELET_PORT = 10250
 HEALTHZ_PORT = 10248
@@ -66,6 +68,11 @@ class NodePaths:
     @property
     def pod_logs(self) -> Path:
         return self.state / "pod-logs"
+
+    @property
+    def container_links(self) -> Path:
+        """Where the agent links each container's log by its name."""
+        return self.state / "containers"
 
     @property
     def kubelet_root(self) -> Path:
@@ -143,12 +150,27 @@ def node_names(state: Path) -> NodeNames:
 def state_directory_problem(state: Path) -> str | None:
     """Why the directory cannot hold a node, or None when it can."""
     paths = node_paths(state)
-    longest = max((paths.agent_socket, paths.containerd_socket), key=lambda path: len(str(path)))
     # containerd puts a second socket beside its own, with this ending.
-    excess = len(str(longest)) + len(".ttrpc") - SOCKET_PATH_LIMIT
+    longest = max(paths.agent_socket, Path(f"{paths.containerd_socket}.ttrpc"), key=lambda path: len(os.fsencode(path)))
+    excess = len(os.fsencode(longest)) - SOCKET_PATH_LIMIT
     if excess > 0:
         return (
-            f"--state-dir {state} is {excess} characters too long: the kernel allows {SOCKET_PATH_LIMIT} for the path "
-            f"of a socket, and klet makes {longest}.ttrpc"
+            f"--state-dir {state} is {excess} bytes too long: the path of a socket may have {SOCKET_PATH_LIMIT}, "
+            f"and klet makes {longest}"
         )
     return None
+
+
+def foreign_entries(paths: NodePaths, names: Iterable[str]) -> list[str]:
+    """What lies in a state directory and is not klet's: a directory that holds such things is no node."""
+    own = (
+        *(paths.agent_socket, paths.record, paths.applied, paths.manifests, paths.configuration, paths.logs),
+        *(paths.pod_logs, paths.container_links, paths.kubelet_root, paths.containerd_root, paths.images, paths.run),
+    )
+    known = {path.name for path in own} | {"lost+found"}
+    return sorted(name for name in names if name not in known and _temporary_of(name) not in known)
+
+
+def _temporary_of(name: str) -> str:
+    """The file that a temporary one was to replace when the command that wrote it was killed."""
+    return name.removeprefix(".").rpartition(".")[0] if name.startswith(".") else ""

@@ -68,8 +68,7 @@ class Teardown:
             await self._daemons()
         with self._progress.step("Leftovers"):
             await self._processes_and_cgroups()
-            unmount_tree(self._node.paths.run, lazy=True)
-            unmount_tree(self._node.paths.state, lazy=True)
+            self._mounts()
             await self._network()
             self._files()
 
@@ -78,7 +77,7 @@ class Teardown:
         paths = self._node.paths
         if paths.manifests.is_dir():
             for manifest in paths.manifests.iterdir():
-                remove_file(manifest)
+                remove_tree(manifest)
         remove_file(paths.applied)
         if not await self._runtime_answers():
             return 0
@@ -140,6 +139,13 @@ class Teardown:
         finally:
             threads.close()
 
+    def _mounts(self) -> None:
+        """Unmount what the daemons mounted. A disk that the user mounted for the node's files is not theirs."""
+        paths = self._node.paths
+        for directory in (paths.run, paths.kubelet_root, paths.containerd_root):
+            for entry in directory.iterdir() if directory.is_dir() else ():
+                unmount_tree(entry, lazy=True)
+
     async def _network(self) -> None:
         names = self._node.names
         for link in (*links.members(names.bridge), *bandwidth_links(names.network, self._sandboxes), names.bridge):
@@ -183,8 +189,13 @@ class Teardown:
 
 
 def purge(node: Node) -> None:
-    """Remove the state directory; nothing of the node runs or is mounted any more."""
-    remove_tree(node.paths.state)
+    """Remove the state directory; nothing of the node runs or is mounted any more. A mount point is only emptied."""
+    state = node.paths.state
+    if not state.is_mount():
+        remove_tree(state)
+        return
+    for entry in state.iterdir():
+        remove_tree(entry)
 
 
 def _services(path: Path) -> list[Service]:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from klet.cli.node.paths import DEFAULT_STATE, node_names, node_paths, state_directory_problem
+from klet.cli.node.paths import DEFAULT_STATE, foreign_entries, node_names, node_paths, state_directory_problem
 
 
 def test_the_default_node_has_plain_names_and_upstreams_ports():
@@ -31,11 +31,30 @@ def test_the_bridge_fits_the_kernels_limit_and_ports_stay_below_the_ephemeral_ra
 @pytest.mark.parametrize(
     ("length", "fits"),
     [
-        pytest.param(81, True, id="the longest that fits"),
-        pytest.param(82, False, id="one more does not"),
+        pytest.param(78, True, id="the longest that fits"),
+        pytest.param(79, False, id="one more does not"),
     ],
 )
 def test_sockets_limit_the_length_of_the_state_directory(length, fits):
     problem = state_directory_problem(Path("/" + "s" * (length - 1)))
     assert (problem is None) is fits
-    assert fits or "1 characters too long" in problem
+    assert fits or "1 bytes too long" in problem
+
+
+def test_the_length_of_the_state_directory_counts_in_bytes():
+    assert state_directory_problem(Path("/" + "é" * 38)) is None
+    assert "1 bytes too long" in (state_directory_problem(Path("/" + "é" * 39)) or "")
+
+
+@pytest.mark.parametrize(
+    ("entries", "foreign"),
+    [
+        pytest.param([], [], id="an empty directory"),
+        pytest.param(["etc", "run", "log", "manifests"], [], id="a node whose start was cut short"),
+        pytest.param([".node.json.0123456789ab", "lost+found"], [], id="what a killed write or a new disk leaves"),
+        pytest.param(["usr", "etc", "run"], ["usr"], id="the root of the machine"),
+        pytest.param([".ssh", ".profile", "node.json"], [".profile", ".ssh"], id="someone's home"),
+    ],
+)
+def test_what_is_not_of_the_node(entries, foreign):
+    assert foreign_entries(node_paths(Path("/s")), entries) == foreign
