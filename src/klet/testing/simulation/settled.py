@@ -125,7 +125,8 @@ def _expected_phase(chronicle: Chronicle, uid: PodUID, history: History) -> str 
     if None in regular:
         return None
     if spec.restart_policy == "Never" and not any(each.is_alive for each in found):
-        found = [_last_ended(history, each) for each in found]
+        if any(_is_remade(history, each) for each in found):
+            return "Failed"
     hashes = {f"{container_hash(container):x}" for container in spec.containers}
     if any(each.is_alive and each.spec_hash not in hashes for each in found):
         return None
@@ -151,10 +152,11 @@ def _must_not_begin_again(chronicle: Chronicle, uid: PodUID, history: History) -
     )
 
 
-def _last_ended(history: History, instance: Instance) -> Instance:
-    """A changed container that was made anew and never started counts by its end before, as upstream has it."""
-    ended = [each for each in history.instances if each.name == instance.name and each.container.finished_at]
-    return ended[-1] if ended else instance
+def _is_remade(history: History, instance: Instance) -> bool:
+    """A changed container that was made anew and not started counts as ended, and not well, as upstream has it."""
+    if instance.container.started_at or instance.container.finished_at:
+        return False
+    return any(each.name == instance.name and each.container.finished_at for each in history.instances)
 
 
 def _failed(instance: Instance | None) -> bool:
