@@ -1,6 +1,6 @@
 """Keeps on disk what the next life of the agent has to know: the statuses that were reported, and crash back-offs.
 
-Changes are gathered for a moment and written at once, so a pod that changes often costs no more than one that does not.
+A change is written at once; those of the moment after it are gathered, so pods that change often cost little.
 """
 
 import logging
@@ -56,10 +56,10 @@ class MemoryKeeper:
         with self._statuses.changes() as statuses, self._delays.changes() as delays:
             while True:
                 await first_of(statuses.get(), delays.get())
-                await self._clock.sleep(GATHER)
                 statuses.drain()
                 delays.drain()
                 await self._save()
+                await self._clock.sleep(GATHER)
 
     async def _save(self) -> None:
         """Until it is there: a disk that is full now may not be so later."""

@@ -13,7 +13,8 @@ import aiohttp
 import pytest
 
 from klet.api.codec import decode
-from klet.api.pod import Pod, PodList
+from klet.api.pod import Pod, PodList, PodStatus
+from klet.status.checkpoint import MemoryFormat
 
 DEADLINE = 40 if "KLET_VM" not in os.environ else 300  # an emulated machine is slow
 
@@ -111,6 +112,16 @@ class Node:
 
     def remove(self, name: str) -> None:
         (self.manifests / f"{name}.yaml").unlink()
+
+    async def remembers(self, statuses: dict[str, PodStatus]) -> None:
+        """Wait until what was reported is on disk: that is so some milliseconds later."""
+        file = self.root / "klet-memory.json"
+        async with asyncio.timeout(DEADLINE):
+            while True:
+                known = list(MemoryFormat().decode(file.read_bytes()).statuses.values()) if file.exists() else []
+                if all(status in known for status in statuses.values()):
+                    return
+                await asyncio.sleep(0.01)  # another process writes it
 
     @asynccontextmanager
     async def run(self, *arguments: str, **settings):

@@ -112,6 +112,7 @@ async def test_a_killed_agent_comes_back_to_the_same_containers(node, manifest, 
         await agent.heard("web", "Ready")
         before = await agent.pod("web")
         ids = await container_ids(cri)
+        await node.remembers({"web": before.status})
         await agent.kill()
     async with node.run() as agent:
         await agent.heard("web", "PodAdded", "Adopted")

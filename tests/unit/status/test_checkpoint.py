@@ -139,14 +139,17 @@ def on_bench(test):
     run_virtual(main())
 
 
-def test_changes_of_a_moment_are_written_at_once_and_the_newest_wins():
+def test_a_change_is_written_at_once_and_those_right_after_it_together():
     async def test(board, delays, store, pause):
+        board.put(UID, PodStatus(phase="Unknown"))
+        await pause(0.01)
+        assert [memory.statuses[UID].phase for memory in store.saved] == ["Unknown"]
         for phase in ("Pending", "Running", "Succeeded"):
             board.put(UID, PodStatus(phase=phase))
         delays.delays = (DELAY,)
         delays.sender.send(UID)
         await pause(0.2)
-        [memory] = store.saved
+        [_, memory] = store.saved
         assert memory.statuses[UID].phase == "Succeeded"
         assert memory.delays == (DELAY,)
 

@@ -1,0 +1,88 @@
+"""`kill -9` of the agent and its next life: what it reports first is what was reported last."""
+
+import json
+from datetime import UTC, datetime
+
+from klet.wire import cri_v1_pb2 as pb
+
+FOREVER = "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
+DEADLINE = 10
+FLIPS = {"PhaseChanged", "Ready", "NotReady"}
+
+
+def probed(manifest, name: str, check: str) -> dict:
+    """A pod with a readiness probe each second."""
+    pod = manifest(name, main=FOREVER)
+    probe = {"exec": {"command": ["sh", "-c", check]}, "periodSeconds": 1}
+    pod["spec"]["containers"][0] |= {"readinessProbe": probe, "livenessProbe": probe | {"failureThreshold": 1000}}
+    return pod
+
+
+async def records(agent, **query: str) -> list[dict]:
+    async with agent.session.get("http://agent/klet/v1/journal", params=query) as answer:
+        return [json.loads(line) for line in (await answer.text()).splitlines()]
+
+
+async def starts_seen(cri) -> dict[str, int]:
+    """Restart counts by container id, of all containers there are."""
+    listed = await cri.list_containers(pb.ListContainersRequest())
+    return {c.id: int(c.annotations["io.kubernetes.container.restartCount"]) for c in listed.containers}
+
+
+async def test_the_first_status_of_each_pod_equals_the_last(node, manifest, cri):
+    async with node.run() as agent:
+        node.write("web", manifest("web", one=FOREVER, two=FOREVER))
+        node.write("ready", probed(manifest, "ready", "true"))
+        node.write("unready", probed(manifest, "unready", "false"))
+        node.write("job", manifest("job", main="echo done", spec={"restartPolicy": "Never"}))
+        node.write("crash", manifest("crash", main="exit 3"))
+        await agent.heard("crash", "BackOff")
+        await agent.heard("web", "Ready")
+        await agent.heard("ready", "Ready")
+        await agent.heard("unready", "Started")
+        await agent.heard("job", "Finished")
+        last = {name: pod.status for name, pod in (await agent.pods()).items()}
+        containers = await starts_seen(cri)
+        await node.remembers(last)
+        await agent.kill()
+    assert last["job"].phase == "Succeeded"
+    assert last["job"].pod_ips
+    assert last["crash"].container_statuses[0].state.waiting.reason == "CrashLoopBackOff"
+
+    node.write("new", manifest("new", main=FOREVER))
+    began = datetime.now(UTC)
+    async with node.run() as agent:
+        seen = 0
+        while seen < len(last):
+            pods = {name: pod.status for name, pod in (await agent.pods()).items() if name in last}
+            assert pods == {name: last[name] for name in pods}
+            seen = len(pods)
+        [ready] = await agent.heard("new", "Ready")
+        for name in last:
+            await agent.heard(name, "Adopted")
+        assert {name: pod.status for name, pod in (await agent.pods()).items() if name in last} == last
+        assert containers.items() <= (await starts_seen(cri)).items()
+        assert (datetime.fromisoformat(ready["at"]) - began).total_seconds() < DEADLINE
+
+        # Its back-off goes on: ten seconds after its end, not at once and not from the start again.
+        restarted, _ = await agent.heard("crash", "Started", "BackOff")
+        ended = last["crash"].container_statuses[0].last_state.terminated.finished_at
+        assert 9 <= (datetime.fromisoformat(restarted["at"]) - ended).total_seconds() <= 15
+        assert [c.restart_count for c in (await agent.pod("crash")).status.container_statuses] == [2]
+        flips = [r for r in await records(agent, since=began.isoformat()) if r["decision"] in FLIPS]
+        assert {r["subject"]["name"] for r in flips} <= {"new-node", "crash-node"}
+        assert "Traceback" not in agent.log
+
+
+async def test_a_damaged_memory_is_set_aside_and_harms_nobody(node, manifest, cri):
+    node.write("web", manifest("web", main=FOREVER))
+    async with node.run() as agent:
+        await agent.heard("web", "Ready")
+        containers = await starts_seen(cri)
+        await agent.kill()
+    (node.root / "klet-memory.json").write_text('{"kind": "AgentMemory"')
+    async with node.run() as agent:
+        await agent.heard("web", "PodAdded", "Ready")
+        assert await starts_seen(cri) == containers
+        assert "Checkpoint is damaged and was set aside" in agent.log
+    assert len(list(node.root.glob("klet-memory.json.corrupt-*"))) == 1
