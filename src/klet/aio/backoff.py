@@ -56,6 +56,11 @@ class Backoff(Generic[K]):
         entry = self._entries.get(key)
         return entry is not None and now - entry.updated < entry.delay
 
+    def waiting_until(self, key: K, *, now: datetime) -> datetime | None:
+        """When the key's delay since its last failure is over; None if it is."""
+        entry = self._entries.get(key)
+        return entry.updated + entry.delay if entry is not None and self.is_waiting(key, now=now) else None
+
     def restore(self, key: K, *, delay: timedelta, updated: datetime) -> None:
         """Put back what an earlier life of the process knew about a key."""
         self._entries[key] = _Entry(delay=min(delay, self._longest), updated=updated)

@@ -2,6 +2,7 @@
 
 RuntimeFailure              reason and message for events and waiting states
 ├── SandboxConfigError      the sandbox cannot be described to the runtime
+├── SandboxFailed           there is no sandbox to start in
 └── StartError              one container could not be started (its reason says at which step)
     ├── Backoff             it was not even tried: too soon after the last failure
     └── PostStartFailed     it ran, but its postStart hook failed and it was killed
@@ -33,6 +34,17 @@ class SandboxConfigError(RuntimeFailure):
     """The sandbox cannot be described to the runtime."""
 
     reason = "CreatePodSandboxError"
+
+
+class SandboxFailed(RuntimeFailure):
+    """There is no sandbox to start in: the action that failed, for whom, and when to try again."""
+
+    def __init__(self, action: str, target: str, message: str, *, until: datetime | None = None) -> None:
+        super().__init__(message)
+        self.action = action
+        self.target = target
+        self.message = message
+        self.until = until
 
 
 class StartError(RuntimeFailure):

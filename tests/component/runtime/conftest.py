@@ -33,6 +33,7 @@ from klet.runtime.killer import PodKiller
 from klet.runtime.post_start import PostStart
 from klet.runtime.reader import PodReader
 from klet.runtime.sandbox_config import SandboxSettings
+from klet.runtime.sandboxes import SandboxMaker
 from klet.runtime.security import ImageUser, SecuritySettings
 from klet.runtime.starter import ContainerFiles, ContainerStarter, ReadyImage
 from klet.testing.builders import IMAGE
@@ -145,15 +146,21 @@ class RuntimeBench:
             settings=ContainerSettings(security=SecuritySettings()),
             backoff=self.backoff,
         )
-        self.executor = PodExecutor(
+        self.sandboxes = SandboxMaker(
             runtime=client,
-            starter=self.starter,
-            post_start=PostStart(hooks=self.hooks, killer=self.killer, recorder=self.journal),
-            killer=self.killer,
             dns=self.dns,
             cgroups=Cgroups(),
             recorder=self.journal,
+            clock=clock,
             settings=SandboxSettings(logs=LOGS),
+        )
+        self.executor = PodExecutor(
+            runtime=client,
+            sandboxes=self.sandboxes,
+            starter=self.starter,
+            post_start=PostStart(hooks=self.hooks, killer=self.killer, recorder=self.journal),
+            killer=self.killer,
+            recorder=self.journal,
             starts=asyncio.Semaphore(2),
         )
 

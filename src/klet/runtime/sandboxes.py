@@ -1,0 +1,136 @@
+"""Makes a pod's sandbox, or finds the one to start in; a failed try makes the next one wait.
+
+The wait is needed because a sandbox that failed leaves traces in the runtime, and every trace wakes the pod's worker.
+"""
+
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from klet.aio.backoff import Backoff
+from klet.aio.clock import Clock
+from klet.api.pod import Pod
+from klet.cri.errors import CriError
+from klet.cri.port import RuntimeService
+from klet.errors import KletError
+from klet.model.causes import CauseId, CauseRecorder, Finding
+from klet.model.network import DnsConfig
+from klet.model.pods import format_pod, subject_of
+from klet.model.runtime import PodRuntimeStatus, SandboxId
+from klet.runtime.actions import PodActions
+from klet.runtime.errors import SandboxFailed
+from klet.runtime.sandbox_config import SandboxSettings, build_sandbox_config
+from klet.runtime.starter import Place
+from klet.wire import cri_v1_pb2 as cri
+
+DECIDER = "runtime.sandboxes"
+FIRST_BACKOFF = timedelta(seconds=1)
+LONGEST_BACKOFF = timedelta(seconds=10)
+"""As long as upstream waits after any failed sync."""
+
+
+class PodDns(Protocol):
+    """Says how a pod resolves names."""
+
+    async def config_for(self, pod: Pod) -> DnsConfig: ...
+
+
+class CgroupParents(Protocol):
+    """Says which cgroup a pod's sandbox and containers live in."""
+
+    def parent_of(self, pod: Pod) -> str: ...
+
+
+class SandboxMaker:
+    """Gives containers the place to start in."""
+
+    def __init__(
+        self,
+        *,
+        runtime: RuntimeService,
+        dns: PodDns,
+        cgroups: CgroupParents,
+        recorder: CauseRecorder,
+        clock: Clock,
+        settings: SandboxSettings,
+    ) -> None:
+        self._runtime = runtime
+        self._dns = dns
+        self._cgroups = cgroups
+        self._recorder = recorder
+        self._clock = clock
+        self._settings = settings
+        self._backoff = Backoff[str](first=FIRST_BACKOFF, longest=LONGEST_BACKOFF)
+
+    def waits_until(self, pod: Pod) -> datetime | None:
+        """When the next try may be made; None if it may be made now."""
+        return self._backoff.waiting_until(pod.metadata.uid, now=self._clock.now())
+
+    def forget(self, uid: str) -> None:
+        self._backoff.reset(uid)
+
+    async def find_place(
+        self, pod: Pod, status: PodRuntimeStatus, actions: PodActions, *, parent: CauseId | None
+    ) -> Place:
+        """The sandbox that is there, or a new one; raises SandboxFailed."""
+        existing = None if actions.create_sandbox else actions.sandbox_id
+        config = await self._config(pod, actions.attempt, existing, parent)
+        if existing is not None:
+            return Place(sandbox_id=existing, sandbox_config=config, pod_ips=status.ips)
+        try:
+            answer = await self._runtime.run_pod_sandbox(cri.RunPodSandboxRequest(config=config))
+        except CriError as error:
+            text = f'Failed to create sandbox for pod "{format_pod(pod)}": {error}'
+            raise self._not_created(pod, text, error, parent) from error
+        place = await self._new_place(pod, SandboxId(answer.pod_sandbox_id), config, parent)
+        self._backoff.reset(pod.metadata.uid)
+        return place
+
+    async def _config(
+        self, pod: Pod, attempt: int, existing: SandboxId | None, parent: CauseId | None
+    ) -> cri.PodSandboxConfig:
+        try:
+            return build_sandbox_config(
+                pod,
+                attempt=attempt,
+                dns=await self._dns.config_for(pod),
+                cgroup_parent=self._cgroups.parent_of(pod),
+                settings=self._settings,
+            )
+        except KletError as error:
+            name = format_pod(pod)
+            if existing is None:
+                text = f'Failed to generate sandbox config for pod "{name}": {error}'
+                raise self._not_created(pod, text, error, parent) from error
+            text = f'GeneratePodSandboxConfig for pod "{name}" failed: {error}'
+            raise SandboxFailed("ConfigPodSandbox", existing, text) from error
+
+    async def _new_place(
+        self, pod: Pod, sandbox_id: SandboxId, config: cri.PodSandboxConfig, parent: CauseId | None
+    ) -> Place:
+        """The addresses of a sandbox that was just made."""
+        try:
+            sandbox = await self._runtime.pod_sandbox_status(cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id))
+        except CriError as error:
+            text = f"Unable to get pod sandbox status: {error}"
+            self._record(pod, "FailedPodSandBoxStatus", text, parent, next_step="try again after a back-off")
+            raise SandboxFailed("", "", f"failed to SyncPod: {error}") from error
+        network = sandbox.status.network
+        ips = () if pod.spec.host_network or not network.ip else (network.ip, *(ip.ip for ip in network.additional_ips))
+        self._record(pod, "SandboxCreated", f"sandbox attempt {config.metadata.attempt} is ready", parent)
+        return Place(sandbox_id=sandbox_id, sandbox_config=config, pod_ips=ips)
+
+    def _not_created(self, pod: Pod, text: str, error: KletError, parent: CauseId | None) -> SandboxFailed:
+        delay = self._backoff.next(pod.metadata.uid, now=self._clock.now())
+        self._record(
+            pod,
+            "FailedCreatePodSandBox",
+            f"Failed to create pod sandbox: {error}",
+            parent,
+            next_step=f"try again in {delay.total_seconds():g} s",
+        )
+        until = self._clock.now() + delay
+        return SandboxFailed("CreatePodSandbox", format_pod(pod), text, until=until)
+
+    def _record(self, pod: Pod, decision: str, message: str, parent: CauseId | None, *, next_step: str = "") -> None:
+        finding = Finding(subject=subject_of(pod), decider=DECIDER, decision=decision, message=message, next=next_step)
+        self._recorder.record(finding, parent=parent)
