@@ -8,7 +8,7 @@ from klet.aio.clock import Clock
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.api.times import Duration
-from klet.cri.errors import CriError
+from klet.cri.errors import CriError, NotFound
 from klet.cri.port import RuntimeService
 from klet.host.errors import HostError
 from klet.model.causes import CauseId, CauseRecorder, Finding
@@ -128,6 +128,7 @@ class ContainerStarter:
             termination_log=files.termination_log,
         )
         config = build_container_config(pod, container, inputs, self._settings)
+        await self._remove_unstarted(container.name, status)
         created = await self._create(config, place)
         self._record(pod, container.name, "Created", "Container created", parent)
         await self._run(created)
@@ -186,8 +187,20 @@ class ContainerStarter:
     async def _restart_count(self, pod: Pod, container: str, status: PodRuntimeStatus) -> int:
         record = status.newest(container)
         if record is not None:
-            return record.restart_count + 1
+            return record.restart_count + (0 if record.state is ContainerState.CREATED else 1)
         return await self._files.next_restart_count(pod, container)
+
+    async def _remove_unstarted(self, container: str, status: PodRuntimeStatus) -> None:
+        """A start that an earlier life of the agent asked for may still be under way: it must not come beside ours."""
+        record = status.newest(container)
+        if record is None or record.state is not ContainerState.CREATED:
+            return
+        try:
+            await self._runtime.remove_container(cri.RemoveContainerRequest(container_id=record.id))
+        except NotFound:
+            return
+        except CriError as error:
+            raise errors.StartError(errors.CREATE_CONTAINER_ERROR, error.message) from error
 
     async def _create(self, config: cri.ContainerConfig, place: Place) -> str:
         request = cri.CreateContainerRequest(
