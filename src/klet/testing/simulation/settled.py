@@ -124,9 +124,9 @@ def _expected_phase(chronicle: Chronicle, uid: PodUID, history: History) -> str 
         return "Pending"
     if None in regular:
         return None
-    if spec.restart_policy == "Never" and not any(each.is_alive for each in found):
-        if any(_is_remade(history, each) for each in found):
-            return "Failed"
+    is_over = spec.restart_policy == "Never" and not any(each.is_alive for each in found)
+    if is_over and any(_is_remade(history, each) for each in found):
+        return "Failed"
     hashes = {f"{container_hash(container):x}" for container in spec.containers}
     if any(each.is_alive and each.spec_hash not in hashes for each in found):
         return None
