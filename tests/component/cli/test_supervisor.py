@@ -8,9 +8,16 @@ from datetime import timedelta
 import pytest
 
 from klet.aio.clock import SystemClock
-from klet.cli.node.processes import is_alive, read_pid_file, send_signal, wait_for_exit
+from klet.cli.node.processes import (
+    daemon_environment,
+    is_alive,
+    read_pid_file,
+    send_signal,
+    unnoted_daemons,
+    wait_for_exit,
+)
 from klet.cli.node.services import Service, write_services
-from klet.cli.node.supervisor import Supervisor, trim_log
+from klet.cli.node.supervisor import BUSY, Supervisor, sole_supervisor, supervise, trim_log
 
 SECOND = timedelta(seconds=1)
 
@@ -177,3 +184,37 @@ def test_a_long_log_is_moved_aside(tmp_path):
     log.write_text("1234")
     trim_log(log, limit=3)
     assert (log.read_text(), (tmp_path / "a.log.1").read_text()) == ("", "1234")
+
+
+async def test_a_daemon_that_was_started_and_not_noted_is_stopped_before_the_next(bench):
+    bench.want(bench.sleeper("a"))
+    stray = await asyncio.create_subprocess_exec("sleep", "1000", env=daemon_environment(bench.pids / "a"))
+    other = await asyncio.create_subprocess_exec("sleep", "1000", env=daemon_environment(bench.pids / "b"))
+    try:
+        supervisor = bench.supervisor()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(supervisor.run())
+            await bench.until(lambda: bench.process("a"))
+            assert await stray.wait() == -signal.SIGTERM
+            assert other.returncode is None
+            supervisor.end()
+    finally:
+        other.kill()
+        await other.wait()
+
+
+async def test_a_disk_that_cannot_be_written_keeps_no_daemon_from_running(bench):
+    bench.want(bench.sleeper("a"))
+    (bench.pids / "a.digest").mkdir()
+    supervisor = bench.supervisor()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(supervisor.run())
+        (started,) = await bench.until(lambda: unnoted_daemons(bench.pids / "a", ("sleep", "1000")))
+        supervisor.end()
+    assert not is_alive(started)
+
+
+async def test_a_second_supervisor_leaves_the_field_to_the_first(bench):
+    with sole_supervisor(bench.pids) as first, sole_supervisor(bench.pids) as second:
+        assert (first, second) == (True, False)
+        assert await supervise(bench.file, bench.pids) == BUSY

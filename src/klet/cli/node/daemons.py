@@ -1,23 +1,29 @@
 """Starting and stopping a node's daemons through its supervisor."""
 
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from klet.aio.clock import Clock
 from klet.cli.node.node import Node, NodeError, last_lines
 from klet.cli.node.packages import SYSTEM_PATH
-from klet.cli.node.processes import ProcessIdentity, read_pid_file, send_signal, stop
+from klet.cli.node.processes import (
+    ProcessIdentity,
+    daemon_environment,
+    read_pid_file,
+    send_signal,
+    stop,
+    unnoted_daemons,
+)
 from klet.cli.node.services import Service, write_services
-from klet.cli.node.supervisor import OWN_NAME
+from klet.cli.node.supervisor import BUSY, OWN_NAME
 
 CONTAINERD = "containerd"
 AGENT = "agent"
 
-START_DEADLINE = timedelta(seconds=10)
+START_DEADLINE = timedelta(seconds=60)
 STOP_GRACE = timedelta(seconds=60)
 """More than the supervisor grants its daemons, one after the other."""
 POLL = timedelta(milliseconds=20)
@@ -54,34 +60,49 @@ def daemon(node: Node, name: str) -> ProcessIdentity | None:
 async def run_services(node: Node, services: Sequence[Service], *, clock: Clock) -> None:
     """Make the supervisor run exactly these daemons, starting it first if it does not live."""
     write_services(node.paths.services, services)
-    supervisor = daemon(node, OWN_NAME)
-    if supervisor is not None:
-        send_signal(supervisor, signal.SIGHUP)
-        return
     log = node.paths.logs / "supervisor.log"
-    child = _start_supervisor(node)
+    child: subprocess.Popen[bytes] | None = None
     began = clock.monotonic()
-    while daemon(node, OWN_NAME) is None:
-        if child.poll() is not None or clock.monotonic() - began > START_DEADLINE.total_seconds():
+    while (supervisor := daemon(node, OWN_NAME)) is None:
+        code = None if child is None else child.poll()
+        # Busy: another one is just coming, which will show itself, or going, which takes as long as its daemons take.
+        if child is None or code == BUSY:
+            child = _start_supervisor(node)
+        elif code is not None or clock.monotonic() - began > START_DEADLINE.total_seconds():
             raise NodeError(f"the supervisor did not start; {log} ends with:\n{last_lines(log)}")
         await clock.sleep(POLL)
+    if child is None or supervisor.pid != child.pid:
+        send_signal(supervisor, signal.SIGHUP)
 
 
 async def stop_daemon(node: Node, name: str, *, clock: Clock) -> None:
-    """End a daemon that no supervisor looks after."""
+    """End a daemon that no supervisor looks after, also one that no pid file names."""
     process = daemon(node, name)
     if process is not None:
         await stop(process, grace=STOP_GRACE, clock=clock)
+    for stray in unnoted_daemons(node.paths.pids / name, _commands(node)[name]):
+        await stop(stray, grace=STOP_GRACE, clock=clock)
+
+
+def _commands(node: Node) -> Mapping[str, tuple[str, ...]]:
+    return {
+        OWN_NAME: _supervisor_command(node),
+        AGENT: agent_service(node, revision="").argv,
+        CONTAINERD: containerd_service(node, program=CONTAINERD, revision="").argv,
+    }
+
+
+def _supervisor_command(node: Node) -> tuple[str, ...]:
+    module = (sys.executable, "-P", "-m", "klet.cli.node.supervisor")
+    return (*module, str(node.paths.services), str(node.paths.pids))
 
 
 def _start_supervisor(node: Node) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "PATH": f"{SYSTEM_PATH}:{os.environ.get('PATH', '')}"}
+    environment = daemon_environment(node.paths.pids / OWN_NAME)
+    environment["PATH"] = f"{SYSTEM_PATH}:{environment.get('PATH', '')}"
     with open(node.paths.logs / "supervisor.log", "ab") as output:
         return subprocess.Popen(
-            [
-                *(sys.executable, "-P", "-m", "klet.cli.node.supervisor"),
-                *(str(node.paths.services), str(node.paths.pids)),
-            ],
+            _supervisor_command(node),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +17,8 @@ from klet.aio.clock import Clock
 from klet.host.files import remove_file, write_atomic
 
 PROC = Path("/proc")
+DAEMON_MARK = "KLET_DAEMON"
+"""The variable that names the pid file of a daemon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,29 @@ async def stop(process: ProcessIdentity, *, grace: timedelta, clock: Clock) -> N
 def processes_with_argument(option: str, value: str, *, program: str) -> list[ProcessIdentity]:
     """Every process of that program whose command line has `option value`."""
     return [process for process, words in _command_lines() if _matches(words, option, value, program)]
+
+
+def daemon_environment(pid_file: Path) -> dict[str, str]:
+    """The environment to start a daemon with, so that it is found without its pid file."""
+    return {**os.environ, DAEMON_MARK: str(pid_file)}
+
+
+def unnoted_daemons(pid_file: Path, argv: Sequence[str]) -> list[ProcessIdentity]:
+    """The processes that were started for this pid file and are not in it: whoever started them was killed before.
+
+    Children inherit the environment, so the arguments have to be the daemon's own too.
+    """
+    noted = read_pid_file(pid_file)
+    arguments = [process for process, words in _command_lines() if words[1:-1] == list(argv[1:])]
+    return [process for process in arguments if process != noted and _is_marked(process, pid_file)]
+
+
+def _is_marked(process: ProcessIdentity, pid_file: Path) -> bool:
+    try:
+        environment = (PROC / str(process.pid) / "environ").read_bytes()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return False
+    return os.fsencode(f"{DAEMON_MARK}={pid_file}") in environment.split(b"\0") and is_alive(process)
 
 
 def _matches(words: list[str], option: str, value: str, program: str) -> bool:

@@ -6,20 +6,32 @@ Started as `python -m klet.cli.node.supervisor <services file> <pid directory>`.
 
 import asyncio
 import contextlib
+import fcntl
 import logging
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 
 from klet.aio.clock import Clock, SystemClock
-from klet.cli.node.processes import ProcessIdentity, identify, read_pid_file, stop, wait_for_exit, write_pid_file
+from klet.cli.node.processes import (
+    ProcessIdentity,
+    daemon_environment,
+    identify,
+    read_pid_file,
+    stop,
+    unnoted_daemons,
+    wait_for_exit,
+    write_pid_file,
+)
 from klet.cli.node.services import Service, plan_services, read_services, restart_delay
+from klet.host.errors import HostError
 from klet.host.files import remove_file, write_atomic
 
 logger = logging.getLogger(__name__)
@@ -28,6 +40,8 @@ STOP_GRACE = timedelta(seconds=20)
 LOG_LIMIT = 16 << 20
 LOG_CHECK = timedelta(hours=1)
 OWN_NAME = "supervisor"
+BUSY = 75
+"""The exit code of a supervisor that found another one at work."""
 
 
 class Keeper:
@@ -56,6 +70,10 @@ class Keeper:
     async def _adopt(self) -> tuple[None, ProcessIdentity] | None:
         """Take over a daemon that an earlier supervisor left; one that was started differently is stopped first."""
         process = read_pid_file(self._pid_file)
+        # A supervisor that was killed, or met a full disk, may have started a daemon that no file names.
+        for stray in unnoted_daemons(self._pid_file, self._service.argv):
+            logger.warning("Daemon without a pid file", extra={"daemon": self._service.name, "pid": stray.pid})
+            await stop(stray, grace=STOP_GRACE, clock=self._clock)
         if process is None:
             return None
         with contextlib.suppress(FileNotFoundError):
@@ -67,8 +85,8 @@ class Keeper:
 
     def _start(self) -> tuple[subprocess.Popen[bytes] | None, ProcessIdentity | None]:
         log = Path(self._service.log)
-        log.parent.mkdir(parents=True, exist_ok=True)
         try:
+            log.parent.mkdir(parents=True, exist_ok=True)
             with open(log, "ab") as output:
                 child = subprocess.Popen(
                     self._service.argv,
@@ -76,6 +94,7 @@ class Keeper:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     cwd="/",
+                    env=daemon_environment(self._pid_file),
                     start_new_session=True,
                 )
         except OSError as error:
@@ -83,10 +102,17 @@ class Keeper:
             return None, None
         process = identify(child.pid)
         if process is not None:
-            write_atomic(self._digest_file, self._service.digest.encode(), mode=0o644)
-            write_pid_file(self._pid_file, process)
+            self._note(process)
         logger.info("Daemon started", extra={"daemon": self._service.name, "pid": child.pid})
         return child, process
+
+    def _note(self, process: ProcessIdentity) -> None:
+        try:
+            write_atomic(self._digest_file, self._service.digest.encode(), mode=0o644)
+            write_pid_file(self._pid_file, process)
+        except HostError as error:
+            # On a full disk the daemon is still better than none; who looks for it finds it by its command.
+            logger.error("Daemon not noted", extra={"daemon": self._service.name, "error": str(error)})
 
     async def _wait(self, child: subprocess.Popen[bytes] | None, process: ProcessIdentity | None) -> int | None:
         try:
@@ -120,6 +146,8 @@ class Supervisor:
 
     def end(self) -> None:
         self._ending = True
+        # From now on it follows no change, so whoever wants daemons has to start another supervisor.
+        remove_file(self._pids / OWN_NAME)
         self._changed.set()
 
     async def run(self) -> None:
@@ -161,12 +189,40 @@ class Supervisor:
 
 def trim_log(path: Path, *, limit: int) -> None:
     """Move a long log aside. The daemon keeps its open file, so the content is copied and the file emptied."""
-    if path.exists() and path.stat().st_size > limit:
-        shutil.copyfile(path, path.with_name(f"{path.name}.1"))
-        os.truncate(path, 0)
+    try:
+        if path.exists() and path.stat().st_size > limit:
+            shutil.copyfile(path, path.with_name(f"{path.name}.1"))
+            os.truncate(path, 0)
+    except OSError as error:
+        logger.error("Log not moved aside", extra={"log": str(path), "error": str(error)})
 
 
-async def supervise(services: Path, pids: Path) -> None:
+async def supervise(services: Path, pids: Path) -> int:
+    """Run until SIGTERM; returns the exit code."""
+    with sole_supervisor(pids) as is_sole:
+        if not is_sole:
+            logger.info("Another supervisor is there")
+            return BUSY
+        await _supervise(services, pids)
+    return 0
+
+
+@contextlib.contextmanager
+def sole_supervisor(pids: Path) -> Iterator[bool]:
+    """Two commands in a row may both have started one; the directory is the lock, which a killed one does not hold."""
+    descriptor = os.open(pids, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)
+
+
+async def _supervise(services: Path, pids: Path) -> None:
     supervisor = Supervisor(services=services, pids=pids, clock=SystemClock())
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGHUP, supervisor.reload)
@@ -199,8 +255,7 @@ def main() -> int:
     handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     services, pids = (Path(argument) for argument in sys.argv[1:3])
-    asyncio.run(supervise(services, pids))
-    return 0
+    return asyncio.run(supervise(services, pids))
 
 
 if __name__ == "__main__":
