@@ -20,6 +20,7 @@ class CrashBackoff:
     """A delay per container of a pod, doubled by each start after an end. Written by the container starter only."""
 
     def __init__(self, *, longest: timedelta, restored: Iterable[CrashDelay] = ()) -> None:
+        longest = timedelta() + longest  # a configured one is of a type that no checkpoint knows
         self._delays = Backoff[tuple[PodUID, str, str, str]](
             first=min(FIRST_DELAY, longest), longest=longest, forget_after=LONG_RUN
         )

@@ -2,9 +2,11 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from klet.model.memory import CrashDelay
+from klet.api.times import Duration
+from klet.model.memory import AgentMemory, CrashDelay
 from klet.model.pods import PodUID
 from klet.runtime.crash_backoff import CrashBackoff
+from klet.status.checkpoint import MemoryFormat
 from klet.testing.builders import NOW, make_pod
 
 POD = make_pod("main")
@@ -43,6 +45,13 @@ def test_the_next_life_waits_on():
         uid=UID, container="main", image=MAIN.image, resources=known.resources, delay=seconds(10), counted_at=NOW
     )
     assert crash(CrashBackoff(longest=seconds(300), restored=earlier.all()), 5) == seconds(10)
+
+
+def test_a_configured_limit_can_be_kept():
+    backoff = CrashBackoff(longest=Duration.parse("1s"))
+    crash(backoff, 0)
+    memory = AgentMemory(delays=backoff.all())
+    assert MemoryFormat().decode(MemoryFormat().encode(memory)) == memory
 
 
 def test_a_shorter_limit_holds_for_what_was_restored():
