@@ -15,6 +15,8 @@ from klet.errors import KletError
 logger = logging.getLogger(__name__)
 
 CLOSE_WITHIN = 2.0
+BACKLOG = 1024
+"""How many clients may come while the loop is busy; a Unix socket turns away the next at once."""
 
 
 class ListenError(KletError):
@@ -42,7 +44,7 @@ class SocketListener:
         listener = self._bind()
         try:
             await runner.setup()
-            await web.SockSite(runner, listener).start()
+            await web.SockSite(runner, listener, backlog=BACKLOG).start()
             logger.info("Serving the agent's API", extra={"socket": str(self._path)})
             await asyncio.Event().wait()
         finally:

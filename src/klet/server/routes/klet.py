@@ -1,6 +1,6 @@
 """`/klet/v1/…`: what only klet has. Cause records and the causal timeline of a pod."""
 
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import datetime
 
 from aiohttp import web
@@ -30,14 +30,13 @@ class KletRoutes:
             return web.Response(status=400, text=f'since: "{query["since"]}" has no zone; end it with Z or an offset')
         found = read(namespace=query.get("namespace", ""), name=query.get("name", ""), since=since)
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
-        await response.prepare(request)
-        try:
+        # A client that has seen enough goes away at any moment.
+        with suppress(ConnectionResetError):
+            await response.prepare(request)
             async with aclosing(found) as records:
                 async for record in records:
                     await response.write(record + b"\n")
-        except ConnectionResetError:
-            return response  # the client has seen enough
-        await response.write_eof()
+            await response.write_eof()
         return response
 
     async def _explain(self, request: web.Request) -> web.Response:

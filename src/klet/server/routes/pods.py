@@ -1,6 +1,6 @@
 """`/pods` and `/containerLogs`: what runs here, and what it says."""
 
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from aiohttp import web
 
@@ -40,16 +40,16 @@ class PodRoutes:
         if isinstance(instance, Refusal):
             return _refuse(instance)
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
-        await response.prepare(request)
-        try:
-            async with aclosing(self._logs.read(instance, query)) as chunks:
-                async for chunk in chunks:
-                    await response.write(chunk)
-        except KletError as error:
-            await response.write(str(error).encode())  # the headers are out: the text is all that can be said
-        except ConnectionResetError:
-            return response  # the client has seen enough
-        await response.write_eof()
+        # A client that has seen enough goes away at any moment.
+        with suppress(ConnectionResetError):
+            await response.prepare(request)
+            try:
+                async with aclosing(self._logs.read(instance, query)) as chunks:
+                    async for chunk in chunks:
+                        await response.write(chunk)
+            except KletError as error:
+                await response.write(str(error).encode())  # the headers are out: the text is all that can be said
+            await response.write_eof()
         return response
 
 
