@@ -103,6 +103,12 @@ def test_it_works_from_anywhere_and_through_links(installed, tmp_path):
     assert installed.run(program=second, cwd=tmp_path).stdout == f"[] {tmp_path} True\n"
 
 
+def test_a_link_called_kubelet_is_the_agent(installed, tmp_path):
+    link = tmp_path / "kubelet"
+    link.symlink_to(installed.launcher)
+    assert installed.run("--version", "a b", program=link).stdout == "['run', '--version', 'a b'] / True\n"
+
+
 def test_the_exit_code_is_klets(installed):
     assert installed.run("seven").returncode == 7
 
@@ -127,6 +133,24 @@ def test_a_broken_venv_is_made_anew(installed):
     (installed.directory / ".venv/klet-stamp").unlink()
     python.unlink()
     assert installed.run("again").stdout == "['again'] / True\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="skipped: only root becomes another user")
+def test_a_user_who_may_not_run_the_venvs_python_is_told_so(installed, tmp_path_factory):
+    public = Path(f"/tmp/klet-launcher-{os.getpid()}")
+    private = tmp_path_factory.mktemp("private")
+    private.chmod(0o700)
+    try:
+        shutil.copytree(installed.directory, public, symlinks=True)
+        python = public / ".venv/bin/python"
+        (private / "python").symlink_to(sys.executable)
+        python.unlink()
+        python.symlink_to(private / "python")
+        answer = subprocess.run([public / "klet"], capture_output=True, text=True, user=65534, group=65534, check=False)
+    finally:
+        shutil.rmtree(public)
+    assert answer.returncode == 1
+    assert f"this user may not run {python} (which is {private}/python): use sudo" in answer.stderr
 
 
 def test_two_first_uses_install_once(tmp_path):

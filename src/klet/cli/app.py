@@ -30,7 +30,6 @@ INTERRUPTED = 130
 
 app = typer.Typer(
     name="klet",
-    help="A kubelet in Python, and a Kubernetes node in one command.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -45,6 +44,21 @@ Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Only t
 PodName = Annotated[
     str, typer.Argument(metavar="POD", help="Its name, or its name in the manifest; namespace/name too.")
 ]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def with_options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="The same as `klet version`.")
+    ] = False,
+) -> None:
+    """A kubelet in Python, and a Kubernetes node in one command."""
 
 
 @app.command()

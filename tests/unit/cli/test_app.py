@@ -9,6 +9,8 @@ from klet.version import KUBERNETES_VERSION, __version__
 def test_version(capsys):
     assert main(["version"]) == 0
     assert capsys.readouterr().out == f"klet {__version__} (Kubernetes {KUBERNETES_VERSION})\n"
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"klet {__version__} (Kubernetes {KUBERNETES_VERSION})\n"
     assert main(["version", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["klet"] == __version__
 
