@@ -1,19 +1,29 @@
 """The statuses this node reports, by pod: written by the pod workers, read by the API (status manager).
 
-It owns what needs memory of the last status: transition instants, the start time, and whether anything changed.
+It owns what needs memory of the last status: versions, transition instants, the start time, and whether anything
+changed.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-
-from msgspec.structs import replace
 
 from klet.aio.broadcast import Broadcast, Subscription
 from klet.aio.clock import Clock
-from klet.api.pod import PodCondition, PodStatus
+from klet.api.pod import PodStatus
 from klet.api.times import Time
 from klet.model.pods import PodUID
-from klet.status.conditions import OWNED
+from klet.status.transitions import date_status, is_same
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """A status, how often it was changed, and whether it is the last."""
+
+    status: PodStatus
+    version: int
+    is_finished: bool = False
+    """Everything the pod held is released: it may be deleted."""
 
 
 class StatusBoard:
@@ -21,54 +31,57 @@ class StatusBoard:
 
     def __init__(self, *, clock: Clock, restored: Mapping[PodUID, PodStatus] = MappingProxyType({})) -> None:
         self._clock = clock
-        self._statuses: dict[PodUID, PodStatus] = {}
+        self._reported: dict[PodUID, Reported] = {}
         self._restored = dict(restored)
         self._changes = Broadcast[PodUID]()
 
     def get(self, uid: PodUID) -> PodStatus | None:
-        return self._statuses.get(uid) or self._restored.get(uid)
+        reported = self._reported.get(uid)
+        return reported.status if reported is not None else self._restored.get(uid)
+
+    def reported(self, uid: PodUID) -> Reported | None:
+        """What this life of the agent has reported of the pod."""
+        return self._reported.get(uid)
 
     def is_reported(self, uid: PodUID) -> bool:
         """True if this life of the agent has reported the pod."""
-        return uid in self._statuses
+        return uid in self._reported
 
     def all(self) -> dict[PodUID, PodStatus]:
-        return self._restored | self._statuses
+        return self._restored | {uid: reported.status for uid, reported in self._reported.items()}
 
-    def put(self, uid: PodUID, status: PodStatus, *, previous: PodStatus | None = None) -> bool:
+    def put(
+        self,
+        uid: PodUID,
+        status: PodStatus,
+        *,
+        previous: PodStatus | None = None,
+        is_forced: bool = False,
+        is_finished: bool = False,
+    ) -> bool:
         """Store a status and say whether it differs from the one before.
 
-        `previous` is what its instants go on from, if that is not what the board has.
+        `previous` is what its instants go on from, if that is not what the board has. A forced one counts as a new
+        version in any case. A pod that has finished stays so.
         """
-        now = Time.of(self._clock.now())
-        old = self._statuses.get(uid)
-        dated = date_status(status, previous or self.get(uid), now=now)
+        known = self._reported.get(uid)
+        new = date_status(status, previous or self.get(uid), now=Time.of(self._clock.now()))
         self._restored.pop(uid, None)
-        if old is not None and dated == old:
+        is_changed = known is None or not is_same(known.status, new)
+        if known is not None and not is_changed and not is_forced and not is_finished:
             return False
-        self._statuses[uid] = dated
+        self._reported[uid] = Reported(
+            status=new,
+            version=known.version + 1 if known is not None else 1,
+            is_finished=is_finished or (known is not None and known.is_finished),
+        )
         self._changes.send(uid)
-        return True
+        return is_changed
 
     def forget(self, uid: PodUID) -> None:
-        known = [board.pop(uid, None) for board in (self._statuses, self._restored)]
+        known = (self._reported.pop(uid, None), self._restored.pop(uid, None))
         if any(status is not None for status in known):
             self._changes.send(uid)
 
     def changes(self) -> Subscription[PodUID]:
         return self._changes.subscribe()
-
-
-def date_status(status: PodStatus, old: PodStatus | None, *, now: Time) -> PodStatus:
-    """Give conditions the instant of their last change, and the pod the instant it was first reported."""
-    before = {condition.type: condition for condition in old.conditions} if old else {}
-    dated = tuple(_dated(condition, before.get(condition.type), now) for condition in status.conditions)
-    return replace(status, conditions=dated, start_time=(old.start_time if old else None) or status.start_time or now)
-
-
-def _dated(condition: PodCondition, old: PodCondition | None, now: Time) -> PodCondition:
-    if condition.type not in OWNED:
-        return condition
-    if old is not None and old.status == condition.status:
-        return replace(condition, last_transition_time=old.last_transition_time)
-    return replace(condition, last_transition_time=now)

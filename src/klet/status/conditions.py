@@ -23,6 +23,10 @@ OWNED = frozenset(
     {POD_SCHEDULED, READY, INITIALIZED, CONTAINERS_READY, READY_TO_START, RESIZE_PENDING, RESIZE_IN_PROGRESS}
 )
 
+DISRUPTION_TARGET = "DisruptionTarget"
+SHARED = frozenset({DISRUPTION_TARGET})
+"""Written by the kubelet and by others."""
+
 
 def containers_ready(pod: Pod, statuses: Sequence[ContainerStatus] | None, phase: str) -> PodCondition:
     """True when every sidecar and regular container is ready."""

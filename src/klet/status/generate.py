@@ -18,7 +18,10 @@ from klet.model.readiness import ProbeFacts, is_older_than_agent, is_ready, is_s
 from klet.model.runtime import ContainerId, PodRuntimeStatus, StartFailure
 from klet.status import conditions
 from klet.status.containers import build_container_statuses, cut_messages, overlay_waiting
-from klet.status.phase import RestartRule, compute_phase, is_terminal
+from klet.status.phase import FAILED, RestartRule, compute_phase, is_terminal
+
+DEADLINE_EXCEEDED = "DeadlineExceeded"
+DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,8 @@ class StatusInputs:
     """Containers that ran before keep what was reported of them until a probe answers."""
     ends_here: bool = False
     """True once the pod is known never to run again."""
+    is_overdue: bool = False
+    """The pod has been active for longer than it may."""
     prefer_ipv6: bool = False
 
 
@@ -74,12 +79,16 @@ def generate_status(pod: Pod, seen: PodRuntimeStatus, inputs: StatusInputs) -> P
         restarts=inputs.restarts,
     )
     phase = _settled_phase(pod, phase, previous)
+    is_cut_off = inputs.is_overdue and not is_terminal(pod.status.phase)
+    if is_cut_off:
+        phase = FAILED
     unchanged = phase == previous.phase
+    reason, message = (previous.reason, previous.message) if unchanged else ("", "")
     ips = order_ips(seen.ips, prefer_ipv6=inputs.prefer_ipv6) or _kept_ips(seen, previous)
     return PodStatus(
         phase=phase,
-        reason=(previous.reason or pod.status.reason) if unchanged else "",
-        message=(previous.message or pod.status.message) if unchanged else "",
+        reason=DEADLINE_EXCEEDED if is_cut_off else reason or (pod.status.reason if unchanged else ""),
+        message=DEADLINE_MESSAGE if is_cut_off else message or (pod.status.message if unchanged else ""),
         conditions=_conditions(pod, phase, regular, init, inputs),
         pod_ip=ips[0] if ips else "",
         pod_ips=tuple(PodIP(ip=ip) for ip in ips),
@@ -192,7 +201,7 @@ def _conditions(
     init: Sequence[ContainerStatus],
     inputs: StatusInputs,
 ) -> tuple[PodCondition, ...]:
-    foreign = [condition for condition in pod.status.conditions if condition.type not in conditions.OWNED]
+    foreign = _foreign_conditions(pod, inputs.previous)
     ready_to_start = PodCondition(
         type=conditions.READY_TO_START, status=conditions.FALSE if inputs.needs_sandbox else conditions.TRUE
     )
@@ -206,3 +215,12 @@ def _conditions(
     )
     generation = pod.metadata.generation
     return (*foreign, *(replace(condition, observed_generation=generation) for condition in owned))
+
+
+def _foreign_conditions(pod: Pod, previous: PodStatus) -> tuple[PodCondition, ...]:
+    """What others say of the pod; why the node disturbed it was the node's own word, and stays."""
+    foreign = {
+        condition.type: condition for condition in pod.status.conditions if condition.type not in conditions.OWNED
+    }
+    kept = {condition.type: condition for condition in previous.conditions if condition.type in conditions.SHARED}
+    return tuple((foreign | kept).values())

@@ -23,15 +23,16 @@ def compute_requeue(
     `retry_at` is the earliest end of a back-off, `look_at` something that is due by itself; `chance`, from 0 up to
     but not 1, spreads the pods so that they do not all look at the same instant.
     """
-    at = now + _delay(errors, retry_at, now, resync) * (1 + JITTER * chance)
-    return at if look_at is None else max(now, min(at, look_at))
-
-
-def _delay(errors: Sequence[str], retry_at: datetime | None, now: datetime, resync: timedelta) -> timedelta:
+    spread = 1 + JITTER * chance
     if not errors:
-        return resync
-    if any(NETWORK_NOT_READY in error for error in errors):
-        return NETWORK_BACKOFF
-    if retry_at is None:
-        return ERROR_BACKOFF
-    return min(max(retry_at - now, timedelta(0)), resync)
+        at = now + resync * spread
+    elif any(NETWORK_NOT_READY in error for error in errors):
+        at = now + NETWORK_BACKOFF * spread
+    elif retry_at is None:
+        at = now + ERROR_BACKOFF * spread
+    elif retry_at - now > resync:
+        at = now + resync * spread
+    else:
+        # Not spread, as upstream's is: the end of a back-off was announced, and differs from pod to pod anyway.
+        at = max(now, retry_at)
+    return at if look_at is None else max(now, min(at, look_at))

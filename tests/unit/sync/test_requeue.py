@@ -18,7 +18,7 @@ RESYNC = timedelta(seconds=60)
         pytest.param(("boom", "bang"), None, None, 10, 15, id="several errors"),
         pytest.param(("network is not ready: x",), None, None, 1, 1.5, id="the network is not there yet"),
         pytest.param(("boom", "[network is not ready: x, y]"), 30, None, 1, 1.5, id="the network wins over a back-off"),
-        pytest.param(("back-off",), 20, None, 20, 30, id="the end of a back-off"),
+        pytest.param(("back-off",), 20, None, 20, 20, id="the end of a back-off, as it was announced"),
         pytest.param(("back-off",), -5, None, 0, 0, id="a back-off that is over"),
         pytest.param(("back-off",), 3600, None, 60, 90, id="a back-off is no longer than the usual pause"),
         pytest.param((), 20, None, 60, 90, id="a back-off without an error does not count"),

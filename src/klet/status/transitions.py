@@ -1,0 +1,95 @@
+"""Which status may follow which, and whether two say the same (updateStatusInternal)."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from klet.api.container import Container
+from klet.api.container_status import ContainerStatus
+from klet.api.pod import Pod, PodCondition, PodStatus
+from klet.api.pod_resources import is_sidecar
+from klet.api.times import Time
+from klet.status.conditions import (
+    CONTAINERS_READY,
+    DISRUPTION_TARGET,
+    INITIALIZED,
+    OWNED,
+    POD_SCHEDULED,
+    READY,
+    READY_TO_START,
+    SHARED,
+)
+from klet.status.phase import RestartRule
+
+DATED = frozenset({CONTAINERS_READY, READY, INITIALIZED, READY_TO_START, POD_SCHEDULED, DISRUPTION_TARGET})
+
+
+def find_illegal_transition(pod: Pod, old: PodStatus, new: PodStatus, restarts: RestartRule) -> str | None:
+    """What a new status may not say: that a container runs again which must not be restarted."""
+    if pod.spec.restart_policy in {"", "Always"}:
+        return None
+    regular = {container.name: container for container in pod.spec.containers}
+    for status in old.container_statuses:
+        container = regular.get(status.name)
+        if _is_final(pod, container, status, restarts) and _is_revived(status, new.container_statuses):
+            return f"terminated container {status.name} attempted illegal transition to non-terminated state"
+    init = {container.name: container for container in pod.spec.init_containers}
+    for status in old.init_container_statuses:
+        container = init.get(status.name)
+        if container is None:
+            return f"found mismatch between pod spec and status, container: {status.name}"
+        if is_sidecar(container):
+            continue
+        if _is_final(pod, container, status, restarts) and _is_revived(status, new.init_container_statuses):
+            return f"terminated init container {status.name} attempted illegal transition to non-terminated state"
+    return None
+
+
+def date_status(status: PodStatus, old: PodStatus | None, *, now: Time) -> PodStatus:
+    """Give conditions the instant of their last change, and the pod the instant it was first reported."""
+    before = {condition.type: condition for condition in old.conditions} if old else {}
+    dated = tuple(_dated(condition, before.get(condition.type), now) for condition in status.conditions)
+    return replace(
+        status,
+        conditions=dated,
+        start_time=(old.start_time if old else None) or status.start_time or now,
+        observed_generation=max(status.observed_generation, old.observed_generation if old else 0),
+    )
+
+
+def is_same(one: PodStatus, other: PodStatus) -> bool:
+    """Whether two statuses say the same. Of the node's own conditions only their content counts."""
+    return _comparable(one) == _comparable(other)
+
+
+def _is_final(pod: Pod, container: Container | None, status: ContainerStatus, restarts: RestartRule) -> bool:
+    ended = status.state.terminated
+    if ended is None:
+        return False
+    if container is None:
+        return not (pod.spec.restart_policy == "OnFailure" and ended.exit_code != 0)
+    return not restarts(container, ended.exit_code)
+
+
+def _is_revived(old: ContainerStatus, statuses: Sequence[ContainerStatus]) -> bool:
+    return any(status.name == old.name and status.state.terminated is None for status in statuses)
+
+
+def _dated(condition: PodCondition, old: PodCondition | None, now: Time) -> PodCondition:
+    if condition.type not in DATED:
+        return condition
+    if old is not None and old.status == condition.status:
+        return replace(condition, last_transition_time=old.last_transition_time)
+    return replace(condition, last_transition_time=now)
+
+
+def _comparable(status: PodStatus) -> PodStatus:
+    return replace(status, conditions=tuple(map(_bare, status.conditions)))
+
+
+def _bare(condition: PodCondition) -> PodCondition:
+    if condition.type not in OWNED | SHARED:
+        return condition
+    return PodCondition(
+        type=condition.type, status=condition.status, reason=condition.reason, message=condition.message
+    )
