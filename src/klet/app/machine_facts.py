@@ -3,6 +3,7 @@
 import os
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 
 from klet.host.cgroups.discover import find_hierarchy, find_hugepage_sizes, has_swap_controller
 from klet.host.procfs import ProcReader
@@ -20,6 +21,9 @@ class MachineFacts:
     hugepage_sizes: tuple[int, ...] = ()
     has_swap_controller: bool = False
     page_size: int = 4096
+    thermal_paths: tuple[str, ...] = ()
+    """Files on overheated CPUs that containers must not see."""
+    has_selinux: bool = False
 
 
 def read_machine_facts() -> MachineFacts:
@@ -34,4 +38,12 @@ def read_machine_facts() -> MachineFacts:
         hugepage_sizes=find_hugepage_sizes(),
         has_swap_controller=has_swap_controller(version),
         page_size=os.sysconf("SC_PAGE_SIZE"),
+        thermal_paths=find_thermal_paths(Path("/sys")),
+        has_selinux=Path("/sys/fs/selinux/enforce").exists(),
     )
+
+
+def find_thermal_paths(sys: Path) -> tuple[str, ...]:
+    """`thermal_throttle` of each CPU that has it, in the order of the CPUs."""
+    found = sys.glob("devices/system/cpu/cpu[0-9]*/thermal_throttle")
+    return tuple(str(path) for path in sorted(found, key=lambda path: int(path.parent.name.removeprefix("cpu"))))

@@ -2,12 +2,12 @@
 
 from datetime import timedelta
 
-from klet.api.quantity import ZERO
+from klet.api.quantity import ZERO, Format, Quantity
 from klet.app.machine_facts import MachineFacts
 from klet.config.command_line import Settings
 from klet.config.reserved import parse_qos_reserved, parse_reserved
 from klet.host.cgroups.resources import DEFAULT_PERIOD
-from klet.model.pod_resources import MEMORY
+from klet.model.pod_resources import CPU, MEMORY
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.linux_resources import MemoryQosRules, ResourceRules, SwapRules
 
@@ -72,8 +72,15 @@ def _cpu_period(given: Settings) -> int:
     return given.config.cpu_cfs_quota_period // timedelta(microseconds=1)
 
 
+def cut_allocatable(given: Settings, machine: MachineFacts) -> dict[str, Quantity]:
+    """What is left of the machine's CPUs and memory for pods after both reservations."""
+    capacity = {CPU: Quantity.of(machine.cpus), MEMORY: Quantity.of(machine.memory, Format.BINARY_SI)}
+    system = parse_reserved(given.config.system_reserved, flag="system-reserved")
+    kubelet = parse_reserved(given.config.kube_reserved, flag="kube-reserved")
+    return {
+        name: max(amount - system.get(name, ZERO) - kubelet.get(name, ZERO), ZERO) for name, amount in capacity.items()
+    }
+
+
 def _allocatable_memory(given: Settings, machine: MachineFacts) -> int:
-    """What is left for pods after both reservations."""
-    system = parse_reserved(given.config.system_reserved, flag="system-reserved").get(MEMORY, ZERO)
-    kubelet = parse_reserved(given.config.kube_reserved, flag="kube-reserved").get(MEMORY, ZERO)
-    return max(machine.memory - system.value() - kubelet.value(), 0)
+    return cut_allocatable(given, machine)[MEMORY].value()

@@ -1,11 +1,13 @@
 """Cuts the configuration into one small settings value for each part. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from klet.api.quantity import Quantity
 from klet.app.machine_facts import MachineFacts
-from klet.app.resource_settings import cut_container_rules, cut_pod_cgroup_rules, cut_qos_rules
+from klet.app.resource_settings import cut_allocatable, cut_container_rules, cut_pod_cgroup_rules, cut_qos_rules
 from klet.config.command_line import Settings
 from klet.config.configuration import KubeletConfiguration
 from klet.config.flags import choose_node_name
@@ -13,6 +15,7 @@ from klet.network.dns import DnsSettings
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.container_config import ContainerSettings
 from klet.runtime.gc_plan import GcPolicy
+from klet.runtime.id_blocks import UserIdSettings
 from klet.runtime.linux_resources import ResourceRules
 from klet.runtime.sandbox_config import SandboxSettings
 from klet.runtime.security import SecuritySettings
@@ -49,6 +52,9 @@ class AgentSettings:
     sandbox: SandboxSettings
     container: ContainerSettings
     dns: DnsSettings
+    user_ids: UserIdSettings
+    allocatable: Mapping[str, Quantity]
+    """What the machine has for pods."""
 
 
 def cut_settings(given: Settings, machine: MachineFacts) -> AgentSettings:
@@ -84,8 +90,14 @@ def cut_settings(given: Settings, machine: MachineFacts) -> AgentSettings:
         sandbox=SandboxSettings(
             logs=Path(config.pod_logs_dir), cluster_domain=config.cluster_domain, resources=resources
         ),
-        container=_container_settings(config, root, resources),
+        container=_container_settings(config, root, resources, machine),
         dns=DnsSettings(cluster_dns=config.cluster_dns, cluster_domain=config.cluster_domain),
+        user_ids=UserIdSettings(
+            per_pod=config.user_namespaces.ids_per_pod,
+            max_pods=config.max_pods,
+            is_enabled=given.gates.enabled("UserNamespacesSupport"),
+        ),
+        allocatable=cut_allocatable(given, machine),
     )
 
 
@@ -97,8 +109,15 @@ def choose_legacy_logs(logs: Path) -> Path:
     return logs.parent / "containers"
 
 
-def _container_settings(config: KubeletConfiguration, root: Path, resources: ResourceRules) -> ContainerSettings:
+def _container_settings(
+    config: KubeletConfiguration, root: Path, resources: ResourceRules, machine: MachineFacts
+) -> ContainerSettings:
     return ContainerSettings(
-        security=SecuritySettings(seccomp_default=config.seccomp_default, seccomp_root=str(root / "seccomp")),
+        security=SecuritySettings(
+            seccomp_default=config.seccomp_default,
+            seccomp_root=str(root / "seccomp"),
+            thermal_paths=machine.thermal_paths,
+        ),
         resources=resources,
+        relabels=machine.has_selinux,
     )

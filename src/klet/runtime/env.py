@@ -1,92 +1,158 @@
-"""A container's environment: values in order, references to the pod's own fields, and `$(NAME)` expansion."""
+"""A container's environment: values in order, references, and `$(NAME)` expansion (makeEnvironmentVariables). Pure.
 
-import re
+What has to be read first comes in as inputs. A failed read is an input too: it counts only where it is referred to.
+"""
 
-from klet.api.container import Container, EnvVar, EphemeralContainer
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from klet.api.container import (
+    ConfigMapKeySelector,
+    Container,
+    EnvFromSource,
+    EnvVarSource,
+    EphemeralContainer,
+    FileKeySelector,
+    SecretKeySelector,
+)
 from klet.api.pod import Pod
+from klet.api.quantity import Quantity
+from klet.api.service import Service
+from klet.errors import KletError
 from klet.model.expansion import expand
+from klet.model.pods import is_static
+from klet.runtime.downward import field_value, resource_value
+from klet.runtime.env_files import EnvFileError, find_variable
 from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
+from klet.runtime.service_env import build_service_environment
 
-_ESCAPES = {
-    '"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
-}  # fmt: skip
-_SUBSCRIPT = re.compile(r"^metadata\.(labels|annotations)\['(.*)'\]$")
+T = TypeVar("T")
 
 
-def build_environment(
-    pod: Pod, container: Container | EphemeralContainer, *, pod_ips: tuple[str, ...], node_ips: tuple[str, ...]
-) -> dict[str, str]:
-    """Evaluate `env` in order; later values may refer to earlier ones."""
-    if container.env_from:
-        message = f"container {container.name}: envFrom needs an API server, and this node has none"
-        raise StartError(CREATE_CONFIG_ERROR, message)
-    result: dict[str, str] = {}
+class ObjectMissing(KletError):
+    """A config map or secret that does not exist."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentInputs:
+    """What an environment is made of besides the pod. Objects are those of the pod's namespace, by name."""
+
+    pod_ips: tuple[str, ...] = ()
+    node_ips: tuple[str, ...] = ()
+    config_maps: Mapping[str, Mapping[str, str] | KletError] = field(default_factory=dict)
+    secrets: Mapping[str, Mapping[str, bytes] | KletError] = field(default_factory=dict)
+    files: Mapping[tuple[str, str], bytes | KletError] = field(default_factory=dict)
+    """By volume and path; of a volume that does not exist there is no entry."""
+    services: Sequence[Service] | None = ()
+    """None as long as they have not been read."""
+    allocatable: Mapping[str, Quantity] | None = None
+    """What the node has for pods; None if nobody knows."""
+    devices: Mapping[str, str] = field(default_factory=dict)
+    """What the device manager wants containers to see."""
+
+
+def build_environment(pod: Pod, container: Container | EphemeralContainer, inputs: EnvironmentInputs) -> dict[str, str]:
+    """Evaluate `envFrom`, then `env` in order: later values may refer to earlier ones and to services."""
+    from_services = _service_variables(pod, inputs)
+    own: dict[str, str] = {}
+    for source in container.env_from:
+        own.update(_all_of(source, inputs))
+    visible = ChainMap(own, from_services)
     for variable in container.env:
         if variable.value:
-            result[variable.name] = expand(variable.value, result)
-        elif variable.value_from is not None:
-            result[variable.name] = _referenced(pod, variable, pod_ips, node_ips)
-        else:
-            result[variable.name] = ""
-    return result
+            own[variable.name] = expand(variable.value, visible)
+        elif variable.value_from is None:
+            own[variable.name] = ""
+        elif (value := _referenced(pod, container, variable.value_from, inputs)) is not None:
+            own[variable.name] = value
+    rest = {name: value for name, value in from_services.items() if name not in own}
+    return {**inputs.devices, **own, **rest}
 
 
-def _referenced(pod: Pod, variable: EnvVar, pod_ips: tuple[str, ...], node_ips: tuple[str, ...]) -> str:
-    source = variable.value_from
-    if source is None or source.field_ref is None:
-        message = f"environment variable {variable.name}: its valueFrom needs a part of klet that is not built yet"
-        raise StartError(CREATE_CONFIG_ERROR, message)
-    if source.field_ref.api_version not in {"", "v1"}:
-        raise StartError(CREATE_CONFIG_ERROR, f"unsupported pod version: {source.field_ref.api_version}")
-    return field_value(pod, source.field_ref.field_path, pod_ips=pod_ips, node_ips=node_ips)
+def _service_variables(pod: Pod, inputs: EnvironmentInputs) -> dict[str, str]:
+    links = pod.spec.enable_service_links
+    if links is None:
+        raise _error("nil pod.spec.enableServiceLinks encountered, cannot construct envvars")
+    if inputs.services is None and not is_static(pod):
+        raise _error("services have not yet been read at least once, cannot construct envvars")
+    return build_service_environment(inputs.services or (), namespace=pod.metadata.namespace, with_links=links)
 
 
-def field_value(pod: Pod, path: str, *, pod_ips: tuple[str, ...], node_ips: tuple[str, ...]) -> str:
-    """The text of one of the pod's own fields (the downward API)."""
-    meta = pod.metadata
-    if match := _SUBSCRIPT.match(path):
-        return (meta.labels if match[1] == "labels" else meta.annotations).get(match[2], "")
-    pod_ips = one_per_family(pod_ips, node_ips)
-    simple = {
-        "metadata.name": meta.name,
-        "metadata.namespace": meta.namespace,
-        "metadata.uid": meta.uid,
-        "spec.nodeName": pod.spec.node_name,
-        "spec.host": pod.spec.node_name,
-        "spec.serviceAccountName": pod.spec.service_account_name,
-        "status.hostIP": next(iter(node_ips), ""),
-        "status.hostIPs": ",".join(node_ips),
-        "status.podIP": next(iter(pod_ips), ""),
-        "status.podIPs": ",".join(pod_ips),
-    }
-    if path in simple:
-        return simple[path]
-    if path in {"metadata.labels", "metadata.annotations"}:
-        values = meta.labels if path.endswith("labels") else meta.annotations
-        return "\n".join(f"{key}={_quoted(values[key])}" for key in sorted(values))
-    raise StartError(CREATE_CONFIG_ERROR, f"unsupported fieldPath: {path}")
+def _all_of(source: EnvFromSource, inputs: EnvironmentInputs) -> dict[str, str]:
+    data: dict[str, str] = {}
+    if source.config_map_ref is not None:
+        found = _look_up(inputs.config_maps, source.config_map_ref.name, optional=source.config_map_ref.optional)
+        data.update(found or {})
+    elif source.secret_ref is not None:
+        secret = _look_up(inputs.secrets, source.secret_ref.name, optional=source.secret_ref.optional)
+        data.update({key: _text(value) for key, value in (secret or {}).items()})
+    return {source.prefix + key: value for key, value in data.items()}
 
 
-def one_per_family(pod_ips: tuple[str, ...], node_ips: tuple[str, ...]) -> tuple[str, ...]:
-    """The first address of each family, that of the node's first address in front."""
-    first: dict[bool, str] = {}
-    for ip in pod_ips:
-        first.setdefault(":" in ip, ip)
-    ipv6_leads = bool(node_ips) and ":" in node_ips[0]
-    return tuple(ip for family, ip in sorted(first.items(), reverse=ipv6_leads)) if node_ips else tuple(first.values())
+def _referenced(
+    pod: Pod, container: Container | EphemeralContainer, source: EnvVarSource, inputs: EnvironmentInputs
+) -> str | None:
+    """The value, or None for an optional one that is not there."""
+    if source.field_ref is not None:
+        if source.field_ref.api_version not in {"", "v1"}:
+            raise _error(f"unsupported pod version: {source.field_ref.api_version}")
+        return field_value(pod, source.field_ref.field_path, pod_ips=inputs.pod_ips, node_ips=inputs.node_ips)
+    if source.resource_field_ref is not None:
+        return resource_value(pod, container, source.resource_field_ref, allocatable=inputs.allocatable)
+    if (from_map := source.config_map_key_ref) is not None:
+        data = _look_up(inputs.config_maps, from_map.name, optional=from_map.optional)
+        return _pick(pod, "ConfigMap", data, from_map)
+    if (from_secret := source.secret_key_ref) is not None:
+        secret = _look_up(inputs.secrets, from_secret.name, optional=from_secret.optional)
+        value = _pick(pod, "Secret", secret, from_secret)
+        return None if value is None else _text(value)
+    if source.file_key_ref is not None:
+        return _from_file(source.file_key_ref, inputs)
+    return ""
 
 
-def _quoted(text: str) -> str:
-    """Quote a text as Go does (`%q`)."""
-    return '"' + "".join(_escaped(character) for character in text) + '"'
+def _pick(
+    pod: Pod, kind: str, data: Mapping[str, T] | None, wanted: ConfigMapKeySelector | SecretKeySelector
+) -> T | None:
+    if data is not None and wanted.key in data:
+        return data[wanted.key]
+    if wanted.optional:
+        return None
+    raise _error(f"couldn't find key {wanted.key} in {kind} {pod.metadata.namespace}/{wanted.name}")
 
 
-def _escaped(character: str) -> str:
-    if character in _ESCAPES:
-        return _ESCAPES[character]
-    code = ord(character)
-    if character.isprintable():
-        return character
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+def _from_file(wanted: FileKeySelector, inputs: EnvironmentInputs) -> str | None:
+    content = inputs.files.get((wanted.volume_name, wanted.path))
+    if content is None:
+        raise _error(f'cannot find the volume "{wanted.volume_name}" referenced by FileKeyRef')
+    if isinstance(content, KletError):
+        raise _error("couldn't parse env file") from content
+    try:
+        value = find_variable(content, wanted.key)
+    except EnvFileError as error:
+        raise _error("couldn't parse env file") from error
+    if value:
+        return value
+    if wanted.optional:
+        return None
+    raise _error(f'environment variable key "{wanted.key}" not found in file "{wanted.path}"')
+
+
+def _look_up(objects: Mapping[str, T | KletError], name: str, *, optional: bool | None) -> T | None:
+    found = objects[name]
+    if isinstance(found, ObjectMissing) and optional:
+        return None
+    if isinstance(found, KletError):
+        raise _error(str(found)) from found
+    return found
+
+
+def _text(value: bytes) -> str:
+    """Secrets need not be text: what is not keeps its bytes until they are sent."""
+    return value.decode(errors="surrogateescape")
+
+
+def _error(message: str) -> StartError:
+    return StartError(CREATE_CONFIG_ERROR, message)

@@ -12,9 +12,9 @@ from klet.host.errors import HostError
 from klet.host.files import read_text, remove_tree
 from klet.model.pods import PodUID
 from klet.runtime import labels
+from klet.runtime.container_planner import ContainerFiles
 from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
 from klet.runtime.sandbox_config import hostname_and_domain
-from klet.runtime.starter import ContainerFiles
 
 logger = logging.getLogger(__name__)
 
@@ -104,6 +104,8 @@ class PodFiles:
     def _volumes(self, pod: Pod) -> dict[str, str]:
         paths = {}
         for volume in pod.spec.volumes:
+            if volume.image is not None:
+                continue  # the runtime mounts it
             if volume.host_path is not None:
                 paths[volume.name] = volume.host_path.path
             elif volume.empty_dir is not None and not volume.empty_dir.medium:

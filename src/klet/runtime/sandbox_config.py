@@ -1,11 +1,13 @@
 """The CRI configuration of a pod's sandbox (generatePodSandboxConfig)."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from klet.api.container import Container, ContainerPort, EphemeralContainer
 from klet.api.pod import Pod
 from klet.api.security import PodSecurityContext, SELinuxOptions
+from klet.api.validation import formats
 from klet.model.network import DnsConfig
 from klet.runtime import labels
 from klet.runtime.errors import SandboxConfigError
@@ -27,10 +29,15 @@ class SandboxSettings:
 
 
 def build_sandbox_config(
-    pod: Pod, *, attempt: int, dns: DnsConfig, cgroup_parent: str, settings: SandboxSettings
+    pod: Pod,
+    *,
+    attempt: int,
+    dns: DnsConfig,
+    cgroup_parent: str,
+    settings: SandboxSettings,
+    user_namespace: cri.UserNamespace | None = None,
 ) -> cri.PodSandboxConfig:
     """Describe the sandbox to the runtime."""
-    _refuse_unknown_isolation(pod)
     config = cri.PodSandboxConfig(
         metadata=cri.PodSandboxMetadata(
             name=pod.metadata.name, namespace=pod.metadata.namespace, uid=pod.metadata.uid, attempt=attempt
@@ -41,7 +48,7 @@ def build_sandbox_config(
         dns_config=cri.DNSConfig(servers=dns.servers, searches=dns.searches, options=dns.options),
         linux=cri.LinuxPodSandboxConfig(
             cgroup_parent=cgroup_parent,
-            security_context=_security(pod),
+            security_context=_security(pod, user_namespace),
             sysctls=_sysctls(pod),
             resources=build_sandbox_resources(pod, settings.resources),
             overhead=build_overhead(pod, settings.resources),
@@ -51,14 +58,6 @@ def build_sandbox_config(
         config.hostname = hostname_of(pod, cluster_domain=settings.cluster_domain)
     config.port_mappings.extend(port_mappings(pod))
     return config
-
-
-def _refuse_unknown_isolation(pod: Pod) -> None:
-    """A pod that asks for more isolation than there is must not run with less."""
-    if pod.spec.host_users is False:
-        raise SandboxConfigError("can't set `spec.hostUsers: false`, runtime does not support user namespaces")
-    if pod.spec.runtime_class_name:
-        raise SandboxConfigError(f'runtimeclass.node.k8s.io "{pod.spec.runtime_class_name}" not found')
 
 
 def hostname_of(pod: Pod, *, cluster_domain: str) -> str:
@@ -78,12 +77,27 @@ def hostname_of(pod: Pod, *, cluster_domain: str) -> str:
 
 def hostname_and_domain(pod: Pod, *, cluster_domain: str) -> tuple[str, str]:
     """Short host name, and the domain if the pod has a subdomain."""
-    if pod.spec.hostname_override:
-        return pod.spec.hostname_override[:_HOSTNAME_LIMIT], ""
-    host = (pod.spec.hostname or pod.metadata.name)[:_HOSTNAME_LIMIT].rstrip("-.")
-    if not pod.spec.subdomain:
+    spec = pod.spec
+    if spec.hostname_override is not None:
+        _check("HostnameOverride", spec.hostname_override, "DNS subdomain", formats.dns_subdomain)
+        return _shortened(spec.hostname_override), ""
+    if spec.hostname:
+        _check("Hostname", spec.hostname, "DNS label", formats.dns_label)
+    host = _shortened(spec.hostname or pod.metadata.name)
+    if not spec.subdomain:
         return host, ""
-    return host, f"{pod.spec.subdomain}.{pod.metadata.namespace}.svc.{cluster_domain}"
+    _check("Subdomain", spec.subdomain, "DNS label", formats.dns_label)
+    return host, f"{spec.subdomain}.{pod.metadata.namespace}.svc.{cluster_domain}"
+
+
+def _check(field_name: str, value: str, kind: str, find_problems: Callable[[str], Sequence[str]]) -> None:
+    if problems := find_problems(value):
+        raise SandboxConfigError(f'pod {field_name} "{value}" is not a valid {kind}: {";".join(problems)}')
+
+
+def _shortened(name: str) -> str:
+    """The kernel takes no more, and a name does not end with a separator."""
+    return name if len(name) <= _HOSTNAME_LIMIT else name[:_HOSTNAME_LIMIT].rstrip("-.")
 
 
 def port_mappings(pod: Pod) -> list[cri.PortMapping]:
@@ -112,23 +126,30 @@ def _port_key(port: ContainerPort) -> str:
     return f"{family}-{port.protocol}-{port.host_ip}:{port.container_port}:{port.host_port}"
 
 
-def namespace_options(pod: Pod) -> cri.NamespaceOption:
+def namespace_options(
+    pod: Pod, *, user_namespace: cri.UserNamespace | None = None, target_id: str = ""
+) -> cri.NamespaceOption:
+    """What the pod shares with the host, and its containers with one another; a target's processes are shared too."""
     pid = cri.NODE if pod.spec.host_pid else cri.POD if pod.spec.share_process_namespace else cri.CONTAINER
+    if target_id and pid == cri.CONTAINER:
+        pid = cri.TARGET
     return cri.NamespaceOption(
         network=cri.NODE if pod.spec.host_network else cri.POD,
         ipc=cri.NODE if pod.spec.host_ipc else cri.POD,
         pid=pid,
+        target_id=target_id if pid == cri.TARGET else "",
+        userns_options=user_namespace,
     )
 
 
-def _security(pod: Pod) -> cri.LinuxSandboxSecurityContext:
+def _security(pod: Pod, user_namespace: cri.UserNamespace | None) -> cri.LinuxSandboxSecurityContext:
     every: list[Container | EphemeralContainer] = [
         *pod.spec.containers,
         *pod.spec.init_containers,
         *pod.spec.ephemeral_containers,
     ]
     context = cri.LinuxSandboxSecurityContext(
-        namespace_options=namespace_options(pod),
+        namespace_options=namespace_options(pod, user_namespace=user_namespace),
         privileged=any(c.security_context is not None and bool(c.security_context.privileged) for c in every),
         seccomp=cri.SecurityProfile(profile_type=cri.SecurityProfile.RuntimeDefault),
     )
@@ -148,7 +169,13 @@ def _security(pod: Pod) -> cri.LinuxSandboxSecurityContext:
 
 
 def groups_policy(wanted: PodSecurityContext) -> cri.SupplementalGroupsPolicy:
-    return cri.Strict if wanted.supplemental_groups_policy == "Strict" else cri.Merge
+    match wanted.supplemental_groups_policy:
+        case None | "Merge":
+            return cri.Merge
+        case "Strict":
+            return cri.Strict
+        case unknown:
+            raise SandboxConfigError(f"unsupported supplementalGroupsPolicy: {unknown}")
 
 
 def selinux_options(wanted: SELinuxOptions | None) -> cri.SELinuxOption | None:

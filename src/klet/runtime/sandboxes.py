@@ -17,9 +17,10 @@ from klet.model.network import DnsConfig
 from klet.model.pods import format_pod, subject_of
 from klet.model.runtime import PodRuntimeStatus, SandboxId
 from klet.runtime.actions import PodActions
+from klet.runtime.container_planner import Place
 from klet.runtime.errors import SandboxFailed
+from klet.runtime.runtime_class import RuntimeClasses, find_handler
 from klet.runtime.sandbox_config import SandboxSettings, build_sandbox_config
-from klet.runtime.starter import Place
 from klet.wire import cri_v1_pb2 as cri
 
 DECIDER = "runtime.sandboxes"
@@ -40,6 +41,12 @@ class CgroupParents(Protocol):
     def parent_of(self, pod: Pod) -> str: ...
 
 
+class PodUsers(Protocol):
+    """Says which users of the host the users of a pod are."""
+
+    async def option_for(self, pod: Pod, handler: str) -> cri.UserNamespace | None: ...
+
+
 class SandboxMaker:
     """Gives containers the place to start in."""
 
@@ -52,6 +59,8 @@ class SandboxMaker:
         recorder: CauseRecorder,
         clock: Clock,
         settings: SandboxSettings,
+        runtime_classes: RuntimeClasses,
+        user_namespaces: PodUsers,
     ) -> None:
         self._runtime = runtime
         self._dns = dns
@@ -59,6 +68,8 @@ class SandboxMaker:
         self._recorder = recorder
         self._clock = clock
         self._settings = settings
+        self._runtime_classes = runtime_classes
+        self._user_namespaces = user_namespaces
         self._backoff = Backoff[str](first=FIRST_BACKOFF, longest=LONGEST_BACKOFF)
 
     def waits_until(self, pod: Pod) -> datetime | None:
@@ -73,29 +84,38 @@ class SandboxMaker:
     ) -> Place:
         """The sandbox that is there, or a new one; raises SandboxFailed."""
         existing = None if actions.create_sandbox else actions.sandbox_id
-        config = await self._config(pod, actions.attempt, existing, parent)
+        wanted = await self._describe(pod, actions.attempt, existing, parent)
         if existing is not None:
-            return Place(sandbox_id=existing, sandbox_config=config, pod_ips=status.ips)
+            return Place(
+                sandbox_id=existing,
+                sandbox_config=wanted.config,
+                pod_ips=status.ips,
+                handler=wanted.runtime_handler,
+            )
         try:
-            answer = await self._runtime.run_pod_sandbox(cri.RunPodSandboxRequest(config=config))
+            answer = await self._runtime.run_pod_sandbox(wanted)
         except CriError as error:
             text = f'Failed to create sandbox for pod "{format_pod(pod)}": {error}'
             raise self._not_created(pod, text, error, parent) from error
-        place = await self._new_place(pod, SandboxId(answer.pod_sandbox_id), config, parent)
+        place = await self._new_place(pod, SandboxId(answer.pod_sandbox_id), wanted, parent)
         self._backoff.reset(pod.metadata.uid)
         return place
 
-    async def _config(
+    async def _describe(
         self, pod: Pod, attempt: int, existing: SandboxId | None, parent: CauseId | None
-    ) -> cri.PodSandboxConfig:
+    ) -> cri.RunPodSandboxRequest:
         try:
-            return build_sandbox_config(
+            dns = await self._dns.config_for(pod)
+            handler = find_handler(pod, self._runtime_classes)
+            config = build_sandbox_config(
                 pod,
                 attempt=attempt,
-                dns=await self._dns.config_for(pod),
+                dns=dns,
                 cgroup_parent=self._cgroups.parent_of(pod),
                 settings=self._settings,
+                user_namespace=await self._user_namespaces.option_for(pod, handler),
             )
+            return cri.RunPodSandboxRequest(config=config, runtime_handler=handler)
         except KletError as error:
             name = format_pod(pod)
             if existing is None:
@@ -105,7 +125,7 @@ class SandboxMaker:
             raise SandboxFailed("ConfigPodSandbox", existing, text) from error
 
     async def _new_place(
-        self, pod: Pod, sandbox_id: SandboxId, config: cri.PodSandboxConfig, parent: CauseId | None
+        self, pod: Pod, sandbox_id: SandboxId, made: cri.RunPodSandboxRequest, parent: CauseId | None
     ) -> Place:
         """The addresses of a sandbox that was just made."""
         try:
@@ -116,8 +136,8 @@ class SandboxMaker:
             raise SandboxFailed("", "", f"failed to SyncPod: {error}") from error
         network = sandbox.status.network
         ips = () if pod.spec.host_network or not network.ip else (network.ip, *(ip.ip for ip in network.additional_ips))
-        self._record(pod, "SandboxCreated", f"sandbox attempt {config.metadata.attempt} is ready", parent)
-        return Place(sandbox_id=sandbox_id, sandbox_config=config, pod_ips=ips)
+        self._record(pod, "SandboxCreated", f"sandbox attempt {made.config.metadata.attempt} is ready", parent)
+        return Place(sandbox_id=sandbox_id, sandbox_config=made.config, pod_ips=ips, handler=made.runtime_handler)
 
     def _not_created(self, pod: Pod, text: str, error: KletError, parent: CauseId | None) -> SandboxFailed:
         delay = self._backoff.next(pod.metadata.uid, now=self._clock.now())

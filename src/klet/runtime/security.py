@@ -34,6 +34,8 @@ class SecuritySettings:
 
     seccomp_default: bool = False
     seccomp_root: str = ""
+    thermal_paths: tuple[str, ...] = ()
+    """The machine's files on overheated CPUs, which tell one container what others do."""
 
 
 def check_non_root(pod: Pod, container: Container | EphemeralContainer, user: ImageUser) -> None:
@@ -64,11 +66,18 @@ def check_non_root(pod: Pod, container: Container | EphemeralContainer, user: Im
 
 
 def build_security_context(
-    pod: Pod, container: Container | EphemeralContainer, user: ImageUser, settings: SecuritySettings
+    pod: Pod,
+    container: Container | EphemeralContainer,
+    user: ImageUser,
+    settings: SecuritySettings,
+    *,
+    user_namespace: cri.UserNamespace | None = None,
+    target_id: str = "",
 ) -> cri.LinuxContainerSecurityContext:
+    """Who the container runs as, and what it may do."""
     own, shared = _contexts(pod, container)
     context = cri.LinuxContainerSecurityContext(
-        namespace_options=namespace_options(pod),
+        namespace_options=namespace_options(pod, user_namespace=user_namespace, target_id=target_id),
         privileged=bool(own.privileged),
         readonly_rootfs=bool(own.read_only_root_filesystem),
         no_new_privs=own.allow_privilege_escalation is False,
@@ -91,7 +100,7 @@ def build_security_context(
         context.capabilities.CopyFrom(_capabilities(own.capabilities))
     _set_apparmor(context, _apparmor(pod, container.name, own, shared))
     if own.proc_mount != "Unmasked":
-        context.masked_paths.extend(MASKED_PATHS)
+        context.masked_paths.extend([*MASKED_PATHS, *settings.thermal_paths])
         context.readonly_paths.extend(READONLY_PATHS)
     return context
 

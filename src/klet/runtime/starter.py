@@ -1,7 +1,5 @@
 """Starts one container: back-off, image, configuration, create, start (startContainer)."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from klet.aio.clock import Clock
@@ -10,35 +8,15 @@ from klet.api.pod import Pod
 from klet.api.times import Duration
 from klet.cri.errors import CriError, NotFound
 from klet.cri.port import RuntimeService
-from klet.host.errors import HostError
 from klet.model.causes import CauseId, CauseRecorder, Finding
 from klet.model.pods import format_pod, subject_of
-from klet.model.runtime import ContainerId, ContainerRecord, ContainerState, PodRuntimeStatus, SandboxId
+from klet.model.runtime import ContainerId, ContainerRecord, ContainerState, PodRuntimeStatus
 from klet.runtime import errors, labels
-from klet.runtime.container_config import ContainerInputs, ContainerSettings, build_container_config
+from klet.runtime.container_planner import ContainerPlanner, Place, ReadyImage, StartFacts
 from klet.runtime.crash_backoff import CrashBackoff
-from klet.runtime.env import build_environment
-from klet.runtime.security import ImageUser, check_non_root
 from klet.wire import cri_v1_pb2 as cri
 
 DECIDER = "runtime.starter"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadyImage:
-    """An image on the node, and the user it wants to run as."""
-
-    ref: str
-    user: ImageUser
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerFiles:
-    """Host files that are made for one start of a container."""
-
-    hosts_file: str
-    termination_log: str
-    volume_paths: Mapping[str, str]
 
 
 class ImageEnsurer(Protocol):
@@ -49,12 +27,8 @@ class ImageEnsurer(Protocol):
     ) -> ReadyImage: ...
 
 
-class StartFiles(Protocol):
-    """Makes the files a container needs before it is created."""
-
-    async def prepare_container(
-        self, pod: Pod, container: Container | EphemeralContainer, *, pod_ips: tuple[str, ...]
-    ) -> ContainerFiles: ...
+class RestartCounts(Protocol):
+    """Remembers starts that the runtime has forgotten."""
 
     async def next_restart_count(self, pod: Pod, container: str) -> int:
         """The restart count by the log files, for a container of which the runtime has no record."""
@@ -69,15 +43,6 @@ class LogLinks(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where a container is started: its pod's sandbox."""
-
-    sandbox_id: SandboxId
-    sandbox_config: cri.PodSandboxConfig
-    pod_ips: tuple[str, ...]
-
-
 class ContainerStarter:
     """Brings one container of a pod up."""
 
@@ -86,22 +51,20 @@ class ContainerStarter:
         *,
         runtime: RuntimeService,
         images: ImageEnsurer,
-        files: StartFiles,
+        counts: RestartCounts,
+        planner: ContainerPlanner,
         links: LogLinks,
-        node_ips: tuple[str, ...],
         recorder: CauseRecorder,
         clock: Clock,
-        settings: ContainerSettings,
         backoff: CrashBackoff,
     ) -> None:
         self._runtime = runtime
         self._images = images
-        self._files = files
+        self._counts = counts
+        self._planner = planner
         self._links = links
-        self._node_ips = node_ips
         self._recorder = recorder
         self._clock = clock
-        self._settings = settings
         self._backoff = backoff
 
     async def start(
@@ -116,18 +79,13 @@ class ContainerStarter:
         """Start it, or raise StartError. Its postStart hook has not run yet."""
         self._hold_back(pod, container, status, parent)
         image = await self._images.ensure(pod, container, parent=parent)
-        check_non_root(pod, container, image.user)
-        files = await self._prepare_files(pod, container, place)
-        inputs = ContainerInputs(
+        facts = StartFacts(
             restart_count=await self._restart_count(pod, container.name, status),
-            image_ref=image.ref,
-            image_user=image.user,
-            environment=build_environment(pod, container, pod_ips=place.pod_ips, node_ips=self._node_ips),
-            volume_paths=files.volume_paths,
-            hosts_file=files.hosts_file,
-            termination_log=files.termination_log,
+            image=image,
+            image_volumes=await self._image_volumes(pod, container, parent),
+            target_id=_target(container, status),
         )
-        config = build_container_config(pod, container, inputs, self._settings)
+        config = await self._planner.plan(pod, container, place, facts)
         await self._remove_unstarted(container.name, status)
         created = await self._create(config, place)
         self._record(pod, container.name, "Created", "Container created", parent)
@@ -178,17 +136,28 @@ class ContainerStarter:
         )
         raise errors.Backoff(errors.CRASH_LOOP_BACKOFF, message, until=until)
 
-    async def _prepare_files(self, pod: Pod, container: Container | EphemeralContainer, place: Place) -> ContainerFiles:
-        try:
-            return await self._files.prepare_container(pod, container, pod_ips=place.pod_ips)
-        except HostError as error:
-            raise errors.StartError(errors.CREATE_CONFIG_ERROR, str(error)) from error
+    async def _image_volumes(
+        self, pod: Pod, container: Container | EphemeralContainer, parent: CauseId | None
+    ) -> dict[str, str]:
+        """Have the images that the container mounts on the node, too."""
+        mounted = {mount.name for mount in container.volume_mounts}
+        refs = {}
+        for volume in pod.spec.volumes:
+            if volume.image is None or volume.name not in mounted:
+                continue
+            # Such an image belongs to the pod and to no container, so what is told of it names none.
+            wanted = Container(name="", image=volume.image.reference, image_pull_policy=volume.image.pull_policy)
+            try:
+                refs[volume.name] = (await self._images.ensure(pod, wanted, parent=parent)).ref
+            except errors.StartError as error:
+                raise errors.StartError(error.reason, error.reason) from error
+        return refs
 
     async def _restart_count(self, pod: Pod, container: str, status: PodRuntimeStatus) -> int:
         record = status.newest(container)
         if record is not None:
             return record.restart_count + (0 if record.state is ContainerState.CREATED else 1)
-        return await self._files.next_restart_count(pod, container)
+        return await self._counts.next_restart_count(pod, container)
 
     async def _remove_unstarted(self, container: str, status: PodRuntimeStatus) -> None:
         """A start that an earlier life of the agent asked for may still be under way: it must not come beside ours."""
@@ -220,3 +189,14 @@ class ContainerStarter:
     def _record(self, pod: Pod, container: str, decision: str, message: str, parent: CauseId | None) -> None:
         finding = Finding(subject=subject_of(pod, container), decider=DECIDER, decision=decision, message=message)
         self._recorder.record(finding, parent=parent)
+
+
+def _target(container: Container | EphemeralContainer, status: PodRuntimeStatus) -> str:
+    """The id of the container that an ephemeral one looks into."""
+    if not isinstance(container, EphemeralContainer) or not container.target_container_name:
+        return ""
+    name = container.target_container_name
+    record = status.newest(name)
+    if record is None:
+        raise errors.StartError(errors.CREATE_CONFIG_ERROR, f"unable to find target container {name}")
+    return record.id

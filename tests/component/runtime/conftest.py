@@ -2,7 +2,9 @@
 # ruff: noqa: ARG002 - the fakes keep the signatures of the protocols
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,7 +12,10 @@ import pytest
 from klet.aio.clock import LoopClock
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
-from klet.app.simulation.memory import LOGS, MemoryLeftFiles, MemoryLogs
+from klet.api.quantity import Quantity
+from klet.app.container_ports import build_planner
+from klet.app.simulation.containers import simulated_container_ports
+from klet.app.simulation.memory import LOGS, MemoryLeftFiles, MemoryLogs, MemoryMappings
 from klet.cri.client import CriClient
 from klet.errors import KletError
 from klet.host.errors import HostError
@@ -24,7 +29,9 @@ from klet.model.pods import uid_of
 from klet.model.runtime import PodRuntimeStatus
 from klet.runtime.actions import PodActions, compute_pod_actions
 from klet.runtime.container_config import ContainerSettings
+from klet.runtime.container_planner import ContainerFiles, ReadyImage
 from klet.runtime.crash_backoff import CrashBackoff
+from klet.runtime.env_sources import KnownResources
 from klet.runtime.errors import StartError
 from klet.runtime.executor import PodExecutor, SyncOutcome
 from klet.runtime.gc import ContainerRemover
@@ -32,10 +39,11 @@ from klet.runtime.hooks import HookRunner
 from klet.runtime.killer import PodKiller
 from klet.runtime.post_start import PostStart
 from klet.runtime.reader import PodReader
+from klet.runtime.runtime_class import KnownRuntimeClasses
 from klet.runtime.sandbox_config import SandboxSettings
 from klet.runtime.sandboxes import SandboxMaker
 from klet.runtime.security import ImageUser, SecuritySettings
-from klet.runtime.starter import ContainerFiles, ContainerStarter, ReadyImage
+from klet.runtime.starter import ContainerStarter
 from klet.testing.builders import IMAGE
 from klet.testing.fake_runtime import FakeImage, FakeRuntime, MemorySink, Script
 from klet.testing.fake_runtime.machine import CallRecord
@@ -49,6 +57,7 @@ class Files:
     def __init__(self) -> None:
         self.broken = False
         self.restart_count = 0
+        self.volumes: dict[str, str] = {}
 
     async def prepare_container(
         self, pod: Pod, container: Container | EphemeralContainer, *, pod_ips: tuple[str, ...]
@@ -56,7 +65,9 @@ class Files:
         if self.broken:
             raise HostError("cannot make /pods/x: No space left on device")
         return ContainerFiles(
-            hosts_file=f"/hosts/{'+'.join(pod_ips)}", termination_log=f"/pods/{container.name}", volume_paths={}
+            hosts_file=f"/hosts/{'+'.join(pod_ips)}",
+            termination_log=f"/pods/{container.name}",
+            volume_paths=self.volumes,
         )
 
     async def next_restart_count(self, pod: Pod, container: str) -> int:
@@ -135,15 +146,26 @@ class RuntimeBench:
         self.killer = PodKiller(runtime=client, hooks=self.hooks, recorder=self.journal, clock=clock)
         self.remover = ContainerRemover(runtime=client, killer=self.killer, logs=self.logs)
         self.backoff = CrashBackoff(longest=longest_backoff)
+        self.mappings = MemoryMappings()
+        ports = simulated_container_ports(client, mappings=self.mappings, randomness=random.Random(1))
+        self.ports = replace(
+            ports,
+            runtime_classes=KnownRuntimeClasses(handlers={"quick": "crun"}),
+            resources=KnownResources(allocatable={"cpu": Quantity.parse("4")}),
+        )
         self.starter = ContainerStarter(
             runtime=client,
             images=self.images,
-            files=self.files,
+            counts=self.files,
+            planner=build_planner(
+                self.ports,
+                files=self.files,
+                node_ips=("192.168.0.1",),
+                settings=ContainerSettings(security=SecuritySettings()),
+            ),
             links=self.logs,
-            node_ips=("192.168.0.1",),
             recorder=self.journal,
             clock=clock,
-            settings=ContainerSettings(security=SecuritySettings()),
             backoff=self.backoff,
         )
         self.sandboxes = SandboxMaker(
@@ -153,6 +175,8 @@ class RuntimeBench:
             recorder=self.journal,
             clock=clock,
             settings=SandboxSettings(logs=LOGS),
+            runtime_classes=self.ports.runtime_classes,
+            user_namespaces=self.ports.user_namespaces,
         )
         self.executor = PodExecutor(
             runtime=client,

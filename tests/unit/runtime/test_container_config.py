@@ -3,12 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
-from klet.api.container import Container, EphemeralContainer, ResourceRequirements, VolumeMount
+from klet.api.container import Container, EphemeralContainer, ResourceRequirements
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
 from klet.runtime.container_config import ContainerInputs, ContainerSettings, build_container_config
-from klet.runtime.errors import StartError
 from klet.runtime.linux_resources import ResourceRules
+from klet.runtime.mounts import MountInputs
 from klet.runtime.security import ImageUser, SecuritySettings
 from klet.testing.builders import make_container, make_pod, with_resources
 from klet.wire import cri_v1_pb2 as cri
@@ -20,9 +20,11 @@ INPUTS = ContainerInputs(
     image_ref="sha256:1",
     image_user=ImageUser(),
     environment={"GREETING": "hello", "EMPTY": ""},
-    volume_paths={"data": "/host/data"},
-    hosts_file="/pods/u/etc-hosts",
-    termination_log="/pods/u/containers/c/0a1b2c3d",
+    mounts=MountInputs(
+        volumes={"data": "/host/data"},
+        hosts_file="/pods/u/etc-hosts",
+        termination_log="/pods/u/containers/c/0a1b2c3d",
+    ),
 )
 
 
@@ -62,90 +64,6 @@ def test_names_image_command_and_environment():
 def test_an_empty_command_is_left_to_the_image():
     config = built(make_container("c"))
     assert list(config.command) == list(config.args) == []
-
-
-def mount(path: str = "/data", **options) -> VolumeMount:
-    return VolumeMount(name="data", mount_path=path, **options)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "expected"),
-    [
-        pytest.param(mount(), ("/data", False, cri.PROPAGATION_PRIVATE), id="plain"),
-        pytest.param(mount("data"), ("/data", False, cri.PROPAGATION_PRIVATE), id="a relative path gets a slash"),
-        pytest.param(mount(read_only=True), ("/data", True, cri.PROPAGATION_PRIVATE), id="read-only"),
-        pytest.param(mount(mount_propagation="None"), ("/data", False, cri.PROPAGATION_PRIVATE), id="no propagation"),
-        pytest.param(
-            mount(mount_propagation="HostToContainer"),
-            ("/data", False, cri.PROPAGATION_HOST_TO_CONTAINER),
-            id="from the host",
-        ),
-        pytest.param(
-            mount(mount_propagation="Bidirectional"), ("/data", False, cri.PROPAGATION_BIDIRECTIONAL), id="both ways"
-        ),
-    ],
-)
-def test_a_mount_of_a_volume(wanted, expected):
-    first = built(replace(make_container("c"), volume_mounts=(wanted,))).mounts[0]
-    assert first.host_path == "/host/data"
-    assert (first.container_path, first.readonly, first.propagation) == expected
-
-
-def test_mounts_come_in_order_then_the_hosts_file_then_the_termination_log():
-    container = replace(
-        make_container("c"),
-        volume_mounts=(mount("/b"), mount("/a")),
-        termination_message_path="/dev/termination-log",
-    )
-    assert [(each.container_path, each.host_path) for each in built(container).mounts] == [
-        ("/b", "/host/data"),
-        ("/a", "/host/data"),
-        ("/etc/hosts", "/pods/u/etc-hosts"),
-        ("/dev/termination-log", "/pods/u/containers/c/0a1b2c3d"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("container", "inputs", "paths"),
-    [
-        pytest.param(
-            replace(make_container("c"), volume_mounts=(mount("/etc/hosts"),)),
-            INPUTS,
-            ["/etc/hosts"],
-            id="a pod's own hosts file stays",
-        ),
-        pytest.param(make_container("c"), INPUTS, ["/etc/hosts"], id="no path, no termination log"),
-        pytest.param(
-            replace(make_container("c"), termination_message_path="/t"),
-            ContainerInputs(restart_count=0, image_ref="", image_user=ImageUser(), environment={}, volume_paths={}),
-            [],
-            id="what could not be made is not mounted",
-        ),
-    ],
-)
-def test_mounts_that_are_left_out(container, inputs, paths):
-    assert [each.container_path for each in built(container, inputs=inputs).mounts] == paths
-
-
-@pytest.mark.parametrize(
-    ("wanted", "message"),
-    [
-        pytest.param(
-            VolumeMount(name="gone", mount_path="/x"),
-            'cannot find volume "gone" to mount into container "c"',
-            id="an unknown volume",
-        ),
-        pytest.param(
-            mount(sub_path="x"),
-            'volumeMount "data" of container "c": subPath is not built yet',
-            id="a part of a volume",
-        ),
-    ],
-)
-def test_mounts_that_fail_the_container(wanted, message):
-    with pytest.raises(StartError) as caught:
-        built(replace(make_container("c"), volume_mounts=(wanted,)))
-    assert (caught.value.reason, caught.value.message) == ("CreateContainerConfigError", message)
 
 
 @pytest.mark.parametrize(

@@ -1,58 +1,84 @@
-"""A container's environment: order, expansion, the pod's own fields."""
+"""A container's environment: order, expansion, references."""
 
 import pytest
 from msgspec.structs import replace
 
-from klet.api.container import EnvFromSource, EnvVar, EnvVarSource, ObjectFieldSelector, SecretKeySelector
+from klet.api.container import (
+    ConfigMapEnvSource,
+    ConfigMapKeySelector,
+    EnvFromSource,
+    EnvVar,
+    EnvVarSource,
+    FileKeySelector,
+    ObjectFieldSelector,
+    ResourceFieldSelector,
+    SecretEnvSource,
+    SecretKeySelector,
+)
+from klet.api.meta import ObjectMeta
 from klet.api.pod import Pod
-from klet.runtime.env import build_environment, expand, field_value
+from klet.api.quantity import Quantity
+from klet.api.service import Service, ServicePort, ServiceSpec
+from klet.errors import KletError
+from klet.host.errors import HostError
+from klet.runtime.env import EnvironmentInputs, ObjectMissing, build_environment
 from klet.runtime.errors import StartError
 from klet.testing.builders import make_container, make_pod
 
 POD = make_pod(name="web", uid="u-1")
-POD = replace(
-    POD,
-    metadata=replace(POD.metadata, labels={"b": 'x"y', "a": "1"}, annotations={"note": "two\nlines"}),
-    spec=replace(POD.spec, node_name="node-1", service_account_name="robot"),
+INPUTS = EnvironmentInputs(
+    pod_ips=("10.0.0.1",),
+    config_maps={
+        "app": {"COLOR": "red", "SIZE": "5"},
+        "more": {"COLOR": "blue"},
+        "gone": ObjectMissing('configmap "gone" not found'),
+        "broken": KletError("the server is on fire"),
+    },
+    secrets={"key": {"PASSWORD": b"s3cret", "RAW": b"\xff"}, "gone": ObjectMissing('secret "gone" not found')},
+    files={
+        ("vars", "app.env"): b"NAME='Ada'\nEMPTY=''\n",
+        ("vars", "bad.env"): b"NAME=Ada\n",
+        ("vars", "gone.env"): HostError("cannot open gone.env"),
+    },
+    services=(
+        Service(
+            metadata=ObjectMeta(name="db", namespace="default"),
+            spec=ServiceSpec(cluster_ip="10.9.0.1", ports=(ServicePort(port=5432, protocol="TCP"),)),
+        ),
+    ),
+    allocatable={"cpu": Quantity.parse("4")},
 )
+NO_SERVICES = replace(POD, spec=replace(POD.spec, enable_service_links=False))
 
 
-def built(*variables: EnvVar, pod: Pod = POD) -> dict[str, str]:
-    container = replace(make_container("c"), env=variables)
-    return build_environment(pod, container, pod_ips=("10.0.0.1",), node_ips=("192.168.0.1",))
+def built(
+    *variables: EnvVar, env_from: tuple[EnvFromSource, ...] = (), pod: Pod = NO_SERVICES, inputs=INPUTS
+) -> dict[str, str]:
+    return build_environment(pod, replace(make_container("c"), env=variables, env_from=env_from), inputs)
 
 
-def of_field(path: str, version: str = "v1") -> EnvVar:
-    source = EnvVarSource(field_ref=ObjectFieldSelector(field_path=path, api_version=version))
-    return EnvVar(name="V", value_from=source)
+def config_map(name: str, *, prefix: str = "", optional: bool | None = None) -> EnvFromSource:
+    return EnvFromSource(prefix=prefix, config_map_ref=ConfigMapEnvSource(name=name, optional=optional))
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        pytest.param("plain", "plain", id="a plain text"),
-        pytest.param("$(VAR)", "a", id="a known name"),
-        pytest.param("x$(VAR)y$(VAR)", "xaya", id="names within a text"),
-        pytest.param("$(OTHER)", "$(OTHER)", id="an unknown name stays"),
-        pytest.param("$$(VAR)", "$(VAR)", id="an escaped reference"),
-        pytest.param("$(VAR", "$(VAR", id="an open reference"),
-        pytest.param("foo$$", "foo$", id="an escaped dollar at the end"),
-        pytest.param("foo$", "foo$", id="a dollar at the end"),
-        pytest.param("$$$(VAR)", "$a", id="an escaped dollar before a reference"),
-        pytest.param("$$$$(VAR)", "$$(VAR)", id="two escaped dollars"),
-        pytest.param("$()", "$()", id="an empty name"),
-        pytest.param("$x", "$x", id="a dollar before something else"),
-        pytest.param("$(NESTED)", "$(VAR)", id="values are not expanded again"),
-        pytest.param("$(A$(VAR)", "$(A$(VAR)", id="a name ends at the first parenthesis"),
-        pytest.param("", "", id="nothing"),
-    ],
-)
-def test_expansion(text, expected):
-    assert expand(text, {"VAR": "a", "NESTED": "$(VAR)"}) == expected
+def secret(name: str, *, prefix: str = "", optional: bool | None = None) -> EnvFromSource:
+    return EnvFromSource(prefix=prefix, secret_ref=SecretEnvSource(name=name, optional=optional))
 
 
-def test_an_empty_name_can_have_a_value():
-    assert expand("$()", {"": "x"}) == "x"
+def refers(name: str = "V", **source) -> EnvVar:
+    return EnvVar(name=name, value_from=EnvVarSource(**source))
+
+
+def map_key(name: str, key: str, *, optional: bool | None = None) -> EnvVar:
+    return refers(config_map_key_ref=ConfigMapKeySelector(name=name, key=key, optional=optional))
+
+
+def secret_key(name: str, key: str, *, optional: bool | None = None) -> EnvVar:
+    return refers(secret_key_ref=SecretKeySelector(name=name, key=key, optional=optional))
+
+
+def file_key(path: str, key: str, *, volume: str = "vars", optional: bool | None = None) -> EnvVar:
+    return refers(file_key_ref=FileKeySelector(volume_name=volume, path=path, key=key, optional=optional))
 
 
 def test_variables_see_those_before_them_and_later_ones_win():
@@ -67,91 +93,157 @@ def test_variables_see_those_before_them_and_later_ones_win():
 
 
 @pytest.mark.parametrize(
-    ("path", "expected"),
+    ("sources", "expected"),
     [
-        ("metadata.name", "web"),
-        ("metadata.namespace", "default"),
-        ("metadata.uid", "u-1"),
-        ("metadata.labels", 'a="1"\nb="x\\"y"'),
-        ("metadata.annotations", 'note="two\\nlines"'),
-        ("metadata.labels['a']", "1"),
-        ("metadata.labels['gone']", ""),
-        ("metadata.annotations['note']", "two\nlines"),
-        ("spec.nodeName", "node-1"),
-        ("spec.host", "node-1"),
-        ("spec.serviceAccountName", "robot"),
-        ("status.hostIP", "192.168.0.1"),
-        ("status.hostIPs", "192.168.0.1"),
-        ("status.podIP", "10.0.0.1"),
-        ("status.podIPs", "10.0.0.1"),
+        pytest.param((config_map("app"),), {"COLOR": "red", "SIZE": "5"}, id="a config map"),
+        pytest.param((config_map("app", prefix="P_"),), {"P_COLOR": "red", "P_SIZE": "5"}, id="with a prefix"),
+        pytest.param((config_map("app"), config_map("more")), {"COLOR": "blue", "SIZE": "5"}, id="later ones win"),
+        pytest.param((secret("key"),), {"PASSWORD": "s3cret", "RAW": "\udcff"}, id="a secret"),
+        pytest.param((config_map("gone", optional=True), config_map("more")), {"COLOR": "blue"}, id="an optional map"),
+        pytest.param((secret("gone", optional=True),), {}, id="an optional secret"),
+        pytest.param((EnvFromSource(prefix="P_"),), {}, id="nothing at all"),
     ],
 )
-def test_fields_of_the_pod(path, expected):
-    assert built(of_field(path)) == {"V": expected}
+def test_whole_objects(sources, expected):
+    assert built(env_from=sources) == expected
 
 
-@pytest.mark.parametrize(
-    ("pod_ips", "node_ips", "first", "every"),
-    [
-        pytest.param((), (), "", "", id="no addresses yet"),
-        pytest.param(("10.0.0.1", "fd00::1"), ("192.168.0.1",), "10.0.0.1", "10.0.0.1,fd00::1", id="IPv4 leads"),
-        pytest.param(
-            ("10.0.0.1", "fd00::1"), ("fd00::9",), "fd00::1", "fd00::1,10.0.0.1", id="the node's family leads"
-        ),
-        pytest.param(("fd00::1", "10.0.0.1"), (), "fd00::1", "fd00::1,10.0.0.1", id="the order of the runtime"),
-        pytest.param(("10.0.0.1", "10.0.0.2"), ("192.168.0.1",), "10.0.0.1", "10.0.0.1", id="one for each family"),
-    ],
-)
-def test_addresses(pod_ips, node_ips, first, every):
-    assert field_value(POD, "status.podIP", pod_ips=pod_ips, node_ips=node_ips) == first
-    assert field_value(POD, "status.podIPs", pod_ips=pod_ips, node_ips=node_ips) == every
-
-
-@pytest.mark.parametrize(
-    ("text", "quoted"),
-    [
-        pytest.param("\\", '"\\\\"', id="a backslash"),
-        pytest.param("\t\r\a", '"\\t\\r\\a"', id="characters with a letter of their own"),
-        pytest.param("\x01\x7f", '"\\x01\\x7f"', id="other control characters"),
-        pytest.param("é☃", '"é☃"', id="printable characters stay"),
-        pytest.param("\u200b", '"\\u200b"', id="what cannot be printed"),
-        pytest.param("\U000e0001", '"\\U000e0001"', id="what cannot be printed, far out"),
-    ],
-)
-def test_maps_are_quoted_as_go_does(text, quoted):
-    pod = replace(POD, metadata=replace(POD.metadata, labels={"k": text}))
-    assert field_value(pod, "metadata.labels", pod_ips=(), node_ips=()) == f"k={quoted}"
-
-
-@pytest.mark.parametrize("path", ["status.phase", "spec.restartPolicy", "spec.schedulerName", "nonsense"])
-def test_other_fields_are_refused(path):
-    with pytest.raises(StartError) as caught:
-        built(of_field(path))
-    assert (caught.value.reason, caught.value.message) == (
-        "CreateContainerConfigError",
-        f"unsupported fieldPath: {path}",
+def test_variables_come_after_whole_objects_and_may_refer_to_them():
+    made = built(
+        EnvVar(name="SIZE", value="$(SIZE)0"),
+        EnvVar(name="TEXT", value="$(COLOR) $(SIZE)"),
+        env_from=(config_map("app"),),
     )
-
-
-def test_another_version_of_the_pod_is_refused():
-    with pytest.raises(StartError, match="unsupported pod version: v2"):
-        built(of_field("metadata.name", version="v2"))
+    assert made == {"COLOR": "red", "SIZE": "50", "TEXT": "red 50"}
 
 
 @pytest.mark.parametrize(
-    "container",
+    ("variable", "expected"),
     [
-        pytest.param(replace(make_container("c"), env_from=(EnvFromSource(prefix="P_"),)), id="envFrom"),
+        pytest.param(map_key("app", "COLOR"), {"V": "red"}, id="a key of a config map"),
+        pytest.param(secret_key("key", "PASSWORD"), {"V": "s3cret"}, id="a key of a secret"),
+        pytest.param(map_key("app", "NONE", optional=True), {}, id="an optional key"),
+        pytest.param(map_key("gone", "NONE", optional=True), {}, id="an optional config map"),
+        pytest.param(secret_key("key", "NONE", optional=True), {}, id="an optional key of a secret"),
+        pytest.param(secret_key("gone", "NONE", optional=True), {}, id="an optional secret"),
+        pytest.param(file_key("app.env", "NAME"), {"V": "Ada"}, id="a key of a file"),
+        pytest.param(file_key("app.env", "NONE", optional=True), {}, id="an optional key of a file"),
+        pytest.param(file_key("app.env", "EMPTY", optional=True), {}, id="an empty value of a file is none"),
         pytest.param(
-            replace(
-                make_container("c"),
-                env=(EnvVar(name="V", value_from=EnvVarSource(secret_key_ref=SecretKeySelector(key="k"))),),
-            ),
-            id="a key of a secret",
+            refers(field_ref=ObjectFieldSelector(field_path="metadata.name", api_version="v1")),
+            {"V": "web"},
+            id="field",
+        ),
+        pytest.param(
+            refers(resource_field_ref=ResourceFieldSelector(resource="limits.cpu")), {"V": "4"}, id="a resource"
+        ),
+        pytest.param(refers(), {"V": ""}, id="a reference to nothing"),
+    ],
+)
+def test_references(variable, expected):
+    assert built(variable) == expected
+
+
+def test_an_optional_reference_leaves_what_was_there():
+    wanted = ConfigMapKeySelector(name="app", key="NONE", optional=True)
+    made = built(refers("COLOR", config_map_key_ref=wanted), env_from=(config_map("more"),))
+    assert made == {"COLOR": "blue"}
+
+
+@pytest.mark.parametrize(
+    ("variable", "message"),
+    [
+        pytest.param(map_key("app", "NONE"), "couldn't find key NONE in ConfigMap default/app", id="a missing key"),
+        pytest.param(secret_key("key", "NONE"), "couldn't find key NONE in Secret default/key", id="of a secret"),
+        pytest.param(map_key("gone", "K"), 'configmap "gone" not found', id="a missing config map"),
+        pytest.param(secret_key("gone", "K"), 'secret "gone" not found', id="a missing secret"),
+        pytest.param(
+            map_key("broken", "K", optional=True), "the server is on fire", id="optional does not mean unreadable"
+        ),
+        pytest.param(
+            file_key("app.env", "NONE"),
+            'environment variable key "NONE" not found in file "app.env"',
+            id="a missing key of a file",
+        ),
+        pytest.param(
+            file_key("app.env", "EMPTY"),
+            'environment variable key "EMPTY" not found in file "app.env"',
+            id="an empty value of a file",
+        ),
+        pytest.param(file_key("bad.env", "NAME"), "couldn't parse env file", id="a bad file"),
+        pytest.param(
+            file_key("gone.env", "NAME", optional=True),
+            "couldn't parse env file",
+            id="a missing file, even if optional",
+        ),
+        pytest.param(
+            file_key("app.env", "NAME", volume="x"),
+            'cannot find the volume "x" referenced by FileKeyRef',
+            id="a missing volume",
+        ),
+        pytest.param(
+            refers(field_ref=ObjectFieldSelector(field_path="metadata.name", api_version="v2")),
+            "unsupported pod version: v2",
+            id="another version of the pod",
         ),
     ],
 )
-def test_what_needs_the_api_fails_the_container_and_not_silently(container):
+def test_references_that_fail(variable, message):
     with pytest.raises(StartError) as caught:
-        build_environment(POD, container, pod_ips=(), node_ips=())
-    assert caught.value.reason == "CreateContainerConfigError"
+        built(variable)
+    assert (caught.value.reason, caught.value.message) == ("CreateContainerConfigError", message)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        pytest.param(config_map("gone"), 'configmap "gone" not found', id="a missing config map"),
+        pytest.param(secret("gone"), 'secret "gone" not found', id="a missing secret"),
+        pytest.param(config_map("broken", optional=True), "the server is on fire", id="an unreadable one"),
+    ],
+)
+def test_whole_objects_that_fail(source, message):
+    with pytest.raises(StartError) as caught:
+        built(env_from=(source,))
+    assert caught.value.message == message
+
+
+def test_the_first_error_is_the_one_that_is_told():
+    with pytest.raises(StartError, match="couldn't find key NONE in ConfigMap default/app"):
+        built(map_key("app", "NONE"), map_key("gone", "K"))
+
+
+def test_services_come_last_and_do_not_override():
+    made = built(EnvVar(name="DB_PORT", value="mine"), EnvVar(name="URL", value="x$(DB_SERVICE_HOST)"), pod=POD)
+    assert list(made)[:2] == ["DB_PORT", "URL"]
+    assert (made["DB_PORT"], made["URL"], made["DB_SERVICE_PORT"]) == ("mine", "x10.9.0.1", "5432")
+
+
+def test_variables_of_devices_come_first_and_are_overridden():
+    inputs = EnvironmentInputs(devices={"GPU": "0", "COLOR": "black"})
+    made = built(EnvVar(name="COLOR", value="red"), inputs=inputs)
+    assert list(made.items()) == [("GPU", "0"), ("COLOR", "red")]
+
+
+@pytest.mark.parametrize(
+    ("pod", "message"),
+    [
+        pytest.param(
+            replace(POD, spec=replace(POD.spec, enable_service_links=None)),
+            "nil pod.spec.enableServiceLinks encountered, cannot construct envvars",
+            id="a pod without defaults",
+        ),
+        pytest.param(
+            POD, "services have not yet been read at least once, cannot construct envvars", id="services not read yet"
+        ),
+    ],
+)
+def test_what_must_be_known_first(pod, message):
+    with pytest.raises(StartError) as caught:
+        built(pod=pod, inputs=EnvironmentInputs(services=None))
+    assert caught.value.message == message
+
+
+def test_a_static_pod_does_not_wait_for_services():
+    pod = make_pod(source="file")
+    assert built(EnvVar(name="A", value="1"), pod=pod, inputs=EnvironmentInputs(services=None)) == {"A": "1"}

@@ -11,8 +11,8 @@ from klet.model.memory import AgentMemory
 from klet.model.network import DnsConfig
 from klet.model.pods import PodUID, uid_of
 from klet.runtime import labels
+from klet.runtime.container_planner import ContainerFiles
 from klet.runtime.log_files import LogDirectory
-from klet.runtime.starter import ContainerFiles
 from klet.testing.fake_runtime import MemorySink
 
 LOGS = Path("/var/log/pods")
@@ -170,6 +170,44 @@ class MemoryCheckpoint:
     async def save(self, value: AgentMemory) -> None:
         self.left = value
         self.saves += 1
+
+
+class MemoryMappings:
+    """User namespaces of pods."""
+
+    def __init__(self) -> None:
+        self.written: dict[PodUID, bytes] = {}
+
+    async def read(self, uid: PodUID) -> bytes | None:
+        return self.written.get(uid)
+
+    async def write(self, uid: PodUID, data: bytes) -> None:
+        self.written[uid] = data
+
+    async def remove(self, uid: PodUID) -> None:
+        self.written.pop(uid, None)
+
+
+class MemoryVolumes:
+    """Parts of volumes that exist by name, and files in them that do not."""
+
+    async def prepare(
+        self,
+        uid: PodUID,
+        container: str,
+        index: int,
+        *,
+        volume: str,
+        root: str,  # noqa: ARG002 - the port's signature
+        path: str,  # noqa: ARG002 - the port's signature
+    ) -> str:
+        return f"/pods/{uid}/volume-subpaths/{volume}/{container}/{index}"
+
+    async def clean(self, uid: PodUID) -> None:
+        pass
+
+    async def read(self, root: str, path: str) -> bytes:
+        raise HostError(f"cannot read {root}/{path}: No such file or directory")
 
 
 class MemoryDns:

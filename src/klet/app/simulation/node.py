@@ -14,6 +14,7 @@ from pathlib import Path
 from klet.aio.clock import Clock
 from klet.api.pod import Pod
 from klet.app.settings import AgentSettings
+from klet.app.simulation.containers import simulated_container_ports
 from klet.app.simulation.memory import (
     LOGS,
     MemoryCgroups,
@@ -22,6 +23,7 @@ from klet.app.simulation.memory import (
     MemoryFiles,
     MemoryLeftFiles,
     MemoryLogs,
+    MemoryMappings,
     MemoryQos,
 )
 from klet.app.wiring import Agent, Ports, build_agent
@@ -34,6 +36,7 @@ from klet.network.dns import DnsSettings
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.container_config import ContainerSettings
 from klet.runtime.gc_plan import GcPolicy
+from klet.runtime.id_blocks import UserIdSettings
 from klet.runtime.linux_resources import ResourceRules
 from klet.runtime.sandbox_config import SandboxSettings
 from klet.runtime.security import SecuritySettings
@@ -92,6 +95,7 @@ class SimulatedNode:
     cgroups: MemoryCgroups = field(default_factory=MemoryCgroups)
     qos: MemoryQos = field(default_factory=MemoryQos)
     checkpoint: MemoryCheckpoint = field(default_factory=MemoryCheckpoint)
+    mappings: MemoryMappings = field(default_factory=MemoryMappings)
 
     logs: MemoryLogs = field(init=False)
     http: HttpClient = field(default_factory=HttpClient)
@@ -124,6 +128,7 @@ class SimulatedNode:
         settings: AgentSettings,
     ) -> Agent:
         """Wire an agent to this machine; it does not run yet."""
+        randomness = random.Random(seed)
         ports = Ports(
             clock=self.clock,
             runtime=client,
@@ -140,7 +145,8 @@ class SimulatedNode:
             dns=MemoryDns(),
             runtime_name="containerd",
             node_ips=("192.0.2.1",),
-            randomness=random.Random(seed),
+            randomness=randomness,
+            containers=simulated_container_ports(client, mappings=self.mappings, randomness=randomness),
             memory=self.checkpoint.left,
             memory_store=self.checkpoint,
         )
@@ -180,5 +186,7 @@ def simulated_settings(parallel_starts: int, *, longest_backoff: timedelta = tim
         legacy_logs=LOGS.parent / "containers",
         sandbox=SandboxSettings(logs=LOGS, resources=resources),
         container=ContainerSettings(security=SecuritySettings(), resources=resources),
+        user_ids=UserIdSettings(),
+        allocatable={},
         dns=DnsSettings(),
     )

@@ -1,0 +1,197 @@
+"""What containers are made of besides their spec: cluster objects, devices, ids, parts of volumes.
+
+A node without an API server has no cluster objects; each part says so in upstream's words.
+"""
+
+import pwd
+import random
+import shutil
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Protocol
+
+from klet.aio.threads import Threads
+from klet.api.pod import Pod
+from klet.app.settings import AgentSettings
+from klet.cri.port import RuntimeService
+from klet.host.errors import FileMissing
+from klet.host.files import read_bytes, remove_file, write_atomic
+from klet.host.processes import run_process
+from klet.model.pods import PodUID
+from klet.runtime.container_config import ContainerSettings
+from klet.runtime.container_options import DeviceOptions, NoDevices
+from klet.runtime.container_planner import ContainerFileMaker, ContainerPlanner
+from klet.runtime.env_sources import (
+    EnvironmentReader,
+    FileReader,
+    KnownResources,
+    NodeResources,
+    NoObjects,
+    ObjectReader,
+    ServiceReader,
+    VolumeFiles,
+)
+from klet.runtime.id_blocks import IdBlock, IdBlocks, choose_range, parse_granted
+from klet.runtime.runtime_class import Handlers, KnownRuntimeClasses, RuntimeClasses, RuntimeHandlers
+from klet.runtime.sub_paths import BoundSubPaths, SubPaths
+from klet.runtime.user_namespaces import UserNamespaces
+
+MAPPINGS_FILE = "userns"
+KUBELET_USER = "kubelet"
+GETSUBIDS = "getsubids"
+GETSUBIDS_PATIENCE = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerPorts:
+    """Where the parts of a container's configuration come from."""
+
+    objects: ObjectReader
+    services: ServiceReader
+    resources: NodeResources
+    runtime_classes: RuntimeClasses
+    handlers: Handlers
+    devices: DeviceOptions
+    volume_files: FileReader
+    sub_paths: SubPaths
+    user_namespaces: UserNamespaces
+
+
+async def open_container_ports(
+    settings: AgentSettings, runtime: RuntimeService, threads: Threads, randomness: random.Random
+) -> ContainerPorts:
+    """The real ones of a node without an API server."""
+    objects = NoObjects()
+    handlers = RuntimeHandlers(runtime=runtime)
+    granted = await read_granted_ids()
+    ids = choose_range(per_pod=settings.user_ids.per_pod, max_pods=settings.user_ids.max_pods, granted=granted)
+    mappings = PodMappingFiles(root=settings.root, threads=threads)
+    user_namespaces = UserNamespaces(
+        blocks=IdBlocks(ids=ids),
+        files=mappings,
+        handlers=handlers,
+        randomness=randomness,
+        is_enabled=settings.user_ids.is_enabled,
+    )
+    if settings.user_ids.is_enabled:
+        user_namespaces.restore(await mappings.read_all())
+    return ContainerPorts(
+        objects=objects,
+        services=objects,
+        resources=KnownResources(allocatable=settings.allocatable),
+        runtime_classes=KnownRuntimeClasses(handlers={}),
+        handlers=handlers,
+        devices=NoDevices(),
+        volume_files=VolumeFiles(threads=threads),
+        sub_paths=BoundSubPaths(root=settings.root, threads=threads),
+        user_namespaces=user_namespaces,
+    )
+
+
+def build_planner(
+    ports: ContainerPorts, *, files: ContainerFileMaker, node_ips: tuple[str, ...], settings: ContainerSettings
+) -> ContainerPlanner:
+    environment = EnvironmentReader(
+        objects=ports.objects,
+        services=ports.services,
+        node=ports.resources,
+        files=ports.volume_files,
+        node_ips=node_ips,
+    )
+    return ContainerPlanner(
+        files=files,
+        sub_paths=ports.sub_paths,
+        environment=environment,
+        devices=ports.devices,
+        handlers=ports.handlers,
+        settings=settings,
+    )
+
+
+async def read_granted_ids() -> IdBlock | None:
+    """The subordinate ids of the user `kubelet`, if the machine has that user and a tool that tells them."""
+    if not _has_user(KUBELET_USER) or shutil.which(GETSUBIDS) is None:
+        return None
+    users = (await run_process([GETSUBIDS, KUBELET_USER], timeout=GETSUBIDS_PATIENCE)).check()
+    groups = (await run_process([GETSUBIDS, "-g", KUBELET_USER], timeout=GETSUBIDS_PATIENCE)).check()
+    return parse_granted(users.stdout.decode(), groups.stdout.decode())
+
+
+def _has_user(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+class PodMappingFiles:
+    """The file `userns` in each pod's directory."""
+
+    def __init__(self, *, root: Path, threads: Threads) -> None:
+        self._pods = root / "pods"
+        self._threads = threads
+
+    async def read(self, uid: PodUID) -> bytes | None:
+        return await self._threads.run(_read, self._path(uid))
+
+    async def read_all(self) -> dict[PodUID, bytes]:
+        """What earlier lives of the agent wrote."""
+        return await self._threads.run(_read_all, self._pods)
+
+    async def write(self, uid: PodUID, data: bytes) -> None:
+        await self._threads.run(write_atomic, self._path(uid), data, mode=0o644)
+
+    async def remove(self, uid: PodUID) -> None:
+        await self._threads.run(remove_file, self._path(uid))
+
+    def _path(self, uid: PodUID) -> Path:
+        return self._pods / uid / MAPPINGS_FILE
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return read_bytes(path)
+    except FileMissing:
+        return None
+
+
+def _read_all(pods: Path) -> dict[PodUID, bytes]:
+    found = {PodUID(path.parent.name): _read(path) for path in pods.glob(f"*/{MAPPINGS_FILE}")}
+    return {uid: data for uid, data in found.items() if data is not None}
+
+
+class PodDirectoryFiles(Protocol):
+    """The part of the pod files that is about whole pods."""
+
+    async def prepare_pod(self, pod: Pod) -> None: ...
+
+    async def pods_on_disk(self) -> frozenset[PodUID]: ...
+
+    async def remove_pod(self, uid: PodUID) -> None: ...
+
+
+class PodHoldings:
+    """What a pod holds on the node besides its containers: its directory, and with it mounts and ids."""
+
+    def __init__(self, *, files: PodDirectoryFiles, sub_paths: SubPaths, user_namespaces: UserNamespaces) -> None:
+        self._files = files
+        self._sub_paths = sub_paths
+        self._user_namespaces = user_namespaces
+
+    async def prepare_pod(self, pod: Pod) -> None:
+        await self._files.prepare_pod(pod)
+
+    async def release_pod(self, uid: PodUID) -> None:
+        """Nothing of the pod runs any more; its directory stays until no source has the pod."""
+        await self._sub_paths.clean(uid)
+        await self._user_namespaces.release(uid)
+
+    async def pods_on_disk(self) -> frozenset[PodUID]:
+        return await self._files.pods_on_disk()
+
+    async def remove_pod(self, uid: PodUID) -> None:
+        await self._sub_paths.clean(uid)
+        await self._files.remove_pod(uid)
+        self._user_namespaces.forget(uid)

@@ -1,0 +1,38 @@
+"""The ports of containers on a simulated machine: no API server, no devices, volumes by name."""
+
+import random
+
+from klet.app.container_ports import ContainerPorts
+from klet.app.simulation.memory import MemoryMappings, MemoryVolumes
+from klet.cri.port import RuntimeService
+from klet.runtime.container_options import NoDevices
+from klet.runtime.env_sources import KnownResources, NoObjects
+from klet.runtime.id_blocks import UNIT, IdBlocks, choose_range
+from klet.runtime.runtime_class import KnownRuntimeClasses, RuntimeHandlers
+from klet.runtime.user_namespaces import UserNamespaces
+
+MAX_PODS = 110
+
+
+def simulated_container_ports(
+    runtime: RuntimeService, *, mappings: MemoryMappings, randomness: random.Random
+) -> ContainerPorts:
+    objects, volumes, handlers = NoObjects(), MemoryVolumes(), RuntimeHandlers(runtime=runtime)
+    users = UserNamespaces(
+        blocks=IdBlocks(ids=choose_range(per_pod=UNIT, max_pods=MAX_PODS)),
+        files=mappings,
+        handlers=handlers,
+        randomness=randomness,
+    )
+    users.restore(mappings.written)
+    return ContainerPorts(
+        objects=objects,
+        services=objects,
+        resources=KnownResources(allocatable={}),
+        runtime_classes=KnownRuntimeClasses(handlers={}),
+        handlers=handlers,
+        devices=NoDevices(),
+        volume_files=volumes,
+        sub_paths=volumes,
+        user_namespaces=users,
+    )

@@ -1,0 +1,180 @@
+"""Collects what goes into a container's configuration, in upstream's order: the first thing missing is what is told.
+
+Upstream's GenerateRunContainerOptions.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from klet.api.container import Container, EphemeralContainer
+from klet.api.pod import Pod
+from klet.cri.errors import CriError
+from klet.errors import KletError
+from klet.model.pods import uid_of
+from klet.model.runtime import SandboxId
+from klet.runtime.container_config import ContainerInputs, ContainerSettings, build_container_config
+from klet.runtime.container_options import DeviceOptions
+from klet.runtime.env import build_environment
+from klet.runtime.env_sources import EnvironmentReader
+from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
+from klet.runtime.mounts import (
+    BlockVolume,
+    MountInputs,
+    asks_for_recursive_read_only,
+    build_block_devices,
+    resolve_sub_path,
+)
+from klet.runtime.runtime_class import Handlers
+from klet.runtime.security import ImageUser
+from klet.runtime.sub_paths import SubPathError, SubPaths
+from klet.wire import cri_v1_pb2 as cri
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyImage:
+    """An image on the node, and the user it wants to run as."""
+
+    ref: str
+    user: ImageUser
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a container is started: its pod's sandbox."""
+
+    sandbox_id: SandboxId
+    sandbox_config: cri.PodSandboxConfig
+    pod_ips: tuple[str, ...]
+    handler: str = ""
+    """The runtime handler that the sandbox runs with."""
+
+    @property
+    def user_namespace(self) -> cri.UserNamespace | None:
+        options = self.sandbox_config.linux.security_context.namespace_options
+        return options.userns_options if options.HasField("userns_options") else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerFiles:
+    """Host files that are made for one start of a container."""
+
+    hosts_file: str
+    termination_log: str
+    volume_paths: Mapping[str, str]
+    block_volumes: Mapping[str, BlockVolume] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartFacts:
+    """What is settled about a start before its configuration is made."""
+
+    restart_count: int
+    image: ReadyImage
+    image_volumes: Mapping[str, str] = field(default_factory=dict)
+    """References of the images that the container mounts, by volume."""
+    target_id: str = ""
+
+
+class ContainerFileMaker(Protocol):
+    """Makes the files a container needs before it is created."""
+
+    async def prepare_container(
+        self, pod: Pod, container: Container | EphemeralContainer, *, pod_ips: tuple[str, ...]
+    ) -> ContainerFiles: ...
+
+
+class ContainerPlanner:
+    """Says how a container is to be created."""
+
+    def __init__(
+        self,
+        *,
+        files: ContainerFileMaker,
+        sub_paths: SubPaths,
+        environment: EnvironmentReader,
+        devices: DeviceOptions,
+        handlers: Handlers,
+        settings: ContainerSettings,
+    ) -> None:
+        self._files = files
+        self._sub_paths = sub_paths
+        self._environment = environment
+        self._devices = devices
+        self._handlers = handlers
+        self._settings = settings
+
+    async def plan(
+        self, pod: Pod, container: Container | EphemeralContainer, place: Place, facts: StartFacts
+    ) -> cri.ContainerConfig:
+        """The configuration; whatever is in its way is a StartError."""
+        try:
+            return await self._plan(pod, container, place, facts)
+        except StartError:
+            raise
+        except CriError as error:
+            raise StartError(CREATE_CONFIG_ERROR, error.message) from error
+        except KletError as error:
+            raise StartError(CREATE_CONFIG_ERROR, str(error)) from error
+
+    async def _plan(
+        self, pod: Pod, container: Container | EphemeralContainer, place: Place, facts: StartFacts
+    ) -> cri.ContainerConfig:
+        options = await self._devices.options_for(pod, container)
+        files = await self._files.prepare_container(pod, container, pod_ips=place.pod_ips)
+        build_block_devices(container, files.block_volumes)  # what is wrong with them is told before the rest
+        environment = build_environment(
+            pod,
+            container,
+            await self._environment.gather(
+                pod, container, pod_ips=place.pod_ips, volumes=files.volume_paths, devices=options.environment
+            ),
+        )
+        inputs = ContainerInputs(
+            restart_count=facts.restart_count,
+            image_ref=facts.image.ref,
+            image_user=facts.image.user,
+            environment=environment,
+            mounts=MountInputs(
+                volumes=files.volume_paths,
+                sub_paths=await self._prepare_sub_paths(pod, container, files, environment),
+                images=facts.image_volumes,
+                block_volumes=files.block_volumes,
+                hosts_file=files.hosts_file,
+                termination_log=files.termination_log,
+                supports_recursive_read_only=await self._has_recursive_read_only(container, place),
+                relabels=self._settings.relabels,
+            ),
+            options=options,
+            user_namespace=place.user_namespace,
+            target_id=facts.target_id,
+        )
+        return build_container_config(pod, container, inputs, self._settings)
+
+    async def _prepare_sub_paths(
+        self,
+        pod: Pod,
+        container: Container | EphemeralContainer,
+        files: ContainerFiles,
+        environment: Mapping[str, str],
+    ) -> dict[int, str]:
+        ready: dict[int, str] = {}
+        for index, mount in enumerate(container.volume_mounts):
+            root = files.volume_paths.get(mount.name)
+            path = resolve_sub_path(mount, environment) if root is not None else ""
+            if root is None or not path:
+                continue
+            try:
+                ready[index] = await self._sub_paths.prepare(
+                    uid_of(pod), container.name, index, volume=mount.name, root=root, path=path
+                )
+            except SubPathError as error:
+                # The cause stays in the journal: it could tell a pod about files of the host.
+                where = f'volumeMount "{mount.name}" of container "{container.name}"'
+                raise StartError(CREATE_CONFIG_ERROR, f"failed to {error.step} for {where}") from error
+        return ready
+
+    async def _has_recursive_read_only(self, container: Container | EphemeralContainer, place: Place) -> bool:
+        if not asks_for_recursive_read_only(container.volume_mounts):
+            return False
+        return (await self._handlers.features_of(place.handler)).recursive_read_only_mounts

@@ -1,0 +1,143 @@
+"""The downward API: a pod's own fields and the resources of its containers as text."""
+
+from collections.abc import Mapping
+
+from klet.api.container import Container, EphemeralContainer, ResourceFieldSelector
+from klet.api.pod import Pod
+from klet.api.pod_resources import HUGEPAGES_PREFIX
+from klet.api.quantity import ZERO, Quantity
+from klet.api.validation import formats
+from klet.model.pod_resources import CPU, MEMORY
+from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
+
+EPHEMERAL_STORAGE = "ephemeral-storage"
+_ESCAPES = {
+    '"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
+}  # fmt: skip
+_MAPS = frozenset({"metadata.labels", "metadata.annotations"})
+_KNOWN_WITHOUT_VALUE = frozenset({"spec.restartPolicy", "spec.schedulerName", "status.phase"})
+_ONE = Quantity.of(1)
+
+Limits = Mapping[str, Quantity]
+
+
+def field_value(pod: Pod, path: str, *, pod_ips: tuple[str, ...], node_ips: tuple[str, ...]) -> str:
+    """The text of one of the pod's own fields."""
+    meta = pod.metadata
+    if (split := _split_subscript(path)) is not None:
+        return _map_entry(pod, path, *split)
+    pod_ips = one_per_family(pod_ips, node_ips)
+    simple = {
+        "metadata.name": meta.name,
+        "metadata.namespace": meta.namespace,
+        "metadata.uid": meta.uid,
+        "spec.nodeName": pod.spec.node_name,
+        "spec.host": pod.spec.node_name,
+        "spec.serviceAccountName": pod.spec.service_account_name,
+        "status.hostIP": next(iter(node_ips), ""),
+        "status.hostIPs": ",".join(node_ips),
+        "status.podIP": next(iter(pod_ips), ""),
+        "status.podIPs": ",".join(pod_ips),
+    }
+    if path in simple:
+        return simple[path]
+    if path in _MAPS:
+        values = meta.labels if path == "metadata.labels" else meta.annotations
+        return "\n".join(f"{key}={_quoted(values[key])}" for key in sorted(values))
+    if path in _KNOWN_WITHOUT_VALUE:
+        raise _error(f"unsupported fieldPath: {path}")
+    raise _error(f"field label not supported: {path}")
+
+
+def resource_value(
+    pod: Pod, container: Container | EphemeralContainer, wanted: ResourceFieldSelector, *, allocatable: Limits | None
+) -> str:
+    """The request or limit of a container in multiples of a divisor, rounded up.
+
+    Where a container has no limit it could use as much as its pod, or the node, lets it.
+    """
+    if allocatable is None:
+        raise _error("failed to find node object, expected a node")
+    target, is_defaulted = _target(pod, container, wanted.container_name)
+    kind, _, resource = wanted.resource.partition(".")
+    is_known = resource in {CPU, MEMORY, EPHEMERAL_STORAGE} or resource.startswith(HUGEPAGES_PREFIX)
+    if kind not in {"limits", "requests"} or not is_known:
+        raise _error(f"unsupported container resource : {wanted.resource}")
+    amounts = target.resources.limits if kind == "limits" else target.resources.requests
+    amount = amounts.get(resource, ZERO)
+    if not amount and kind == "limits" and is_defaulted and not resource.startswith(HUGEPAGES_PREFIX):
+        amount = _most_possible(pod, resource, allocatable)
+    divisor = wanted.divisor or _ONE
+    if resource == CPU:
+        return str(-(-amount.milli_value() // divisor.milli_value()))
+    return str(-(-amount.value() // divisor.value()))
+
+
+def one_per_family(pod_ips: tuple[str, ...], node_ips: tuple[str, ...]) -> tuple[str, ...]:
+    """The first address of each family, that of the node's first address in front."""
+    first: dict[bool, str] = {}
+    for ip in pod_ips:
+        first.setdefault(":" in ip, ip)
+    ipv6_leads = bool(node_ips) and ":" in node_ips[0]
+    return tuple(ip for family, ip in sorted(first.items(), reverse=ipv6_leads)) if node_ips else tuple(first.values())
+
+
+def _split_subscript(path: str) -> tuple[str, str] | None:
+    """`metadata.labels['key']` in two."""
+    front, opening, key = path.removesuffix("']").partition("['")
+    return (front, key) if path.endswith("']") and opening and front else None
+
+
+def _map_entry(pod: Pod, path: str, front: str, key: str) -> str:
+    match front:
+        case "metadata.labels":
+            values, problems = pod.metadata.labels, formats.label_key(key)
+        case "metadata.annotations":
+            values, problems = pod.metadata.annotations, formats.annotation_key(key)
+        case _:
+            raise _error(f"field label does not support subscript: {path}")
+    if problems:
+        raise _error(f"invalid key subscript in {path}: {';'.join(problems)}")
+    return values.get(key, "")
+
+
+def _target(
+    pod: Pod, container: Container | EphemeralContainer, name: str
+) -> tuple[Container | EphemeralContainer, bool]:
+    """The container meant, and whether its missing limits are filled in: those of a named init container are not."""
+    if not name:
+        return container, True
+    for found in pod.spec.containers:
+        if found.name == name:
+            return found, True
+    for found in pod.spec.init_containers:
+        if found.name == name:
+            return found, False
+    raise _error(f"container {name} not found")
+
+
+def _most_possible(pod: Pod, resource: str, allocatable: Limits) -> Quantity:
+    whole = pod.spec.resources.limits if pod.spec.resources is not None else {}
+    if resource in {CPU, MEMORY} and whole.get(resource):
+        return whole[resource]
+    return allocatable.get(resource, ZERO)
+
+
+def _error(message: str) -> StartError:
+    return StartError(CREATE_CONFIG_ERROR, message)
+
+
+def _quoted(text: str) -> str:
+    """Quote a text as Go does (`%q`)."""
+    return '"' + "".join(_escaped(character) for character in text) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    code = ord(character)
+    if character.isprintable():
+        return character
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

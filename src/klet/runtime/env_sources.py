@@ -1,0 +1,164 @@
+"""Reads what a container's environment refers to: config maps, secrets, services, files on its volumes."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from klet.aio.threads import Threads
+from klet.api.container import Container, EphemeralContainer
+from klet.api.pod import Pod
+from klet.api.quantity import Quantity
+from klet.api.service import Service
+from klet.errors import KletError
+from klet.host.contained import read_contained
+from klet.runtime.env import EnvironmentInputs
+
+T = TypeVar("T")
+Key = TypeVar("Key")
+
+FILE_LIMIT = 16 << 20
+
+
+class ObjectReader(Protocol):
+    """Gets the data of config maps and secrets; raises ObjectMissing for one that does not exist."""
+
+    async def config_map(self, namespace: str, name: str) -> Mapping[str, str]: ...
+
+    async def secret(self, namespace: str, name: str) -> Mapping[str, bytes]: ...
+
+
+class ServiceReader(Protocol):
+    """Knows the services of the cluster."""
+
+    def services(self) -> Sequence[Service] | None:
+        """All of them; None before they have been read for the first time."""
+        ...
+
+
+class NodeResources(Protocol):
+    """Knows what the node has for pods."""
+
+    def allocatable(self) -> Mapping[str, Quantity] | None: ...
+
+
+class FileReader(Protocol):
+    """Reads files on volumes, which pods can write to."""
+
+    async def read(self, root: str, path: str) -> bytes:
+        """A file below the root, wherever links in it point to."""
+        ...
+
+
+class NoApiServer(KletError):
+    """What is asked for is on an API server, and there is none."""
+
+
+class NoObjects:
+    """The objects of a node without an API server."""
+
+    async def config_map(self, namespace: str, name: str) -> Mapping[str, str]:
+        raise NoApiServer(f"couldn't get configMap {namespace}/{name}, no kubeClient defined")
+
+    async def secret(self, namespace: str, name: str) -> Mapping[str, bytes]:
+        raise NoApiServer(f"couldn't get secret {namespace}/{name}, no kubeClient defined")
+
+    def services(self) -> Sequence[Service] | None:
+        return ()
+
+
+class KnownResources:
+    """What the node has for pods, where it never changes."""
+
+    def __init__(self, *, allocatable: Mapping[str, Quantity] | None) -> None:
+        self._allocatable = allocatable
+
+    def allocatable(self) -> Mapping[str, Quantity] | None:
+        return self._allocatable
+
+
+class VolumeFiles:
+    """Files on volumes, on threads of their own."""
+
+    def __init__(self, *, threads: Threads) -> None:
+        self._threads = threads
+
+    async def read(self, root: str, path: str) -> bytes:
+        return await self._threads.run(read_contained, Path(root), path, limit=FILE_LIMIT)
+
+
+class EnvironmentReader:
+    """Collects the inputs of one container's environment, and nothing that it does not refer to."""
+
+    def __init__(
+        self,
+        *,
+        objects: ObjectReader,
+        services: ServiceReader,
+        node: NodeResources,
+        files: FileReader,
+        node_ips: tuple[str, ...],
+    ) -> None:
+        self._objects = objects
+        self._services = services
+        self._node = node
+        self._files = files
+        self._node_ips = node_ips
+
+    async def gather(
+        self,
+        pod: Pod,
+        container: Container | EphemeralContainer,
+        *,
+        pod_ips: tuple[str, ...],
+        volumes: Mapping[str, str],
+        devices: Mapping[str, str],
+    ) -> EnvironmentInputs:
+        namespace = pod.metadata.namespace
+        return EnvironmentInputs(
+            pod_ips=pod_ips,
+            node_ips=self._node_ips,
+            config_maps=await _read_all(
+                config_maps_of(container), lambda name: self._objects.config_map(namespace, name)
+            ),
+            secrets=await _read_all(secrets_of(container), lambda name: self._objects.secret(namespace, name)),
+            files=await _read_all(
+                [found for found in files_of(container) if found[0] in volumes],
+                lambda found: self._files.read(volumes[found[0]], found[1]),
+            ),
+            services=self._services.services(),
+            allocatable=self._node.allocatable(),
+            devices=devices,
+        )
+
+
+def config_maps_of(container: Container | EphemeralContainer) -> list[str]:
+    """The names of the config maps that a container's environment refers to."""
+    whole = [source.config_map_ref.name for source in container.env_from if source.config_map_ref is not None]
+    sources = [variable.value_from for variable in container.env if variable.value_from is not None]
+    return whole + [each.config_map_key_ref.name for each in sources if each.config_map_key_ref is not None]
+
+
+def secrets_of(container: Container | EphemeralContainer) -> list[str]:
+    """The names of the secrets that a container's environment refers to."""
+    whole = [source.secret_ref.name for source in container.env_from if source.secret_ref is not None]
+    sources = [variable.value_from for variable in container.env if variable.value_from is not None]
+    return whole + [each.secret_key_ref.name for each in sources if each.secret_key_ref is not None]
+
+
+def files_of(container: Container | EphemeralContainer) -> list[tuple[str, str]]:
+    """Volume and path of the files that a container's environment refers to."""
+    sources = [variable.value_from for variable in container.env if variable.value_from is not None]
+    return [
+        (each.file_key_ref.volume_name, each.file_key_ref.path) for each in sources if each.file_key_ref is not None
+    ]
+
+
+async def _read_all(wanted: Iterable[Key], read: Callable[[Key], Awaitable[T]]) -> dict[Key, T | KletError]:
+    """Read each once. What cannot be read is told by its error, which counts only where it is needed."""
+    found: dict[Key, T | KletError] = {}
+    for key in dict.fromkeys(wanted):
+        try:
+            found[key] = await read(key)
+        except KletError as error:
+            found[key] = error
+    return found
