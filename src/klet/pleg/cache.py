@@ -1,7 +1,7 @@
 """The newest runtime view of each pod (pod cache). Written by the PLEG only, read by the pod workers and the API."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from klet.aio.broadcast import Broadcast, Subscription
 from klet.errors import KletError
@@ -46,6 +46,12 @@ class RuntimeCache:
 
     def forget(self, uid: PodUID) -> None:
         self._readings.pop(uid, None)
+
+    def expire(self, uid: PodUID) -> None:
+        """What was read is about to change: it still says that the pod exists, and is new to nobody any more."""
+        known = self._readings.get(uid)
+        if known is not None:
+            self._readings[uid] = replace(known, read_at=float("-inf"))
 
     def forget_empty(self, *, read_before: float, keep: Collection[PodUID]) -> None:
         """Drop pods of which the runtime has nothing left, so that the dead do not pile up."""

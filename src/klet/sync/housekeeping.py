@@ -212,6 +212,8 @@ class Housekeeping:
             return  # it came back while others were looked after
         try:
             with self._workers.holding_back(uid):
+                # A removal that fails half-way must not let a pod that comes back believe in what was there before.
+                self._cache.expire(uid)
                 await self._leftovers.remove(uid, status)
                 self._cache.forget(uid)
         except KletError as error:
