@@ -189,7 +189,7 @@ def check_status(chronicle: Chronicle, uid: PodUID, status: PodStatus | None) ->
     history = chronicle.histories.get(uid)
     if status is None or history is None:
         return
-    if history.comes_back and chronicle.now < history.since + _grace(history) + KILL_SLACK:
+    if _may_be_leaving(chronicle, history):
         return  # what is reported may still be about its life before
     if history.phase in TERMINAL and status.phase != history.phase:
         chronicle.violate(f"{uid} went from {history.phase} to {status.phase}")
@@ -209,7 +209,7 @@ def check_status(chronicle: Chronicle, uid: PodUID, status: PodStatus | None) ->
 def check_reaction(chronicle: Chronicle, statuses: Mapping[PodUID, PodStatus]) -> None:
     """An end is reported at once; while something disturbs, after the next full look at the latest."""
     for uid, history in chronicle.histories.items():
-        status = statuses.get(uid) if history.is_wanted else None
+        status = None if not history.is_wanted or _may_be_leaving(chronicle, history) else statuses.get(uid)
         _check_probes(chronicle, uid, status)
         for each in status.container_statuses if status is not None else ():
             instance = chronicle.instance(each.container_id.rpartition("://")[2])
@@ -226,7 +226,8 @@ def _check_probes(chronicle: Chronicle, uid: PodUID, status: PodStatus | None) -
     """A container that fails its probes is not ready; the periods are up to five seconds, and two may have to fail."""
     failing = chronicle.probes.failing(uid)
     for each in status.container_statuses if status is not None and failing else ():
-        if each.ready and each.name in failing:
+        instance = chronicle.instance(each.container_id.rpartition("://")[2])
+        if each.ready and each.name in failing and instance is not None and instance.is_alive:
             late = chronicle.now - max(failing[each.name], chronicle.disturbed_at)
             if late > PROBE_REACTION:
                 chronicle.violate(f"{uid}/{each.name} fails its probes for {late} and is reported as ready")
@@ -243,6 +244,11 @@ def check_leftovers(chronicle: Chronicle) -> None:
         late = chronicle.now - max(history.since, chronicle.disturbed_at) - _grace(history)
         if late > KILL_SLACK:
             chronicle.violate(f"{_name(instance)} outlives its pod by {late} more than its grace")
+
+
+def _may_be_leaving(chronicle: Chronicle, history: History) -> bool:
+    """A pod that came back under its UID has to end first, and nothing is reported of it while it is being stopped."""
+    return history.comes_back and chronicle.now < history.since + _grace(history) + KILL_SLACK
 
 
 def _grace(history: History) -> timedelta:
