@@ -1,15 +1,24 @@
-"""The story of a pod, from its cause records: what was decided when, on account of what, and what it waits for now."""
+"""The story of a pod, from its cause records: what was decided when, on account of what, and what it waits for now.
+
+A name may have been given to several pods, one after the other: each uid is a life of its own, told by itself.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from klet.model.causes import Cause, CauseId, Finding, Measurement, Subject
+
+ENDINGS: Final = frozenset({"Stopped", "Finished", "Removed"})
+"""Decisions about a pod after which nothing of it is waited for."""
+TOLD_ONCE: Final = frozenset({"MissingClusterDNS"})
+"""Decisions that are taken again with every sync and are no news after the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One line of the story: a decision, or several equal ones in a row."""
+    """One line of the story: a decision, or several equal ones."""
 
     cause: Cause
     """The first of them."""
@@ -17,7 +26,7 @@ class Step:
     depth: int
     """How many known ancestors it has."""
     offset: timedelta
-    """Since the first record of the story."""
+    """Since the first record of the life."""
     lasted: timedelta | None
     """Until the next step about the same thing; None when that has not come."""
 
@@ -33,46 +42,59 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timeline:
-    """A story, oldest step first."""
+class Life:
+    """What happened to one pod, oldest step first."""
 
+    uid: str
+    began: datetime
     steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """A story, oldest life first."""
+
+    lives: tuple[Life, ...]
     waiting: Waiting | None
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return tuple(step for life in self.lives for step in life.steps)
 
 
 def build_timeline(causes: Iterable[Cause]) -> Timeline:
     """Order records into a story. Records may come in any order; ancestors that are not among them do not indent."""
-    ordered = sorted({cause.id: cause for cause in causes}.values(), key=lambda cause: cause.id)
-    if not ordered:
-        return Timeline(steps=(), waiting=None)
-    depths = _depths(ordered)
-    runs = _runs(ordered, depths)
-    starts: dict[Subject, datetime] = {}
-    steps: list[Step] = []
-    for run in reversed(runs):
-        first = run[0]
-        following = starts.get(first.finding.subject)
-        starts[first.finding.subject] = first.at
-        steps.append(
-            Step(
-                cause=first,
-                times=len(run),
-                depth=depths[first.id],
-                offset=first.at - ordered[0].at,
-                lasted=None if following is None else following - first.at,
-            )
-        )
-    return Timeline(steps=tuple(reversed(steps)), waiting=_waiting(ordered))
+    lives = _lives(sorted({cause.id: cause for cause in causes}.values(), key=lambda cause: cause.id))
+    if not lives:
+        return Timeline(lives=(), waiting=None)
+    newest = list(lives.values())[-1]
+    return Timeline(lives=tuple(_tell(uid, life) for uid, life in lives.items()), waiting=_waiting(newest))
 
 
 def render_timeline(timeline: Timeline, *, now: datetime) -> list[str]:
-    """The story as lines of text, the last one saying what is waited for."""
-    lines = [_render_step(step) for step in timeline.steps]
+    """The story as lines of text; each life begins with its date, and the last line says what is waited for."""
+    lines: list[str] = []
+    for life in timeline.lives:
+        named = f", uid {life.uid}" if life.uid else ""
+        lines.append(f"from {life.began:%Y-%m-%d %H:%M:%S} UTC{named}")
+        lines += [_render_step(step) for step in life.steps]
     if timeline.waiting is not None:
         waiting = timeline.waiting
-        about = f" ({waiting.subject.container})" if waiting.subject.container else ""
-        lines.append(f"waiting for {render_duration(now - waiting.since)}{about}: {waiting.on}")
+        about = f"{waiting.subject.container}: " if waiting.subject.container else ""
+        began = f"{waiting.since:%H:%M:%S} UTC ({render_duration(now - waiting.since)} ago)"
+        lines.append(f"waiting since {began} for: {about}{waiting.on}")
     return lines
+
+
+def render_decision(
+    decision: str, *, container: str, message: str, measurements: Mapping[str, Measurement], times: int = 1
+) -> str:
+    """One decision on one line, the same wherever it is shown."""
+    about = f"{container}: " if container else ""
+    repeated = f" ({times} times)" if times > 1 else ""
+    why = f": {message}" if message else ""
+    numbers = f" [{render_measurements(measurements)}]" if measurements else ""
+    return f"{about}{decision}{repeated}{why}{numbers}"
 
 
 def render_duration(duration: timedelta) -> str:
@@ -98,6 +120,38 @@ def render_measurements(measurements: Mapping[str, Measurement]) -> str:
     )
 
 
+def _lives(ordered: list[Cause]) -> dict[str, list[Cause]]:
+    """Records by uid, in the order in which the pods came; what names no uid belongs to the pod of its time."""
+    lives: dict[str, list[Cause]] = {}
+    newest = next((cause.finding.subject.uid for cause in ordered if cause.finding.subject.uid), "")
+    for cause in ordered:
+        uid = cause.finding.subject.uid or newest
+        if uid not in lives:
+            newest = uid
+        lives.setdefault(uid, []).append(cause)
+    return lives
+
+
+def _tell(uid: str, ordered: list[Cause]) -> Life:
+    depths = _depths(ordered)
+    starts: dict[Subject, datetime] = {}
+    steps: list[Step] = []
+    for run in reversed(_runs(ordered, depths)):
+        first = run[0]
+        following = starts.get(first.finding.subject)
+        starts[first.finding.subject] = first.at
+        steps.append(
+            Step(
+                cause=first,
+                times=len(run),
+                depth=depths[first.id],
+                offset=first.at - ordered[0].at,
+                lasted=None if following is None else following - first.at,
+            )
+        )
+    return Life(uid=uid, began=ordered[0].at, steps=tuple(reversed(steps)))
+
+
 def _depths(ordered: list[Cause]) -> dict[CauseId, int]:
     depths: dict[CauseId, int] = {}
     for cause in ordered:
@@ -107,11 +161,19 @@ def _depths(ordered: list[Cause]) -> dict[CauseId, int]:
 
 def _runs(ordered: list[Cause], depths: Mapping[CauseId, int]) -> list[list[Cause]]:
     runs: list[list[Cause]] = []
+    once: dict[tuple[Subject, str], list[Cause]] = {}
     for cause in ordered:
+        decision = cause.finding.decision
+        earlier = once.get((cause.finding.subject, decision))
+        if earlier is not None:
+            earlier.append(cause)
+            continue
         if runs and _tells_the_same(runs[-1][-1], cause) and depths[runs[-1][-1].id] == depths[cause.id]:
             runs[-1].append(cause)
-        else:
-            runs.append([cause])
+            continue
+        runs.append([cause])
+        if decision in TOLD_ONCE:
+            once[cause.finding.subject, decision] = runs[-1]
     return runs
 
 
@@ -126,10 +188,11 @@ def _told(finding: Finding) -> tuple[Subject, str, str, str, str]:
 def _waiting(ordered: list[Cause]) -> Waiting | None:
     """The newest record that announces something which has not come.
 
-    It has come when there is a consequence, or a later record about the same thing.
+    It has come when there is a consequence, or a later record about the same thing, or when the pod is over.
     """
     parents = {cause.parent for cause in ordered}
-    newest = {cause.finding.subject: cause for cause in ordered}
+    ended = max((index for index, cause in enumerate(ordered) if _is_ending(cause)), default=-1)
+    newest = {cause.finding.subject: cause for cause in ordered[ended + 1 :]}
     still_open = [cause for cause in newest.values() if cause.finding.next and cause.id not in parents]
     if not still_open:
         return None
@@ -154,16 +217,17 @@ def _waiting_since(ordered: list[Cause], cause: Cause) -> datetime:
     return since
 
 
+def _is_ending(cause: Cause) -> bool:
+    return not cause.finding.subject.container and cause.finding.decision in ENDINGS
+
+
 def _render_step(step: Step) -> str:
     finding = step.cause.finding
-    about = f"{finding.subject.container}: " if finding.subject.container else ""
-    parts = [f"+{render_duration(step.offset):>7}  {'  ' * step.depth}{about}{finding.decision}"]
-    if step.times > 1:
-        parts.append(f"({step.times} times)")
-    if finding.message:
-        parts.append(f"- {finding.message}")
-    if finding.measurements:
-        parts.append(f"[{render_measurements(finding.measurements)}]")
-    if step.lasted is not None:
-        parts.append(f"({render_duration(step.lasted)})")
-    return " ".join(parts)
+    told = render_decision(
+        finding.decision,
+        container=finding.subject.container,
+        message=finding.message,
+        measurements=finding.measurements,
+        times=step.times,
+    )
+    return f"+{render_duration(step.offset):>7}  {'  ' * step.depth}{told}"

@@ -1,6 +1,7 @@
 """Reads the node's resolv.conf for each pod that needs it, and says what had to be left out."""
 
 from pathlib import Path
+from typing import Final
 
 from klet.aio.threads import Threads
 from klet.api.pod import Pod
@@ -8,10 +9,12 @@ from klet.host.errors import HostError
 from klet.host.files import read_text
 from klet.model.causes import CauseRecorder, Finding
 from klet.model.network import DnsConfig
-from klet.model.pods import subject_of
-from klet.network.dns import DnsSettings, ResolvConfError, decide_dns, parse_resolv_conf
+from klet.model.pods import PodUID, subject_of, uid_of
+from klet.network.dns import DnsSettings, DnsWarning, ResolvConfError, decide_dns, parse_resolv_conf
 
 DECIDER = "network.dns"
+MOST_TOLD: Final = 2048
+"""How many warnings are remembered as told: several times what the pods of a node can have."""
 
 
 class PodResolver:
@@ -24,15 +27,26 @@ class PodResolver:
         self._settings = settings
         self._threads = threads
         self._recorder = recorder
+        self._told: dict[tuple[PodUID, DnsWarning], None] = {}
 
     async def config_for(self, pod: Pod) -> DnsConfig:
         """The configuration of a pod. The file is read anew each time, as it may change under a running node."""
         decision = decide_dns(pod, await self._of_host(), self._settings)
         for warning in decision.warnings:
-            self._recorder.record(
-                Finding(subject=subject_of(pod), decider=DECIDER, decision=warning.reason, message=warning.message)
-            )
+            if self._is_news(uid_of(pod), warning):
+                self._recorder.record(
+                    Finding(subject=subject_of(pod), decider=DECIDER, decision=warning.reason, message=warning.message)
+                )
         return decision.config
+
+    def _is_news(self, uid: PodUID, warning: DnsWarning) -> bool:
+        """Every sync of a pod asks again; that it still is so is no news."""
+        if (uid, warning) in self._told:
+            return False
+        self._told[uid, warning] = None
+        if len(self._told) > MOST_TOLD:
+            del self._told[next(iter(self._told))]
+        return True
 
     async def _of_host(self) -> DnsConfig | None:
         if self._resolv_conf is None:

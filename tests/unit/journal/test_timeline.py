@@ -3,12 +3,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from klet.journal.records import to_id
-from klet.journal.timeline import Waiting, build_timeline, render_duration, render_timeline
+from klet.journal.timeline import Waiting, build_timeline, render_decision, render_duration, render_timeline
 from klet.model.causes import Cause, Finding, Subject
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 POD = Subject(namespace="ns", name="web", uid="u1")
 APP = Subject(namespace="ns", name="web", uid="u1", container="app")
+NEXT_POD = Subject(namespace="ns", name="web", uid="u2")
+NEXT_APP = Subject(namespace="ns", name="web", uid="u2", container="app")
+NAMELESS = Subject(namespace="ns", name="web")
 DB = Subject(namespace="ns", name="web", uid="u1", container="db")
 
 
@@ -103,6 +106,25 @@ def test_equal_steps_in_a_row_are_told_once():
             Waiting(on="backoff over", subject=APP, message="", since=at(2)),
             id="a record that knows since when is believed",
         ),
+        pytest.param(
+            [cause(1, 0, "Killing", APP, next="it ends"), cause(2, 1, "Stopped", parent=9), cause(3, 2, "Finished")],
+            None,
+            id="nothing is waited for once the pod is over",
+        ),
+        pytest.param(
+            [cause(1, 0, "Killing", APP, next="it ends"), cause(2, 1, "Started", NEXT_APP)],
+            None,
+            id="what an earlier pod of the name waited for is history",
+        ),
+        pytest.param(
+            [
+                cause(1, 0, "Wait", NEXT_APP, next="backoff over"),
+                cause(2, 1, "Stopped", NEXT_POD),
+                cause(3, 2, "Wait", NEXT_APP, next="a second time"),
+            ],
+            Waiting(on="a second time", subject=NEXT_APP, message="", since=at(2)),
+            id="a pod that comes again with its uid waits again",
+        ),
     ],
 )
 def test_waiting(causes, expected):
@@ -121,11 +143,66 @@ def test_the_story_as_text():
         ]
     )
     assert render_timeline(story, now=at(64)) == [
-        "+    0ms  SyncPod - the pod is new",
-        "+   12ms    app: PullImage - not present [size=4096 load=0.25] (3.0s)",
+        "from 2030-01-01 00:00:00 UTC, uid u1",
+        "+    0ms  SyncPod: the pod is new",
+        "+   12ms    app: PullImage: not present [size=4096 load=0.25]",
         "+   3.0s      app: Wait (2 times)",
-        "waiting for 1m01s (app): the registry to answer",
+        "waiting since 00:00:03 UTC (1m01s ago) for: app: the registry to answer",
     ]
+
+
+def test_each_pod_of_a_name_has_a_story_of_its_own():
+    story = build_timeline(
+        [
+            cause(1, 0, "ManifestSettled", NAMELESS),
+            cause(2, 1, "PodAdded"),
+            cause(3, 10, "PodAdded", NEXT_POD),
+            cause(4, 11, "Finished"),
+            cause(5, 12, "Started", NEXT_APP),
+            cause(6, 13, "ManifestRejected", NAMELESS),
+        ]
+    )
+    assert render_timeline(story, now=at(20)) == [
+        "from 2030-01-01 00:00:00 UTC, uid u1",
+        "+    0ms  ManifestSettled",
+        "+   1.0s  PodAdded",
+        "+  11.0s  Finished",
+        "from 2030-01-01 00:00:10 UTC, uid u2",
+        "+    0ms  PodAdded",
+        "+   2.0s  app: Started",
+        "+   3.0s  ManifestRejected",
+    ]
+
+
+def test_what_every_sync_decides_again_is_told_once_in_a_life():
+    story = build_timeline(
+        [
+            cause(1, 0, "MissingClusterDNS"),
+            cause(2, 1, "Ready"),
+            cause(3, 2, "MissingClusterDNS"),
+            cause(4, 3, "Ready"),
+            cause(5, 4, "MissingClusterDNS", NEXT_POD),
+        ]
+    )
+    assert [(step.cause.finding.decision, step.times) for step in story.steps] == [
+        ("MissingClusterDNS", 2),
+        ("Ready", 2),
+        ("MissingClusterDNS", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        pytest.param({}, "Start", id="the word alone"),
+        pytest.param({"message": "it is new"}, "Start: it is new", id="with its reason"),
+        pytest.param({"container": "web"}, "web: Start", id="of a container"),
+        pytest.param({"measurements": {"a": 1, "b": "x", "c": 10.0}}, "Start [a=1 b=x c=10]", id="with measurements"),
+        pytest.param({"times": 3, "message": "why"}, "Start (3 times): why", id="several times"),
+    ],
+)
+def test_render_decision(more, expected):
+    assert render_decision("Start", **{"container": "", "message": "", "measurements": {}, **more}) == expected
 
 
 @pytest.mark.parametrize(

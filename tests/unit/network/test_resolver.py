@@ -70,5 +70,11 @@ async def test_a_broken_file_fails_every_pod(bench):
 async def test_what_was_left_out_is_recorded_with_its_reason(bench):
     bench.path.write_text("nameserver 1\nnameserver 2\nnameserver 3\nnameserver 4\n")
     pod = replace(POD, spec=replace(POD.spec, dns_policy="ClusterFirst"))
-    await bench.resolver().config_for(pod)
+    resolver = bench.resolver()
+    await resolver.config_for(pod)
     assert await bench.decisions() == [("MissingClusterDNS", "pod"), ("DNSConfigForming", "pod")]
+    # The next sync has nothing new to tell; another pod has.
+    await resolver.config_for(pod)
+    assert len(await bench.decisions()) == 2
+    await resolver.config_for(replace(pod, metadata=replace(pod.metadata, uid="other")))
+    assert len(await bench.decisions()) == 4
