@@ -6,6 +6,7 @@ import signal
 from collections.abc import Sequence
 
 from klet.app.wiring import Part
+from klet.errors import KletError
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +24,11 @@ async def run_parts(parts: Sequence[Part]) -> None:
             logger.info("Stopping; pods keep running")
             for task in tasks:
                 task.cancel()
+    except BaseExceptionGroup as group_error:
+        # One that klet raised on purpose, such as a socket that cannot be bound, is a message and no bug.
+        if len(group_error.exceptions) == 1 and isinstance(cause := group_error.exceptions[0], KletError):
+            raise cause from None
+        raise
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)

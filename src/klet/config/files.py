@@ -142,7 +142,7 @@ def _load_configuration(path: str, content: bytes, flag_gates: Mapping[str, bool
         raise ConfigError(f'kubelet config file "{path}" was empty')
     document = _parse(content)
     fields = document.fields
-    if fields.get("apiVersion") == API_VERSION and fields.get("kind") in _SIBLING_KINDS:
+    if fields.get("apiVersion") == API_VERSION and str(fields.get("kind")) in _SIBLING_KINDS:
         raise ConfigError(f"failed to cast object to KubeletConfiguration, unexpected type: {fields['kind']}")
     require_type(fields, version=API_VERSION, kind=KIND)
     decoded = _decode(without_type(fields))
