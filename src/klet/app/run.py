@@ -9,6 +9,7 @@ import uvloop
 
 from klet.aio.clock import Clock, SystemClock
 from klet.aio.threads import Threads
+from klet.app.container_ports import open_container_ports
 from klet.app.left_files import HostLeftFiles
 from klet.app.lifecycle import run_parts
 from klet.app.log_format import start_logging
@@ -108,6 +109,7 @@ async def _open_ports(
     cgroups = await open_pod_cgroups(settings, threads, clock)
     memory = CheckpointFile(path=settings.memory, form=MemoryFormat(), threads=threads, clock=clock)
     remembered = memory.load()
+    randomness = random.Random()
     return Ports(
         clock=clock,
         runtime=client,
@@ -129,7 +131,8 @@ async def _open_ports(
         dns=PodResolver(resolv_conf=settings.resolv_conf, settings=settings.dns, threads=threads, recorder=journal),
         runtime_name=version.runtime_name,
         node_ips=tuple(ip for ip in given.flags.node_ip.split(",") if ip),
-        randomness=random.Random(),
+        randomness=randomness,
+        containers=await open_container_ports(settings, client, threads, randomness),
         memory=remembered.value if isinstance(remembered, Found) else AgentMemory(),
         memory_store=memory,
     )
@@ -142,7 +145,7 @@ def _build_listener(agent: Agent, settings: AgentSettings, client: CriClient, jo
         path=settings.socket,
         routes=(
             PodRoutes(pods=pods, logs=RuntimeLogs(runtime=client, clock=clock)),
-            HealthRoutes(health=AgentHealth(pleg=agent.pleg)),
+            HealthRoutes(health=AgentHealth(loop=agent.loop)),
             KletRoutes(journal=JournalRecords(journal=journal, clock=clock)),
         ),
     )

@@ -20,10 +20,10 @@ from klet.logs.render import LogOptions, resolve_since
 from klet.model.causes import Cause
 from klet.model.pods import uid_of
 from klet.model.runtime import ContainerId
-from klet.pleg.pleg import Pleg
 from klet.pods.store import PodStore
 from klet.server.log_query import LogQuery
 from klet.status.board import StatusBoard
+from klet.sync.loop import SyncLoop
 from klet.wire import cri_v1_pb2 as cri
 
 
@@ -86,11 +86,11 @@ class RuntimeLogs:
 class AgentHealth:
     """The checks behind /healthz."""
 
-    def __init__(self, *, pleg: Pleg) -> None:
-        self._pleg = pleg
+    def __init__(self, *, loop: SyncLoop) -> None:
+        self._loop = loop
 
     def checks(self) -> dict[str, str | None]:
-        return {"ping": None, "log": None, "syncloop": self._pleg.health_error()}
+        return {"ping": None, "log": None, "syncloop": self._loop.health_error()}
 
 
 class JournalRecords:

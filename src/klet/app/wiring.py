@@ -9,6 +9,7 @@ from typing import Protocol
 from klet.aio.clock import Clock
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
+from klet.app.container_ports import ContainerPorts, PodDirectoryFiles, PodHoldings, build_planner
 from klet.app.pod_fates import CachedPods, LedgerFates
 from klet.app.settings import AgentSettings
 from klet.cri.events import EventSource
@@ -16,24 +17,29 @@ from klet.cri.port import ImageService, RuntimeService
 from klet.host.http_client import HttpClient
 from klet.images.manager import ImageManager, MissingImage
 from klet.model.causes import CauseId, CauseRecorder
+from klet.model.halts import PodHalts
 from klet.model.memory import AgentMemory
+from klet.model.pods import uid_of
+from klet.node.runtime_state import RuntimeChecks, RuntimeState
 from klet.pleg.cache import RuntimeCache
 from klet.pleg.pleg import Pleg, PlegSettings
 from klet.pods.store import PodStore
 from klet.probes.manager import ProbeManager
 from klet.probes.prober import Prober
 from klet.probes.results import ProbeResults
+from klet.runtime.container_planner import ContainerFileMaker, ReadyImage
 from klet.runtime.crash_backoff import CrashBackoff
 from klet.runtime.errors import StartError
-from klet.runtime.executor import CgroupParents, PodDns, PodExecutor
+from klet.runtime.executor import PodExecutor
 from klet.runtime.gc import ContainerGc, ContainerRemover, Logs
 from klet.runtime.hooks import HookRunner
 from klet.runtime.killer import PodKiller
 from klet.runtime.post_start import PostStart
 from klet.runtime.reader import PodReader
 from klet.runtime.restart import restarts_after
+from klet.runtime.sandboxes import CgroupParents, PodDns, SandboxMaker
 from klet.runtime.security import ImageUser
-from klet.runtime.starter import ContainerStarter, LogLinks, ReadyImage, StartFiles
+from klet.runtime.starter import ContainerStarter, LogLinks, RestartCounts
 from klet.runtime.termination import LeftFiles
 from klet.status.board import StatusBoard
 from klet.status.checkpoint import MemoryKeeper, MemoryStore
@@ -43,13 +49,12 @@ from klet.sync.housekeeping import (
     HousekeepingCall,
     Leftovers,
     OrphanCgroups,
-    OrphanDirectories,
     PodMemories,
 )
 from klet.sync.ledger import WorkerLedger
 from klet.sync.loop import ChangeSource, SyncLoop
 from klet.sync.pod_status import PodStatuses, StartFailures
-from klet.sync.pod_sync import PodDirectories, PodSync
+from klet.sync.pod_sync import PodSync
 from klet.sync.workers import PodWorkers
 
 
@@ -59,7 +64,7 @@ class Part(Protocol):
     async def run(self) -> None: ...
 
 
-class PodFilesPort(StartFiles, PodDirectories, OrphanDirectories, Protocol):
+class PodFilesPort(ContainerFileMaker, RestartCounts, PodDirectoryFiles, Protocol):
     """Everything the agent asks of the pods' files."""
 
 
@@ -91,6 +96,7 @@ class Ports:
     runtime_name: str
     node_ips: tuple[str, ...]
     randomness: random.Random
+    containers: ContainerPorts
     memory: AgentMemory
     """What an earlier life of the agent left."""
     memory_store: MemoryStore
@@ -106,6 +112,9 @@ class Agent:
     ledger: WorkerLedger
     cache: RuntimeCache
     pleg: Pleg
+    runtime: RuntimeState
+    workers: PodWorkers
+    loop: SyncLoop
 
 
 def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
@@ -114,6 +123,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     board = StatusBoard(clock=ports.clock, restored=ports.memory.statuses)
     backoff = CrashBackoff(longest=settings.longest_crash_backoff, restored=ports.memory.delays)
     ledger = WorkerLedger()
+    halts = PodHalts()
     cache = RuntimeCache()
     reader = PodReader(runtime=ports.runtime, files=ports.left_files)
     pleg = Pleg(
@@ -123,6 +133,8 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         clock=ports.clock,
         settings=PlegSettings(),
     )
+    runtime = RuntimeState(pleg_error=pleg.health_error, clock=ports.clock)
+    checks = RuntimeChecks(runtime=ports.runtime, state=runtime, recorder=ports.recorder, clock=ports.clock)
     hooks = HookRunner(commands=ports.runtime, http=ports.http, pods=reader, recorder=ports.recorder, clock=ports.clock)
     killer = PodKiller(runtime=ports.runtime, hooks=hooks, recorder=ports.recorder, clock=ports.clock)
     agent_started = ports.clock.now()
@@ -145,17 +157,35 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         recorder=ports.recorder,
         runtime_name=ports.runtime_name,
         agent_started=agent_started,
+        clock=ports.clock,
     )
     images = ImageManager(images=ports.images, recorder=ports.recorder, clock=ports.clock)
-    starter = _build_starter(ports, settings, images, backoff)
+    starter = _build_starter(ports, settings, EnsuredImages(images=images, halts=halts), backoff)
+    sandboxes = SandboxMaker(
+        runtime=ports.runtime,
+        dns=ports.dns,
+        cgroups=ports.cgroups,
+        recorder=ports.recorder,
+        clock=ports.clock,
+        settings=settings.sandbox,
+        runtime_classes=ports.containers.runtime_classes,
+        user_namespaces=ports.containers.user_namespaces,
+    )
+    holdings = PodHoldings(
+        files=ports.files,
+        sub_paths=ports.containers.sub_paths,
+        user_namespaces=ports.containers.user_namespaces,
+    )
     steps = PodSync(
-        executor=_build_executor(ports, settings, starter, hooks, killer),
+        executor=_build_executor(ports, settings, sandboxes, starter, hooks, killer, halts),
         killer=killer,
         statuses=statuses,
         probes=probes,
         fresh=pleg,
-        directories=ports.files,
+        directories=holdings,
         cgroups=CgroupStep(cgroups=ports.cgroups, qos=ports.qos, ledger=ledger, killer=killer, recorder=ports.recorder),
+        network=runtime,
+        halts=halts,
         recorder=ports.recorder,
     )
     calls = HousekeepingCall()
@@ -163,6 +193,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         steps=steps,
         statuses=pleg,
         ledger=ledger,
+        halts=halts,
         recorder=ports.recorder,
         clock=ports.clock,
         resync=settings.resync,
@@ -175,25 +206,34 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         workers=workers,
         cache=cache,
         memories=PodMemories(
-            forget=(statuses.forget, backoff.forget, images.forget, probes.remove_pod),
+            forget=(statuses.forget, backoff.forget, sandboxes.forget, images.forget, probes.remove_pod),
             remembered=lambda: board.all().keys() | {delay.uid for delay in backoff.all()},
+            status_of=board.get,
         ),
         leftovers=Leftovers(
-            killer=killer, files=ports.files, links=ports.logs, cgroups=ports.cgroups, recorder=ports.recorder
+            killer=killer, files=holdings, links=ports.logs, cgroups=ports.cgroups, recorder=ports.recorder
         ),
         sources_ready=ports.changes.all_ready,
         call=calls,
         clock=ports.clock,
     )
+
+    async def until_runtime_well() -> None:
+        await pleg.until_relisted()
+        await runtime.until_well()
+
     loop = SyncLoop(
         changes=ports.changes,
         pods=pods,
         workers=workers,
         cache=cache,
         probes=results,
-        until_runtime_seen=pleg.until_relisted,
+        statuses=statuses,
+        until_runtime_well=until_runtime_well,
         housekeeping=calls.ask,
         recorder=ports.recorder,
+        clock=ports.clock,
+        resync=settings.resync,
     )
     gc = ContainerGc(
         runtime=ports.runtime,
@@ -207,57 +247,67 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     )
     memory = MemoryKeeper(store=ports.memory_store, statuses=board, delays=backoff, clock=ports.clock)
     return Agent(
-        parts=(memory, pleg, workers, probes, housekeeping, gc, loop),
+        parts=(memory, pleg, checks, workers, probes, housekeeping, gc, loop),
         pods=pods,
         statuses=board,
         ledger=ledger,
         cache=cache,
         pleg=pleg,
+        runtime=runtime,
+        workers=workers,
+        loop=loop,
     )
 
 
 def _build_starter(
-    ports: Ports, settings: AgentSettings, images: ImageManager, backoff: CrashBackoff
+    ports: Ports, settings: AgentSettings, images: "EnsuredImages", backoff: CrashBackoff
 ) -> ContainerStarter:
     return ContainerStarter(
         runtime=ports.runtime,
-        images=EnsuredImages(images=images),
-        files=ports.files,
+        images=images,
+        counts=ports.files,
+        planner=build_planner(
+            ports.containers, files=ports.files, node_ips=ports.node_ips, settings=settings.container
+        ),
         links=ports.logs,
-        node_ips=ports.node_ips,
         recorder=ports.recorder,
         clock=ports.clock,
-        settings=settings.container,
         backoff=backoff,
     )
 
 
 def _build_executor(
-    ports: Ports, settings: AgentSettings, starter: ContainerStarter, hooks: HookRunner, killer: PodKiller
+    ports: Ports,
+    settings: AgentSettings,
+    sandboxes: SandboxMaker,
+    starter: ContainerStarter,
+    hooks: HookRunner,
+    killer: PodKiller,
+    halts: PodHalts,
 ) -> PodExecutor:
     return PodExecutor(
         runtime=ports.runtime,
+        sandboxes=sandboxes,
         starter=starter,
         post_start=PostStart(hooks=hooks, killer=killer, recorder=ports.recorder),
         killer=killer,
-        dns=ports.dns,
-        cgroups=ports.cgroups,
         recorder=ports.recorder,
-        settings=settings.sandbox,
         starts=asyncio.Semaphore(settings.parallel_starts),
+        halts=halts,
     )
 
 
 class EnsuredImages:
-    """The image manager, as the container starter wants it."""
+    """The image manager, as the container starter wants it. A pod that is to stop no longer waits for an image."""
 
-    def __init__(self, *, images: ImageManager) -> None:
+    def __init__(self, *, images: ImageManager, halts: PodHalts) -> None:
         self._images = images
+        self._halts = halts
 
     async def ensure(
         self, pod: Pod, container: Container | EphemeralContainer, *, parent: CauseId | None
     ) -> ReadyImage:
-        found = await self._images.ensure(pod, container, parent=parent)
+        found = await self._halts.run(uid_of(pod), self._images.ensure(pod, container, parent=parent))
         if isinstance(found, MissingImage):
             raise StartError(found.reason, found.message)
         return ReadyImage(ref=found.ref, user=ImageUser(uid=found.uid, name=found.username))

@@ -1,7 +1,8 @@
 """Keeps the runtime cache true: events wake a fresh read of the pod they concern, a slow relist is the safety net.
 
 An event is a hint, never state. The runtime's own view may lag its events by some milliseconds, so a read that
-contradicts the event that caused it is repeated for at most a second (pod lifecycle event generator).
+contradicts the event that caused it is repeated: for a second at once, then now and then for a minute more
+(pod lifecycle event generator).
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from klet.aio.backoff import exponential_delays
 from klet.aio.clock import Clock
 from klet.aio.tasks import first_of
 from klet.aio.workqueue import WorkQueue
+from klet.api.times import Duration
 from klet.cri.errors import CriError, Unimplemented
 from klet.cri.events import EventKind, EventSource, RuntimeEvent
 from klet.errors import KletError
@@ -80,6 +82,7 @@ class Pleg:
         self._queue = WorkQueue[PodUID](clock=clock)
         self._owners: dict[str, PodUID] = {}
         self._expected: dict[PodUID, dict[str, EventKind]] = {}
+        self._doubted_since: dict[PodUID, float] = {}
         self._members: dict[PodUID, Mapping[str, str]] = {}
         self._strays: dict[str, EventKind] = {}
         self._lookups = WorkQueue[str](clock=clock)
@@ -104,8 +107,9 @@ class Pleg:
         if self._relisted_at is None:
             return "pleg has yet to be successful"
         age = self._clock.now() - self._relisted_at
-        threshold = HEALTH_THRESHOLD + self._settings.safety_relist
-        return f"pleg was last seen active {age} ago; threshold is {threshold}" if age > threshold else None
+        if age <= HEALTH_THRESHOLD:
+            return None
+        return f"pleg was last seen active {_written(age)} ago; threshold is {_written(HEALTH_THRESHOLD)}"
 
     async def until_relisted(self) -> None:
         """Return when the cache has been filled once: before that, a running pod looks like one to be started."""
@@ -261,9 +265,22 @@ class Pleg:
             if reading.error is not None:
                 self._expected[uid] = expected | self._expected.get(uid, {})
                 return
-            if agrees(reading.status, expected) or self._clock.monotonic() >= give_up:
+            if agrees(reading.status, expected):
+                self._doubted_since.pop(uid, None)
+                return
+            if self._clock.monotonic() >= give_up:
+                self._doubt(uid, expected)
                 return
             await self._clock.sleep(AGREE_PAUSE)
+
+    def _doubt(self, uid: PodUID, expected: dict[str, EventKind]) -> None:
+        """A busy runtime's view may lag for seconds: look again now and then, until the safety relist would have."""
+        since = self._doubted_since.setdefault(uid, self._clock.monotonic())
+        if self._clock.monotonic() - since < self._settings.safety_relist.total_seconds():
+            self._expected[uid] = expected | self._expected.get(uid, {})
+            self._queue.add_after(uid, self._settings.relist)
+        else:
+            del self._doubted_since[uid]
 
     async def _read(self, uid: PodUID) -> Reading:
         started = self._clock.monotonic()
@@ -296,6 +313,10 @@ def agrees(status: PodRuntimeStatus, expected: Mapping[str, EventKind]) -> bool:
     states: dict[str, ContainerState] = {record.id: record.state for record in status.containers}
     sandboxes: dict[str, bool] = {sandbox.id: sandbox.ready for sandbox in status.sandboxes}
     return all(_agrees(member, kind, states, sandboxes) for member, kind in expected.items())
+
+
+def _written(length: timedelta) -> str:
+    return Duration.of(length).wire()
 
 
 def _agrees(member: str, kind: EventKind, states: Mapping[str, ContainerState], sandboxes: Mapping[str, bool]) -> bool:

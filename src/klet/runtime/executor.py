@@ -5,39 +5,26 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.api.pod_resources import is_sidecar
 from klet.cri.errors import CriError, NotFound
 from klet.cri.port import RuntimeService
-from klet.errors import KletError
 from klet.model.causes import CauseId, CauseRecorder, Finding
-from klet.model.network import DnsConfig
-from klet.model.pods import format_pod, subject_of
-from klet.model.runtime import PodRuntimeStatus, SandboxId, StartFailure
+from klet.model.halts import PodHalts
+from klet.model.pods import subject_of, uid_of
+from klet.model.runtime import PodRuntimeStatus, StartFailure
 from klet.runtime.actions import PodActions
-from klet.runtime.errors import Backoff, PostStartFailed, StartError
+from klet.runtime.container_planner import Place
+from klet.runtime.errors import Backoff, PostStartFailed, SandboxFailed, StartError
 from klet.runtime.killer import PodKiller
 from klet.runtime.post_start import PostStart
-from klet.runtime.sandbox_config import SandboxSettings, build_sandbox_config
-from klet.runtime.starter import ContainerStarter, Place
+from klet.runtime.sandboxes import SandboxMaker
+from klet.runtime.starter import ContainerStarter
 from klet.wire import cri_v1_pb2 as cri
 
 DECIDER = "runtime.executor"
-
-
-class PodDns(Protocol):
-    """Says how a pod resolves names."""
-
-    async def config_for(self, pod: Pod) -> DnsConfig: ...
-
-
-class CgroupParents(Protocol):
-    """Says which cgroup a pod's sandbox and containers live in."""
-
-    def parent_of(self, pod: Pod) -> str: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +45,13 @@ class _Progress:
 
     def outcome(self) -> SyncOutcome:
         return SyncOutcome(failures=self.failures, errors=tuple(self.errors), retry_at=self.retry_at)
+
+    def fail_place(self, error: SandboxFailed) -> None:
+        if error.action:
+            self.fail_at(error.action, error.target, error.message)
+        else:
+            self.errors.append(error.message)
+        self.retry_at = error.until
 
     def fail_at(self, action: str, target: str, message: str, *, reason: str = "") -> None:
         self.errors.append(f'failed to "{action}" for "{target}" with {reason or f"{action}Error"}: "{message}"')
@@ -86,40 +80,60 @@ class PodExecutor:
         self,
         *,
         runtime: RuntimeService,
+        sandboxes: SandboxMaker,
         starter: ContainerStarter,
         post_start: PostStart,
         killer: PodKiller,
-        dns: PodDns,
-        cgroups: CgroupParents,
         recorder: CauseRecorder,
-        settings: SandboxSettings,
         starts: asyncio.Semaphore,
+        halts: PodHalts,
     ) -> None:
         self._runtime = runtime
+        self._sandboxes = sandboxes
         self._starter = starter
         self._post_start = post_start
         self._killer = killer
-        self._dns = dns
-        self._cgroups = cgroups
         self._recorder = recorder
-        self._settings = settings
         self._starts = starts
+        self._halts = halts
+
+    def held_back(self, pod: Pod, actions: PodActions) -> SyncOutcome | None:
+        """Why nothing is to be done yet: the last try to make a sandbox failed a moment ago."""
+        until = self._sandboxes.waits_until(pod) if actions.create_sandbox else None
+        if until is None:
+            return None
+        return SyncOutcome(errors=("the last try to make a sandbox failed a moment ago",), retry_at=until)
 
     async def carry_out(
         self, pod: Pod, status: PodRuntimeStatus, actions: PodActions, *, parent: CauseId | None
     ) -> SyncOutcome:
-        """Kill, create and start. What fails is told in the outcome; only a bug raises."""
+        """Kill, create and start. What fails is told in the outcome; raises Halted if the pod is to stop meanwhile.
+
+        Even then no call that changes the pod is cut short: only what comes next is left out.
+        """
         progress = _Progress()
         if not await self._kill(pod, status, actions, progress, parent):
             return progress.outcome()
         if not (actions.create_sandbox or actions.starts):
             return progress.outcome()
         # Many sandboxes at once slow the runtime down for all of them, so starts take turns.
-        async with self._starts:
-            place = await self._place(pod, status, actions, progress, parent)
-            if place is not None:
+        async with self._turn(pod):
+            try:
+                place = await self._sandboxes.find_place(pod, status, actions, parent=parent)
+            except SandboxFailed as error:
+                progress.fail_place(error)
+            else:
                 await self._start_all(pod, status, actions, place, progress, parent)
         return progress.outcome()
+
+    @asynccontextmanager
+    async def _turn(self, pod: Pod) -> AsyncIterator[None]:
+        """A pod that is to stop does not wait for its turn to start."""
+        await self._halts.run(uid_of(pod), self._starts.acquire())
+        try:
+            yield
+        finally:
+            self._starts.release()
 
     async def _kill(
         self,
@@ -159,70 +173,6 @@ class PodExecutor:
                     await self._runtime.remove_container(cri.RemoveContainerRequest(container_id=record.id))
                 except NotFound:
                     continue
-
-    async def _place(
-        self,
-        pod: Pod,
-        status: PodRuntimeStatus,
-        actions: PodActions,
-        progress: _Progress,
-        parent: CauseId | None,
-    ) -> Place | None:
-        """The sandbox to start in: the one that is there, or a new one."""
-        existing = None if actions.create_sandbox else actions.sandbox_id
-        name = format_pod(pod)
-        try:
-            config = build_sandbox_config(
-                pod,
-                attempt=actions.attempt,
-                dns=await self._dns.config_for(pod),
-                cgroup_parent=self._cgroups.parent_of(pod),
-                settings=self._settings,
-            )
-        except KletError as error:
-            if existing is None:
-                message = f'Failed to generate sandbox config for pod "{name}": {error}'
-                self._fail_sandbox(pod, message, error, progress, parent)
-            else:
-                message = f'GeneratePodSandboxConfig for pod "{name}" failed: {error}'
-                progress.fail_at("ConfigPodSandbox", existing, message)
-            return None
-        if existing is not None:
-            return Place(sandbox_id=existing, sandbox_config=config, pod_ips=status.ips)
-        try:
-            answer = await self._runtime.run_pod_sandbox(cri.RunPodSandboxRequest(config=config))
-        except CriError as error:
-            self._fail_sandbox(pod, f'Failed to create sandbox for pod "{name}": {error}', error, progress, parent)
-            return None
-        return await self._new_place(pod, SandboxId(answer.pod_sandbox_id), config, progress, parent)
-
-    def _fail_sandbox(
-        self, pod: Pod, message: str, error: KletError, progress: _Progress, parent: CauseId | None
-    ) -> None:
-        progress.fail_at("CreatePodSandbox", format_pod(pod), message)
-        text = f"Failed to create pod sandbox: {error}"
-        self._record(pod, "FailedCreatePodSandBox", text, parent, next_step="try again after a back-off")
-
-    async def _new_place(
-        self,
-        pod: Pod,
-        sandbox_id: SandboxId,
-        config: cri.PodSandboxConfig,
-        progress: _Progress,
-        parent: CauseId | None,
-    ) -> Place | None:
-        """The addresses of a sandbox that was just made."""
-        try:
-            sandbox = await self._runtime.pod_sandbox_status(cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id))
-        except CriError as error:
-            progress.errors.append(f"failed to SyncPod: {error}")
-            text = f"Unable to get pod sandbox status: {error}"
-            self._record(pod, "FailedPodSandBoxStatus", text, parent, next_step="try again after a back-off")
-            return None
-        network = sandbox.status.network
-        ips = () if pod.spec.host_network or not network.ip else (network.ip, *(ip.ip for ip in network.additional_ips))
-        self._record(pod, "SandboxCreated", f"sandbox attempt {config.metadata.attempt} is ready", parent)
-        return Place(sandbox_id=sandbox_id, sandbox_config=config, pod_ips=ips)
 
     async def _start_all(
         self,
@@ -272,7 +222,3 @@ class PodExecutor:
                 self._recorder.record(finding, parent=parent)
             return False
         return True
-
-    def _record(self, pod: Pod, decision: str, message: str, parent: CauseId | None, *, next_step: str = "") -> None:
-        finding = Finding(subject=subject_of(pod), decider=DECIDER, decision=decision, message=message, next=next_step)
-        self._recorder.record(finding, parent=parent)

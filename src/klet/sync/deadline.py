@@ -4,9 +4,6 @@ from datetime import datetime, timedelta
 
 from klet.api.pod import Pod, PodStatus
 
-DEADLINE_EXCEEDED = "DeadlineExceeded"
-DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
-
 
 def deadline_of(pod: Pod, status: PodStatus | None) -> datetime | None:
     """When the pod's time is up; None while it has no deadline or has not started.

@@ -15,15 +15,16 @@ from klet.aio.clock import Clock
 from klet.aio.tasks import first_of
 from klet.api.container import Container
 from klet.api.meta import ObjectMeta
-from klet.api.pod import Pod, PodSpec
+from klet.api.pod import Pod, PodSpec, PodStatus
 from klet.errors import KletError
 from klet.model.causes import CauseRecorder, Finding, Subject
-from klet.model.pods import PodUID
+from klet.model.pods import PodUID, uid_of
 from klet.model.runtime import PodRuntimeStatus
 from klet.pleg.cache import RuntimeCache
 from klet.pods.store import PodStore
 from klet.runtime.killer import PodKiller
 from klet.runtime.labels import legacy_log_names
+from klet.status.phase import is_terminal
 from klet.sync.ledger import WorkerLedger
 from klet.sync.worker_state import PodUpdate, Stage, UpdateKind
 from klet.sync.workers import PodWorkers
@@ -126,10 +127,20 @@ class PodMemories:
     """Everything that remembers pods. `remembered` are those that an earlier life of the agent knew."""
 
     def __init__(
-        self, *, forget: Sequence[Callable[[PodUID], None]], remembered: Callable[[], Collection[PodUID]]
+        self,
+        *,
+        forget: Sequence[Callable[[PodUID], None]],
+        remembered: Callable[[], Collection[PodUID]],
+        status_of: Callable[[PodUID], PodStatus | None],
     ) -> None:
         self._forget = tuple(forget)
         self._remembered = remembered
+        self._status_of = status_of
+
+    def is_over(self, pod: Pod) -> bool:
+        """Whether the pod has reached its last phase, by the API server's word or by what was reported."""
+        reported = self._status_of(uid_of(pod))
+        return is_terminal(pod.status.phase) or (reported is not None and is_terminal(reported.phase))
 
     def forget(self, uid: PodUID) -> None:
         for forget in self._forget:
@@ -166,6 +177,7 @@ class Housekeeping:
         self._sources_ready = sources_ready
         self._clock = clock
         self._call = call
+        self._nudged_at = float("-inf")
 
     async def run(self) -> None:
         while True:
@@ -180,6 +192,8 @@ class Housekeeping:
     async def pass_once(self) -> None:
         """One pass. A pod that cannot be cleaned up now is tried again at the next."""
         self._settle_workers()
+        self._start_forgotten()
+        self._nudge_orphans()
         wanted = self._pods.uids()
         self._memories.forget_all_but(wanted | self._ledger.all().keys())
         in_runtime = self._cache.pods()
@@ -206,6 +220,33 @@ class Housekeeping:
                     self._workers.update(PodUpdate(kind=UpdateKind.CREATE, pod=pod, cause=state.cause))
             elif uid not in wanted and not state.is_runtime_only:
                 self._workers.orphan(uid)
+
+    def _start_forgotten(self) -> None:
+        """A wanted pod without a worker gets one: to run, or to be cleaned up if it is over and being deleted."""
+        for pod in self._pods.all():
+            uid = uid_of(pod)
+            if self._ledger.get(uid) is not None:
+                continue
+            if not self._memories.is_over(pod):
+                self._workers.update(PodUpdate(kind=UpdateKind.CREATE, pod=pod))
+            elif pod.metadata.deletion_timestamp is not None and not self._is_live(uid):
+                update = PodUpdate(kind=UpdateKind.KILL, pod=pod, why="the pod is over and being deleted")
+                self._workers.update(update, runtime_is_quiet=True)
+
+    def _nudge_orphans(self) -> None:
+        """Nobody else will ask again for the end of a pod that no source has: it is tried more often than others."""
+        now = self._clock.monotonic()
+        if now - self._nudged_at < PERIOD.total_seconds():
+            return
+        self._nudged_at = now
+        wanted = self._pods.uids()
+        for uid, state in self._ledger.all().items():
+            if uid not in wanted and state.is_terminating:
+                self._workers.wake(uid)
+
+    def _is_live(self, uid: PodUID) -> bool:
+        reading = self._cache.get(uid)
+        return reading is not None and (reading.error is not None or reading.status.is_live)
 
     async def _remove(self, uid: PodUID, status: PodRuntimeStatus | None) -> None:
         if self._pods.get(uid) is not None or self._ledger.get(uid) is not None:

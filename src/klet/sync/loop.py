@@ -5,9 +5,11 @@ It only takes in and hands on; every decision about a pod is its worker's.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from klet.aio.broadcast import Subscription
+from klet.aio.clock import Clock
 from klet.api.pod import Pod
 from klet.model.causes import CauseId, CauseRecorder, Finding
 from klet.model.pods import PodUID, is_mirror, subject_of, uid_of
@@ -15,10 +17,13 @@ from klet.pleg.cache import RuntimeCache
 from klet.pods.store import PodStore
 from klet.probes.results import ProbeChange
 from klet.sources.merge import ChangeKind, PodChanges
+from klet.sync.pod_status import PodStatuses
 from klet.sync.worker_state import PodUpdate, UpdateKind
 from klet.sync.workers import PodWorkers
 
 DECIDER = "sync.loop"
+BEAT = timedelta(seconds=5)
+SHORTEST_PATIENCE = timedelta(minutes=5)
 
 
 class ChangeSource(Protocol):
@@ -52,24 +57,43 @@ class SyncLoop:
         workers: PodWorkers,
         cache: RuntimeCache,
         probes: ProbeChanges,
-        until_runtime_seen: Callable[[], Awaitable[None]],
+        statuses: PodStatuses,
+        until_runtime_well: Callable[[], Awaitable[None]],
         housekeeping: Callable[[], None],
         recorder: CauseRecorder,
+        clock: Clock,
+        resync: timedelta,
     ) -> None:
         self._changes = changes
         self._pods = pods
         self._workers = workers
         self._cache = cache
         self._probes = probes
-        self._until_runtime_seen = until_runtime_seen
+        self._statuses = statuses
+        self._until_runtime_well = until_runtime_well
         self._housekeeping = housekeeping
         self._recorder = recorder
+        self._clock = clock
+        self._resync = resync
+        self._entered_at: datetime | None = None
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow_runtime(), name="sync-runtime")
             group.create_task(self._follow_sources(), name="sync-sources")
             group.create_task(self._follow_probes(), name="sync-probes")
+            group.create_task(self._beat(), name="sync-beat")
+
+    def health_error(self) -> str | None:
+        """Why the loop must be taken for stuck, or None. One that has not begun yet is not."""
+        return describe_loop(self._entered_at, now=self._clock.now(), resync=self._resync)
+
+    async def _beat(self) -> None:
+        """Show that the loop is ready to take something in, also when there is nothing."""
+        while True:
+            await self._until_runtime_well()
+            self._entered_at = self._clock.now()
+            await self._clock.sleep(BEAT)
 
     async def _follow_runtime(self) -> None:
         with self._cache.changes() as changes:
@@ -86,15 +110,18 @@ class SyncLoop:
             async for change in changes:
                 pod = self._pods.get(change.uid)
                 if pod is not None:
+                    self._statuses.note_probe(pod, change.key, change.result, cause=change.cause)
                     self._workers.update(PodUpdate(kind=UpdateKind.SYNC, pod=pod, cause=change.cause))
                 if changes.lagged:
                     changes.lagged = False
                     self._wake_all()
 
     async def _follow_sources(self) -> None:
-        await self._until_runtime_seen()
+        await self._until_runtime_well()
         while True:
             change = await self._changes.next_change()
+            # While the runtime is not well nothing new is begun; what comes is taken in when it is well again.
+            await self._until_runtime_well()
             for pod in change.pods:
                 self._take_in(change.kind, change.source, pod)
             self._changes.mark_handled(change.source)
@@ -136,3 +163,10 @@ class SyncLoop:
     def _record(self, pod: Pod, decision: str, message: str, next_step: str) -> CauseId:
         finding = Finding(subject=subject_of(pod), decider=DECIDER, decision=decision, message=message, next=next_step)
         return self._recorder.record(finding)
+
+
+def describe_loop(entered_at: datetime | None, *, now: datetime, resync: timedelta) -> str | None:
+    """What is wrong with a loop that was last entered then."""
+    if entered_at is None or now - entered_at <= max(2 * resync, SHORTEST_PATIENCE):
+        return None
+    return "sync Loop took longer than expected"

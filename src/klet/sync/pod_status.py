@@ -1,20 +1,31 @@
 """Computes a pod's status from everything that is known of it, and puts it on the status board."""
 
+import logging
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Protocol
 
+from msgspec.structs import replace
+
+from klet.aio.clock import Clock
 from klet.api.pod import Pod, PodStatus
 from klet.model.causes import CauseId, CauseRecorder, Finding
 from klet.model.pods import PodUID, is_static, subject_of, uid_of
-from klet.model.probes import ProbeKind, ProbeView
+from klet.model.probes import ProbeKey, ProbeKind, ProbeResult, ProbeView
 from klet.model.qos import compute_qos
 from klet.model.runtime import PodRuntimeStatus, StartFailure
 from klet.runtime.actions import plan_sandbox
 from klet.runtime.restart import restarts_after, should_restart
 from klet.status.board import StatusBoard
 from klet.status.containers import CONTAINER_CREATING, POD_INITIALIZING
-from klet.status.generate import StatusInputs, generate_status
+from klet.status.ending import end_status
+from klet.status.generate import DEADLINE_EXCEEDED, DEADLINE_MESSAGE, StatusInputs, generate_status
+from klet.status.probed import with_readiness, with_startup
+from klet.status.transitions import find_illegal_transition
+from klet.sync.deadline import is_past_deadline
+from klet.sync.worker_state import StatusChange
+
+logger = logging.getLogger(__name__)
 
 DECIDER = "sync.pod_status"
 
@@ -63,6 +74,7 @@ class PodStatuses:
         recorder: CauseRecorder,
         runtime_name: str,
         agent_started: datetime,
+        clock: Clock,
     ) -> None:
         self._board = board
         self._failures = failures
@@ -71,9 +83,16 @@ class PodStatuses:
         self._recorder = recorder
         self._runtime_name = runtime_name
         self._agent_started = agent_started
+        self._clock = clock
 
     def report(
-        self, pod: Pod, seen: PodRuntimeStatus, *, ends_here: bool = False, cause: CauseId | None = None
+        self,
+        pod: Pod,
+        seen: PodRuntimeStatus,
+        *,
+        ends_here: bool = False,
+        change: StatusChange | None = None,
+        cause: CauseId | None = None,
     ) -> PodStatus:
         """Compute the status now, store it, and record what it changed for the user."""
         uid = uid_of(pod)
@@ -93,14 +112,32 @@ class PodStatuses:
             probed=self._probers.workers_of(uid),
             agent_started=self._agent_started,
             ends_here=ends_here,
+            is_overdue=is_past_deadline(pod, previous, now=self._clock.now()),
         )
         status = generate_status(pod, seen, inputs)
+        if change is not None:
+            status = change(status)
         if adopts:
             message = f"an earlier life of the agent reported it as {previous.phase}"
             self._record(pod, "Adopted", message, cause)
-        if self._board.put(uid, status, previous=previous):
-            self._record_change(pod, previous, status, cause)
-        return status
+        self._put(pod, status, previous, cause)
+        reported = self._board.get(uid)
+        return replace(status, start_time=reported.start_time if reported is not None else None)
+
+    def note_probe(self, pod: Pod, key: ProbeKey, result: ProbeResult, *, cause: CauseId | None) -> None:
+        """Tell at once what a probe found out; the pod's next step may be a while."""
+        known = self._board.get(uid_of(pod))
+        if known is None or not self._board.is_reported(uid_of(pod)):
+            return
+        change = {ProbeKind.READINESS: with_readiness, ProbeKind.STARTUP: with_startup}.get(key.kind)
+        status = change(pod, known, key.container, result is ProbeResult.SUCCESS) if change is not None else None
+        if status is not None:
+            self._put(pod, status, known, cause)
+
+    def end(self, pod: Pod, *, cause: CauseId | None) -> None:
+        """The pod is over, and all it held is released: whatever is not known of it now never will be."""
+        known = self._previous(pod)
+        self._put(pod, end_status(pod, known), known, cause, is_finished=True)
 
     def probe_view(self) -> ProbeView:
         return self._probes.view()
@@ -120,10 +157,27 @@ class PodStatuses:
             return pod.status
         return self._board.get(uid) or pod.status
 
+    def _put(
+        self, pod: Pod, status: PodStatus, previous: PodStatus, cause: CauseId | None, *, is_finished: bool = False
+    ) -> None:
+        uid = uid_of(pod)
+        problem = find_illegal_transition(
+            pod, previous, status, lambda container, code: restarts_after(container, pod, code)
+        )
+        if problem is not None:
+            logger.warning("Status update on pod aborted", extra={"uid": uid, "error": problem})
+            return
+        # The deletion of a pod waits for its status: it is told of anew each time.
+        is_forced = pod.metadata.deletion_timestamp is not None
+        if self._board.put(uid, status, previous=previous, is_forced=is_forced, is_finished=is_finished):
+            self._record_change(pod, previous, status, cause)
+
     def _record_change(self, pod: Pod, old: PodStatus, new: PodStatus, cause: CauseId | None) -> None:
         """Phase and readiness are what people wait for."""
         if old.phase != new.phase:
             self._record(pod, "PhaseChanged", f"{old.phase or 'new'} -> {new.phase}", cause)
+        if new.reason == DEADLINE_EXCEEDED and old.reason != new.reason:
+            self._record(pod, DEADLINE_EXCEEDED, DEADLINE_MESSAGE, cause)
         if is_ready(old) != is_ready(new):
             ready = next(condition for condition in new.conditions if condition.type == "Ready")
             why = "every container is ready" if is_ready(new) else ready.message or ready.reason

@@ -1,20 +1,26 @@
 """The steps of a pod's life: bring it to what its spec wants, stop it, release what it held (SyncPod and siblings)."""
 
+from dataclasses import replace
 from typing import Protocol
 
 from klet.api.pod import Pod
 from klet.errors import KletError
-from klet.model.causes import CauseId, CauseRecorder
-from klet.model.pods import PodUID, uid_of
+from klet.model.causes import CauseId, CauseRecorder, Finding
+from klet.model.halts import Halted, PodHalts
+from klet.model.pods import PodUID, subject_of, uid_of
 from klet.model.runtime import PodRuntimeStatus
 from klet.runtime.actions import PodActions, compute_pod_actions
 from klet.runtime.executor import PodExecutor
 from klet.runtime.killer import PodKiller
 from klet.status.phase import is_terminal
 from klet.sync.cgroup_step import CgroupStep
+from klet.sync.deadline import deadline_of
 from klet.sync.pod_status import PodStatuses
+from klet.sync.requeue import NETWORK_NOT_READY
+from klet.sync.worker_state import StatusChange
 from klet.sync.workers import FreshStatuses, StepResult
 
+DECIDER = "sync.pod_sync"
 ORPHAN_GRACE = 1
 """Seconds. Nobody is left who could have asked for more."""
 
@@ -24,9 +30,11 @@ class StillRunning(KletError):
 
 
 class PodDirectories(Protocol):
-    """Makes the directories a pod needs before its sandbox."""
+    """Makes the directories a pod needs before its sandbox, and gives back what it held when it is over."""
 
     async def prepare_pod(self, pod: Pod) -> None: ...
+
+    async def release_pod(self, uid: PodUID) -> None: ...
 
 
 class PodProbes(Protocol):
@@ -37,6 +45,14 @@ class PodProbes(Protocol):
     def stop_liveness_and_startup(self, pod: Pod) -> None: ...
 
     def remove_pod(self, uid: PodUID) -> None: ...
+
+
+class Network(Protocol):
+    """Says whether pods can be given a network."""
+
+    def network_error(self) -> str | None:
+        """Why not, or None."""
+        ...
 
 
 class PodSync:
@@ -52,6 +68,8 @@ class PodSync:
         fresh: FreshStatuses,
         directories: PodDirectories,
         cgroups: CgroupStep,
+        network: Network,
+        halts: PodHalts,
         recorder: CauseRecorder,
     ) -> None:
         self._executor = executor
@@ -61,6 +79,8 @@ class PodSync:
         self._fresh = fresh
         self._directories = directories
         self._cgroups = cgroups
+        self._network = network
+        self._halts = halts
         self._recorder = recorder
 
     async def sync(self, pod: Pod, status: PodRuntimeStatus, *, cause: CauseId | None) -> StepResult:
@@ -70,23 +90,46 @@ class PodSync:
         reported = self._statuses.report(pod, status, cause=cause)
         if is_terminal(reported.phase):
             return StepResult(is_terminal=True)
+        look_at = deadline_of(pod, reported)
+        error = self._network.network_error()
+        if error is not None and not pod.spec.host_network:
+            return StepResult(errors=(self._complain(pod, f"{NETWORK_NOT_READY}: {error}", cause),), look_at=look_at)
         if await self._cgroups.prepare(pod, status, reported, cause=cause):
             status = await self._fresh.read_now(uid_of(pod))
             if is_terminal(self._statuses.report(pod, status, cause=cause).phase):
                 return StepResult(is_terminal=True)
+        try:
+            return replace(await self._bring_up(pod, status, cause), look_at=look_at)
+        except Halted:
+            return StepResult()  # the worker goes on to stop it
+
+    async def _bring_up(self, pod: Pod, status: PodRuntimeStatus, cause: CauseId | None) -> StepResult:
+        """Do to the runtime what is missing; raises Halted when the pod is to stop and a step may be left out."""
+        uid = uid_of(pod)
         actions = compute_pod_actions(pod, status, probes=self._statuses.probe_view())
         if actions.is_idle:
-            self._statuses.note_failures(uid_of(pod), {})
+            self._statuses.note_failures(uid, {})
             return StepResult()
+        if (held := self._executor.held_back(pod, actions)) is not None:
+            return StepResult(errors=held.errors, retry_at=held.retry_at)
         await self._directories.prepare_pod(pod)
+        if self._halts.is_halted(uid):
+            raise Halted("the pod is to stop")
         parent = self._record(actions, cause)
         outcome = await self._executor.carry_out(pod, status, actions, parent=parent)
-        if self._statuses.note_failures(uid_of(pod), outcome.failures) and outcome.failures:
+        if self._statuses.note_failures(uid, outcome.failures) and outcome.failures:
             self._statuses.report(pod, status, cause=parent)
         return StepResult(errors=outcome.errors, retry_at=outcome.retry_at)
 
     async def terminate(
-        self, pod: Pod, status: PodRuntimeStatus, *, grace: int | None, is_runtime_only: bool, cause: CauseId | None
+        self,
+        pod: Pod,
+        status: PodRuntimeStatus,
+        *,
+        grace: int | None,
+        change: StatusChange | None,
+        is_runtime_only: bool,
+        cause: CauseId | None,
     ) -> None:
         """Stop everything of the pod; raises while something still runs."""
         if is_runtime_only:
@@ -95,7 +138,7 @@ class PodSync:
             # As long as the cache shows the orphan running, housekeeping would have it stopped again and again.
             await self._stopped_status(pod)
             return
-        self._statuses.report(pod, status, cause=cause)
+        self._statuses.report(pod, status, change=change, cause=cause)
         self._probes.stop_liveness_and_startup(pod)
         await self._killer.kill_pod(pod, status, grace=grace, parent=cause)
         self._probes.remove_pod(uid_of(pod))
@@ -106,6 +149,8 @@ class PodSync:
         """Release what the pod held. Its dead containers and logs stay until no source has the pod."""
         self._statuses.report(pod, status, ends_here=True, cause=cause)
         await self._cgroups.release(pod)
+        await self._directories.release_pod(uid_of(pod))
+        self._statuses.end(pod, cause=cause)
 
     async def _stopped_status(self, pod: Pod) -> PodRuntimeStatus:
         """What the runtime shows after a kill; raises if something still runs."""
@@ -114,6 +159,17 @@ class PodSync:
             message = f"detected running containers after a successful KillPod, CRI violation: {running}"
             raise StillRunning(message)
         return after
+
+    def _complain(self, pod: Pod, error: str, cause: CauseId | None) -> str:
+        finding = Finding(
+            subject=subject_of(pod),
+            decider=DECIDER,
+            decision="NetworkNotReady",
+            message=error,
+            next="look again after a second",
+        )
+        self._recorder.record(finding, parent=cause)
+        return error
 
     def _record(self, actions: PodActions, cause: CauseId | None) -> CauseId | None:
         """Record why, and return what the consequences have as their parent."""

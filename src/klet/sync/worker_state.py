@@ -3,17 +3,23 @@
 Pure: an event and the instant go in, the new state and what to do come out. Stages only go forward.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import TypeAlias
 
-from klet.api.pod import Pod
+from klet.api.pod import Pod, PodStatus
 from klet.model.causes import CauseId, Finding
 from klet.model.pods import is_static, subject_of
 
 DECIDER = "sync.workers"
 RECENT_EVENTS = 16
 TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
+
+
+StatusChange: TypeAlias = Callable[[PodStatus], PodStatus]
+"""What one who stops a pod has its status say: why it was evicted, for instance."""
 
 
 class Stage(StrEnum):
@@ -45,6 +51,7 @@ class PodUpdate:
     evict: bool = False
     grace: int | None = None
     """Overrides the pod's own grace period when it is shorter."""
+    status_change: StatusChange | None = None
     why: str = ""
     cause: CauseId | None = None
 
@@ -61,6 +68,10 @@ class WorkerState:
     terminated_at: datetime | None = None
     grace: int = 0
     """Seconds; zero until termination is requested."""
+    is_grace_imposed: bool = False
+    """The grace was asked for, and goes before what the containers say themselves."""
+    status_change: StatusChange | None = None
+    """The last one that came with a kill, until the pod has stopped."""
     is_deleted: bool = False
     is_evicted: bool = False
     restart_requested: bool = False
@@ -71,6 +82,16 @@ class WorkerState:
     @property
     def is_terminating(self) -> bool:
         return self.stage is not Stage.SYNCING
+
+    @property
+    def imposed_grace(self) -> int | None:
+        """Seconds that override the containers' own; None if nobody asked."""
+        return self.grace if self.is_grace_imposed else None
+
+    @property
+    def has_stopped(self) -> bool:
+        """Nothing of the pod runs any more."""
+        return self.stage in {Stage.TERMINATED, Stage.FINISHED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +137,7 @@ def apply_update(state: WorkerState, update: PodUpdate, *, now: datetime) -> Tra
             return _never_started(state, why, now)
         return _begin_terminating(state, update, why, now)
     if state.stage is Stage.TERMINATING:
-        state = replace(state, grace=effective_grace(state.grace, update))
+        state = _with_wishes(state, update)
     return Transition(state=state, wake=True)
 
 
@@ -144,7 +165,9 @@ def after_terminating(state: WorkerState, *, now: datetime) -> Transition:
     if state.is_runtime_only:
         state = replace(state, stage=Stage.FINISHED, terminated_at=now, recent=_recent(state, "runtime pod stopped"))
         return Transition(state=state, findings=(_finding(state, "Finished", "the orphaned pod has stopped", ""),))
-    state = replace(state, stage=Stage.TERMINATED, terminated_at=now, recent=_recent(state, "stopped"))
+    state = replace(
+        state, stage=Stage.TERMINATED, terminated_at=now, status_change=None, recent=_recent(state, "stopped")
+    )
     stopped = _finding(
         state,
         "Stopped",
@@ -172,7 +195,9 @@ def orphaned(state: WorkerState, *, now: datetime) -> Transition:
     if state.started_at is None:
         return _never_started(state, "no source has the pod any more", now)
     update = PodUpdate(kind=UpdateKind.KILL, pod=state.pod)
-    return _begin_terminating(state, update, "no source has the pod any more", now)
+    transition = _begin_terminating(state, update, "no source has the pod any more", now)
+    # Nobody asked for that grace: each container is given its own.
+    return replace(transition, state=replace(transition.state, is_grace_imposed=False))
 
 
 def effective_grace(current: int, update: PodUpdate) -> int:
@@ -201,19 +226,28 @@ def _reason_to_terminate(state: WorkerState, update: PodUpdate) -> str | None:
     return None
 
 
+def _with_wishes(state: WorkerState, update: PodUpdate) -> WorkerState:
+    """How whoever stops the pod wants it to be stopped."""
+    return replace(
+        state,
+        grace=effective_grace(state.grace, update),
+        is_grace_imposed=True,
+        status_change=update.status_change or state.status_change,
+    )
+
+
 def _begin_terminating(state: WorkerState, update: PodUpdate, why: str, now: datetime) -> Transition:
     deleted = update.is_runtime_only or state.pod.metadata.deletion_timestamp is not None
-    grace = effective_grace(state.grace, update)
+    state = _with_wishes(state, update)
     state = replace(
         state,
         stage=Stage.TERMINATING,
         terminating_at=now,
-        grace=grace,
         is_deleted=state.is_deleted or deleted,
         is_evicted=update.evict and not deleted and state.pod.status.phase not in TERMINAL_PHASES,
         recent=_recent(state, "termination requested"),
     )
-    finding = _finding(state, "Terminate", why, "stop its containers within their grace", graceSeconds=grace)
+    finding = _finding(state, "Terminate", why, "stop its containers within their grace", graceSeconds=state.grace)
     return Transition(state=state, wake=True, findings=(finding,))
 
 

@@ -1,6 +1,7 @@
 """One task per pod: takes in updates, newest first, and runs the pod's next step (pod workers).
 
-A step that has begun runs to its end; the update that came meanwhile is taken up right after it.
+A step that has begun runs to its end; the update that came meanwhile is taken up right after it. A pod that is to stop
+is halted at once, so that a step gives up what it may: waiting for an image, for instance.
 """
 
 import asyncio
@@ -17,14 +18,18 @@ from klet.aio.tasks import first_of
 from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.model.causes import CauseId, CauseRecorder, Finding
+from klet.model.halts import PodHalts
 from klet.model.pods import PodUID, subject_of, uid_of
 from klet.model.runtime import PodRuntimeStatus
 from klet.sync.ledger import WorkerLedger
+from klet.sync.requeue import compute_requeue
 from klet.sync.worker_state import (
     DECIDER,
     PodUpdate,
     Stage,
+    StatusChange,
     Transition,
+    UpdateKind,
     WorkerState,
     after_sync,
     after_terminated,
@@ -37,8 +42,11 @@ from klet.sync.worker_state import (
 
 logger = logging.getLogger(__name__)
 
-ERROR_BACKOFF = timedelta(seconds=10)
-JITTER = 0.5
+SHORTEST_KILL_PATIENCE = timedelta(seconds=10)
+
+
+class KillTimeout(KletError):
+    """A pod did not stop in time. It is still being stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +56,9 @@ class StepResult:
     is_terminal: bool = False
     errors: tuple[str, ...] = ()
     retry_at: datetime | None = None
+    """When a back-off ends, the earliest if there are several."""
+    look_at: datetime | None = None
+    """When something is due by itself."""
 
 
 class PodSteps(Protocol):
@@ -56,7 +67,14 @@ class PodSteps(Protocol):
     async def sync(self, pod: Pod, status: PodRuntimeStatus, *, cause: CauseId | None) -> StepResult: ...
 
     async def terminate(
-        self, pod: Pod, status: PodRuntimeStatus, *, grace: int | None, is_runtime_only: bool, cause: CauseId | None
+        self,
+        pod: Pod,
+        status: PodRuntimeStatus,
+        *,
+        grace: int | None,
+        change: StatusChange | None,
+        is_runtime_only: bool,
+        cause: CauseId | None,
     ) -> None: ...
 
     async def finish(self, pod: Pod, status: PodRuntimeStatus, *, cause: CauseId | None) -> None: ...
@@ -81,6 +99,7 @@ class PodWorkers:
         steps: PodSteps,
         statuses: FreshStatuses,
         ledger: WorkerLedger,
+        halts: PodHalts,
         recorder: CauseRecorder,
         clock: Clock,
         resync: timedelta,
@@ -90,6 +109,7 @@ class PodWorkers:
         self._steps = steps
         self._statuses = statuses
         self._ledger = ledger
+        self._halts = halts
         self._recorder = recorder
         self._clock = clock
         self._resync = resync
@@ -97,6 +117,7 @@ class PodWorkers:
         self._on_finished = on_finished
         self._wakes: dict[PodUID, asyncio.Event] = {}
         self._held_back: set[PodUID] = set()
+        self._killers: dict[PodUID, list[asyncio.Event]] = {}
         self._arrivals: asyncio.Queue[PodUID] = asyncio.Queue()
 
     async def run(self) -> None:
@@ -118,6 +139,40 @@ class PodWorkers:
             self._arrivals.put_nowait(uid)
         else:
             self._apply(uid, apply_update(state, update, now=now))
+
+    async def kill(
+        self,
+        pod: Pod,
+        *,
+        evict: bool = False,
+        grace: int | None = None,
+        status_change: StatusChange | None = None,
+        why: str = "",
+        cause: CauseId | None = None,
+    ) -> None:
+        """Stop a pod and return when nothing of it runs any more (killPodNow); raises KillTimeout."""
+        uid = uid_of(pod)
+        stopped = asyncio.Event()
+        self._killers.setdefault(uid, []).append(stopped)
+        self.update(
+            PodUpdate(
+                kind=UpdateKind.KILL,
+                pod=pod,
+                evict=evict,
+                grace=grace,
+                status_change=status_change,
+                why=why,
+                cause=cause,
+            )
+        )
+        try:
+            await first_of(stopped.wait(), self._clock.sleep(kill_patience(pod, grace)))
+        finally:
+            self._no_longer_waits(uid, stopped)
+        if not stopped.is_set():
+            text = "Container runtime did not kill the pod within specified grace period."
+            self._record(self._ledger.state_of(uid), "ExceededGracePeriod", text, "go on stopping it")
+            raise KillTimeout("timeout waiting to kill pod")
 
     def wake(self, uid: PodUID) -> None:
         """The runtime shows something new about a pod: look at it."""
@@ -146,9 +201,21 @@ class PodWorkers:
             self._held_back.discard(uid)
             self.wake(uid)
 
+    def _no_longer_waits(self, uid: PodUID, stopped: asyncio.Event) -> None:
+        waiting = self._killers.get(uid, [])
+        if stopped in waiting:
+            waiting.remove(stopped)
+            if not waiting:
+                del self._killers[uid]
+
     def _apply(self, uid: PodUID, transition: Transition) -> None:
         state = transition.state
         self._ledger.put(uid, state)
+        if state.stage is Stage.TERMINATING:
+            self._halts.halt(uid)
+        if state.has_stopped:
+            for stopped in self._killers.pop(uid, ()):
+                stopped.set()
         for finding in transition.findings:
             self._recorder.record(finding, parent=state.cause)
         if transition.wake:
@@ -171,6 +238,7 @@ class PodWorkers:
                 last_step = self._clock.monotonic()
             if self._ledger.state_of(uid).stage is Stage.FINISHED:
                 del self._wakes[uid]
+                self._halts.clear(uid)
                 self._wake_waiting()
                 self._on_finished(uid)
                 return
@@ -194,6 +262,7 @@ class PodWorkers:
         state = self._ledger.state_of(uid)
         try:
             status = await self._statuses.fresh_status(uid, newer_than=last_step)
+            state = self._ledger.state_of(uid)  # it may have been told to stop meanwhile
             result = await self._dispatch(uid, state, status)
         except Exception as error:  # the boundary of the worker: whatever fails here concerns this pod only
             known = isinstance(error, KletError)
@@ -219,7 +288,8 @@ class PodWorkers:
                 await self._steps.terminate(
                     state.pod,
                     status,
-                    grace=state.grace or None,
+                    grace=state.imposed_grace,
+                    change=state.status_change,
                     is_runtime_only=state.is_runtime_only,
                     cause=state.cause,
                 )
@@ -232,23 +302,26 @@ class PodWorkers:
         return StepResult()
 
     def _next_look(self, result: StepResult) -> datetime:
-        now = self._clock.now()
-        if not result.errors:
-            return now + self._jittered(self._resync)
-        if result.retry_at is None:
-            return now + self._jittered(ERROR_BACKOFF)
-        return now + min(max(result.retry_at - now, timedelta(0)), self._resync)
-
-    def _jittered(self, duration: timedelta) -> timedelta:
-        """Spread the pods, so that they do not all look at the same instant."""
-        return duration * (1 + JITTER * self._random.random())
+        return compute_requeue(
+            result.errors,
+            retry_at=result.retry_at,
+            look_at=result.look_at,
+            now=self._clock.now(),
+            resync=self._resync,
+            chance=self._random.random(),
+        )
 
     def _record_failure(self, state: WorkerState, text: str) -> None:
+        self._record(state, "FailedSync", f"error {state.stage}: {text}", "try again after a back-off")
+
+    def _record(self, state: WorkerState, decision: str, message: str, next_step: str) -> None:
         finding = Finding(
-            subject=subject_of(state.pod),
-            decider=DECIDER,
-            decision="FailedSync",
-            message=f"error {state.stage}: {text}",
-            next="try again after a back-off",
+            subject=subject_of(state.pod), decider=DECIDER, decision=decision, message=message, next=next_step
         )
         self._recorder.record(finding, parent=state.cause)
+
+
+def kill_patience(pod: Pod, grace: int | None) -> timedelta:
+    """How long a pod may take to stop: half as long again as its grace, and ten seconds at the least."""
+    granted = grace if grace is not None else pod.spec.termination_grace_period_seconds or 0
+    return max(SHORTEST_KILL_PATIENCE, timedelta(seconds=granted + granted // 2))

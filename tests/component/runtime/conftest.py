@@ -23,6 +23,7 @@ from klet.host.http_response import HttpResponse
 from klet.journal.memory import MemoryJournal
 from klet.journal.records import CauseQuery
 from klet.model.causes import CauseId
+from klet.model.halts import PodHalts
 from klet.model.http_get import HttpGet
 from klet.model.network import DnsConfig
 from klet.model.pods import uid_of
@@ -186,6 +187,7 @@ class RuntimeBench:
             killer=self.killer,
             recorder=self.journal,
             starts=asyncio.Semaphore(2),
+            halts=PodHalts(),
         )
 
     async def status(self, pod: Pod) -> PodRuntimeStatus:

@@ -6,10 +6,14 @@ import random
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
+import pytest
+from msgspec.structs import replace
+
 from klet.aio.clock import LoopClock
-from klet.api.pod import Pod
+from klet.api.pod import Pod, PodStatus
 from klet.errors import KletError
 from klet.journal.memory import MemoryJournal
+from klet.model.halts import PodHalts
 from klet.model.pods import PodUID, uid_of
 from klet.model.runtime import ContainerState, PodRuntimeStatus
 from klet.pleg.cache import Reading, RuntimeCache
@@ -37,6 +41,8 @@ class Bench:
         self.removed: list[str] = []
         self.forgotten: list[str] = []
         self.remembered: set[PodUID] = set()
+        self.statuses: dict[PodUID, PodStatus] = {}
+        self.stops_fail = 0
         self.on_disk: set[PodUID] = set()
         self.removal_takes = 0.0
         self.removal_fails = 0
@@ -48,6 +54,7 @@ class Bench:
             steps=self,
             statuses=self,
             ledger=self.ledger,
+            halts=PodHalts(),
             recorder=MemoryJournal(clock=clock),
             clock=clock,
             resync=timedelta(seconds=60),
@@ -59,7 +66,9 @@ class Bench:
             ledger=self.ledger,
             workers=self.workers,
             cache=self.cache,
-            memories=PodMemories(forget=(self.forget,), remembered=lambda: self.remembered),
+            memories=PodMemories(
+                forget=(self.forget,), remembered=lambda: self.remembered, status_of=self.statuses.get
+            ),
             leftovers=self,
             sources_ready=lambda: self.sources_ready,
             call=self.call,
@@ -74,6 +83,9 @@ class Bench:
 
     async def terminate(self, pod: Pod, status: PodRuntimeStatus, *, is_runtime_only: bool, **_more: object) -> None:
         self.steps.append(("stop-runtime" if is_runtime_only else "stop", pod.metadata.uid))
+        if self.stops_fail:
+            self.stops_fail -= 1
+            raise KletError("still running")
         self.cache.put(Reading(DEAD, self.clock.monotonic()))
 
     async def finish(self, pod: Pod, status: PodRuntimeStatus, **_more: object) -> None:
@@ -280,5 +292,113 @@ def test_pods_that_went_while_no_agent_ran_are_forgotten_once_all_sources_were_s
         bench.sources_ready = True
         await bench.sleep(2.1)
         assert set(bench.forgotten) == {"gone"}
+
+    on_bench(test)
+
+
+# What housekeeping finds, and what comes of it
+
+STATIC = make_pod("main", source="file")
+DELETED = make_pod("main", deleted=True)
+
+
+def phase(pod: Pod, phase: str) -> Pod:
+    return replace(pod, status=PodStatus(phase=phase))
+
+
+@pytest.mark.parametrize(
+    ("pod", "reported", "in_runtime", "steps"),
+    [
+        pytest.param(POD, "", None, ["sync"], id="a pod without a worker is started"),
+        pytest.param(POD, "Running", LIVE, ["sync"], id="also if it runs"),
+        pytest.param(phase(POD, "Succeeded"), "", None, [], id="a pod that is over is not"),
+        pytest.param(POD, "Failed", None, [], id="nor one that was rejected"),
+        pytest.param(phase(DELETED, "Failed"), "", None, ["finish"], id="a deleted pod that is over is cleaned up"),
+        pytest.param(DELETED, "Failed", None, ["stop", "finish"], id="so is one that was rejected and then deleted"),
+        pytest.param(phase(DELETED, "Failed"), "", LIVE, [], id="but not while something of it runs"),
+    ],
+)
+def test_a_wanted_pod_without_a_worker(pod, reported, in_runtime, steps):
+    async def test(bench: Bench) -> None:
+        bench.pods.put(pod)
+        if reported:
+            bench.statuses[UID] = PodStatus(phase=reported)
+        if in_runtime is not None:
+            bench.show(in_runtime)
+        await bench.sleep(2.1)
+        assert [step for step, _ in bench.steps] == steps
+
+    on_bench(test)
+
+
+def waits_behind(bench: Bench) -> None:
+    """Another static pod of the same name runs; this one waits for its place."""
+    bench.add(make_pod("main", uid="first", source="file"))
+    bench.add(STATIC)
+
+
+def test_a_pod_that_waited_and_is_gone_was_never_there():
+    async def test(bench: Bench) -> None:
+        waits_behind(bench)
+        await bench.sleep(1)
+        bench.pods.remove(UID)
+        await bench.sleep(2)
+        assert bench.steps == [("sync", "first")]
+        assert bench.ledger.get(UID) is None
+
+    on_bench(test)
+
+
+def test_a_pod_that_waited_and_is_gone_but_runs_is_stopped_as_the_runtimes():
+    async def test(bench: Bench) -> None:
+        waits_behind(bench)
+        bench.show(LIVE)
+        await bench.sleep(1)
+        bench.pods.remove(UID)
+        await bench.sleep(3)
+        assert bench.steps == [("sync", "first"), ("stop-runtime", UID)]
+
+    on_bench(test)
+
+
+def test_a_pod_that_waits_is_left_waiting():
+    async def test(bench: Bench) -> None:
+        waits_behind(bench)
+        await bench.sleep(10)
+        assert bench.steps == [("sync", "first")]
+
+    on_bench(test)
+
+
+def test_an_orphan_that_does_not_stop_is_tried_again_at_each_pass():
+    async def test(bench: Bench) -> None:
+        bench.add(POD)
+        await bench.sleep(1)
+        bench.stops_fail = 3
+        bench.pods.remove(UID)
+        await bench.sleep(8)
+        assert [step for step, _ in bench.steps] == ["sync", "stop", "stop", "stop", "stop", "finish"]
+
+    on_bench(test)
+
+
+def test_a_wanted_pod_that_does_not_stop_waits_for_its_back_off():
+    async def test(bench: Bench) -> None:
+        bench.add(POD)
+        await bench.sleep(1)
+        bench.stops_fail = 3
+        bench.workers.update(PodUpdate(kind=UpdateKind.KILL, pod=POD))
+        await bench.sleep(9)
+        assert [step for step, _ in bench.steps] == ["sync", "stop"]
+
+    on_bench(test)
+
+
+def test_what_the_runtime_runs_and_does_not_stop_is_tried_again():
+    async def test(bench: Bench) -> None:
+        bench.stops_fail = 2
+        bench.show(LIVE)
+        await bench.sleep(10)
+        assert [step for step, _ in bench.steps] == ["stop-runtime"] * 3
 
     on_bench(test)

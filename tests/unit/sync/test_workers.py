@@ -17,11 +17,12 @@ from klet.errors import KletError
 from klet.journal.memory import MemoryJournal
 from klet.journal.records import CauseQuery
 from klet.model.causes import CauseId
+from klet.model.halts import PodHalts
 from klet.model.pods import PodUID
 from klet.model.runtime import PodRuntimeStatus
 from klet.sync.ledger import WorkerLedger
-from klet.sync.worker_state import PodUpdate, Stage, UpdateKind
-from klet.sync.workers import PodWorkers, StepResult
+from klet.sync.worker_state import PodUpdate, Stage, StatusChange, UpdateKind
+from klet.sync.workers import KillTimeout, PodWorkers, StepResult, kill_patience
 from klet.testing.builders import make_pod
 from klet.testing.loop import EPOCH, run_virtual
 
@@ -53,12 +54,15 @@ class Bench:
         self.pods: list[Pod] = []
         self.graces: list[int | None] = []
         self.finished: list[str] = []
+        self.changes: list[StatusChange | None] = []
         self.ledger = WorkerLedger()
+        self.halts = PodHalts()
         self.journal = MemoryJournal(clock=clock)
         self.workers = PodWorkers(
             steps=self,
             statuses=self,
             ledger=self.ledger,
+            halts=self.halts,
             recorder=self.journal,
             clock=clock,
             resync=RESYNC,
@@ -79,10 +83,18 @@ class Bench:
         return result
 
     async def terminate(
-        self, pod: Pod, status: PodRuntimeStatus, *, grace: int | None, is_runtime_only: bool, cause: CauseId | None
+        self,
+        pod: Pod,
+        status: PodRuntimeStatus,
+        *,
+        grace: int | None,
+        change: StatusChange | None,
+        is_runtime_only: bool,
+        cause: CauseId | None,
     ) -> None:
         script = self._begin("stop-runtime" if is_runtime_only else "stop", pod)
         self.graces.append(grace)
+        self.changes.append(change)
         await self.clock.sleep(timedelta(seconds=script.takes))
         if script.terminate_fails:
             script.terminate_fails -= 1
@@ -200,19 +212,24 @@ def test_the_end_of_a_back_off_is_waited_for():
     on_bench(test)
 
 
-@pytest.mark.parametrize(
-    ("retry", "expected"),
-    [
-        pytest.param(-5, 0, id="a back-off that is over"),
-        pytest.param(3600, 60, id="a back-off longer than the usual pause"),
-    ],
-)
-def test_a_back_off_is_kept_within_bounds(retry, expected):
+def test_a_network_that_is_not_there_is_looked_for_every_second_or_so():
     async def test(bench: Bench) -> None:
-        bench.scripts["uid-1"] = Script(results=[StepResult(errors=("x",), retry_at=at(retry)), StepResult()])
+        bench.scripts["uid-1"] = Script(results=[StepResult(errors=("network is not ready: x",))])
         bench.update(CREATE, make_pod())
-        await bench.run_for(61)
-        assert bench.times() == [0, expected]
+        await bench.run_for(30)
+        gaps = [later - earlier for earlier, later in pairwise(bench.times())]
+        assert all(1 <= gap <= 1.5 for gap in gaps)
+        assert len(gaps) >= 20
+
+    on_bench(test)
+
+
+def test_what_is_due_by_itself_is_looked_at_in_time():
+    async def test(bench: Bench) -> None:
+        bench.scripts["uid-1"] = Script(results=[StepResult(look_at=at(5)), StepResult()])
+        bench.update(CREATE, make_pod())
+        await bench.run_for(50)
+        assert bench.times() == [0, 5]
 
     on_bench(test)
 
@@ -375,6 +392,7 @@ def test_an_orphan_is_stopped_once():
         bench.workers.orphan(PodUID("nobody"))
         await bench.run_for(1)
         assert bench.order() == [(step, "uid-1") for step in ("sync", "stop", "finish")]
+        assert bench.graces == [None]
         assert bench.ledger.state_of(PodUID("uid-1")).is_deleted
 
     on_bench(test)
@@ -470,5 +488,93 @@ def test_a_pod_of_the_api_with_the_name_of_a_static_pod_does_not_wait():
         bench.update(CREATE, make_pod(name="web", uid="3"))
         await bench.run_for(1)
         assert bench.order() == [("sync", "2"), ("sync", "3")]
+
+    on_bench(test)
+
+
+# Killing and waiting for it
+
+
+@pytest.mark.parametrize(
+    ("grace", "spec", "seconds"),
+    [
+        pytest.param(None, None, 10, id="nothing said"),
+        pytest.param(None, 30, 45, id="the spec's grace and half of it"),
+        pytest.param(4, 30, 10, id="not less than ten seconds"),
+        pytest.param(21, 30, 31, id="halves are cut off"),
+        pytest.param(0, 30, 10, id="no grace at all"),
+    ],
+)
+def test_patience_with_a_kill(grace, spec, seconds):
+    pod = make_pod()
+    pod = replace(pod, spec=replace(pod.spec, termination_grace_period_seconds=spec))
+    assert kill_patience(pod, grace) == timedelta(seconds=seconds)
+
+
+def test_a_kill_returns_when_the_pod_has_stopped():
+    async def test(bench: Bench) -> None:
+        bench.scripts["uid-1"] = Script(takes=3)
+        bench.update(CREATE, make_pod())
+        await bench.run_for(5)
+        await bench.workers.kill(make_pod(), evict=True, grace=8, why="memory")
+        assert bench.clock.monotonic() == 8
+        assert bench.graces == [8]
+        state = bench.ledger.state_of(PodUID("uid-1"))
+        assert (state.is_evicted, state.has_stopped) == (True, True)
+        await bench.workers.kill(make_pod())
+        assert bench.clock.monotonic() == 8
+
+    on_bench(test)
+
+
+def test_a_kill_that_takes_too_long_is_told_and_goes_on():
+    async def test(bench: Bench) -> None:
+        bench.scripts["uid-1"] = Script(takes=20)
+        bench.update(CREATE, make_pod())
+        await bench.run_for(21)
+        with pytest.raises(KillTimeout, match="timeout waiting to kill pod"):
+            await bench.workers.kill(make_pod(), grace=1)
+        assert bench.clock.monotonic() == 31
+        assert (await bench.decisions())[-1] == "ExceededGracePeriod"
+        await bench.run_for(20)
+        assert bench.stage() is Stage.FINISHED
+
+    on_bench(test)
+
+
+def test_the_last_word_about_the_status_counts():
+    def first(status: PodStatus) -> PodStatus:
+        return replace(status, reason="First")
+
+    def second(status: PodStatus) -> PodStatus:
+        return replace(status, reason="Second")
+
+    async def test(bench: Bench) -> None:
+        bench.scripts["uid-1"] = Script(takes=5, terminate_fails=1)
+        bench.update(CREATE, make_pod())
+        await bench.run_for(1)
+        bench.update(KILL, make_pod(), status_change=first)
+        bench.update(KILL, make_pod(), status_change=second)
+        bench.update(KILL, make_pod())
+        await bench.run_for(60)
+        assert bench.changes == [second, second]
+        assert bench.ledger.state_of(PodUID("uid-1")).status_change is None
+
+    on_bench(test)
+
+
+def test_a_pod_that_is_to_stop_is_halted_until_it_is_over():
+    async def test(bench: Bench) -> None:
+        uid = PodUID("uid-1")
+        bench.scripts[uid] = Script(takes=5)
+        bench.update(CREATE, make_pod())
+        await bench.run_for(1)
+        assert not bench.halts.is_halted(uid)
+        bench.update(KILL, make_pod())
+        assert bench.halts.is_halted(uid)
+        await bench.run_for(20)
+        assert bench.stage() is Stage.FINISHED
+        bench.update(KILL, make_pod())
+        assert not bench.halts.is_halted(uid)
 
     on_bench(test)
