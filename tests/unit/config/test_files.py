@@ -37,8 +37,9 @@ def test_yaml_and_json_are_the_same():
                      "apiVersion: kubelet.config.k8s.io/v1beta1", id="no kind"),
         pytest.param("kind: KubeletConfiguration\n", "failed to decode: Object 'apiVersion' is missing: write kind: "
                      "KubeletConfiguration, apiVersion: kubelet.config.k8s.io/v1beta1", id="no version"),
-        pytest.param("kind: [a]\napiVersion: kubelet.config.k8s.io/v1beta1\n", "failed to decode: Object 'Kind' is missing",
-                     id="a list as the kind"),
+        pytest.param("kind: [a]\napiVersion: kubelet.config.k8s.io/v1beta1\n",
+                     "failed to decode: Object 'Kind' is missing: write kind: KubeletConfiguration, "
+                     "apiVersion: kubelet.config.k8s.io/v1beta1", id="a list as the kind"),
         pytest.param("kind: Pod\napiVersion: v1\n", 'failed to decode: no kind "Pod" is registered for version "v1": '
                      "write kind: KubeletConfiguration, apiVersion: kubelet.config.k8s.io/v1beta1", id="a pod"),
         pytest.param("kind: CredentialProviderConfig\napiVersion: kubelet.config.k8s.io/v1beta1\n",
