@@ -1,6 +1,6 @@
 import pytest
 
-from klet.model.expansion import expand
+from klet.model.expansion import expand, names_in
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,15 @@ from klet.model.expansion import expand
 )
 def test_expand(text, want):
     assert expand(text, {"VAR": "a", "NESTED": "$(VAR)"}) == want
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("plain", set(), id="none"),
+        pytest.param("$(A)/$(B)/$(A)", {"A", "B"}, id="several"),
+        pytest.param("$$(A) $(B", set(), id="what only looks like one"),
+    ],
+)
+def test_names_in(text, want):
+    assert names_in(text) == want

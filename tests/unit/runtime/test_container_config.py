@@ -1,14 +1,19 @@
 """The configuration of one container."""
 
+import dataclasses
+
 import pytest
 from msgspec.structs import replace
 
-from klet.api.container import Container, EphemeralContainer, ResourceRequirements
+from klet.api.container import Container, EphemeralContainer, ResourceRequirements, VolumeDevice, VolumeMount
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
+from klet.api.security import SecurityContext
 from klet.runtime.container_config import ContainerInputs, ContainerSettings, build_container_config
+from klet.runtime.container_options import ContainerOptions, DeviceNode, HostMount
+from klet.runtime.errors import StartError
 from klet.runtime.linux_resources import ResourceRules
-from klet.runtime.mounts import MountInputs
+from klet.runtime.mounts import BlockVolume, MountInputs
 from klet.runtime.security import ImageUser, SecuritySettings
 from klet.testing.builders import make_container, make_pod, with_resources
 from klet.wire import cri_v1_pb2 as cri
@@ -132,3 +137,76 @@ def test_an_ephemeral_container_is_a_container_too():
     assert config.metadata.name == "debug"
     assert list(config.command) == ["sh"]
     assert config.linux.resources.oom_score_adj == 1000
+
+
+def test_what_comes_with_devices():
+    options = ContainerOptions(
+        mounts=(HostMount(host_path="/lib/gpu", container_path="/gpu", read_only=True),),
+        devices=(DeviceNode(host_path="/dev/gpu0", container_path="/dev/gpu", permissions="rw"),),
+        cdi_devices=("vendor.com/gpu=0",),
+        annotations={"gpu": "0", "io.kubernetes.container.restartCount": "99"},
+    )
+    disks = {"disk": BlockVolume(path="/disks/1")}
+    container = replace(
+        make_container("c"),
+        volume_mounts=(VolumeMount(name="data", mount_path="/data"),),
+        volume_devices=(VolumeDevice(name="disk", device_path="/dev/xvda"),),
+    )
+    mounts = MountInputs(volumes={"data": "/host/data"}, block_volumes=disks)
+    config = built(container, inputs=dataclasses.replace(INPUTS, options=options, mounts=mounts))
+    assert list(config.mounts) == [
+        cri.Mount(container_path="/gpu", host_path="/lib/gpu", readonly=True),
+        cri.Mount(container_path="/data", host_path="/host/data"),
+    ]
+    assert list(config.devices) == [
+        cri.Device(container_path="/dev/gpu", host_path="/dev/gpu0", permissions="rw"),
+        cri.Device(container_path="/dev/xvda", host_path="/disks/1", permissions="mrw"),
+    ]
+    assert [device.name for device in config.CDI_devices] == ["vendor.com/gpu=0"]
+    assert config.annotations["gpu"] == "0"
+    assert config.annotations["io.kubernetes.container.restartCount"] == "3"
+
+
+def test_in_a_user_namespace_every_mount_is_mapped():
+    mapping = cri.IDMapping(host_id=65536, container_id=0, length=65536)
+    users = cri.UserNamespace(mode=cri.POD, uids=[mapping], gids=[mapping])
+    container = replace(
+        make_container("c"),
+        volume_mounts=(VolumeMount(name="data", mount_path="/data"),),
+        termination_message_path="/dev/termination-log",
+    )
+    config = built(container, inputs=dataclasses.replace(INPUTS, user_namespace=users))
+    assert len(config.mounts) == 3
+    assert all(list(mount.uidMappings) == list(mount.gidMappings) == [mapping] for mount in config.mounts)
+    assert config.linux.security_context.namespace_options.userns_options == users
+
+
+def test_on_the_hosts_users_no_mount_is_mapped():
+    users = cri.UserNamespace(mode=cri.NODE)
+    config = built(make_container("c"), inputs=dataclasses.replace(INPUTS, user_namespace=users))
+    assert not config.mounts[0].uidMappings
+    assert config.linux.security_context.namespace_options.userns_options.mode == cri.NODE
+
+
+def test_a_debugger_sees_the_processes_of_its_target():
+    inputs = dataclasses.replace(INPUTS, target_id="abc")
+    options = built(EphemeralContainer(name="debug", image="x"), inputs=inputs).linux.security_context.namespace_options
+    assert (options.pid, options.target_id) == (cri.TARGET, "abc")
+
+
+def test_values_that_are_not_text_are_sent_as_they_are():
+    environment = {"RAW": b"\xff".decode(errors="surrogateescape")}
+    config = built(make_container("c"), inputs=dataclasses.replace(INPUTS, environment=environment))
+    assert [(pair.key, pair.value) for pair in config.envs] == [("RAW", b"\xff")]
+
+
+def test_a_wrong_mount_is_told_before_a_wrong_user():
+    container = replace(
+        make_container("c"),
+        volume_mounts=(VolumeMount(name="gone", mount_path="/x"),),
+        security_context=SecurityContext(run_as_non_root=True),
+    )
+    with pytest.raises(StartError, match="cannot find volume"):
+        built(container)
+    with pytest.raises(StartError, match="image will run as root"):
+        built(replace(container, volume_mounts=()))

@@ -270,3 +270,17 @@ def test_apparmor(own, annotation, shared, expected):
 def test_a_local_apparmor_profile_needs_a_name():
     with pytest.raises(StartError, match=r"^missing localhost apparmor profile name$"):
         Case(SecurityContext(app_armor_profile=AppArmorProfile(type="Localhost"))).built()
+
+
+@pytest.mark.parametrize(
+    ("proc_mount", "expected"),
+    [
+        pytest.param(None, [*MASKED_PATHS, "/sys/devices/system/cpu/cpu0/thermal_throttle"], id="masked by default"),
+        pytest.param("Default", [*MASKED_PATHS, "/sys/devices/system/cpu/cpu0/thermal_throttle"], id="masked"),
+        pytest.param("Unmasked", [], id="unmasked"),
+    ],
+)
+def test_what_tells_how_hot_the_cpus_are_is_masked(proc_mount, expected):
+    settings = SecuritySettings(thermal_paths=("/sys/devices/system/cpu/cpu0/thermal_throttle",))
+    context = Case(own=SecurityContext(proc_mount=proc_mount)).built(settings=settings)
+    assert list(context.masked_paths) == expected

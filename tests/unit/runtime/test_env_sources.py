@@ -1,0 +1,109 @@
+"""Reading what an environment refers to."""
+
+from collections.abc import Mapping
+
+import pytest
+from msgspec.structs import replace
+
+from klet.aio.threads import Threads
+from klet.api.container import (
+    ConfigMapEnvSource,
+    ConfigMapKeySelector,
+    EnvFromSource,
+    EnvVar,
+    EnvVarSource,
+    FileKeySelector,
+    SecretEnvSource,
+    SecretKeySelector,
+)
+from klet.runtime.env import EnvironmentInputs, ObjectMissing
+from klet.runtime.env_sources import EnvironmentReader, KnownResources, NoApiServer, NoObjects, VolumeFiles
+from klet.testing.builders import make_container, make_pod
+
+PLAIN = make_container("c")
+CONTAINER = replace(
+    PLAIN,
+    env_from=(
+        EnvFromSource(config_map_ref=ConfigMapEnvSource(name="app")),
+        EnvFromSource(secret_ref=SecretEnvSource(name="key")),
+    ),
+    env=(
+        EnvVar(name="A", value="1"),
+        EnvVar(name="B", value_from=EnvVarSource(config_map_key_ref=ConfigMapKeySelector(name="app", key="x"))),
+        EnvVar(name="C", value_from=EnvVarSource(config_map_key_ref=ConfigMapKeySelector(name="gone", key="x"))),
+        EnvVar(name="D", value_from=EnvVarSource(secret_key_ref=SecretKeySelector(name="key", key="x"))),
+        EnvVar(
+            name="E",
+            value_from=EnvVarSource(file_key_ref=FileKeySelector(volume_name="vars", path="a.env", key="x")),
+        ),
+        EnvVar(
+            name="F",
+            value_from=EnvVarSource(file_key_ref=FileKeySelector(volume_name="none", path="a.env", key="x")),
+        ),
+    ),
+)
+
+
+class Objects:
+    """A few objects, and what was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def config_map(self, namespace: str, name: str) -> Mapping[str, str]:
+        self.asked.append(f"configmap {namespace}/{name}")
+        if name == "gone":
+            raise ObjectMissing('configmap "gone" not found')
+        return {"x": "1"}
+
+    async def secret(self, namespace: str, name: str) -> Mapping[str, bytes]:
+        self.asked.append(f"secret {namespace}/{name}")
+        return {"x": b"2"}
+
+
+@pytest.fixture
+def threads():
+    threads = Threads(limit=1)
+    yield threads
+    threads.close()
+
+
+def reader(objects: Objects | NoObjects, threads: Threads) -> EnvironmentReader:
+    return EnvironmentReader(
+        objects=objects,
+        services=NoObjects(),
+        node=KnownResources(allocatable={}),
+        files=VolumeFiles(threads=threads),
+        node_ips=("192.168.0.1",),
+    )
+
+
+async def test_each_object_is_read_once(threads, tmp_path):
+    (tmp_path / "a.env").write_text("x='3'\n")
+    objects = Objects()
+    inputs = await reader(objects, threads).gather(
+        make_pod(), CONTAINER, pod_ips=("10.0.0.1",), volumes={"vars": str(tmp_path)}, devices={"GPU": "0"}
+    )
+    assert objects.asked == ["configmap default/app", "configmap default/gone", "secret default/key"]
+    assert inputs.config_maps["app"] == {"x": "1"}
+    assert isinstance(inputs.config_maps["gone"], ObjectMissing)
+    assert inputs.secrets == {"key": {"x": b"2"}}
+    assert inputs.files == {("vars", "a.env"): b"x='3'\n"}
+    assert (inputs.pod_ips, inputs.node_ips, inputs.devices) == (("10.0.0.1",), ("192.168.0.1",), {"GPU": "0"})
+
+
+async def test_nothing_is_read_that_nobody_refers_to(threads):
+    objects = Objects()
+    inputs = await reader(objects, threads).gather(make_pod(), PLAIN, pod_ips=(), volumes={}, devices={})
+    assert objects.asked == []
+    assert inputs == EnvironmentInputs(node_ips=("192.168.0.1",), allocatable={})
+
+
+async def test_a_node_without_an_api_server():
+    with pytest.raises(NoApiServer) as caught:
+        await NoObjects().config_map("default", "app")
+    assert str(caught.value) == "couldn't get configMap default/app, no kubeClient defined"
+    with pytest.raises(NoApiServer) as caught:
+        await NoObjects().secret("default", "key")
+    assert str(caught.value) == "couldn't get secret default/key, no kubeClient defined"
+    assert NoObjects().services() == ()
