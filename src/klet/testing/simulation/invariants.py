@@ -218,7 +218,8 @@ def check_reaction(chronicle: Chronicle, statuses: Mapping[PodUID, PodStatus]) -
             ended = EPOCH + timedelta(microseconds=(instance.container.finished_at - nanoseconds(EPOCH)) // 1000)
             calm = chronicle.disturbed_at < ended - CALM
             late = chronicle.now - (ended if calm else max(ended, chronicle.disturbed_at))
-            if late > (REACTION if calm else SLOW_REACTION):
+            # A worker that is stopping the pod's other containers reports when it has done so.
+            if late > (REACTION if calm else SLOW_REACTION) + _grace(history):
                 chronicle.violate(f"{_name(instance)} ended {late} ago and is still reported as running")
 
 
