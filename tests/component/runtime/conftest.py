@@ -48,6 +48,7 @@ from klet.runtime.starter import ContainerStarter
 from klet.testing.builders import IMAGE
 from klet.testing.fake_runtime import FakeImage, FakeRuntime, MemorySink, Script
 from klet.testing.fake_runtime.machine import CallRecord
+from klet.testing.fake_runtime.world import Features
 from klet.testing.in_process import run_in_process
 from klet.testing.loop import EPOCH, run_virtual
 
@@ -80,12 +81,16 @@ class Images:
 
     def __init__(self) -> None:
         self.missing: StartError | None = None
+        self.missing_volume: StartError | None = None
+        self.asked: list[tuple[str, str]] = []
 
     async def ensure(
         self, pod: Pod, container: Container | EphemeralContainer, *, parent: CauseId | None
     ) -> ReadyImage:
-        if self.missing is not None:
-            raise self.missing
+        self.asked.append((container.name, container.image))
+        missing = self.missing if container.name else self.missing_volume
+        if missing is not None:
+            raise missing
         return ReadyImage(ref=container.image, user=ImageUser(uid=1000))
 
 
@@ -228,11 +233,18 @@ def on_bench() -> OnBench:
         script: Script | None = None,
         *,
         longest_backoff: timedelta = timedelta(seconds=300),
+        features: Features | None = None,
     ) -> None:
         async def main() -> None:
             clock = LoopClock(epoch=EPOCH)
             sink = MemorySink()
-            runtime = FakeRuntime(start=EPOCH, script=script or Script(), images=(FakeImage(IMAGE),), sink=sink)
+            runtime = FakeRuntime(
+                start=EPOCH,
+                script=script or Script(),
+                images=(FakeImage(IMAGE),),
+                sink=sink,
+                features=features or Features(),
+            )
             async with run_in_process(runtime, clock=clock) as client:
                 await test(RuntimeBench(runtime, client, clock, sink=sink, longest_backoff=longest_backoff))
 

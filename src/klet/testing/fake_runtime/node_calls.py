@@ -45,6 +45,16 @@ class NodeCalls:
         answer = pb.StatusResponse(status=pb.RuntimeStatus(conditions=self._world.conditions.values()))
         if request.verbose:
             answer.info["config"] = json.dumps({"containerd": {"snapshotter": "overlayfs"}})
+        features = self._world.features
+        if features.user_namespaces or features.recursive_read_only_mounts:
+            # Runtimes that can do neither do not list their handlers at all.
+            can = pb.RuntimeHandlerFeatures(
+                user_namespaces=features.user_namespaces,
+                recursive_read_only_mounts=features.recursive_read_only_mounts,
+            )
+            answer.runtime_handlers.extend(
+                pb.RuntimeHandler(name=name, features=can) for name in features.runtime_handlers
+            )
         return answer
 
     def _runtime_config(self, _request: pb.RuntimeConfigRequest) -> pb.RuntimeConfigResponse:

@@ -27,6 +27,8 @@ class Features:
     sandbox_resources: bool = False
     metrics: bool = False
     dual_stack: bool = False
+    user_namespaces: bool = False
+    recursive_read_only_mounts: bool = False
     runtime_handlers: tuple[str, ...] = ("", "runc")
     cgroup_driver: pb.CgroupDriver = pb.CGROUPFS
     streaming_url: str = "http://127.0.0.1:1"
