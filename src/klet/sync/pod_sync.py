@@ -93,7 +93,9 @@ class PodSync:
         look_at = deadline_of(pod, reported)
         error = self._network.network_error()
         if error is not None and not pod.spec.host_network:
-            return StepResult(errors=(self._complain(pod, f"{NETWORK_NOT_READY}: {error}", cause),), look_at=look_at)
+            text = f"{NETWORK_NOT_READY}: {error}"
+            self._complain(pod, "NetworkNotReady", text, cause)
+            return StepResult(errors=(text,), look_at=look_at)
         if await self._cgroups.prepare(pod, status, reported, cause=cause):
             status = await self._fresh.read_now(uid_of(pod))
             if is_terminal(self._statuses.report(pod, status, cause=cause).phase):
@@ -112,7 +114,7 @@ class PodSync:
             return StepResult()
         if (held := self._executor.held_back(pod, actions)) is not None:
             return StepResult(errors=held.errors, retry_at=held.retry_at)
-        await self._directories.prepare_pod(pod)
+        await self._make_directories(pod, cause)
         if self._halts.is_halted(uid):
             raise Halted("the pod is to stop")
         parent = self._record(actions, cause)
@@ -133,14 +135,14 @@ class PodSync:
     ) -> None:
         """Stop everything of the pod; raises while something still runs."""
         if is_runtime_only:
-            await self._killer.kill_pod(pod, status, grace=ORPHAN_GRACE, parent=cause)
+            await self._kill(pod, status, ORPHAN_GRACE, cause)
             await self._cgroups.balance()
             # As long as the cache shows the orphan running, housekeeping would have it stopped again and again.
             await self._stopped_status(pod)
             return
         self._statuses.report(pod, status, change=change, cause=cause)
         self._probes.stop_liveness_and_startup(pod)
-        await self._killer.kill_pod(pod, status, grace=grace, parent=cause)
+        await self._kill(pod, status, grace, cause)
         self._probes.remove_pod(uid_of(pod))
         await self._cgroups.balance(without=uid_of(pod))
         self._statuses.report(pod, await self._stopped_status(pod), ends_here=True, cause=cause)
@@ -152,6 +154,20 @@ class PodSync:
         await self._directories.release_pod(uid_of(pod))
         self._statuses.end(pod, cause=cause)
 
+    async def _make_directories(self, pod: Pod, cause: CauseId | None) -> None:
+        try:
+            await self._directories.prepare_pod(pod)
+        except KletError as error:
+            self._complain(pod, "Failed", f"error making pod data directories: {error}", cause)
+            raise
+
+    async def _kill(self, pod: Pod, status: PodRuntimeStatus, grace: int | None, cause: CauseId | None) -> None:
+        try:
+            await self._killer.kill_pod(pod, status, grace=grace, parent=cause)
+        except KletError as error:
+            self._complain(pod, "FailedKillPod", f"error killing pod: {error}", cause)
+            raise
+
     async def _stopped_status(self, pod: Pod) -> PodRuntimeStatus:
         """What the runtime shows after a kill; raises if something still runs."""
         after = await self._fresh.read_now(uid_of(pod))
@@ -160,16 +176,15 @@ class PodSync:
             raise StillRunning(message)
         return after
 
-    def _complain(self, pod: Pod, error: str, cause: CauseId | None) -> str:
+    def _complain(self, pod: Pod, decision: str, message: str, cause: CauseId | None) -> None:
         finding = Finding(
             subject=subject_of(pod),
             decider=DECIDER,
-            decision="NetworkNotReady",
-            message=error,
-            next="look again after a second",
+            decision=decision,
+            message=message,
+            next="try again after a back-off",
         )
         self._recorder.record(finding, parent=cause)
-        return error
 
     def _record(self, actions: PodActions, cause: CauseId | None) -> CauseId | None:
         """Record why, and return what the consequences have as their parent."""

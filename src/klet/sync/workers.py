@@ -45,6 +45,10 @@ logger = logging.getLogger(__name__)
 SHORTEST_KILL_PATIENCE = timedelta(seconds=10)
 
 
+class StatusUnknown(KletError):
+    """The runtime could not be asked what a pod looks like."""
+
+
 class KillTimeout(KletError):
     """A pod did not stop in time. It is still being stopped."""
 
@@ -261,7 +265,7 @@ class PodWorkers:
         """Do the pod's next step and say when to look again if nothing happens."""
         state = self._ledger.state_of(uid)
         try:
-            status = await self._statuses.fresh_status(uid, newer_than=last_step)
+            status = await self._fresh_status(uid, last_step)
             state = self._ledger.state_of(uid)  # it may have been told to stop meanwhile
             result = await self._dispatch(uid, state, status)
         except Exception as error:  # the boundary of the worker: whatever fails here concerns this pod only
@@ -275,6 +279,13 @@ class PodWorkers:
             result = StepResult(errors=(str(error) or repr(error),))
             self._record_failure(state, result.errors[0])
         return self._next_look(result)
+
+    async def _fresh_status(self, uid: PodUID, last_step: float) -> PodRuntimeStatus:
+        try:
+            return await self._statuses.fresh_status(uid, newer_than=last_step)
+        except KletError as error:
+            message = f"error determining status: {error}"
+            raise StatusUnknown(message) from error
 
     async def _dispatch(self, uid: PodUID, state: WorkerState, status: PodRuntimeStatus) -> StepResult:
         match state.stage:
@@ -312,7 +323,7 @@ class PodWorkers:
         )
 
     def _record_failure(self, state: WorkerState, text: str) -> None:
-        self._record(state, "FailedSync", f"error {state.stage}: {text}", "try again after a back-off")
+        self._record(state, "FailedSync", text, "try again after a back-off")
 
     def _record(self, state: WorkerState, decision: str, message: str, next_step: str) -> None:
         finding = Finding(

@@ -18,7 +18,7 @@ from klet.model.runtime import ContainerState as Seen
 from klet.model.runtime import StartFailure
 from klet.runtime.restart import restarts_after
 from klet.status.board import StatusBoard
-from klet.status.generate import StatusInputs, generate_status, order_ips
+from klet.status.generate import DEADLINE_EXCEEDED, DEADLINE_MESSAGE, StatusInputs, generate_status, order_ips
 from klet.testing.builders import NOW, make_container, make_pod, make_record, make_sandbox, make_status
 from klet.testing.clock import ManualClock
 
@@ -253,6 +253,33 @@ def test_a_terminal_phase_stays():
 )
 def test_order_ips(ips, prefer_ipv6, want):
     assert order_ips(ips, prefer_ipv6=prefer_ipv6) == want
+
+
+@pytest.mark.parametrize(
+    ("api_phase", "expected"),
+    [
+        pytest.param("Running", ("Failed", DEADLINE_EXCEEDED, DEADLINE_MESSAGE), id="its time is up"),
+        pytest.param("Succeeded", ("Succeeded", "", ""), id="it was over before"),
+    ],
+)
+def test_a_pod_whose_time_is_up(api_phase, expected):
+    pod = make_pod("main")
+    pod = replace(pod, status=PodStatus(phase=api_phase))
+    status = generate_status(pod, make_status(pod, make_record(pod, "main")), inputs(pod, is_overdue=True))
+    assert (status.phase, status.reason, status.message) == expected
+    assert condition(status, "Ready").status == "False"
+
+
+def test_why_the_node_disturbed_a_pod_stays_in_the_place_of_what_others_say():
+    gate, old, new = (
+        PodCondition(type=kind, status="True", reason=reason)
+        for kind, reason in (("gate", ""), ("DisruptionTarget", "Theirs"), ("DisruptionTarget", "TerminationByKubelet"))
+    )
+    pod = make_pod("main")
+    pod = replace(pod, status=PodStatus(conditions=(old, gate)))
+    given = inputs(pod, previous=PodStatus(conditions=(new,)))
+    status = generate_status(pod, make_status(pod, make_record(pod, "main")), given)
+    assert status.conditions[:2] == (new, gate)
 
 
 class TestBoard:

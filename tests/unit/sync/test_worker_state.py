@@ -294,3 +294,40 @@ def test_a_kill_before_the_first_step(pod, stage):
 
 def test_a_static_pod_that_has_started_is_stopped_in_order():
     assert apply(syncing(STATIC), KILL, STATIC).state.stage is TERMINATING
+
+
+# How it is to be stopped
+
+
+def changed_status(status: PodStatus) -> PodStatus:
+    return status
+
+
+def test_a_grace_that_was_asked_for_goes_before_the_containers_own():
+    state = apply(syncing(), KILL, grace=5).state
+    assert (state.grace, state.imposed_grace) == (5, 5)
+
+
+def test_nobody_asked_for_a_grace_of_an_orphan_or_of_a_pod_whose_work_is_done():
+    orphan = orphaned(syncing(), now=LATER).state
+    assert (orphan.grace, orphan.imposed_grace) == (30, None)
+    assert after_sync(syncing(), is_terminal=True, now=LATER).state.imposed_grace is None
+
+
+def test_a_kill_of_an_orphan_imposes_its_grace():
+    orphan = orphaned(syncing(), now=LATER).state
+    assert apply(orphan, KILL, grace=2).state.imposed_grace == 2
+
+
+def test_what_the_status_is_to_say_is_kept_until_the_pod_has_stopped():
+    state = apply(syncing(), KILL, status_change=changed_status).state
+    state = apply(state, KILL).state
+    assert state.status_change is changed_status
+    assert after_terminating(state, now=LATER).state.status_change is None
+
+
+@pytest.mark.parametrize(
+    ("stage", "expected"), [(SYNCING, False), (TERMINATING, False), (TERMINATED, True), (FINISHED, True)]
+)
+def test_has_stopped(stage, expected):
+    assert changed(syncing(), stage=stage).has_stopped is expected

@@ -253,7 +253,9 @@ def test_a_runtime_that_cannot_be_read_is_a_failing_step():
         await bench.run_for(20)
         assert len(bench.times()) == 1
         assert 10 <= bench.times()[0] <= 15
-        assert await bench.decisions() == ["FailedSync"]
+        [told] = await bench.journal.find(CauseQuery())
+        assert told.finding.decision == "FailedSync"
+        assert told.finding.message == "error determining status: the runtime is away"
 
     on_bench(test)
 
