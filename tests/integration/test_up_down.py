@@ -229,13 +229,13 @@ def test_bad_documents_are_named_and_do_not_stop_good_ones(node):
 
 def test_a_pod_that_never_gets_ready_gives_the_reason(node):
     crash = "apiVersion: v1\nkind: Pod\nmetadata: {name: crash}\nspec:\n  restartPolicy: Never\n  containers:\n"
-    crash += "  - {name: main, image: 'klet.local/busybox:1', command: [sh, -c, 'echo trouble; exit 3']}\n"
+    crash += "  - {name: main, image: 'klet.local/busybox:1', command: [sh, -c, 'echo trouble; sleep 0.4; exit 3']}\n"
     errors = node.run("up", "--detach", "-", text=crash, expect=1)
-    assert 'default/crash: failed: container "main" ended with exit code 3' in errors
+    assert 'error: crash: failed: container "main" ended with exit code 3' in errors
     assert node.run("logs", "crash") == "trouble\n"
     missing = crash.replace("busybox:1", "no-such-image:1").replace("{name: crash}", "{name: missing}")
     errors = node.run("up", "--detach", "--timeout", "3s", "-", text=missing, expect=1)
-    assert 'default/missing: not ready after 3s: container "main" waits: ' in errors
+    assert 'error: missing: not ready after 3s: container "main" waits: ' in errors
     # Standard input is one file too: what it no longer holds is gone.
     assert list(node.pods()) == [name_of("missing")]
 
@@ -277,10 +277,31 @@ def test_ctrl_c_is_down(node):
     with node.start("up", "--no-install", "--watch", str(node.file), start_new_session=True) as process:
         _read_until(process, "Ctrl-C takes it down")
         node.file.write_text(HELLO.replace("name: hello\nspec", "name: second\nspec"))
-        _read_until(process, f"default/{name_of('second')}: Ready")
+        _read_until(process, "second: Ready")
         os.killpg(process.pid, signal.SIGINT)
         process.communicate(timeout=60)
     assert process.returncode == 0
+    assert dict(processes_of(node.state)) == {}
+
+
+def test_a_follower_notices_that_the_node_is_taken_down_elsewhere(node):
+    node.file.write_text(HELLO)
+    with node.start("up", "--no-install", str(node.file)) as process:
+        _read_until(process, "Ctrl-C takes it down")
+        node.down()
+        _, errors = process.communicate(timeout=60)
+    assert errors.splitlines()[-1] == "The node was taken down by another command."
+    assert process.returncode == 0
+
+
+def test_ctrl_c_while_the_node_starts_takes_it_down_and_is_no_success(node):
+    with node.start("up", "--no-install", start_new_session=True) as process:
+        _read_until(process, "Packages")
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert ": interrupted (" in errors
+    assert "failed" not in errors
     assert dict(processes_of(node.state)) == {}
 
 

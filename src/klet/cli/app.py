@@ -74,6 +74,7 @@ def up(
     no_install: Annotated[bool, typer.Option("--no-install", help="Only say which packages are missing.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Apply the files again whenever they change.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse manifests with unknown fields.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tell every decision of the agent.")] = False,
     output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="Print the result as JSON.")] = "",
     state_dir: StateDir = DEFAULT_STATE,
 ) -> None:
@@ -93,6 +94,7 @@ def up(
         watch=watch,
         strict=strict,
         as_json=_is_json(output),
+        verbose=verbose,
     )
     raise typer.Exit(run_up(options, check=check_manifest, progress=choose_progress(clock=clock), clock=clock))
 

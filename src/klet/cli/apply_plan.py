@@ -24,6 +24,11 @@ class PodKey:
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def label(self) -> str:
+        """The shortest name that every command takes, unless pods of several namespaces share it."""
+        return self.name if self.namespace == "default" else str(self)
+
 
 @dataclass(frozen=True, slots=True)
 class PodManifest:
@@ -58,7 +63,10 @@ class ApplyPlan:
     applied: Applied
     added: tuple[PodKey, ...]
     changed: tuple[PodKey, ...]
+    unchanged: tuple[PodKey, ...]
     removed: tuple[PodKey, ...]
+    taken: Mapping[PodKey, str]
+    """Pods that came from another file until now, which still is the user's and was not given this time."""
 
 
 def plan_apply(
@@ -72,7 +80,8 @@ def plan_apply(
     owners = _owners(applied)
     kept = _kept(owners, origins, directories)
     gone = sorted(key for key in owners if key not in kept and key not in wanted)
-    write, added, changed = dict[str, bytes](), list[PodKey](), list[PodKey]()
+    write = dict[str, bytes]()
+    added, changed, unchanged = list[PodKey](), list[PodKey](), list[PodKey]()
     for key, pod in wanted.items():
         name = file_name(key)
         if name not in present:
@@ -80,6 +89,7 @@ def plan_apply(
         elif present[name] != pod.content:
             changed.append(key)
         else:
+            unchanged.append(key)
             continue
         write[name] = pod.content
     owners_after = {key: owner for key, owner in kept.items() if key not in wanted}
@@ -90,7 +100,9 @@ def plan_apply(
         applied=_remember(owners_after),
         added=tuple(added),
         changed=tuple(changed),
+        unchanged=tuple(unchanged),
         removed=tuple(gone),
+        taken={key: owner for key, owner in kept.items() if key in wanted and owner != owners_after[key]},
     )
 
 

@@ -1,5 +1,6 @@
 """Shows what happens: a spinner and ticks on a terminal, plain lines elsewhere. Durations always."""
 
+import asyncio
 import contextlib
 import sys
 from collections.abc import Iterator
@@ -53,8 +54,8 @@ class PlainProgress:
         began = self._clock.monotonic()
         try:
             yield step
-        except BaseException:
-            self.say(f"{title}: failed ({self._since(began)})")
+        except BaseException as error:
+            self.say(f"{title}: {_ending(error)} ({self._since(began)})")
             raise
         self.say(f"{title}: {step.result or 'done'} ({self._since(began)})")
 
@@ -91,8 +92,8 @@ class TerminalProgress:
         self.waiting(title)
         try:
             yield step
-        except BaseException:
-            self._line("[red]✗[/red]", title, "failed", began)
+        except BaseException as error:
+            self._line("[red]✗[/red]", title, _ending(error), began)
             raise
         finally:
             self.waiting("")
@@ -122,6 +123,11 @@ class TerminalProgress:
         took = exact_duration(timedelta(seconds=self._clock.monotonic() - began))
         detail = f": {escape(result)}" if result else ""
         self._console.print(f"{mark} {escape(title)}{detail} [dim]{took}[/dim]", highlight=False, soft_wrap=True)
+
+
+def _ending(error: BaseException) -> str:
+    # Inside of an event loop a Ctrl-C arrives as a cancellation.
+    return "interrupted" if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)) else "failed"
 
 
 def choose_progress(*, clock: Clock) -> Progress:

@@ -13,8 +13,10 @@ from types import FrameType
 import msgspec
 
 from klet.aio.clock import Clock
+from klet.api.pod import Pod
 from klet.cli.apply_plan import Origin, PodKey, find_duplicates, plan_apply, read_applied
-from klet.cli.client import AgentClient
+from klet.cli.checking import node_name
+from klet.cli.client import AgentClient, AgentUnavailable
 from klet.cli.down import run_down
 from klet.cli.journal_feed import JournalFeed
 from klet.cli.manifests import STDIN, ManifestChecker, ReadManifests, digest_of, expand_paths, read_manifests
@@ -22,9 +24,10 @@ from klet.cli.node.daemons import AGENT, daemon
 from klet.cli.node.host_ledger import HostLedger
 from klet.cli.node.node import Node, NodeError, find_node, last_lines, locked, make_state_directory, require_root
 from klet.cli.node.preparation import Preparation
+from klet.cli.node.supervisor import OWN_NAME as SUPERVISOR
 from klet.cli.progress import Progress
 from klet.cli.verdict import Broken, Done, Pending, Verdict
-from klet.cli.waiting import Awaited, PodWaiter
+from klet.cli.waiting import Awaited, PodWaiter, key_of
 from klet.host.files import read_bytes, remove_file, write_atomic
 
 AGENT_DEADLINE = timedelta(seconds=30)
@@ -45,6 +48,7 @@ class UpOptions:
     watch: bool = False
     strict: bool = False
     as_json: bool = False
+    verbose: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,8 @@ class Up:
         self._progress = progress
         self._clock = clock
         self._client = AgentClient(socket_path=node.paths.agent_socket)
+        self.is_up = False
+        """Whether the pods were found ready, so that an interruption is an ordinary end."""
 
     def run(self) -> int:
         given = self._read()
@@ -102,14 +108,23 @@ class Up:
             self._prepare()
             awaited = self._apply(given)
         with JournalFeed(client=self._client, since=began) as feed:
-            waiter = PodWaiter(pods=self._client, feed=feed, progress=self._progress, clock=self._clock)
+            waiter = PodWaiter(
+                pods=self._client,
+                feed=feed,
+                progress=self._progress,
+                clock=self._clock,
+                node_name=node_name(),
+                is_verbose=self._options.verbose,
+            )
             verdicts = waiter.wait(awaited, seconds=self._options.timeout.total_seconds())
             code = self._conclude(given, verdicts)
-            if self._options.detach or code:
+            if code:
                 return code
-            self._progress.say("The node is up. Ctrl-C takes it down.")
-            self._follow(waiter, awaited, given)
-        return code
+            self._tell_up(awaited)
+            if self._options.detach:
+                return code
+            self.is_up = True
+            return self._follow(waiter, awaited, given)
 
     def _read(self) -> Input:
         files, directories = expand_paths(self._options.files)
@@ -171,18 +186,22 @@ class Up:
             remove_file(paths.manifests / name)
         for name, content in plan.write.items():
             write_atomic(paths.manifests / name, content)
-        for word, keys in (("added", plan.added), ("changed", plan.changed), ("removed", plan.removed)):
+        told = {"added": plan.added, "changed: replaced": plan.changed, "unchanged": plan.unchanged}
+        for word, keys in {**told, "removed": plan.removed}.items():
             for key in keys:
-                self._progress.say(f"{key}: {word}")
+                self._progress.say(f"{key.label}: {word}")
+        for key, owner in plan.taken.items():
+            self._progress.warn(f"{key.label}: came from {owner} until now, and belongs to the file given last")
         return [Awaited(pod.key, digest_of(pod.content)) for origin in given.origins for pod in origin.pods]
 
     def _conclude(self, given: Input, verdicts: Mapping[PodKey, Verdict]) -> int:
         failed = {key: verdict for key, verdict in verdicts.items() if not isinstance(verdict, Done)}
         for key, verdict in failed.items():
-            self._progress.error(f"{key}: {_failure(verdict, self._options.timeout)}")
+            # What is broken for good was told when it was seen.
+            if isinstance(verdict, Pending):
+                self._progress.error(f"{key.label}: {_failure(verdict, self._options.timeout)}")
         if failed:
-            first = next(iter(failed))
-            self._progress.say(f"The node stays up: `klet explain pod/{first}` and `klet logs {first}` tell more.")
+            self._progress.say(f"The node stays up. {self._hint(next(iter(failed)))}")
         self._report(given, verdicts)
         return 1 if failed or given.errors else 0
 
@@ -194,16 +213,55 @@ class Up:
         sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
         sys.stdout.flush()
 
-    def _follow(self, waiter: PodWaiter, awaited: Sequence[Awaited], given: Input) -> None:
-        """Tell what happens until the user has seen enough; with --watch apply what changes."""
+    def _tell_up(self, awaited: Sequence[Awaited]) -> None:
+        own = {pod.key for pod in awaited}
+        others = sorted({key.label for pod in self._pods() if (key := key_of(pod)) not in own})
+        if self._options.detach:
+            end = "`klet down` takes it down."
+        elif others:
+            end = f"Ctrl-C takes it down, also the pods of other commands: {', '.join(others)}."
+        else:
+            end = "Ctrl-C takes it down."
+        self._progress.say(f"The node is up. {end}")
+        self._progress.say(self._hint(awaited[0].key if awaited else None))
+
+    def _pods(self) -> tuple[Pod, ...]:
+        try:
+            return self._client.pods()
+        except AgentUnavailable:
+            return ()
+
+    def _hint(self, key: PodKey | None) -> str:
+        name = key.label if key else "NAME"
+        where = self._node.paths.state
+        place = "" if self._node.is_default else f" (each with --state-dir {where})"
+        return f"Look at it with `klet ps`, `klet logs {name}`, `klet explain pod/{name}`{place}."
+
+    def _follow(self, waiter: PodWaiter, awaited: Sequence[Awaited], given: Input) -> int:
+        """Tell what happens until the user has seen enough or the node is gone; with --watch apply what changes."""
         while True:
             waiter.tell(FILES_SECONDS)
+            if daemon(self._node, SUPERVISOR) is None:
+                return self._tell_gone()
+            if self._is_going():
+                continue
             waiter.look(awaited)
             if self._options.watch and _signatures(self._options.files) != given.signatures:
                 given = self._read()
                 self._tell_problems(given)
                 with locked(self._node):
                     awaited = self._apply(given)
+
+    def _is_going(self) -> bool:
+        """Whether another command takes the node down: it forgets the applied pods before it stops anything."""
+        return not self._node.paths.applied.exists()
+
+    def _tell_gone(self) -> int:
+        if self._is_going():
+            self._progress.say("The node was taken down by another command.")
+            return 0
+        self._progress.error("the node's supervisor has ended; `klet up` starts it again, `klet down` cleans up")
+        return 1
 
 
 def run_up(options: UpOptions, *, check: ManifestChecker, progress: Progress, clock: Clock) -> int:
@@ -214,16 +272,19 @@ def run_up(options: UpOptions, *, check: ManifestChecker, progress: Progress, cl
     # A service manager's stop and a terminal that was closed are the same wish as Ctrl-C.
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGHUP, _interrupt)
+    up = Up(node=node, options=options, check=check, progress=progress, clock=clock)
     try:
-        return Up(node=node, options=options, check=check, progress=progress, clock=clock).run()
+        return up.run()
     except KeyboardInterrupt:
         progress.waiting("")
         if options.detach:
             progress.say("Interrupted; what was started stays. `klet down` takes it away.")
             return INTERRUPTED
+        if not up.is_up:
+            progress.say("Interrupted; the node is taken down.")
     with suppress(KeyboardInterrupt):
         run_down(options.state, should_purge=False, progress=progress, clock=clock)
-        return 0
+        return 0 if up.is_up else INTERRUPTED
     progress.error("interrupted while taking the node down; `klet down` finishes it")
     return INTERRUPTED
 

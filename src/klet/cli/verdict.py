@@ -32,10 +32,12 @@ class Pending:
 
 Verdict = Done | Broken | Pending
 
+NOT_THERE = Pending("the agent has not taken it up yet")
+
 
 def judge_pod(pod: Pod | None) -> Verdict:
     if pod is None:
-        return Pending("the agent has not taken it up yet")
+        return NOT_THERE
     match pod.status.phase:
         case "Succeeded":
             return Done("Succeeded")
@@ -45,6 +47,8 @@ def judge_pod(pod: Pod | None) -> Verdict:
             pass
     if any(condition.type == "Ready" and condition.status == "True" for condition in pod.status.conditions):
         return Done("Ready")
+    if _never_restarts(pod) and any(_has_failed(status) for status in pod.status.container_statuses):
+        return Broken(_failure(pod))
     troubles = list(_troubles(pod))
     is_trouble = any(_is_trouble(status) for status in _statuses(pod))
     return Pending("; ".join(troubles) or _not_ready(pod), is_trouble=is_trouble)
@@ -64,6 +68,14 @@ def _not_ready(pod: Pod) -> str:
 
 def _statuses(pod: Pod) -> tuple[ContainerStatus, ...]:
     return (*pod.status.init_container_statuses, *pod.status.container_statuses)
+
+
+def _never_restarts(pod: Pod) -> bool:
+    return pod.spec.restart_policy == "Never" and not any(one.restart_policy for one in pod.spec.containers)
+
+
+def _has_failed(status: ContainerStatus) -> bool:
+    return status.state.terminated is not None and status.state.terminated.exit_code != 0
 
 
 def _is_trouble(status: ContainerStatus) -> bool:
@@ -90,8 +102,11 @@ def _trouble(status: ContainerStatus) -> str:
         # Waiting for its turn is no trouble of its own.
         if state.waiting.reason in {"", "ContainerCreating", "PodInitializing"} and not state.waiting.message:
             return ""
-        waiting = f"waits: {_words(state.waiting.reason, state.waiting.message)}"
         last = status.last_state.terminated
+        if state.waiting.reason == "CrashLoopBackOff" and last is not None:
+            # The message only counts the seconds, and is another one each time.
+            return f"waits: {state.waiting.reason}; last time it {_ended(status, 'ended', last=True)}"
+        waiting = f"waits: {_words(state.waiting.reason, state.waiting.message)}"
         return f"{waiting}; last time it {_ended(status, 'ended', last=True)}" if last is not None else waiting
     if state.running is not None and not status.ready:
         return "runs and is not ready yet" + (

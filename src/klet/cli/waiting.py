@@ -1,7 +1,7 @@
 """Waits until pods are ready, telling what happens to them meanwhile."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from klet.aio.clock import Clock
@@ -11,16 +11,15 @@ from klet.cli.client import AgentUnavailable, CauseRecord
 from klet.cli.manifests import DIGEST_ANNOTATION
 from klet.cli.names import manifest_name
 from klet.cli.progress import Progress
+from klet.cli.story import brief_line
 from klet.cli.timeline import render_record
-from klet.cli.verdict import Broken, Done, Pending, Verdict, judge_pod
+from klet.cli.verdict import NOT_THERE, Broken, Done, Pending, Verdict, judge_pod
 
 LOOK_SECONDS = 0.5
 """Between two looks when the journal is silent; every record is a reason to look at once."""
 
-SETTLE_SECONDS = 0.3
-"""How long pods have to stay ready: one that ends at once is ready for an instant too."""
-QUIET = frozenset({"MissingClusterDNS"})
-"""Not told: a node without a cluster's name service gives every pod the host's, as it should."""
+SETTLE_SECONDS = 1.0
+"""How long a pod has to stay ready without a restart: one that ends at once is ready for an instant too."""
 
 
 class PodLister(Protocol):
@@ -43,77 +42,142 @@ class Awaited:
     digest: str
 
 
+@dataclass(slots=True)
+class Followed:
+    """What was seen and told of one pod in one form."""
+
+    digest: str
+    verdict: Verdict = field(default_factory=lambda: Pending(""))
+    restarts: int = 0
+    ready_since: float | None = None
+    shown: str = ""
+    """How it was last said to be: `Ready`, or nothing."""
+    told: set[str] = field(default_factory=set)
+
+    def see(self, verdict: Verdict, *, restarts: int, now: float) -> None:
+        if verdict != Done("Ready") or restarts != self.restarts:
+            self.ready_since = None
+        if verdict == Done("Ready") and self.ready_since is None:
+            self.ready_since = now
+        self.verdict, self.restarts = verdict, restarts
+
+    def settles_at(self, now: float) -> float | None:
+        """When its verdict will count, if nothing happens; None if that takes something to happen."""
+        if isinstance(self.verdict, Pending):
+            return None
+        return now if self.ready_since is None else self.ready_since + SETTLE_SECONDS
+
+    def has_settled(self, now: float) -> bool:
+        settles_at = self.settles_at(now)
+        return settles_at is not None and settles_at <= now
+
+    def is_news(self, text: str) -> bool:
+        """Whether the text is told for the first time; from then on it is not."""
+        is_news = text not in self.told
+        self.told.add(text)
+        return is_news
+
+
 class PodWaiter:
     """Follows the pods of one `klet up`."""
 
-    def __init__(self, *, pods: PodLister, feed: RecordFeed, progress: Progress, clock: Clock) -> None:
+    def __init__(
+        self, *, pods: PodLister, feed: RecordFeed, progress: Progress, clock: Clock, node_name: str, is_verbose: bool
+    ) -> None:
         self._pods = pods
         self._feed = feed
         self._progress = progress
         self._clock = clock
-        self._told: dict[PodKey, Verdict] = {}
+        self._node_name = node_name
+        self._is_verbose = is_verbose
+        self._followed: dict[PodKey, Followed] = {}
 
     def wait(self, awaited: Sequence[Awaited], *, seconds: float) -> Mapping[PodKey, Verdict]:
         """Wait until every pod is done or broken, or the time is up; returns the last verdicts."""
         deadline = self._clock.monotonic() + seconds
-        good_since: float | None = None
         while True:
             verdicts = self.look(awaited)
             now = self._clock.monotonic()
-            pending = [str(key) for key, verdict in verdicts.items() if isinstance(verdict, Pending)]
-            if pending:
-                good_since = None
-            elif good_since is None:
-                good_since = now
-            has_settled = good_since is not None and (now - good_since >= SETTLE_SECONDS or not _may_change(verdicts))
-            if has_settled or now >= deadline:
+            open_ones = {key.label: one for key, one in self._followed.items() if not one.has_settled(now)}
+            if not open_ones or now >= deadline:
                 self._progress.waiting("")
                 return verdicts
-            self._progress.waiting("Waiting for " + (", ".join(pending) or "the pods to stay ready"))
-            until = deadline if good_since is None else min(deadline, good_since + SETTLE_SECONDS)
-            self.tell(min(LOOK_SECONDS, max(0.0, until - now)))
+            self._progress.waiting(f"Waiting for {', '.join(open_ones)}")
+            ends = [end for one in open_ones.values() if (end := one.settles_at(now)) is not None]
+            self.tell(min(LOOK_SECONDS, max(0.0, min([deadline, *ends]) - now)))
 
     def look(self, awaited: Sequence[Awaited]) -> Mapping[PodKey, Verdict]:
         """Judge the pods now, telling what is new."""
+        self._follow(awaited)
         try:
             pods = self._pods.pods()
         except AgentUnavailable:
-            return {pod.key: Pending("the agent does not answer") for pod in awaited}
-        verdicts = {pod.key: judge_pod(find_applied(pods, pod)) for pod in awaited}
-        for key, verdict in verdicts.items():
-            if self._told.get(key) != verdict:
-                self._told[key] = verdict
-                for line in _describe(key, verdict):
-                    self._progress.say(line)
-        return verdicts
+            for followed in self._followed.values():
+                followed.see(Pending("the agent does not answer"), restarts=followed.restarts, now=0)
+            return {key: followed.verdict for key, followed in self._followed.items()}
+        now = self._clock.monotonic()
+        for one in awaited:
+            pod = find_applied(pods, one)
+            followed = self._followed[one.key]
+            followed.see(judge_pod(pod), restarts=_restarts(pod), now=now)
+            self._tell_verdict(one.key.label, followed, now)
+        return {key: followed.verdict for key, followed in self._followed.items()}
 
     def tell(self, seconds: float) -> None:
         """Show the agent's decisions that come within the time."""
         for record in self._feed.wait(seconds):
-            if record.subject.name and record.decision not in QUIET:
-                self._progress.say(f"{record.subject.namespace}/{record.subject.name}: {render_record(record)}")
+            if not record.subject.name:
+                continue
+            key = PodKey(record.subject.namespace, record.subject.name.removesuffix(f"-{self._node_name}"))
+            followed = self._followed.get(key)
+            if self._is_verbose:
+                self._progress.say(f"{key.label}: {render_record(record)}")
+            elif followed is not None and (line := brief_line(record)) and followed.is_news(line):
+                self._progress.say(f"{key.label}: {line}")
+
+    def _follow(self, awaited: Sequence[Awaited]) -> None:
+        """Go on with the pods that are the same, and begin anew with those that changed."""
+        known = self._followed
+        self._followed = {
+            pod.key: one if (one := known.get(pod.key)) and one.digest == pod.digest else Followed(pod.digest)
+            for pod in awaited
+        }
+
+    def _tell_verdict(self, label: str, followed: Followed, now: float) -> None:
+        match followed.verdict:
+            case Done(how):
+                # What is ready for an instant between two crashes is not worth a word.
+                if followed.has_settled(now) and followed.shown != how:
+                    followed.shown = how
+                    followed.told.clear()
+                    self._progress.say(f"{label}: {how}")
+            case Broken(reason):
+                if followed.is_news(reason):
+                    self._progress.error(f"{label}: failed: {reason}")
+            case Pending() if followed.shown and followed.verdict == NOT_THERE:
+                followed.shown = ""
+                self._progress.say(f"{label}: removed or replaced by another command")
+            case Pending(reason, is_trouble):
+                if (is_trouble or followed.shown) and followed.is_news(reason):
+                    self._progress.say(f"{label}: {'not Ready any more: ' if followed.shown else ''}{reason}")
+                followed.shown = ""
 
 
 def find_applied(pods: Sequence[Pod], awaited: Awaited) -> Pod | None:
     """The pod that was made from exactly the manifest that was applied, not from an older one."""
     for pod in pods:
-        key = PodKey(pod.metadata.namespace, manifest_name(pod))
-        if key == awaited.key and pod.metadata.annotations.get(DIGEST_ANNOTATION) == awaited.digest:
+        if key_of(pod) == awaited.key and pod.metadata.annotations.get(DIGEST_ANNOTATION) == awaited.digest:
             return pod
     return None
 
 
-def _may_change(verdicts: Mapping[PodKey, Verdict]) -> bool:
-    return any(verdict == Done("Ready") for verdict in verdicts.values())
+def key_of(pod: Pod) -> PodKey:
+    """The pod as its manifest names it."""
+    return PodKey(pod.metadata.namespace, manifest_name(pod))
 
 
-def _describe(key: PodKey, verdict: Verdict) -> Iterator[str]:
-    """What the journal does not tell: how it ended, and what stands in the way."""
-    match verdict:
-        case Done(how):
-            yield f"{key}: {how}"
-        case Broken(reason):
-            yield f"{key}: failed: {reason}"
-        case Pending(reason, is_trouble):
-            if is_trouble:
-                yield f"{key}: {reason}"
+def _restarts(pod: Pod | None) -> int:
+    if pod is None:
+        return 0
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    return sum(status.restart_count for status in statuses)

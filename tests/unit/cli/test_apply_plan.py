@@ -39,6 +39,7 @@ ONE = {"applied": {"/f": ("default/a",)}, "present": {"default_a.json": b"1"}}
 def test_the_same_file_again_changes_nothing():
     result = plan(origin("/f", (A, b"1")), **ONE)
     assert (result.write, result.remove, result.added, result.changed) == ({}, (), (), ())
+    assert (result.unchanged, result.taken) == ((A,), {})
 
 
 def test_a_changed_pod_is_written_again():
@@ -62,8 +63,17 @@ def test_a_pod_that_moved_to_another_file_belongs_to_it():
     result = plan(origin("/g", (A, b"1")), **ONE)
     assert (result.write, result.remove) == ({}, ())
     assert result.applied.origins == {"/g": ("default/a",)}
+    assert result.taken == {A: "/f"}
     again = plan(origin("/f"), applied=result.applied.origins, present=ONE["present"])
     assert again.remove == ()
+
+
+def test_a_pod_that_moved_between_two_given_files_was_not_taken_from_anyone():
+    assert plan(origin("/f"), origin("/g", (A, b"1")), **ONE).taken == {}
+
+
+def test_the_short_name_of_a_pod():
+    assert (A.label, PodKey("kube-system", "a").label) == ("a", "kube-system/a")
 
 
 def test_a_file_with_errors_takes_nothing_away():

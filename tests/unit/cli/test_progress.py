@@ -22,6 +22,8 @@ def test_plain_lines_tell_what_was_done_and_how_long_it_took(capsys):
         pass
     with pytest.raises(ValueError, match="broken"), progress.step("Agent"):
         raise ValueError("broken")
+    with pytest.raises(KeyboardInterrupt), progress.step("Agent"):
+        raise KeyboardInterrupt
     progress.warn("w")
     progress.error("e")
     progress.waiting("not shown")
@@ -29,6 +31,7 @@ def test_plain_lines_tell_what_was_done_and_how_long_it_took(capsys):
         "Images: there already (0ms)",
         "Daemons: done (0ms)",
         "Agent: failed (0ms)",
+        "Agent: interrupted (0ms)",
         "warning: w",
         "error: e",
     ]

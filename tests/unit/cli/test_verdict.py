@@ -41,10 +41,16 @@ RUNNING = {"running": {}}
                 )
             ],
             Pending(
-                'container "a" waits: CrashLoopBackOff: back-off 10s; last time it ended by signal 9 (OOMKilled)',
+                'container "a" waits: CrashLoopBackOff; last time it ended by signal 9 (OOMKilled)',
                 is_trouble=True,
             ),
             id="a crash loop tells the last end",
+        ),
+        pytest.param(
+            {"spec": {"restartPolicy": "Never"}},
+            [("a", RUNNING, {}), ("b", {"terminated": {"exitCode": 1}}, {})],
+            Broken('container "a" runs and is not ready yet; container "b" ended with exit code 1'),
+            id="what failed and is never restarted will not get ready, whatever else runs",
         ),
         pytest.param(
             {},

@@ -45,13 +45,22 @@ class Lines:
     def say(self, text):
         self.said.append(text)
 
+    def error(self, text):
+        self.said.append(f"error: {text}")
+
     def waiting(self, text):
         pass
 
 
-def waiter(pods, feed):
+def waiter(pods, feed, *, is_verbose=False):
     lines = Lines()
-    return PodWaiter(pods=pods, feed=feed, progress=lines, clock=feed), lines
+    waiting = PodWaiter(pods=pods, feed=feed, progress=lines, clock=feed, node_name="node", is_verbose=is_verbose)
+    return waiting, lines
+
+
+def record(decision, name="web-node", container="a", **more):
+    subject = CauseSubject(namespace="default", name=name, container=container)
+    return CauseRecord(at=datetime(2030, 1, 1, tzinfo=UTC), subject=subject, decision=decision, **more)
 
 
 @pytest.fixture
@@ -68,13 +77,69 @@ def test_it_waits_until_the_applied_manifest_is_ready_not_the_older_one(web):
     ready = web(conditions={"Ready": "True"})
     waiting, lines = waiter(Lister((old,), (old, new), (ready,)), Passing())
     assert waiting.wait([WEB], seconds=60) == {WEB.key: Done("Ready")}
-    assert lines.said == ["default/web: Ready"]
+    assert lines.said == ["web: Ready"]
 
 
 def test_a_pod_that_is_ready_for_an_instant_only_is_not_done(web):
     ready, crashed = web(conditions={"Ready": "True"}), web(phase="Failed", reason="Crashed")
-    waiting, _ = waiter(Lister((ready,), (crashed,)), Passing())
+    waiting, lines = waiter(Lister((ready,), (crashed,)), Passing())
     assert waiting.wait([WEB], seconds=60) == {WEB.key: Broken("Crashed")}
+    assert lines.said == ["error: web: failed: Crashed"]
+
+
+def test_a_restart_while_it_settles_begins_the_wait_anew(web, build_pod):
+    def ready(restarts):
+        status = build_pod.status("a", {"running": {}}, ready=True, restartCount=restarts)
+        return (web(containers=[status], conditions={"Ready": "True"}),)
+
+    feed = Passing()
+    waiting, lines = waiter(Lister(ready(0), ready(0), ready(1)), feed)
+    assert waiting.wait([WEB], seconds=60) == {WEB.key: Done("Ready")}
+    assert feed.now == 2
+    assert lines.said == ["web: Ready"]
+
+
+def test_a_crash_loop_is_told_once_however_often_it_turns(web, build_pod):
+    def state(is_ready, **state):
+        status = build_pod.status(
+            "a", state, ready=is_ready, lastState={"terminated": {"exitCode": 3, "reason": "Error"}}
+        )
+        return (web(containers=[status], conditions={"Ready": str(is_ready)}),)
+
+    def waits(seconds):
+        return state(False, waiting={"reason": "CrashLoopBackOff", "message": f"back-off {seconds}s"})
+
+    runs = state(True, running={})
+    feed = Passing()
+    waiting, lines = waiter(Lister(waits(10), runs, waits(20), runs, waits(40)), feed)
+    waiting.wait([WEB], seconds=3)
+    assert lines.said == ['web: container "a" waits: CrashLoopBackOff; last time it ended with exit code 3']
+
+
+def test_a_pod_that_is_no_longer_ready_is_told_and_so_is_its_return(web, build_pod):
+    status = build_pod.status("a", {"running": {}})
+    ready, unready = (web(conditions={"Ready": "True"}),), (web(containers=[status]),)
+    waiting, lines = waiter(Lister(ready), Passing())
+    waiting.wait([WEB], seconds=60)
+    waiting, again = waiter(Lister(ready, ready, ready, unready, unready, ready), feed := Passing())
+    for _ in range(9):
+        waiting.look([WEB])
+        feed.wait(0.5)
+    assert lines.said == ["web: Ready"]
+    assert again.said == [
+        "web: Ready",
+        'web: not Ready any more: container "a" runs and is not ready yet',
+        "web: Ready",
+    ]
+
+
+def test_a_pod_that_another_command_took_away(web):
+    waiting, lines = waiter(Lister((web(conditions={"Ready": "True"}),)), Passing())
+    waiting.wait([WEB], seconds=60)
+    waiting._pods = Lister(())
+    waiting.look([WEB])
+    waiting.look([WEB])
+    assert lines.said == ["web: Ready", "web: removed or replaced by another command"]
 
 
 def test_a_pod_that_has_succeeded_is_not_looked_at_again(web):
@@ -102,17 +167,53 @@ def test_nothing_to_wait_for():
     assert lines.said == []
 
 
-def test_decisions_of_the_agent_are_told(web):
-    record = CauseRecord(
-        at=datetime(2030, 1, 1, tzinfo=UTC),
-        subject=CauseSubject(namespace="default", name="web-node", container="a"),
-        decision="StartContainer",
-        message="it is not there",
-        measurements={"attempt": 0},
-    )
-    waiting, lines = waiter(Lister((web(phase="Pending"),), (web(conditions={"Ready": "True"}),)), Passing([record]))
+RECORDS = [
+    record("PodAdded", container="", message="new"),
+    record("Pulling", message='Pulling image "i"'),
+    record("Pulling", message='Pulling image "i"'),
+    record("FailedCreatePodSandBox", container="", message="no network"),
+    record("Failed", message="the status tells this"),
+    record("Started", measurements={"attempt": 0}),
+    record("Started", name="other-node"),
+    CauseRecord(at=datetime(2030, 1, 1, tzinfo=UTC), decision="AgentStarted"),
+]
+
+
+@pytest.mark.parametrize(
+    ("is_verbose", "expected"),
+    [
+        pytest.param(
+            False,
+            [
+                'web: container "a": pulling image "i"',
+                "web: FailedCreatePodSandBox: no network",
+                'web: container "a" started',
+                "web: Ready",
+            ],
+            id="what a user waits for, once, of the pods that were given",
+        ),
+        pytest.param(
+            True,
+            [
+                "web: PodAdded: new",
+                'web: a: Pulling: Pulling image "i"',
+                'web: a: Pulling: Pulling image "i"',
+                "web: FailedCreatePodSandBox: no network",
+                "web: a: Failed: the status tells this",
+                "web: a: Started [attempt=0]",
+                "other: a: Started",
+                "web: Ready",
+            ],
+            id="verbosely all of it",
+        ),
+    ],
+)
+def test_decisions_of_the_agent_are_told(web, is_verbose, expected):
+    feed = Passing(RECORDS)
+    answers = [(web(phase="Pending"),)] * len(RECORDS)
+    waiting, lines = waiter(Lister(*answers, (web(conditions={"Ready": "True"}),)), feed, is_verbose=is_verbose)
     waiting.wait([WEB], seconds=60)
-    assert "default/web-node: a: StartContainer: it is not there [attempt=0]" in lines.said
+    assert lines.said == expected
 
 
 def test_find_applied_looks_at_namespace_name_and_content(web):
