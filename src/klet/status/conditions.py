@@ -62,6 +62,16 @@ def ready(pod: Pod, containers: PodCondition, others: Sequence[PodCondition]) ->
     return PodCondition(type=READY, status=TRUE)
 
 
+def is_readiness_stale(pod: Pod) -> bool:
+    """Whether a gate that others opened or closed makes the pod's Ready differ from what the API server shows."""
+    if not pod.spec.readiness_gates:
+        return False
+    status = pod.status
+    computed = ready(pod, containers_ready(pod, status.container_statuses, status.phase), status.conditions)
+    shown = next((condition for condition in status.conditions if condition.type == READY), None)
+    return shown is not None and (shown.status, shown.message) != (computed.status, computed.message)
+
+
 def initialized(
     pod: Pod,
     statuses: Sequence[ContainerStatus],

@@ -13,10 +13,12 @@ from klet.aio.clock import Clock
 from klet.api.pod import Pod
 from klet.model.causes import CauseId, CauseRecorder, Finding
 from klet.model.pods import PodUID, is_mirror, subject_of, uid_of
+from klet.model.probes import ProbeKind, ProbeResult
 from klet.pleg.cache import RuntimeCache
 from klet.pods.store import PodStore
 from klet.probes.results import ProbeChange
 from klet.sources.merge import ChangeKind, PodChanges
+from klet.status.conditions import is_readiness_stale
 from klet.sync.pod_status import PodStatuses
 from klet.sync.worker_state import PodUpdate, UpdateKind
 from klet.sync.workers import PodWorkers
@@ -109,7 +111,7 @@ class SyncLoop:
         with self._probes.changes() as changes:
             async for change in changes:
                 pod = self._pods.get(change.uid)
-                if pod is not None:
+                if pod is not None and is_news(change):
                     self._statuses.note_probe(pod, change.key, change.result, cause=change.cause)
                     self._workers.update(PodUpdate(kind=UpdateKind.SYNC, pod=pod, cause=change.cause))
                 if changes.lagged:
@@ -122,7 +124,7 @@ class SyncLoop:
             change = await self._changes.next_change()
             # While the runtime is not well nothing new is begun; what comes is taken in when it is well again.
             await self._until_runtime_well()
-            for pod in change.pods:
+            for pod in sorted(change.pods, key=_age):
                 self._take_in(change.kind, change.source, pod)
             self._changes.mark_handled(change.source)
             self._housekeeping()
@@ -142,6 +144,9 @@ class SyncLoop:
                 self._update(UpdateKind.UPDATE, pod, cause)
             case ChangeKind.RECONCILE:
                 self._pods.put(pod)
+                if is_readiness_stale(pod):
+                    cause = self._record(pod, "ReadinessGate", "a readiness gate has changed", "report it anew")
+                    self._update(UpdateKind.SYNC, pod, cause)
             case ChangeKind.REMOVE:
                 self._remove(uid, pod, source)
 
@@ -165,8 +170,19 @@ class SyncLoop:
         return self._recorder.record(finding)
 
 
+def is_news(change: ProbeChange) -> bool:
+    """Of liveness only a failure has consequences."""
+    return change.key.kind is not ProbeKind.LIVENESS or change.result is ProbeResult.FAILURE
+
+
 def describe_loop(entered_at: datetime | None, *, now: datetime, resync: timedelta) -> str | None:
     """What is wrong with a loop that was last entered then."""
     if entered_at is None or now - entered_at <= max(2 * resync, SHORTEST_PATIENCE):
         return None
     return "sync Loop took longer than expected"
+
+
+def _age(pod: Pod) -> float:
+    """The oldest pods have their turn first."""
+    created = pod.metadata.creation_timestamp
+    return created.timestamp() if created is not None else 0.0

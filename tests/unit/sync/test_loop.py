@@ -1,11 +1,33 @@
-"""Whether the sync loop is stuck."""
+"""What the sync loop hands on, in which order, and whether it is stuck."""
+# ruff: noqa: ARG002 - the fakes keep the signatures of the protocols
 
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
-from klet.sync.loop import describe_loop
-from klet.testing.loop import EPOCH
+from klet.aio.clock import LoopClock
+from klet.api.pod import Pod, PodCondition, PodReadinessGate, PodStatus
+from klet.api.times import Time
+from klet.journal.memory import MemoryJournal
+from klet.model.halts import PodHalts
+from klet.model.pods import PodUID
+from klet.model.probes import ProbeKey, ProbeKind, ProbeResult
+from klet.model.runtime import ContainerId, PodRuntimeStatus
+from klet.pleg.cache import RuntimeCache
+from klet.pods.store import PodStore
+from klet.probes.results import ProbeResults
+from klet.sources.merge import ChangeKind, PodChanges
+from klet.status.board import StatusBoard
+from klet.sync.ledger import WorkerLedger
+from klet.sync.loop import SyncLoop, describe_loop
+from klet.sync.pod_status import PodStatuses, StartFailures
+from klet.sync.workers import PodWorkers, StepResult
+from klet.testing.builders import make_pod
+from klet.testing.loop import EPOCH, run_virtual
 
 STUCK = "sync Loop took longer than expected"
 
@@ -23,3 +45,201 @@ STUCK = "sync Loop took longer than expected"
 def test_describe_loop(resync, ago, expected):
     entered_at = None if ago is None else EPOCH - timedelta(seconds=ago)
     assert describe_loop(entered_at, now=EPOCH, resync=timedelta(seconds=resync)) == expected
+
+
+class Bench:
+    """A loop between sources and workers whose steps only note that they were called."""
+
+    def __init__(self, clock: LoopClock) -> None:
+        self.clock = clock
+        self.queue: asyncio.Queue[PodChanges] = asyncio.Queue()
+        self.well = asyncio.Event()
+        self.synced: list[str] = []
+        self.stopped: list[str] = []
+        self.is_ready = True
+        self.pods, self.ledger, self.results = PodStore(), WorkerLedger(), ProbeResults()
+        journal = MemoryJournal(clock=clock)
+        self.workers = PodWorkers(
+            steps=self,
+            statuses=self,
+            ledger=self.ledger,
+            halts=PodHalts(),
+            recorder=journal,
+            clock=clock,
+            resync=timedelta(minutes=1),
+            randomness=random.Random(1),
+            on_finished=lambda _uid: None,
+        )
+        statuses = PodStatuses(
+            board=StatusBoard(clock=clock),
+            failures=StartFailures(),
+            probes=self.results,
+            probers=self,
+            recorder=journal,
+            runtime_name="containerd",
+            agent_started=EPOCH,
+            clock=clock,
+        )
+        self.loop = SyncLoop(
+            changes=self,
+            pods=self.pods,
+            workers=self.workers,
+            cache=RuntimeCache(),
+            probes=self.results,
+            statuses=statuses,
+            until_runtime_well=self.well.wait,
+            housekeeping=lambda: None,
+            recorder=journal,
+            clock=clock,
+            resync=timedelta(minutes=1),
+        )
+
+    # Sources
+
+    async def next_change(self) -> PodChanges:
+        return await self.queue.get()
+
+    def mark_handled(self, source: str) -> None:
+        pass
+
+    def all_ready(self) -> bool:
+        return self.is_ready
+
+    # Steps, statuses, probers
+
+    async def sync(self, pod: Pod, status: PodRuntimeStatus, **_more: object) -> StepResult:
+        self.synced.append(pod.metadata.uid)
+        return StepResult()
+
+    async def terminate(self, pod: Pod, status: PodRuntimeStatus, **_more: object) -> None:
+        self.stopped.append(pod.metadata.uid)
+
+    async def finish(self, pod: Pod, status: PodRuntimeStatus, **_more: object) -> None:
+        pass
+
+    async def fresh_status(self, uid: PodUID, *, newer_than: float) -> PodRuntimeStatus:
+        return PodRuntimeStatus(uid=uid)
+
+    async def read_now(self, uid: PodUID) -> PodRuntimeStatus:
+        return PodRuntimeStatus(uid=uid)
+
+    def workers_of(self, uid: PodUID) -> frozenset[tuple[str, ProbeKind]]:
+        return frozenset()
+
+    # What tests do
+
+    async def send(self, kind: ChangeKind, *pods: Pod) -> None:
+        self.queue.put_nowait(PodChanges(source="api", kind=kind, pods=pods))
+        await self.clock.sleep(timedelta(milliseconds=1))
+
+
+def on_bench(test: Callable[[Bench], Awaitable[None]]) -> None:
+    async def main() -> None:
+        bench = Bench(LoopClock(epoch=EPOCH))
+        bench.well.set()
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(bench.workers.run()), group.create_task(bench.loop.run())]
+            await test(bench)
+            for task in tasks:
+                task.cancel()
+
+    run_virtual(main())
+
+
+def aged(uid: str, seconds: int | None) -> Pod:
+    pod = make_pod("main", uid=uid, name=uid)
+    created = None if seconds is None else Time.of(EPOCH - timedelta(seconds=seconds))
+    return replace(pod, metadata=replace(pod.metadata, creation_timestamp=created))
+
+
+def test_the_oldest_pods_come_first():
+    async def test(bench: Bench) -> None:
+        await bench.send(ChangeKind.ADD, aged("young", 1), aged("old", 100), aged("static", None))
+        assert bench.synced == ["static", "old", "young"]
+
+    on_bench(test)
+
+
+def test_nothing_is_taken_in_while_the_runtime_is_not_well():
+    async def test(bench: Bench) -> None:
+        bench.well.clear()
+        await bench.send(ChangeKind.ADD, make_pod())
+        assert bench.pods.all() == ()
+        bench.well.set()
+        await bench.clock.sleep(timedelta(milliseconds=1))
+        assert bench.synced == ["uid-1"]
+
+    on_bench(test)
+
+
+@pytest.mark.parametrize(
+    ("is_ready", "stopped"),
+    [
+        pytest.param(True, ["uid-1"], id="it is stopped"),
+        pytest.param(False, [], id="not before all sources were seen: housekeeping does it then"),
+    ],
+)
+def test_a_pod_that_is_removed(is_ready, stopped):
+    async def test(bench: Bench) -> None:
+        bench.is_ready = is_ready
+        await bench.send(ChangeKind.ADD, make_pod())
+        await bench.send(ChangeKind.REMOVE, make_pod())
+        assert bench.stopped == stopped
+        assert bench.pods.all() == ()
+
+    on_bench(test)
+
+
+@pytest.mark.parametrize(
+    ("kind", "result", "synced"),
+    [
+        pytest.param(ProbeKind.LIVENESS, ProbeResult.FAILURE, 2, id="a container that does not live is looked at"),
+        pytest.param(ProbeKind.LIVENESS, ProbeResult.SUCCESS, 1, id="one that lives is not"),
+        pytest.param(ProbeKind.READINESS, ProbeResult.SUCCESS, 2, id="ready"),
+        pytest.param(ProbeKind.READINESS, ProbeResult.FAILURE, 2, id="not ready"),
+        pytest.param(ProbeKind.STARTUP, ProbeResult.SUCCESS, 2, id="started"),
+    ],
+)
+def test_answers_of_probes(kind, result, synced):
+    async def test(bench: Bench) -> None:
+        await bench.send(ChangeKind.ADD, make_pod())
+        bench.results.put(PodUID("uid-1"), ProbeKey(ContainerId("c"), kind), result)
+        bench.results.put(PodUID("nobody"), ProbeKey(ContainerId("d"), kind), result)
+        await bench.clock.sleep(timedelta(milliseconds=1))
+        assert bench.synced == ["uid-1"] * synced
+
+    on_bench(test)
+
+
+def gated(gate: str, ready: str, message: str = "") -> Pod:
+    pod = make_pod("main")
+    conditions = (
+        PodCondition(type="Ready", status=ready, message=message),
+        PodCondition(type="example.com/gate", status=gate),
+    )
+    spec = replace(pod.spec, containers=(), readiness_gates=(PodReadinessGate(condition_type="example.com/gate"),))
+    return replace(pod, spec=spec, status=PodStatus(phase="Running", conditions=conditions))
+
+
+CLOSED = 'the status of pod readiness gate "example.com/gate" is not "True", but False'
+
+
+@pytest.mark.parametrize(
+    ("pod", "synced"),
+    [
+        pytest.param(make_pod(), 1, id="a pod without gates"),
+        pytest.param(gated("True", "True"), 1, id="a gate that is open, as it is told"),
+        pytest.param(gated("False", "False", CLOSED), 1, id="a gate that is closed, as it is told"),
+        pytest.param(gated("True", "False", CLOSED), 2, id="a gate that was opened"),
+        pytest.param(gated("False", "True"), 2, id="a gate that was closed"),
+        pytest.param(gated("False", "False", "other"), 2, id="a gate with another reason"),
+    ],
+)
+def test_a_pod_of_which_only_the_status_changed(pod, synced):
+    async def test(bench: Bench) -> None:
+        await bench.send(ChangeKind.ADD, make_pod())
+        await bench.send(ChangeKind.RECONCILE, pod)
+        assert len(bench.synced) == synced
+        assert bench.pods.get(PodUID("uid-1")) is pod
+
+    on_bench(test)
