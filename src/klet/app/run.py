@@ -32,6 +32,7 @@ from klet.journal.store import Journal
 from klet.model.causes import Finding, Subject
 from klet.model.memory import AgentMemory
 from klet.network.resolver import PodResolver
+from klet.runtime.late_calls import WatchedTransport
 from klet.runtime.log_files import LogFiles
 from klet.runtime.pod_files import PodFiles
 from klet.server.listener import SocketListener
@@ -82,7 +83,9 @@ async def run_agent(given: Settings) -> None:
         journal = Journal(path=settings.journal, clock=clock, max_records=settings.journal_records)
         await journal.open()
         opened.push_async_callback(journal.close)
-        client = await opened.enter_async_context(connect_patiently(settings, clock))
+        client = watch_calls(
+            await opened.enter_async_context(connect_patiently(settings, clock)), settings, journal, clock
+        )
         version = await client.version(cri.VersionRequest())
         config = PodConfig(sources=source_names(given), clock=clock, recorder=journal)
         ports = await _open_ports(given, settings, client, version, config, journal, threads, dead_disk, clock)
@@ -93,6 +96,12 @@ async def run_agent(given: Settings) -> None:
         _record_start(journal, settings, version)
         listener = _build_listener(agent, settings, client, journal, clock)
         await run_parts((journal, *agent.parts, *sources, listener))
+
+
+def watch_calls(client: CriClient, settings: AgentSettings, journal: Journal, clock: Clock) -> CriClient:
+    """The same client, and a finding for each call about a pod that is not answered in time."""
+    watched = WatchedTransport(inner=client.runtime, recorder=journal, clock=clock)
+    return CriClient(runtime=watched, images=client.images, timeout=settings.request_timeout)
 
 
 async def _open_ports(

@@ -21,6 +21,8 @@ from klet.runtime import labels
 from klet.runtime.termination import LeftFiles, find_last_words, read_last_words
 from klet.wire import cri_v1_pb2 as cri
 
+START_ERROR = "StartError"
+CANCELLED = "context canceled"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STATES = {
     cri.CONTAINER_CREATED: ContainerState.CREATED,
@@ -165,7 +167,7 @@ def build_container_record(
     container: cri.ContainerStatus, sandbox_id: str = "", last_words: str = ""
 ) -> ContainerRecord:
     """One container as a record; the CRI's status does not name its sandbox."""
-    state = state_of(container.state)
+    state = ContainerState.CREATED if was_broken_off(container) else state_of(container.state)
     exited = state is ContainerState.EXITED
     annotations = container.annotations
     return ContainerRecord(
@@ -186,6 +188,19 @@ def build_container_record(
         restart_count=_number(annotations.get(labels.RESTART_COUNT, "")),
         log_path=container.log_path,
         origin=labels.read_origin(annotations),
+    )
+
+
+def was_broken_off(container: cri.ContainerStatus) -> bool:
+    """True if whoever asked for the start went away meanwhile, as a killed agent does: it never ran, and did not fail.
+
+    containerd shows it as ended, like a container that cannot run at all.
+    """
+    return (
+        container.state == cri.CONTAINER_EXITED
+        and container.reason == START_ERROR
+        and not container.started_at
+        and CANCELLED in container.message
     )
 
 

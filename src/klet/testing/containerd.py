@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import sha256
 from ipaddress import IPv4Network
@@ -120,6 +120,13 @@ def start_containerd(directory: Path) -> PrivateContainerd:
     )
 
 
+def restart_containerd(daemon: PrivateContainerd) -> PrivateContainerd:
+    """Kill the daemon and start it again on the same directories; pods and shims live on. It may not answer yet."""
+    daemon.process.kill()
+    daemon.process.wait()
+    return replace(daemon, process=_spawn(daemon.directory / "config.toml", daemon.directory / "containerd.log"))
+
+
 @asynccontextmanager
 async def connect_ready(daemon: PrivateContainerd, *, clock: Clock) -> AsyncIterator[CriClient]:
     """A client of the daemon, as soon as its runtime and its network are ready."""
@@ -219,7 +226,7 @@ def _cni_directory() -> Path | None:
 
 
 def _spawn(config: Path, log: Path) -> "subprocess.Popen[bytes]":
-    with log.open("wb") as output:
+    with log.open("ab") as output:
         return subprocess.Popen(
             ["containerd", "--config", str(config)],
             stdin=subprocess.DEVNULL,

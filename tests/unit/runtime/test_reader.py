@@ -150,6 +150,25 @@ def test_what_each_state_shows(state, expected, started, finished, code, reason,
     assert (found.name, found.attempt, found.sandbox_id) == ("main", 2, "s")
 
 
+BROKEN_OFF = "failed to create containerd task: failed to create shim task: context canceled: unknown"
+
+
+@pytest.mark.parametrize(
+    ("given", "state"),
+    [
+        pytest.param({}, ContainerState.CREATED, id="the start was broken off"),
+        pytest.param({"message": "no such file"}, ContainerState.EXITED, id="it cannot be started"),
+        pytest.param({"started_at": SECOND}, ContainerState.EXITED, id="it ran"),
+        pytest.param({"reason": "Error"}, ContainerState.EXITED, id="it ended by itself and said so"),
+    ],
+)
+def test_a_start_that_was_broken_off_is_no_failure(given, state):
+    ended = container(state=cri.CONTAINER_EXITED)
+    for field, value in ({"reason": "StartError", "message": BROKEN_OFF, "started_at": 0} | given).items():
+        setattr(ended, field, value)
+    assert record(ended).state is state
+
+
 @pytest.mark.parametrize(
     ("annotations", "spec_hash", "restarts"),
     [

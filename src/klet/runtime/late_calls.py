@@ -1,0 +1,131 @@
+"""Tells when the runtime takes too long to answer about one pod, as it does when that pod's shim hangs.
+
+The call goes on until its own deadline: to give it up early would change nothing in the runtime.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from datetime import timedelta
+
+from klet.aio.clock import Clock
+from klet.cri import calls
+from klet.cri.connection import Transport
+from klet.cri.errors import CriError
+from klet.model.causes import CauseRecorder, Finding, Subject
+from klet.runtime import labels
+from klet.wire import cri_v1_pb2 as cri
+from klet.wire.methods import Method, RequestT, ResponseT
+
+DECIDER = "runtime.late_calls"
+PATIENCE = timedelta(seconds=10)
+SANDBOX_PATIENCE = timedelta(seconds=60)
+"""A network plugin may take its time."""
+
+
+class WatchedTransport:
+    """Calls of another transport; a late answer about a pod is recorded, once for each call."""
+
+    def __init__(self, *, inner: Transport, recorder: CauseRecorder, clock: Clock) -> None:
+        self._inner = inner
+        self._recorder = recorder
+        self._clock = clock
+
+    @property
+    def endpoint(self) -> str:
+        return self._inner.endpoint
+
+    def stream(self, method: Method[RequestT, ResponseT], request: RequestT) -> AsyncGenerator[ResponseT, None]:
+        return self._inner.stream(method, request)
+
+    async def call(
+        self, method: Method[RequestT, ResponseT], request: RequestT, *, timeout: timedelta | None
+    ) -> ResponseT:
+        patience = patience_for(request)
+        if patience is None:
+            return await self._inner.call(method, request, timeout=timeout)
+        async with asyncio.TaskGroup() as group:
+            watch = group.create_task(self._watch(method.name, request, patience), name=f"late-{method.name}")
+            try:
+                return await self._inner.call(method, request, timeout=timeout)
+            except CriError as error:
+                failure = error  # raised inside the group it would come out in a group of its own
+            finally:
+                watch.cancel()
+        raise failure
+
+    async def _watch(self, name: str, request: object, patience: timedelta) -> None:
+        since = self._clock.now()
+        await self._clock.sleep(patience)
+        subject = await self._subject(request)
+        if subject is None:
+            return
+        finding = Finding(
+            subject=subject,
+            decider=DECIDER,
+            decision="RuntimeNotAnswering",
+            message=f"the runtime does not answer {name} for this pod; its shim may hang",
+            measurements={"waitedSeconds": patience.total_seconds()},
+            since=since,
+            next="wait for the answer; no other pod waits for this one",
+        )
+        self._recorder.record(finding)
+
+    async def _subject(self, request: object) -> Subject | None:
+        """Whose call it is, as the request says or the runtime's lists, which ask no shim."""
+        match request:
+            case cri.RunPodSandboxRequest():
+                return _of_metadata(request.config.metadata)
+            case cri.CreateContainerRequest():
+                return _of_metadata(request.sandbox_config.metadata, request.config.metadata.name)
+            case cri.StopPodSandboxRequest() | cri.RemovePodSandboxRequest():
+                return await self._of_sandbox(request.pod_sandbox_id)
+            case _:
+                return await self._of_container(getattr(request, "container_id", ""))
+
+    async def _of_sandbox(self, sandbox_id: str) -> Subject | None:
+        wanted = cri.ListPodSandboxRequest(filter=cri.PodSandboxFilter(id=sandbox_id))
+        try:
+            answer = await self._inner.call(calls.LIST_POD_SANDBOX, wanted, timeout=PATIENCE)
+        except CriError:
+            return None  # a runtime that answers nobody is told of elsewhere
+        return next((_of_metadata(found.metadata) for found in answer.items), None)
+
+    async def _of_container(self, container_id: str) -> Subject | None:
+        wanted = cri.ListContainersRequest(filter=cri.ContainerFilter(id=container_id))
+        try:
+            answer = await self._inner.call(calls.LIST_CONTAINERS, wanted, timeout=PATIENCE)
+        except CriError:
+            return None
+        return next((_of_labels(found.labels) for found in answer.containers), None)
+
+
+def patience_for(request: object) -> timedelta | None:
+    """How long an answer may take before it is told; None for calls that no pod's shim can hold up."""
+    match request:
+        case cri.StopContainerRequest() | cri.ExecSyncRequest():
+            return PATIENCE + timedelta(seconds=request.timeout)
+        case cri.RunPodSandboxRequest():
+            return SANDBOX_PATIENCE
+        case (
+            cri.CreateContainerRequest()
+            | cri.StartContainerRequest()
+            | cri.StopPodSandboxRequest()
+            | cri.RemovePodSandboxRequest()
+            | cri.RemoveContainerRequest()
+        ):
+            return PATIENCE
+        case _:
+            return None
+
+
+def _of_metadata(metadata: cri.PodSandboxMetadata, container: str = "") -> Subject:
+    return Subject(namespace=metadata.namespace, name=metadata.name, uid=metadata.uid, container=container)
+
+
+def _of_labels(found: Mapping[str, str]) -> Subject:
+    return Subject(
+        namespace=found.get(labels.POD_NAMESPACE, ""),
+        name=found.get(labels.POD_NAME, ""),
+        uid=found.get(labels.POD_UID, ""),
+        container=found.get(labels.CONTAINER_NAME, ""),
+    )
