@@ -81,9 +81,12 @@ def up(
     """Make this machine a node, run the pods of FILE…, and wait until each is Ready or has Succeeded."""
     # Imported here: gRPC, images and the terminal's display take a while, and `klet ps` needs none of it.
     from klet.cli.checking import check_manifest  # noqa: PLC0415
+    from klet.cli.manifests import STDIN  # noqa: PLC0415
     from klet.cli.progress import choose_progress  # noqa: PLC0415
     from klet.cli.up import UpOptions, run_up  # noqa: PLC0415
 
+    if watch and (detach or not files or STDIN in files):
+        raise typer.BadParameter("--watch follows files: it goes with files, and neither with --detach nor with `-`")
     clock = SystemClock()
     options = UpOptions(
         files=tuple(files or ()),
@@ -119,7 +122,7 @@ def down(
 def ps(
     namespace: Namespace = None,
     output: Annotated[
-        PodFormat, typer.Option("--output", "-o", metavar="json|yaml|wide", help="Another form than the table.")
+        PodFormat, typer.Option("--output", "-o", metavar="table|wide|json|yaml", help="Another form than the table.")
     ] = PodFormat.TABLE,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Print rows again when they change.")] = False,
     state_dir: StateDir = DEFAULT_STATE,
@@ -221,7 +224,8 @@ def _duration(text: str, option: str) -> timedelta:
 
 
 def _client(state_dir: Path) -> AgentClient:
-    return AgentClient(socket_path=find_node(state_dir).paths.agent_socket)
+    paths = find_node(state_dir).paths
+    return AgentClient(socket_path=paths.agent_socket, supervisor=paths.supervisor_pid)
 
 
 def _is_json(output: str) -> bool:

@@ -13,6 +13,7 @@ import msgspec
 
 from klet.api.codec import decode
 from klet.api.pod import Pod, PodList
+from klet.cli.node.processes import read_pid_file
 from klet.errors import KletError
 
 CALL_TIMEOUT = 10.0
@@ -74,8 +75,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class AgentClient:
     """The calls that commands make. Each uses a connection of its own."""
 
-    def __init__(self, *, socket_path: Path) -> None:
+    def __init__(self, *, socket_path: Path, supervisor: Path) -> None:
         self._socket_path = socket_path
+        self._supervisor = supervisor
+        """Names the process that starts the agent again when it ends."""
 
     def is_healthy(self) -> bool:
         try:
@@ -102,17 +105,52 @@ class AgentClient:
 
     def open(self, path: str, query: Mapping[str, str]) -> "AgentStream":
         """An answer without an end of its own."""
-        connection = _connect(self._socket_path, timeout=None)
-        return AgentStream(connection=connection, response=_ask(connection, path, query, self._socket_path))
+        connection = self._connect(timeout=None)
+        return AgentStream(connection=connection, response=self._ask(connection, path, query))
 
     def _get(self, path: str) -> bytes:
-        connection = _connect(self._socket_path, timeout=CALL_TIMEOUT)
+        connection = self._connect(timeout=CALL_TIMEOUT)
         try:
-            return _ask(connection, path, {}, self._socket_path).read()
+            return self._ask(connection, path, {}).read()
         except (OSError, http.client.HTTPException) as error:
-            raise _unavailable(self._socket_path, str(error)) from error
+            raise self._unavailable(str(error)) from error
         finally:
             connection.close()
+
+    def _connect(self, *, timeout: float | None) -> "_UnixConnection":
+        connection = _UnixConnection(path=self._socket_path, timeout=timeout)
+        try:
+            connection.connect()
+        except PermissionError as error:
+            connection.close()
+            raise AgentUnavailable(f"{self._socket_path} belongs to root: use sudo") from error
+        except OSError as error:
+            connection.close()
+            raise self._unavailable(error.strerror or str(error)) from error
+        return connection
+
+    def _ask(
+        self, connection: http.client.HTTPConnection, path: str, query: Mapping[str, str]
+    ) -> http.client.HTTPResponse:
+        try:
+            connection.request("GET", f"{path}?{urlencode(query)}" if query else path)
+            response = connection.getresponse()
+            if response.status == http.client.OK:
+                return response
+            body = response.read().decode(errors="replace").strip()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise self._unavailable(str(error)) from error
+        connection.close()
+        raise AgentError(response.status, body or f"the agent answered {response.status} {response.reason}")
+
+    def _unavailable(self, reason: str) -> AgentUnavailable:
+        advice = "`klet up` starts one"
+        # Who may not look at the node's processes gets the general advice.
+        with contextlib.suppress(PermissionError):
+            if read_pid_file(self._supervisor) is not None:
+                advice = "the node is up and its supervisor starts the agent again: ask again in a few seconds"
+        return AgentUnavailable(f"no agent answers at {self._socket_path} ({reason}); {advice}")
 
 
 class AgentStream:
@@ -169,36 +207,3 @@ class _UnixConnection(http.client.HTTPConnection):
     def close(self) -> None:
         super().close()
         self.stream.close()
-
-
-def _connect(path: Path, *, timeout: float | None) -> "_UnixConnection":
-    connection = _UnixConnection(path=path, timeout=timeout)
-    try:
-        connection.connect()
-    except PermissionError as error:
-        connection.close()
-        raise AgentUnavailable(f"{path} belongs to root: use sudo") from error
-    except OSError as error:
-        connection.close()
-        raise _unavailable(path, error.strerror or str(error)) from error
-    return connection
-
-
-def _ask(
-    connection: http.client.HTTPConnection, path: str, query: Mapping[str, str], socket_path: Path
-) -> http.client.HTTPResponse:
-    try:
-        connection.request("GET", f"{path}?{urlencode(query)}" if query else path)
-        response = connection.getresponse()
-        if response.status == http.client.OK:
-            return response
-        body = response.read().decode(errors="replace").strip()
-    except (OSError, http.client.HTTPException) as error:
-        connection.close()
-        raise _unavailable(socket_path, str(error)) from error
-    connection.close()
-    raise AgentError(response.status, body or f"the agent answered {response.status} {response.reason}")
-
-
-def _unavailable(path: Path, reason: str) -> AgentUnavailable:
-    return AgentUnavailable(f"no agent answers at {path} ({reason}); `klet up` starts one")

@@ -116,6 +116,8 @@ def expand_paths(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     files: list[str] = []
     directories: list[str] = []
     for argument in arguments:
+        if not argument:
+            continue  # the working directory is called `.`
         if argument == STDIN:
             files.append(argument)
             continue

@@ -57,13 +57,18 @@ def find_pod(pods: Sequence[Pod], reference: PodReference) -> Pod:
 
 def choose_container(pod: Pod, container: str | None) -> str:
     """The container to read: the one that was named, or the only one, or the first as kubectl has it."""
-    names = [
-        *(spec.name for spec in pod.spec.containers),
-        *(spec.name for spec in pod.spec.init_containers),
-        *(spec.name for spec in pod.spec.ephemeral_containers),
-    ]
+    names = container_names(pod)
     if container is None:
         return pod.metadata.annotations.get("kubectl.kubernetes.io/default-container", "") or names[0]
     if container not in names:
         raise UnclearName(f"pod {pod.metadata.name!r} has no container {container!r}; it has: {', '.join(names)}")
     return container
+
+
+def container_names(pod: Pod) -> list[str]:
+    """All containers, the pod's own first."""
+    return [
+        *(spec.name for spec in pod.spec.containers),
+        *(spec.name for spec in pod.spec.init_containers),
+        *(spec.name for spec in pod.spec.ephemeral_containers),
+    ]

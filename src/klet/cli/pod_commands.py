@@ -12,9 +12,9 @@ import yaml
 from klet.aio.clock import Clock
 from klet.cli.client import AgentClient, Explanation
 from klet.cli.journal_feed import JournalFeed
-from klet.cli.names import choose_container, find_pod, parse_reference
+from klet.cli.names import choose_container, container_names, find_pod, parse_reference
 from klet.cli.pod_table import build_row
-from klet.cli.table import pod_columns, pod_header, render_table
+from klet.cli.table import column_widths, pod_columns, pod_header, render_lines, render_table
 from klet.cli.timeline import render_explanation
 
 WATCH_SECONDS = 1.0
@@ -23,7 +23,7 @@ WATCH_SECONDS = 1.0
 class PodFormat(StrEnum):
     """How `klet ps` prints."""
 
-    TABLE = ""
+    TABLE = "table"
     WIDE = "wide"
     JSON = "json"
     YAML = "yaml"
@@ -47,6 +47,7 @@ def print_pods(client: AgentClient, *, namespace: str | None, form: PodFormat, c
 def watch_pods(client: AgentClient, *, namespace: str | None, is_wide: bool, clock: Clock) -> None:
     """The table, and then each row again when it changes, until interrupted."""
     shown: dict[str, list[str]] = {}
+    widths: list[int] = []
     header = pod_header(is_wide=is_wide)
     with JournalFeed(client=client, since=clock.now()) as feed:
         while True:
@@ -54,8 +55,10 @@ def watch_pods(client: AgentClient, *, namespace: str | None, is_wide: bool, clo
             # An age changes all the time and is no news.
             news = [row for uid, row in rows.items() if _without_age(shown.get(uid)) != _without_age(row)]
             if news:
-                text = render_table(header, news)
-                _write(text if not shown else text.partition("\n")[2])
+                lines = [header, *news] if not widths else news
+                # Columns only grow, so that later rows stand under the earlier ones.
+                widths = column_widths([header, *news], at_least=widths)
+                _write(render_lines(lines, widths))
             shown = rows
             feed.wait(WATCH_SECONDS)
 
@@ -65,6 +68,8 @@ def print_logs(
 ) -> None:
     pod = find_pod(client.pods(), parse_reference(text, namespace=namespace))
     name = choose_container(pod, container)
+    if container is None and len(names := container_names(pod)) > 1:
+        sys.stderr.write(f"container {name} of: {', '.join(names)}\n")
     for piece in client.logs(pod.metadata.namespace, pod.metadata.name, name, query):
         sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()

@@ -9,7 +9,15 @@ GAP = 3
 
 def render_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [header, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return render_lines(lines, column_widths(lines))
+
+
+def column_widths(lines: Sequence[Sequence[str]], *, at_least: Sequence[int] = ()) -> list[int]:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [max(pair) for pair in zip(widths, at_least, strict=True)] if at_least else widths
+
+
+def render_lines(lines: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
     # The last column is not padded: trailing blanks help nobody.
     return "".join(
         "".join(f"{cell:<{width + GAP}}" for cell, width in zip(line, widths, strict=True)).rstrip() + "\n"

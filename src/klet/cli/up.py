@@ -14,18 +14,22 @@ import msgspec
 
 from klet.aio.clock import Clock
 from klet.api.pod import Pod
-from klet.cli.apply_plan import Origin, PodKey, find_duplicates, plan_apply, read_applied
+from klet.cli.apply_plan import PodKey, plan_apply, read_applied
 from klet.cli.checking import node_name
 from klet.cli.client import AgentClient, AgentUnavailable
 from klet.cli.down import run_down
 from klet.cli.journal_feed import JournalFeed
-from klet.cli.manifests import STDIN, ManifestChecker, ReadManifests, digest_of, expand_paths, read_manifests
+from klet.cli.manifests import (
+    ManifestChecker,
+    digest_of,
+)
 from klet.cli.node.daemons import AGENT, daemon
 from klet.cli.node.host_ledger import HostLedger
 from klet.cli.node.node import Node, NodeError, find_node, last_lines, locked, make_state_directory, require_root
 from klet.cli.node.preparation import Preparation
-from klet.cli.node.supervisor import OWN_NAME as SUPERVISOR
+from klet.cli.node.processes import read_pid_file
 from klet.cli.progress import Progress
+from klet.cli.user_input import Input, read_input, read_signatures
 from klet.cli.verdict import Broken, Done, Pending, Verdict
 from klet.cli.waiting import Awaited, PodWaiter, key_of
 from klet.host.files import read_bytes, remove_file, write_atomic
@@ -49,18 +53,6 @@ class UpOptions:
     strict: bool = False
     as_json: bool = False
     verbose: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """The user's manifests as read at one moment."""
-
-    origins: tuple[Origin, ...]
-    errors: tuple[str, ...]
-    warnings: tuple[str, ...]
-    directories: tuple[str, ...]
-    signatures: Mapping[str, tuple[int, int, int] | None]
-    """How the files looked before they were read; whoever changes them later changes this."""
 
 
 class PodResult(msgspec.Struct, frozen=True):
@@ -92,7 +84,7 @@ class Up:
         self._check = check
         self._progress = progress
         self._clock = clock
-        self._client = AgentClient(socket_path=node.paths.agent_socket)
+        self._client = AgentClient(socket_path=node.paths.agent_socket, supervisor=node.paths.supervisor_pid)
         self.is_up = False
         """Whether the pods were found ready, so that an interruption is an ordinary end."""
 
@@ -127,30 +119,9 @@ class Up:
             return self._follow(waiter, awaited, given)
 
     def _read(self) -> Input:
-        files, directories = expand_paths(self._options.files)
-        signatures = _signatures(self._options.files)
-        found = [self._read_one(path) for path in files]
-        origins = tuple(one.origin for one in found)
-        errors = [error for one in found for error in one.errors]
-        duplicates = find_duplicates(origins)
-        if duplicates:
-            # Which of two is meant is the user's to say; neither file is applied.
-            origins = ()
-        return Input(
-            origins=origins,
-            errors=(*errors, *duplicates),
-            warnings=tuple(warning for one in found for warning in one.warnings),
-            directories=tuple(directories),
-            signatures=signatures,
+        return read_input(
+            self._options.files, check=self._check, is_strict=self._options.strict, stdin=sys.stdin.buffer
         )
-
-    def _read_one(self, path: str) -> ReadManifests:
-        try:
-            content = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
-        except OSError as error:
-            return ReadManifests(Origin(path, (), is_complete=False), (f"{path}: {error.strerror}",))
-        shown = "stdin" if path == STDIN else path
-        return read_manifests(shown, content, check=self._check, is_strict=self._options.strict)
 
     def _tell_problems(self, given: Input) -> None:
         for warning in given.warnings:
@@ -241,12 +212,12 @@ class Up:
         """Tell what happens until the user has seen enough or the node is gone; with --watch apply what changes."""
         while True:
             waiter.tell(FILES_SECONDS)
-            if daemon(self._node, SUPERVISOR) is None:
+            if read_pid_file(self._node.paths.supervisor_pid) is None:
                 return self._tell_gone()
             if self._is_going():
                 continue
             waiter.look(awaited)
-            if self._options.watch and _signatures(self._options.files) != given.signatures:
+            if self._options.watch and read_signatures(self._options.files) != given.signatures:
                 given = self._read()
                 self._tell_problems(given)
                 with locked(self._node):
@@ -266,8 +237,6 @@ class Up:
 
 def run_up(options: UpOptions, *, check: ManifestChecker, progress: Progress, clock: Clock) -> int:
     require_root("up")
-    if options.watch and (options.detach or STDIN in options.files or not options.files):
-        raise NodeError("--watch follows files: it goes with files, and neither with --detach nor with `-`")
     node = find_node(options.state)
     # A service manager's stop and a terminal that was closed are the same wish as Ctrl-C.
     signal.signal(signal.SIGTERM, _interrupt)
@@ -291,20 +260,6 @@ def run_up(options: UpOptions, *, check: ManifestChecker, progress: Progress, cl
 
 def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of signal handlers
     raise KeyboardInterrupt
-
-
-def _signatures(arguments: Sequence[str]) -> dict[str, tuple[int, int, int] | None]:
-    """What tells that a file changed, appeared or went away."""
-    files, _ = expand_paths(arguments)
-    return {path: _signature(Path(path)) for path in files}
-
-
-def _signature(path: Path) -> tuple[int, int, int] | None:
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 def _failure(verdict: Verdict, timeout: timedelta) -> str:

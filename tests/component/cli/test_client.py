@@ -1,6 +1,7 @@
 """The client against a real HTTP server on a Unix socket."""
 
 import asyncio
+import os
 
 import pytest
 from aiohttp import web
@@ -8,6 +9,7 @@ from aiohttp import web
 from klet.aio.clock import SystemClock
 from klet.cli.client import AgentClient, AgentError, AgentUnavailable
 from klet.cli.journal_feed import JournalFeed
+from klet.cli.node.processes import identify, write_pid_file
 
 POD = b'{"metadata":{"name":"web-node","namespace":"default","uid":"u"},"spec":{"nodeName":"node","containers":[]}}'
 RECORD = (
@@ -72,7 +74,7 @@ async def agent(tmp_path):
 
 @pytest.fixture
 def client(tmp_path):
-    return AgentClient(socket_path=tmp_path / "klet.sock")
+    return AgentClient(socket_path=tmp_path / "klet.sock", supervisor=tmp_path / "supervisor")
 
 
 async def test_pods_and_health(agent, client):
@@ -114,4 +116,10 @@ async def test_the_journal_is_followed_and_let_go(agent, client):
 def test_no_agent_is_a_clear_error(client):
     assert not client.is_healthy()
     with pytest.raises(AgentUnavailable, match=r"no agent answers at .*klet.sock.*`klet up` starts one"):
+        client.pods()
+
+
+def test_an_agent_that_the_supervisor_will_start_again_is_said_to_come_back(client, tmp_path):
+    write_pid_file(tmp_path / "supervisor", identify(os.getpid()))
+    with pytest.raises(AgentUnavailable, match="its supervisor starts the agent again"):
         client.pods()

@@ -19,7 +19,15 @@ def test_version(capsys):
     ("arguments", "code", "expected"),
     [
         pytest.param(["ps", "--state-dir", "/nowhere"], 1, "`klet up` starts one", id="no node"),
-        pytest.param(["ps", "-o", "xml"], 2, "xml", id="a format that is not there"),
+        pytest.param(
+            ["ps", "-o", "xml"],
+            2,
+            "'table', 'wide'",
+            id="a format that is not there names those that are",
+        ),
+        pytest.param(["up", "-d", "-w", "x"], 2, "--watch follows files", id="watching without staying"),
+        pytest.param(["up", "-w", "-"], 2, "--watch follows files", id="watching standard input"),
+        pytest.param(["ps", "--state-dir", __file__], 1, "is not a directory", id="a file instead of a directory"),
         pytest.param(["ps", "-w", "-o", "json"], 2, "--watch prints a table", id="options that do not go together"),
         pytest.param(["explain", "x", "-o", "yaml"], 2, "only json", id="another format that is not there"),
         pytest.param(["logs", "x", "--since", "5x"], 2, "unknown unit", id="no duration"),

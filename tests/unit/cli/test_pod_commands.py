@@ -2,8 +2,8 @@ from datetime import timedelta
 
 import pytest
 
-from klet.cli.pod_commands import log_query
-from klet.cli.table import render_table
+from klet.cli.pod_commands import log_query, print_logs
+from klet.cli.table import column_widths, render_lines, render_table
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,38 @@ def test_log_query(options, expected):
 
 def test_a_table_is_aligned_and_has_no_trailing_blanks():
     assert render_table(["A", "LONG"], [["value", "x"], ["y", "z"]]) == "A       LONG\nvalue   x\ny       z\n"
+
+
+def test_columns_that_were_shown_do_not_move_to_the_left():
+    widths = column_widths([["A", "B"], ["long name", "x"]])
+    later = column_widths([["A", "B"], ["y", "wider"]], at_least=widths)
+    assert later == [9, 5]
+    assert render_lines([["y", "wider"]], later) == "y           wider\n"
+
+
+class Logs:
+    """An agent with pods that have written one line."""
+
+    def __init__(self, *pods):
+        self._pods = pods
+
+    def pods(self):
+        return self._pods
+
+    def logs(self, namespace, pod, container, query):  # noqa: ARG002 - the client takes it
+        yield f"{namespace}/{pod}/{container}\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("names", "container", "output", "note"),
+    [
+        pytest.param("a", None, "default/web-node/a\n", "", id="the only one needs no word"),
+        pytest.param("ab", None, "default/web-node/a\n", "container a of: a, b\n", id="the first of two is named"),
+        pytest.param("ab", "b", "default/web-node/b\n", "", id="the one that was asked for"),
+    ],
+)
+def test_logs_say_which_container_was_taken(build_pod, capfdbinary, names, container, output, note):
+    pod = build_pod(containers=[build_pod.status(name, {}) for name in names])
+    print_logs(Logs(pod), "web", namespace=None, container=container, query={})
+    told = capfdbinary.readouterr()
+    assert (told.out.decode(), told.err.decode()) == (output, note)

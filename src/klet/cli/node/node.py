@@ -36,6 +36,8 @@ def find_node(state: Path) -> Node:
         raise NodeError(f"--state-dir {state}: {error}") from error
     if problem := state_directory_problem(absolute):
         raise NodeError(problem)
+    if absolute.exists() and not absolute.is_dir():
+        raise NodeError(f"--state-dir {absolute} is not a directory")
     return Node(paths=node_paths(absolute), names=node_names(absolute))
 
 

@@ -111,6 +111,10 @@ class NodePaths:
     def pids(self) -> Path:
         return self.run / "pids"
 
+    @property
+    def supervisor_pid(self) -> Path:
+        return self.pids / "supervisor"
+
 
 @dataclass(frozen=True, slots=True)
 class NodeNames:
