@@ -3,6 +3,7 @@
 A node without an API server has no cluster objects; each part says so in upstream's words.
 """
 
+import os
 import pwd
 import random
 import shutil
@@ -141,7 +142,7 @@ class PodMappingFiles:
         return await self._threads.run(_read_all, self._pods)
 
     async def write(self, uid: PodUID, data: bytes) -> None:
-        await self._threads.run(write_atomic, self._path(uid), data, mode=0o644)
+        await self._threads.run(_write, self._path(uid), data)
 
     async def remove(self, uid: PodUID) -> None:
         await self._threads.run(remove_file, self._path(uid))
@@ -155,6 +156,16 @@ def _read(path: Path) -> bytes | None:
         return read_bytes(path)
     except FileMissing:
         return None
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Down to the disk: ids must not be given out anew because the machine forgot them."""
+    write_atomic(path, data, mode=0o644)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
 
 
 def _read_all(pods: Path) -> dict[PodUID, bytes]:

@@ -19,6 +19,22 @@ LOGS = Path("/var/log/pods")
 _PREFIX = f"{LOGS}/"
 
 
+class MemoryMappings:
+    """The users of pods, in a file of each pod's directory."""
+
+    def __init__(self) -> None:
+        self.written: dict[PodUID, bytes] = {}
+
+    async def read(self, uid: PodUID) -> bytes | None:
+        return self.written.get(uid)
+
+    async def write(self, uid: PodUID, data: bytes) -> None:
+        self.written[uid] = data
+
+    async def remove(self, uid: PodUID) -> None:
+        self.written.pop(uid, None)
+
+
 class MemoryFiles:
     """Pod directories by name; log directories are where the fake runtime writes them."""
 
@@ -27,6 +43,7 @@ class MemoryFiles:
         self.refuses = ""
         """Why nothing can be removed at the moment."""
         self.sink = sink or MemorySink()
+        self.mappings = MemoryMappings()
 
     async def prepare_pod(self, pod: Pod) -> None:
         self.pods.add(uid_of(pod))
@@ -52,6 +69,7 @@ class MemoryFiles:
         if self.refuses:
             raise HostError(self.refuses)
         self.pods.discard(uid)
+        await self.mappings.remove(uid)
         for path in self.sink.paths():
             if _owner(path) == uid:
                 self.sink.remove(path)
@@ -170,22 +188,6 @@ class MemoryCheckpoint:
     async def save(self, value: AgentMemory) -> None:
         self.left = value
         self.saves += 1
-
-
-class MemoryMappings:
-    """User namespaces of pods."""
-
-    def __init__(self) -> None:
-        self.written: dict[PodUID, bytes] = {}
-
-    async def read(self, uid: PodUID) -> bytes | None:
-        return self.written.get(uid)
-
-    async def write(self, uid: PodUID, data: bytes) -> None:
-        self.written[uid] = data
-
-    async def remove(self, uid: PodUID) -> None:
-        self.written.pop(uid, None)
 
 
 class MemoryVolumes:

@@ -23,7 +23,6 @@ from klet.app.simulation.memory import (
     MemoryFiles,
     MemoryLeftFiles,
     MemoryLogs,
-    MemoryMappings,
     MemoryQos,
 )
 from klet.app.wiring import Agent, Ports, build_agent
@@ -95,7 +94,6 @@ class SimulatedNode:
     cgroups: MemoryCgroups = field(default_factory=MemoryCgroups)
     qos: MemoryQos = field(default_factory=MemoryQos)
     checkpoint: MemoryCheckpoint = field(default_factory=MemoryCheckpoint)
-    mappings: MemoryMappings = field(default_factory=MemoryMappings)
 
     logs: MemoryLogs = field(init=False)
     http: HttpClient = field(default_factory=HttpClient)
@@ -146,7 +144,7 @@ class SimulatedNode:
             runtime_name="containerd",
             node_ips=("192.0.2.1",),
             randomness=randomness,
-            containers=simulated_container_ports(client, mappings=self.mappings, randomness=randomness),
+            containers=simulated_container_ports(client, mappings=self.files.mappings, randomness=randomness),
             memory=self.checkpoint.left,
             memory_store=self.checkpoint,
         )
