@@ -149,13 +149,13 @@ async def _open_ports(
 
 def _build_listener(agent: Agent, settings: AgentSettings, client: CriClient, journal: Journal, clock: Clock) -> Part:
     """The agent's own API."""
-    pods = BoardPods(pods=agent.pods, statuses=agent.statuses)
+    pods = BoardPods(pods=agent.pods, statuses=agent.statuses, ledger=agent.ledger)
     return SocketListener(
         path=settings.socket,
         routes=(
             PodRoutes(pods=pods, logs=RuntimeLogs(runtime=client, clock=clock)),
             HealthRoutes(health=AgentHealth(loop=agent.loop)),
-            KletRoutes(journal=JournalRecords(journal=journal, clock=clock)),
+            KletRoutes(pods=pods, journal=JournalRecords(journal=journal, clock=clock)),
         ),
     )
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from klet.aio.clock import Clock
 from klet.api.pod import Pod
+from klet.api.times import Time
 from klet.cri.errors import CriError, NotFound, Unavailable
 from klet.cri.port import RuntimeService
 from klet.journal.records import CauseQuery
@@ -23,19 +24,30 @@ from klet.model.runtime import ContainerId
 from klet.pods.store import PodStore
 from klet.server.log_query import LogQuery
 from klet.status.board import StatusBoard
+from klet.sync.ledger import WorkerLedger
 from klet.sync.loop import SyncLoop
+from klet.sync.worker_state import Stage
 from klet.wire import cri_v1_pb2 as cri
 
 
 class BoardPods:
     """The wanted pods with the statuses of the board."""
 
-    def __init__(self, *, pods: PodStore, statuses: StatusBoard) -> None:
+    def __init__(self, *, pods: PodStore, statuses: StatusBoard, ledger: WorkerLedger) -> None:
         self._pods = pods
         self._statuses = statuses
+        self._ledger = ledger
 
     def pods(self) -> tuple[Pod, ...]:
         return tuple(self._with_status(pod) for pod in self._pods.all())
+
+    def terminating(self) -> tuple[Pod, ...]:
+        wanted = self._pods.uids()
+        return tuple(
+            self._with_status(_as_deleted(state.pod, state.terminating_at))
+            for uid, state in self._ledger.all().items()
+            if uid not in wanted and state.stage is Stage.TERMINATING
+        )
 
     def find(self, namespace: str, name: str) -> Pod | None:
         pod = self._pods.by_full_name(f"{name}_{namespace}")
@@ -144,6 +156,13 @@ class JournalRecords:
             "text": render_timeline(timeline, now=self._clock.now()),
         }
         return json.dumps(document).encode()
+
+
+def _as_deleted(pod: Pod, since: datetime | None) -> Pod:
+    """A static pod that goes has no deletion of its own; here it gets one, so that every reader understands it."""
+    if pod.metadata.deletion_timestamp is not None or since is None:
+        return pod
+    return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=Time.of(since)))
 
 
 def cause_to_json(cause: Cause) -> dict[str, object]:

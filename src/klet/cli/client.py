@@ -87,10 +87,15 @@ class AgentClient:
             return False
 
     def pods(self) -> tuple[Pod, ...]:
+        return decode(PodList, self._get("/pods")).items
+
+    def all_pods(self) -> tuple[Pod, ...]:
+        """Also those that nobody wants any more and that are still terminating."""
         return decode(PodList, self.raw_pods()).items
 
     def raw_pods(self) -> bytes:
-        return self._get("/pods")
+        """All pods, as the agent sends them."""
+        return self._get("/klet/v1/pods")
 
     def explain(self, namespace: str, name: str) -> bytes:
         return self._get(f"/klet/v1/explain/{quote(namespace)}/{quote(name)}")

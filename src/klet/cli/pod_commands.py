@@ -102,7 +102,7 @@ def print_explanation(client: AgentClient, text: str, *, namespace: str | None, 
 
 
 def _rows(client: AgentClient, *, namespace: str | None, is_wide: bool, clock: Clock) -> dict[str, list[str]]:
-    pods = [pod for pod in client.pods() if namespace in {None, pod.metadata.namespace}]
+    pods = [pod for pod in client.all_pods() if namespace in {None, pod.metadata.namespace}]
     pods.sort(key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
     return {pod.metadata.uid: pod_columns(build_row(pod, now=clock.now()), is_wide=is_wide) for pod in pods}
 

@@ -5,7 +5,9 @@ from datetime import datetime
 
 from klet.api.container_status import ContainerState, ContainerStatus
 from klet.api.pod import Pod
+from klet.api.times import Time, TimeError
 from klet.cli.durations import age, human_duration
+from klet.model.pods import SEEN_ANNOTATION
 
 NONE = "<none>"
 
@@ -40,12 +42,22 @@ def build_row(pod: Pod, *, now: datetime) -> PodRow:
         status=pod_status_word(pod),
         restarts=_restarts(pod, now=now),
         ip=pod.status.pod_ip or NONE,
-        # A static pod has no creation time of its own; it is as old as its first sync.
-        age=age(pod.metadata.creation_timestamp or pod.status.start_time, now=now),
+        age=age(_born(pod), now=now),
         node=pod.spec.node_name or NONE,
         containers=",".join(container.name for container in pod.spec.containers),
         images=",".join(container.image for container in pod.spec.containers),
     )
+
+
+def _born(pod: Pod) -> datetime | None:
+    """A static pod has no creation time of its own; it is as old as its first sync, or as the agent's notice of it."""
+    known = pod.metadata.creation_timestamp or pod.status.start_time
+    if known is not None:
+        return known
+    try:
+        return Time.parse(pod.metadata.annotations.get(SEEN_ANNOTATION, ""))
+    except TimeError:
+        return None
 
 
 def pod_status_word(pod: Pod) -> str:

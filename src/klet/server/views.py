@@ -16,6 +16,10 @@ class PodView(Protocol):
 
     def find(self, namespace: str, name: str) -> Pod | None: ...
 
+    def terminating(self) -> tuple[Pod, ...]:
+        """Pods that nobody wants any more, as long as something of them runs."""
+        ...
+
 
 class LogView(Protocol):
     """The logs of containers."""

@@ -28,6 +28,7 @@ class FakeAgent:
         application = web.Application()
         application.router.add_get("/healthz", self.health)
         application.router.add_get("/pods", self.pods)
+        application.router.add_get("/klet/v1/pods", self.pods)
         application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self.logs)
         application.router.add_get("/klet/v1/explain/{namespace}/{pod}", self.explain)
         application.router.add_get("/klet/v1/journal", self.journal)
@@ -81,6 +82,7 @@ async def test_pods_and_health(agent, client):
     assert await asyncio.to_thread(client.is_healthy)
     (pod,) = await asyncio.to_thread(client.pods)
     assert pod.metadata.name == "web-node"
+    assert await asyncio.to_thread(client.all_pods) == (pod,)
 
 
 async def test_an_error_carries_the_agents_words(agent, client):

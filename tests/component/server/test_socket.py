@@ -39,6 +39,10 @@ def running_pod() -> Pod:
 class Pods:
     def __init__(self) -> None:
         self.all: tuple[Pod, ...] = (running_pod(),)
+        self.leaving: tuple[Pod, ...] = ()
+
+    def terminating(self) -> tuple[Pod, ...]:
+        return self.leaving
 
     def pods(self) -> tuple[Pod, ...]:
         return self.all
@@ -108,7 +112,7 @@ class Bench:
             routes=(
                 PodRoutes(pods=self.pods, logs=self.logs),
                 HealthRoutes(health=self.health),
-                KletRoutes(journal=self.journal),
+                KletRoutes(pods=self.pods, journal=self.journal),
             ),
         )
         self.session = aiohttp.ClientSession(
@@ -217,6 +221,13 @@ async def test_pods(bench, path):
 async def test_no_pods_are_null(bench):
     bench.pods.all = ()
     assert await bench.get("/pods") == (200, '{"kind":"PodList","apiVersion":"v1","metadata":{},"items":null}\n')
+
+
+async def test_pods_on_their_way_out_are_on_klets_own_list_alone(bench):
+    bench.pods.leaving = (make_pod("main", name="old"),)
+    document = json.loads((await bench.get("/klet/v1/pods"))[1])
+    assert [pod["metadata"]["name"] for pod in document["items"]] == ["old", "web"]
+    assert "old" not in (await bench.get("/pods"))[1]
 
 
 async def test_pods_are_only_read(bench):

@@ -118,6 +118,11 @@ def test_a_pod_that_has_not_begun(build_pod, now):
     assert (row.ip, row.age, row.restarts) == ("<none>", "<unknown>", "0")
 
 
+def test_a_pod_that_has_not_begun_is_as_old_as_the_agents_notice_of_it(build_pod, now):
+    seen = {"annotations": {"kubernetes.io/config.seen": build_pod.at(7).replace("Z", ".123456000Z")}}
+    assert build_row(build_pod(phase="Pending", startTime=None, metadata=seen), now=now).age == "6s"
+
+
 def test_restarts_of_init_containers_count_while_they_run(build_pod, now):
     init = build_pod.status("i", RUNNING, restartCount=2)
     main = build_pod.status("a", INITIALIZING, restartCount=0)

@@ -1,22 +1,28 @@
-"""`/klet/v1/…`: what only klet has. Cause records and the causal timeline of a pod."""
+"""`/klet/v1/…`: what only klet has. Cause records, the causal timeline of a pod, and pods that are on their way out."""
 
 from contextlib import aclosing, suppress
 from datetime import datetime
 
 from aiohttp import web
 
-from klet.server.views import JournalView
+from klet.server.routes.pods import pod_list
+from klet.server.views import JournalView, PodView
 
 
 class KletRoutes:
-    """Says why things happened."""
+    """Says why things happened, and what is still there."""
 
-    def __init__(self, *, journal: JournalView) -> None:
+    def __init__(self, *, pods: PodView, journal: JournalView) -> None:
+        self._pods = pods
         self._journal = journal
 
     def add_to(self, router: web.UrlDispatcher) -> None:
+        router.add_get("/klet/v1/pods", self._list, allow_head=False)
         router.add_get("/klet/v1/journal", self._records, allow_head=False)
         router.add_get("/klet/v1/explain/{namespace}/{pod}", self._explain, allow_head=False)
+
+    async def _list(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's signature
+        return pod_list((*self._pods.terminating(), *self._pods.pods()))
 
     async def _records(self, request: web.Request) -> web.StreamResponse:
         """JSON lines; with `follow` the connection stays and each new record follows at once."""

@@ -1,10 +1,12 @@
 """`/pods` and `/containerLogs`: what runs here, and what it says."""
 
+from collections.abc import Sequence
 from contextlib import aclosing, suppress
 
 from aiohttp import web
 
 from klet.api.codec import encode
+from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.server.log_query import Refusal, choose_instance, parse_log_query
 from klet.server.views import LogView, PodView
@@ -23,10 +25,7 @@ class PodRoutes:
         router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._read_logs, allow_head=False)
 
     async def _list(self, request: web.Request) -> web.StreamResponse:  # noqa: ARG002 - aiohttp's signature
-        pods = self._pods.pods()
-        items = encode(pods) if pods else b"null"
-        body = b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":' + items + b"}\n"
-        return web.Response(body=body, content_type="application/json")
+        return pod_list(self._pods.pods())
 
     async def _read_logs(self, request: web.Request) -> web.StreamResponse:
         path = request.match_info
@@ -51,6 +50,13 @@ class PodRoutes:
                 await response.write(str(error).encode())  # the headers are out: the text is all that can be said
             await response.write_eof()
         return response
+
+
+def pod_list(pods: Sequence[Pod]) -> web.Response:
+    """Pods as the kubelet lists them: none is null, as Go writes it."""
+    items = encode(pods) if pods else b"null"
+    body = b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":' + items + b"}\n"
+    return web.Response(body=body, content_type="application/json")
 
 
 def _refuse(refusal: Refusal) -> web.Response:
