@@ -323,7 +323,9 @@ def _agrees(member: str, kind: EventKind, states: Mapping[str, ContainerState], 
     present = member in states or member in sandboxes
     match kind:
         case EventKind.STOPPED:
-            return states.get(member) is not ContainerState.RUNNING and not sandboxes.get(member, False)
+            # One that is said to be created has ended before its start was noted: it will show as running for a moment.
+            is_over = states.get(member) not in {ContainerState.RUNNING, ContainerState.CREATED}
+            return is_over and not sandboxes.get(member, False)
         case EventKind.STARTED:
             return present and states.get(member) not in {ContainerState.CREATED, ContainerState.UNKNOWN}
         case EventKind.DELETED:

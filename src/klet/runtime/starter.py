@@ -36,11 +36,13 @@ class RestartCounts(Protocol):
 
 
 class LogLinks(Protocol):
-    """Keeps the names under which log collectors of the whole node find a container's log."""
+    """Keeps logs, and the names under which log collectors of the whole node find a container's log."""
 
     async def link(self, name: str, log: str) -> None:
         """Make the link `name` to a log, unless the log does not exist."""
         ...
+
+    async def remove_log(self, log: str) -> None: ...
 
 
 class ContainerStarter:
@@ -160,10 +162,15 @@ class ContainerStarter:
         return await self._counts.next_restart_count(pod, container)
 
     async def _remove_unstarted(self, container: str, status: PodRuntimeStatus) -> None:
-        """A start that an earlier life of the agent asked for may still be under way: it must not come beside ours."""
+        """A start that an earlier life of the agent asked for may still be under way: it must not come beside ours.
+
+        Its log goes first: if nothing but that were left, it would count as a life.
+        """
         record = status.newest(container)
         if record is None or record.state is not ContainerState.CREATED:
             return
+        if record.log_path:
+            await self._links.remove_log(record.log_path)
         try:
             await self._runtime.remove_container(cri.RemoveContainerRequest(container_id=record.id))
         except NotFound:

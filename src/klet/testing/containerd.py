@@ -120,11 +120,17 @@ def start_containerd(directory: Path) -> PrivateContainerd:
     )
 
 
-def restart_containerd(daemon: PrivateContainerd) -> PrivateContainerd:
-    """Kill the daemon and start it again on the same directories; pods and shims live on. It may not answer yet."""
+@asynccontextmanager
+async def restart_containerd(daemon: PrivateContainerd, *, clock: Clock) -> AsyncIterator[CriClient]:
+    """Kill the daemon and start it again on the same directories, for the time of the block; pods and shims live on."""
     daemon.process.kill()
     daemon.process.wait()
-    return replace(daemon, process=_spawn(daemon.directory / "config.toml", daemon.directory / "containerd.log"))
+    again = replace(daemon, process=_spawn(daemon.directory / "config.toml", daemon.directory / "containerd.log"))
+    try:
+        async with connect_ready(again, clock=clock) as client:
+            yield client
+    finally:
+        await _end(again, clock=clock)
 
 
 @asynccontextmanager
@@ -170,6 +176,11 @@ async def remove_pods(client: CriClient, *, clock: Clock) -> None:
 
 async def stop_containerd(daemon: PrivateContainerd, *, clock: Clock) -> None:
     """Remove all pods, end the daemon and whatever it made; a daemon that does not answer is cleaned up after."""
+    await _end(daemon, clock=clock)
+    remove_everything(daemon.directory)
+
+
+async def _end(daemon: PrivateContainerd, *, clock: Clock) -> None:
     try:
         async with connect(runtime_endpoint=daemon.endpoint, timeout=timedelta(seconds=20)) as client:
             await remove_pods(client, clock=clock)
@@ -181,7 +192,6 @@ async def stop_containerd(daemon: PrivateContainerd, *, clock: Clock) -> None:
         await clock.sleep(_POLL)
     daemon.process.kill()
     daemon.process.wait()
-    remove_everything(daemon.directory)
 
 
 async def _remove_sandbox(client: CriClient, sandbox_id: str, *, clock: Clock) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -69,6 +70,17 @@ class RunningAgent:
         story = await self.text(f"/klet/v1/journal?name={name}-node")
         pytest.fail(f"{name}: {wanted} never came; the journal says:\n{story}\nthe agent says:\n{self.log}")
 
+    async def until(self, condition: Callable[[dict[str, Pod]], bool], *, what: str) -> None:
+        """Wait for a state that no single decision tells."""
+        try:
+            async with asyncio.timeout(DEADLINE):
+                while True:
+                    if condition(await self.pods()):
+                        return
+                    await asyncio.sleep(0.1)  # another process
+        except TimeoutError:
+            pytest.fail(f"{what} never came; the agent says:\n{self.log}\n{await self.text('/pods')}")
+
     async def kill(self) -> None:
         """The end without warning."""
         self.process.send_signal(signal.SIGKILL)
@@ -126,19 +138,24 @@ class Node:
     @asynccontextmanager
     async def run(self, *arguments: str, **settings):
         """Run the agent until the end of the block; it is killed there unless it ended before."""
+        async with self.started(*arguments, **settings) as process:
+            connector = aiohttp.UnixConnector(path=str(self.root / "klet.sock"))
+            async with aiohttp.ClientSession(connector=connector) as session:
+                agent = RunningAgent(process=process, session=session, log=self.log)
+                await self._until_it_answers(agent)
+                yield agent
+
+    @asynccontextmanager
+    async def started(self, *arguments: str, **settings):
+        """The agent's process, which may not answer yet; it is killed at the end of the block."""
         self.config.write_text(json.dumps(self.settings | settings))
         command = [sys.executable, "-P", "-m", "klet", "run", f"--config={self.config}", f"--root-dir={self.root}"]
         with self.log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *command, "--hostname-override=node", *arguments, stdout=log, stderr=log, env=os.environ | {"TZ": "UTC"}
             )
-        socket = self.root / "klet.sock"
         try:
-            connector = aiohttp.UnixConnector(path=str(socket))
-            async with aiohttp.ClientSession(connector=connector) as session:
-                agent = RunningAgent(process=process, session=session, log=self.log)
-                await self._until_it_answers(agent)
-                yield agent
+            yield process
         finally:
             if process.returncode is None:
                 process.kill()
@@ -168,6 +185,16 @@ class Node:
 @pytest.fixture
 def node(tmp_path, containerd, cri):
     return Node(directory=tmp_path, containerd=containerd)
+
+
+@pytest.fixture
+def build_node(tmp_path):
+    """A node on a containerd of the test's own."""
+
+    def build(containerd) -> Node:
+        return Node(directory=tmp_path, containerd=containerd)
+
+    return build
 
 
 @pytest.fixture
