@@ -96,6 +96,7 @@ DEAD = make_status(POD, sandboxes=[make_sandbox(ready=False)])
         pytest.param(EventKind.STOPPED, "a-0", EXITED, True, id="stopped and exited"),
         pytest.param(EventKind.STOPPED, "a-0", NOTHING, True, id="stopped and gone already"),
         pytest.param(EventKind.STOPPED, "a-0", RUNNING, False, id="stopped, but shown as running"),
+        pytest.param(EventKind.STOPPED, "a-0", CREATED, False, id="stopped before its start is shown"),
         pytest.param(EventKind.STOPPED, "sandbox-0", DEAD, True, id="a stopped sandbox"),
         pytest.param(EventKind.STOPPED, "sandbox-0", RUNNING, False, id="a stopped sandbox, but shown as ready"),
         pytest.param(EventKind.DELETED, "a-0", NOTHING, True, id="deleted and gone"),
