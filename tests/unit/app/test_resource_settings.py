@@ -6,10 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from klet.app.machine_facts import MachineFacts
-from klet.app.resource_settings import cut_container_rules, cut_pod_cgroup_rules, cut_qos_rules
+from klet.app.resource_settings import cut_allocatable, cut_container_rules, cut_pod_cgroup_rules, cut_qos_rules
+from klet.app.settings import cut_settings
 from klet.config.command_line import Settings, parse_command_line
 from klet.config.sections import MemorySwap
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
+from klet.runtime.id_blocks import UserIdSettings
 from klet.runtime.linux_resources import MemoryQosRules, ResourceRules, SwapRules
 
 GIB = 1 << 30
@@ -92,3 +94,25 @@ def test_limits_by_flag():
 def test_a_period_of_its_own():
     given = settings("--feature-gates=CustomCPUCFSQuotaPeriod=true", "--cpu-cfs-quota-period=5ms")
     assert cut_pod_cgroup_rules(given, V2).cpu_period == cut_container_rules(given, V2).cpu_period == 5000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param((), {"cpu": "2", "memory": "8Gi"}, id="the whole machine"),
+        pytest.param(
+            ("--system-reserved=cpu=500m,memory=1Gi", "--kube-reserved=cpu=250m"),
+            {"cpu": "1250m", "memory": "7Gi"},
+            id="less what is kept back",
+        ),
+        pytest.param(("--kube-reserved=cpu=3",), {"cpu": "0", "memory": "8Gi"}, id="never less than nothing"),
+    ],
+)
+def test_what_is_left_for_pods(arguments, expected):
+    left = cut_allocatable(settings(*arguments), V2)
+    assert {name: str(amount) for name, amount in left.items()} == expected
+
+
+def test_users_of_their_own():
+    ids = cut_settings(settings("--max-pods=50", "--feature-gates=UserNamespacesSupport=false"), V2).user_ids
+    assert ids == UserIdSettings(per_pod=65536, max_pods=50, is_enabled=False)
