@@ -1,16 +1,28 @@
 """Environments and mounts as processes in real containers see them."""
 
+import asyncio
+
 from klet.host.mounts import has_mounts_under
+
+DEADLINE = 40
 
 FOREVER = "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
 NAME = {"name": "NAME", "valueFrom": {"fileKeyRef": {"volumeName": "vars", "path": "app.env", "key": "NAME"}}}
+
+
+async def said_by(agent, name: str, *, until: str) -> str:
+    """What the main container has written, once it has come to that: its log is written by another process."""
+    async with asyncio.timeout(DEADLINE):
+        while until not in (said := await agent.text(f"/containerLogs/default/{name}-node/main")):
+            await asyncio.sleep(0.01)
+    return said
 
 
 async def test_an_environment_of_all_kinds_and_parts_of_volumes(node, manifest):
     pod = manifest(
         "web",
         init={"setup": "printf \"NAME='Ada\\nLovelace'  # who\\n\" > /vars/app.env; echo hello > /vars/greeting"},
-        main=f'echo "$NAME|$CPU|$MEMORY|$POD|$1"; cat /greeting; ls -d /home/*; echo x > /home/here; {FOREVER}',
+        main=f'echo x > /home/here; echo "$NAME|$CPU|$MEMORY|$POD|$1"; cat /greeting; {FOREVER}',
         spec={"volumes": [{"name": "vars", "emptyDir": {}}]},
     )
     [setup], [main] = pod["spec"]["initContainers"], pod["spec"]["containers"]
@@ -30,7 +42,7 @@ async def test_an_environment_of_all_kinds_and_parts_of_volumes(node, manifest):
     async with node.run() as agent:
         node.write("web", pod)
         await agent.heard("web", "Started", "Started", "Ready")
-        said = await agent.text("/containerLogs/default/web-node/main")
+        said = await said_by(agent, "web", until="hello\n")
         assert said.splitlines()[:3] == ["Ada", "Lovelace|250|1048576|web-node|in web-node", "hello"]
         uid = (await agent.pod("web")).metadata.uid
         directory = node.root / "pods" / uid
