@@ -2,7 +2,9 @@
 
 import asyncio
 
-from klet.host.mounts import has_mounts_under
+import pytest
+
+from klet.host.mounts import has_mounts_under, unmount_tree
 
 DEADLINE = 40
 
@@ -10,12 +12,21 @@ FOREVER = "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
 NAME = {"name": "NAME", "valueFrom": {"fileKeyRef": {"volumeName": "vars", "path": "app.env", "key": "NAME"}}}
 
 
+@pytest.fixture(autouse=True)
+def _no_mounts_left(node):
+    """A test that fails half-way leaves mounts, which would keep its directory from being removed."""
+    yield
+    unmount_tree(node.root, lazy=True)
+
+
 async def said_by(agent, name: str, *, until: str) -> str:
     """What the main container has written, once it has come to that: its log is written by another process."""
     async with asyncio.timeout(DEADLINE):
-        while until not in (said := await agent.text(f"/containerLogs/default/{name}-node/main")):
+        while True:
+            said = await agent.text(f"/containerLogs/default/{name}-node/main")
+            if until in said:
+                return said
             await asyncio.sleep(0.01)
-    return said
 
 
 async def test_an_environment_of_all_kinds_and_parts_of_volumes(node, manifest):
