@@ -27,6 +27,7 @@ from klet.cri.client import CriClient
 from klet.cri.events import ContainerdEvents, CriEvents
 from klet.errors import KletError
 from klet.host.cgroups.discover import find_hierarchy
+from klet.host.errors import HostError
 from klet.host.http_client import HttpClient
 from klet.journal.store import Journal
 from klet.model.causes import Finding, Subject
@@ -74,7 +75,10 @@ async def run_agent(given: Settings) -> None:
     """Open the ports, wire the parts, run them."""
     clock = SystemClock()
     settings = cut_settings(given, read_machine_facts())
-    settings.root.mkdir(parents=True, exist_ok=True)
+    try:
+        settings.root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise HostError(f"cannot make the root directory {settings.root} (--root-dir): {error.strerror}") from error
     async with AsyncExitStack() as opened:
         threads = Threads(limit=DISK_THREADS)
         opened.callback(threads.close)
