@@ -14,11 +14,10 @@ from klet.aio.clock import SystemClock
 from klet.api.times import Duration, TimeError
 from klet.cli.client import AgentClient
 from klet.cli.node.node import find_node
-from klet.cli.node.paths import DEFAULT_STATE
+from klet.cli.node.paths import DEFAULT_STATE, NodePaths
 from klet.cli.pod_commands import (
     PodFormat,
     log_query,
-    print_explanation,
     print_logs,
     print_pods,
     watch_pods,
@@ -170,6 +169,9 @@ def explain(
     state_dir: StateDir = DEFAULT_STATE,
 ) -> None:
     """Tell what happened to a pod, why, and what it waits for."""
+    # Imported here for the same reason as above.
+    from klet.cli.explain import print_explanation  # noqa: PLC0415
+
     print_explanation(_client(state_dir), pod, namespace=namespace, as_json=_is_json(output))
 
 
@@ -225,7 +227,14 @@ def _duration(text: str, option: str) -> timedelta:
 
 def _client(state_dir: Path) -> AgentClient:
     paths = find_node(state_dir).paths
-    return AgentClient(socket_path=paths.agent_socket, supervisor=paths.supervisor_pid)
+    return AgentClient(socket_path=paths.agent_socket, is_supervised=lambda: _is_supervised(paths))
+
+
+def _is_supervised(paths: NodePaths) -> bool:
+    # Imported here: only asked when no agent answers.
+    from klet.cli.node.processes import read_pid_file  # noqa: PLC0415
+
+    return read_pid_file(paths.supervisor_pid) is not None
 
 
 def _is_json(output: str) -> bool:

@@ -3,7 +3,7 @@
 import contextlib
 import http.client
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Self
@@ -13,7 +13,6 @@ import msgspec
 
 from klet.api.codec import decode
 from klet.api.pod import Pod, PodList
-from klet.cli.node.processes import read_pid_file
 from klet.errors import KletError
 
 CALL_TIMEOUT = 10.0
@@ -75,10 +74,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class AgentClient:
     """The calls that commands make. Each uses a connection of its own."""
 
-    def __init__(self, *, socket_path: Path, supervisor: Path) -> None:
+    def __init__(self, *, socket_path: Path, is_supervised: Callable[[], bool]) -> None:
         self._socket_path = socket_path
-        self._supervisor = supervisor
-        """Names the process that starts the agent again when it ends."""
+        self._is_supervised = is_supervised
+        """Whether something will start the agent again when it has ended."""
 
     def is_healthy(self) -> bool:
         try:
@@ -153,7 +152,7 @@ class AgentClient:
         advice = "`klet up` starts one"
         # Who may not look at the node's processes gets the general advice.
         with contextlib.suppress(PermissionError):
-            if read_pid_file(self._supervisor) is not None:
+            if self._is_supervised():
                 advice = "the node is up and its supervisor starts the agent again: ask again in a few seconds"
         return AgentUnavailable(f"no agent answers at {self._socket_path} ({reason}); {advice}")
 

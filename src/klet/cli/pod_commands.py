@@ -1,4 +1,4 @@
-"""`klet ps`, `klet logs` and `klet explain`: looking at pods through the agent's own API."""
+"""`klet ps` and `klet logs`: looking at pods through the agent's own API."""
 
 import sys
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ import msgspec
 import yaml
 
 from klet.aio.clock import Clock
-from klet.cli.client import AgentClient, Explanation
+from klet.cli.client import AgentClient
 from klet.cli.journal_feed import JournalFeed
+from klet.cli.json_text import as_json_text
 from klet.cli.names import choose_container, container_names, find_pod, parse_reference
 from klet.cli.pod_table import build_row
 from klet.cli.table import column_widths, pod_columns, pod_header, render_lines, render_table
-from klet.cli.timeline import render_explanation
 
 WATCH_SECONDS = 1.0
 
@@ -35,7 +35,7 @@ def print_pods(client: AgentClient, *, namespace: str | None, form: PodFormat, c
         value["items"] = [
             item for item in value["items"] or [] if namespace in {None, item["metadata"].get("namespace")}
         ]
-        _write(_as_json(value) if form is PodFormat.JSON else yaml.safe_dump(value, sort_keys=False))
+        _write(as_json_text(value) if form is PodFormat.JSON else yaml.safe_dump(value, sort_keys=False))
         return
     rows = _rows(client, namespace=namespace, is_wide=form is PodFormat.WIDE, clock=clock)
     if rows:
@@ -90,17 +90,6 @@ def log_query(
     return query
 
 
-def print_explanation(client: AgentClient, text: str, *, namespace: str | None, as_json: bool) -> None:
-    pod = find_pod(client.pods(), parse_reference(text, namespace=namespace))
-    body = client.explain(pod.metadata.namespace, pod.metadata.name)
-    if as_json:
-        _write(_as_json(msgspec.json.decode(body)))
-        return
-    explanation = msgspec.json.decode(body, type=Explanation)
-    name = f"{pod.metadata.namespace}/{pod.metadata.name} ({pod.status.phase or 'no status yet'})"
-    _write(render_explanation(name, explanation))
-
-
 def _rows(client: AgentClient, *, namespace: str | None, is_wide: bool, clock: Clock) -> dict[str, list[str]]:
     pods = [pod for pod in client.all_pods() if namespace in {None, pod.metadata.namespace}]
     pods.sort(key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
@@ -109,10 +98,6 @@ def _rows(client: AgentClient, *, namespace: str | None, is_wide: bool, clock: C
 
 def _without_age(row: list[str] | None) -> list[str] | None:
     return None if row is None else [cell for index, cell in enumerate(row) if index != 6]
-
-
-def _as_json(value: object) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
 
 
 def _write(text: str) -> None:

@@ -84,7 +84,7 @@ class Up:
         self._check = check
         self._progress = progress
         self._clock = clock
-        self._client = AgentClient(socket_path=node.paths.agent_socket, supervisor=node.paths.supervisor_pid)
+        self._client = AgentClient(socket_path=node.paths.agent_socket, is_supervised=self._is_supervised)
         self.is_up = False
         """Whether the pods were found ready, so that an interruption is an ordinary end."""
 
@@ -212,7 +212,7 @@ class Up:
         """Tell what happens until the user has seen enough or the node is gone; with --watch apply what changes."""
         while True:
             waiter.tell(FILES_SECONDS)
-            if read_pid_file(self._node.paths.supervisor_pid) is None:
+            if not self._is_supervised():
                 return self._tell_gone()
             if self._is_going():
                 continue
@@ -222,6 +222,9 @@ class Up:
                 self._tell_problems(given)
                 with locked(self._node):
                     awaited = self._apply(given)
+
+    def _is_supervised(self) -> bool:
+        return read_pid_file(self._node.paths.supervisor_pid) is not None
 
     def _is_going(self) -> bool:
         """Whether another command takes the node down: it forgets the applied pods before it stops anything."""

@@ -1,7 +1,6 @@
 """The client against a real HTTP server on a Unix socket."""
 
 import asyncio
-import os
 
 import pytest
 from aiohttp import web
@@ -9,7 +8,6 @@ from aiohttp import web
 from klet.aio.clock import SystemClock
 from klet.cli.client import AgentClient, AgentError, AgentUnavailable
 from klet.cli.journal_feed import JournalFeed
-from klet.cli.node.processes import identify, write_pid_file
 
 POD = b'{"metadata":{"name":"web-node","namespace":"default","uid":"u"},"spec":{"nodeName":"node","containers":[]}}'
 RECORD = (
@@ -75,7 +73,7 @@ async def agent(tmp_path):
 
 @pytest.fixture
 def client(tmp_path):
-    return AgentClient(socket_path=tmp_path / "klet.sock", supervisor=tmp_path / "supervisor")
+    return AgentClient(socket_path=tmp_path / "klet.sock", is_supervised=lambda: False)
 
 
 async def test_pods_and_health(agent, client):
@@ -121,7 +119,7 @@ def test_no_agent_is_a_clear_error(client):
         client.pods()
 
 
-def test_an_agent_that_the_supervisor_will_start_again_is_said_to_come_back(client, tmp_path):
-    write_pid_file(tmp_path / "supervisor", identify(os.getpid()))
+def test_an_agent_that_the_supervisor_will_start_again_is_said_to_come_back(tmp_path):
+    client = AgentClient(socket_path=tmp_path / "klet.sock", is_supervised=lambda: True)
     with pytest.raises(AgentUnavailable, match="its supervisor starts the agent again"):
         client.pods()
