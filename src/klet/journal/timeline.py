@@ -1,6 +1,6 @@
 """The story of a pod, from its cause records: what was decided when, on account of what, and what it waits for now.
 
-A name may have been given to several pods, one after the other: each uid is a life of its own, told by itself.
+A name may have been given to several pods, one after the other: each is a life of its own, told by itself.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,6 +10,7 @@ from typing import Final
 
 from klet.model.causes import Cause, CauseId, Finding, Measurement, Subject
 
+BEGINNING: Final = "PodAdded"
 ENDINGS: Final = frozenset({"Stopped", "Finished", "Removed"})
 """Decisions about a pod after which nothing of it is waited for."""
 TOLD_ONCE: Final = frozenset({"MissingClusterDNS"})
@@ -67,8 +68,8 @@ def build_timeline(causes: Iterable[Cause]) -> Timeline:
     lives = _lives(sorted({cause.id: cause for cause in causes}.values(), key=lambda cause: cause.id))
     if not lives:
         return Timeline(lives=(), waiting=None)
-    newest = list(lives.values())[-1]
-    return Timeline(lives=tuple(_tell(uid, life) for uid, life in lives.items()), waiting=_waiting(newest))
+    _, newest = lives[-1]
+    return Timeline(lives=tuple(_tell(uid, life) for uid, life in lives), waiting=_waiting(newest))
 
 
 def render_timeline(timeline: Timeline, *, now: datetime) -> list[str]:
@@ -120,15 +121,22 @@ def render_measurements(measurements: Mapping[str, Measurement]) -> str:
     )
 
 
-def _lives(ordered: list[Cause]) -> dict[str, list[Cause]]:
-    """Records by uid, in the order in which the pods came; what names no uid belongs to the pod of its time."""
-    lives: dict[str, list[Cause]] = {}
+def _lives(ordered: list[Cause]) -> list[tuple[str, list[Cause]]]:
+    """Records by pod, in the order in which the pods came; what names no uid belongs to the pod of its time.
+
+    A static pod that is removed and comes again unchanged has the uid it had, and begins another life.
+    """
+    lives: list[tuple[str, list[Cause]]] = []
+    current: dict[str, list[Cause]] = {}
     newest = next((cause.finding.subject.uid for cause in ordered if cause.finding.subject.uid), "")
     for cause in ordered:
         uid = cause.finding.subject.uid or newest
-        if uid not in lives:
+        life = current.get(uid)
+        if life is None or (cause.finding.decision == BEGINNING and any(_is_ending(earlier) for earlier in life)):
             newest = uid
-        lives.setdefault(uid, []).append(cause)
+            life = current[uid] = []
+            lives.append((uid, life))
+        life.append(cause)
     return lives
 
 

@@ -174,6 +174,29 @@ def test_each_pod_of_a_name_has_a_story_of_its_own():
     ]
 
 
+def test_a_pod_that_comes_again_with_its_uid_begins_another_life():
+    story = build_timeline(
+        [
+            cause(1, 0, "PodAdded"),
+            cause(2, 1, "Finished"),
+            cause(3, 2, "PodAdded", NEXT_POD),
+            cause(4, 3, "Killing", NEXT_APP, next="it ends"),
+            cause(5, 4, "PodAdded"),
+            cause(6, 5, "Wait", APP, next="backoff over"),
+            cause(7, 6, "PodAdded"),
+        ]
+    )
+    told = [(life.uid, [step.cause.finding.decision for step in life.steps]) for life in story.lives]
+    # The last PodAdded is that of an agent which was restarted: the pod went on.
+    assert told == [
+        ("u1", ["PodAdded", "Finished"]),
+        ("u2", ["PodAdded", "Killing"]),
+        ("u1", ["PodAdded", "Wait", "PodAdded"]),
+    ]
+    assert story.waiting is not None
+    assert story.waiting.on == "backoff over"
+
+
 def test_what_every_sync_decides_again_is_told_once_in_a_life():
     story = build_timeline(
         [
