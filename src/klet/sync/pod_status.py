@@ -97,7 +97,8 @@ class PodStatuses:
         """Compute the status now, store it, and record what it changed for the user."""
         uid = uid_of(pod)
         previous = self._previous(pod)
-        if adopts := not self._board.is_reported(uid) and bool(previous.phase):
+        # Only a kubelet writes the start time; the phase Pending comes with every new pod.
+        if adopts := not self._board.is_reported(uid) and previous.start_time is not None:
             self._failures.put(uid, reported_failures(previous))
         containers = (*pod.spec.init_containers, *pod.spec.containers)
         inputs = StatusInputs(
