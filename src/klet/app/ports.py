@@ -10,13 +10,17 @@ from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.app.settings import AgentSettings
 from klet.cri.client import CriClient, connect
+from klet.cri.connection import open_connection
 from klet.cri.errors import CriError
 from klet.host.cgroups.discover import find_hierarchy
 from klet.host.cgroups.manager import CgroupManager, HostCgroups, NoUnits, Units
 from klet.host.cgroups.names import CgroupDriver, parse_cgroupfs
+from klet.model.causes import CauseRecorder
 from klet.resources.names import pods_root
 from klet.resources.pod_cgroups import NoPodCgroups, PodCgroups
 from klet.resources.qos_cgroups import NoQosCgroups, QosCgroups
+from klet.runtime.late_calls import WatchedTransport
+from klet.runtime.lost_tasks import NAMESPACE, ContainerdTasks, LostTaskRemover
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +49,18 @@ async def connect_patiently(settings: AgentSettings, clock: Clock) -> AsyncItera
                 logger.info("Waiting for the runtime", extra={"error": str(error)})
                 await clock.sleep(RUNTIME_PAUSE)
         yield client
+
+
+@asynccontextmanager
+async def open_runtime(settings: AgentSettings, recorder: CauseRecorder, clock: Clock) -> AsyncIterator[CriClient]:
+    """A client that tells of calls which are not answered in time, and of containers that the runtime has lost."""
+    async with (
+        connect_patiently(settings, clock) as plain,
+        open_connection(settings.runtime_endpoint, metadata=NAMESPACE) as own,
+    ):
+        repaired = LostTaskRemover(inner=plain.runtime, tasks=ContainerdTasks(connection=own, clock=clock))
+        watched = WatchedTransport(inner=repaired, recorder=recorder, clock=clock)
+        yield CriClient(runtime=watched, images=plain.images, timeout=settings.request_timeout)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

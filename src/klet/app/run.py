@@ -15,7 +15,7 @@ from klet.app.lifecycle import run_parts
 from klet.app.log_format import start_logging
 from klet.app.machine_facts import read_machine_facts
 from klet.app.pod_sources import build_sources, source_names
-from klet.app.ports import connect_patiently, open_pod_cgroups
+from klet.app.ports import open_pod_cgroups, open_runtime
 from klet.app.settings import AgentSettings, cut_settings
 from klet.app.views import AgentHealth, BoardPods, JournalRecords, RuntimeLogs
 from klet.app.wiring import Agent, Part, Ports, build_agent
@@ -33,7 +33,6 @@ from klet.journal.store import Journal
 from klet.model.causes import Finding, Subject
 from klet.model.memory import AgentMemory
 from klet.network.resolver import PodResolver
-from klet.runtime.late_calls import WatchedTransport
 from klet.runtime.log_files import LogFiles
 from klet.runtime.pod_files import PodFiles
 from klet.server.listener import SocketListener
@@ -87,9 +86,7 @@ async def run_agent(given: Settings) -> None:
         journal = Journal(path=settings.journal, clock=clock, max_records=settings.journal_records)
         await journal.open()
         opened.push_async_callback(journal.close)
-        client = watch_calls(
-            await opened.enter_async_context(connect_patiently(settings, clock)), settings, journal, clock
-        )
+        client = await opened.enter_async_context(open_runtime(settings, journal, clock))
         version = await client.version(cri.VersionRequest())
         config = PodConfig(sources=source_names(given), clock=clock, recorder=journal)
         ports = await _open_ports(given, settings, client, version, config, journal, threads, dead_disk, clock)
@@ -100,12 +97,6 @@ async def run_agent(given: Settings) -> None:
         _record_start(journal, settings, version)
         listener = _build_listener(agent, settings, client, journal, clock)
         await run_parts((journal, *agent.parts, *sources, listener))
-
-
-def watch_calls(client: CriClient, settings: AgentSettings, journal: Journal, clock: Clock) -> CriClient:
-    """The same client, and a finding for each call about a pod that is not answered in time."""
-    watched = WatchedTransport(inner=client.runtime, recorder=journal, clock=clock)
-    return CriClient(runtime=watched, images=client.images, timeout=settings.request_timeout)
 
 
 async def _open_ports(

@@ -40,17 +40,18 @@ class Transport(Protocol):
 
 
 @asynccontextmanager
-async def open_connection(endpoint: str) -> AsyncIterator["Connection"]:
+async def open_connection(endpoint: str, *, metadata: tuple[tuple[str, str], ...] = ()) -> AsyncIterator["Connection"]:
     """A connection that is made at the first call and again whenever it was lost."""
     async with aio.insecure_channel(_target(endpoint), options=_OPTIONS) as channel:
-        yield Connection(channel=channel, endpoint=endpoint)
+        yield Connection(channel=channel, endpoint=endpoint, metadata=metadata)
 
 
 class Connection:
-    """Calls on one channel."""
+    """Calls on one channel, each with the same metadata."""
 
-    def __init__(self, *, channel: aio.Channel, endpoint: str) -> None:
+    def __init__(self, *, channel: aio.Channel, endpoint: str, metadata: tuple[tuple[str, str], ...] = ()) -> None:
         self._channel = channel
+        self._metadata = metadata
         self._calls: dict[str, Any] = {}
         self._endpoint = endpoint
 
@@ -68,7 +69,11 @@ class Connection:
                 method.path, method.request.SerializeToString, method.response.FromString
             )
         try:
-            answer: ResponseT = await send(request, timeout=timeout.total_seconds() if timeout is not None else None)
+            answer: ResponseT = await send(
+                request,
+                timeout=timeout.total_seconds() if timeout is not None else None,
+                metadata=self._metadata or None,
+            )
         except aio.AioRpcError as error:
             raise _translate(error) from error
         except asyncio.CancelledError:
@@ -80,7 +85,7 @@ class Connection:
     async def stream(self, method: Method[RequestT, ResponseT], request: RequestT) -> AsyncGenerator[ResponseT, None]:
         """Ask once and give the answers as they come, without a deadline."""
         call = self._channel.unary_stream(method.path, method.request.SerializeToString, method.response.FromString)(
-            request
+            request, metadata=self._metadata or None
         )
         try:
             async for answer in call:
