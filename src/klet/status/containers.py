@@ -92,7 +92,9 @@ def _container_status(
     if not found:
         return _without_record(pod, container, previous)
     newest = _converted(found[0], previous, runtime_name)
-    newest = replace(newest, volume_mounts=_volume_mounts(container, previous))
+    # A record may vanish before its start was ever seen; what was counted with it stays counted.
+    restarts = max(newest.restart_count, previous.restart_count if previous is not None else 0)
+    newest = replace(newest, restart_count=restarts, volume_mounts=_volume_mounts(container, previous))
     if len(found) > 1:
         newest = replace(newest, last_state=_converted(found[1], previous, runtime_name).state)
     return newest

@@ -186,6 +186,13 @@ def test_the_second_newest_record_is_the_last_state():
     assert container.last_state.terminated.exit_code == 3
 
 
+def test_a_restart_count_never_falls():
+    pod = make_pod("main")
+    previous = PodStatus(container_statuses=(ContainerStatus(name="main", restart_count=3),))
+    seen = make_status(pod, make_record(pod, "main", Seen.EXITED, exit_code=1, restarts=2))
+    assert generate_status(pod, seen, inputs(pod, previous=previous)).container_statuses[0].restart_count == 3
+
+
 def test_a_failed_start_is_shown_as_waiting():
     pod = make_pod("main")
     seen = make_status(pod, make_record(pod, "main", Seen.EXITED, exit_code=1))
