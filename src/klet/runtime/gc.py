@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Protocol
 
@@ -163,13 +164,22 @@ class ContainerGc:
             self._recorder.record(finding)
 
     async def _collect_containers(self, is_over: Callable[[PodUID], bool]) -> None:
-        listed = await self._containers()
+        if not self._fates.are_sources_ready():
+            return  # the agent has just started, and has not seen yet what the containers are
+        listed = [self._as_seen(container) for container in await self._containers()]
         uids = {container.uid for container in listed}
-        removable = {uid for uid in uids if is_over(uid)} if self._fates.are_sources_ready() else set()
+        removable = {uid for uid in uids if is_over(uid)}
         await self._remove(
             container.id
             for container in plan_containers(listed, self._policy, removable=removable, now=self._clock.now())
         )
+
+    def _as_seen(self, container: ListedContainer) -> ListedContainer:
+        """The list shows a start that was broken off as an end; it must not push out the container before it."""
+        status = self._seen.status_of(container.uid)
+        found = [record for record in status.containers if record.id == container.id] if status is not None else []
+        unstarted = any(record.state is ContainerState.CREATED for record in found)
+        return replace(container, state=ContainerState.CREATED) if unstarted else container
 
     async def _collect_sandboxes(self, is_over: Callable[[PodUID], bool]) -> None:
         """The containers are listed again: those that went may have left an empty sandbox."""

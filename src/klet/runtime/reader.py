@@ -22,7 +22,7 @@ from klet.runtime.termination import LeftFiles, find_last_words, read_last_words
 from klet.wire import cri_v1_pb2 as cri
 
 START_ERROR = "StartError"
-CANCELLED = "context canceled"
+SIGNS_OF_CANCELLATION = ("context canceled", "failed to start shim: start failed: : signal: killed")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STATES = {
     cri.CONTAINER_CREATED: ContainerState.CREATED,
@@ -200,7 +200,7 @@ def was_broken_off(container: cri.ContainerStatus) -> bool:
         container.state == cri.CONTAINER_EXITED
         and container.reason == START_ERROR
         and not container.started_at
-        and CANCELLED in container.message
+        and any(sign in container.message for sign in SIGNS_OF_CANCELLATION)
     )
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from klet.aio.broadcast import Broadcast, Subscription
 from klet.cri.errors import Code
 from klet.model.pods import PodUID, uid_of
-from klet.model.runtime import PodRuntimeStatus
+from klet.model.runtime import ContainerState, PodRuntimeStatus
 from klet.runtime.gc import ContainerGc
 from klet.runtime.gc_plan import GcPolicy
 from klet.testing.builders import make_pod
@@ -138,6 +138,21 @@ def test_an_old_instance_goes_as_soon_as_a_newer_one_has_died(on_bench):
             collecting.seen.show(await bench.status(pod))
             await bench.sleep(0.5)
             assert attempts(bench) == [3, 4]
+
+    on_bench(test, CRASHING)
+
+
+def test_a_start_that_was_broken_off_pushes_out_nobody(on_bench):
+    async def test(bench) -> None:
+        pod = make_pod("a")
+        collecting = Collecting(bench)
+        await crash_four_times(bench, pod)
+        bench.runtime.end_container((await bench.status(pod)).containers[0].id, 128)
+        status = await bench.status(pod)
+        broken_off = replace(status.containers[0], state=ContainerState.CREATED)
+        collecting.seen.show(replace(status, containers=(broken_off, *status.containers[1:])))
+        await collecting.gc.collect()
+        assert attempts(bench) == [3, 4]
 
     on_bench(test, CRASHING)
 

@@ -157,6 +157,11 @@ BROKEN_OFF = "failed to create containerd task: failed to create shim task: cont
     ("given", "state"),
     [
         pytest.param({}, ContainerState.CREATED, id="the start was broken off"),
+        pytest.param(
+            {"message": "failed to start shim: start failed: : signal: killed: unknown"},
+            ContainerState.CREATED,
+            id="so was that of its shim",
+        ),
         pytest.param({"message": "no such file"}, ContainerState.EXITED, id="it cannot be started"),
         pytest.param({"started_at": SECOND}, ContainerState.EXITED, id="it ran"),
         pytest.param({"reason": "Error"}, ContainerState.EXITED, id="it ended by itself and said so"),
