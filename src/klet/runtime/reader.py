@@ -1,5 +1,6 @@
 """Reads pods out of the runtime: which exist, and everything it knows of one (GetPods, GetPodStatus)."""
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -22,7 +23,7 @@ from klet.runtime.termination import LeftFiles, find_last_words, read_last_words
 from klet.wire import cri_v1_pb2 as cri
 
 START_ERROR = "StartError"
-SIGNS_OF_CANCELLATION = ("context canceled", "failed to start shim: start failed: : signal: killed")
+_CANCELLED = re.compile(r"context canceled|failed to start shim: start failed: .*signal: killed", re.DOTALL)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STATES = {
     cri.CONTAINER_CREATED: ContainerState.CREATED,
@@ -200,7 +201,7 @@ def was_broken_off(container: cri.ContainerStatus) -> bool:
         container.state == cri.CONTAINER_EXITED
         and container.reason == START_ERROR
         and not container.started_at
-        and any(sign in container.message for sign in SIGNS_OF_CANCELLATION)
+        and _CANCELLED.search(container.message) is not None
     )
 
 

@@ -158,7 +158,7 @@ BROKEN_OFF = "failed to create containerd task: failed to create shim task: cont
     [
         pytest.param({}, ContainerState.CREATED, id="the start was broken off"),
         pytest.param(
-            {"message": "failed to start shim: start failed: : signal: killed: unknown"},
+            {"message": "failed to start shim: start failed: unix:///run/s/1: signal: killed: unknown"},
             ContainerState.CREATED,
             id="so was that of its shim",
         ),
