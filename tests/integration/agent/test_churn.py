@@ -213,6 +213,7 @@ def cgroups_of_pods(parent: str) -> list[str]:
     return sorted(str(path) for top in tops if top.is_dir() for path in top.glob("**/pod*-*"))
 
 
+@pytest.mark.churn
 async def test_kills_at_any_moment_start_nothing_twice_and_leak_nothing(node, manifest, cri, containerd):
     seed = int(os.environ.get("KLET_CHURN_SEED", "0")) or random.randrange(1, 1 << 32)
     print(f"KLET_CHURN_SEED={seed}")  # noqa: T201 - how to run it again
