@@ -46,6 +46,12 @@ class RunningAgent:
         async with self.session.get(f"http://agent{path}") as answer:
             return await answer.text()
 
+    async def first_line(self, name: str, container: str) -> str:
+        """What a container says first, waiting for it: Ready only means that its process runs."""
+        path = f"http://agent/containerLogs/default/{name}-node/{container}"
+        async with asyncio.timeout(DEADLINE), self.session.get(path, params={"follow": "true"}) as answer:
+            return (await answer.content.readline()).decode()
+
     async def heard(self, name: str, *decisions: str, uid: str = "") -> list[dict]:
         """Wait until this life of the agent has told these decisions about a pod, in this order; returns them."""
         found = []

@@ -28,7 +28,7 @@ async def test_a_pod_lives_from_manifest_to_nothing(node, manifest, cri):
         assert pod.status.phase == "Running"
         assert pod.status.pod_ip
         assert pod.status.container_statuses[0].container_id.startswith("containerd://")
-        assert await agent.text("/containerLogs/default/web-node/main") == "hello\n"
+        assert await agent.first_line("web", "main") == "hello\n"
         log_directory = node.logs / f"default_web-node_{pod.metadata.uid}"
         assert (log_directory / "main" / "0.log").exists()
 
@@ -55,7 +55,7 @@ async def test_a_changed_manifest_replaces_the_pod(node, manifest, cri):
             if record["decision"] == "PodAdded" and record["subject"]["uid"] != old
         ]
         assert added["subject"]["uid"] == (await agent.pod("web")).metadata.uid
-        assert await agent.text("/containerLogs/default/web-node/main") == "changed\n"
+        assert await agent.first_line("web", "main") == "changed\n"
 
 
 async def test_init_containers_come_first_and_a_job_succeeds(node, manifest, cri):
