@@ -44,6 +44,7 @@ from klet.runtime.termination import LeftFiles
 from klet.status.board import StatusBoard
 from klet.status.checkpoint import MemoryKeeper, MemoryStore
 from klet.sync.cgroup_step import CgroupStep, PodCgroupKeeper, QosKeeper
+from klet.sync.ground import PodGround
 from klet.sync.housekeeping import (
     Housekeeping,
     HousekeepingCall,
@@ -176,15 +177,14 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         sub_paths=ports.containers.sub_paths,
         user_namespaces=ports.containers.user_namespaces,
     )
+    cgroups = CgroupStep(cgroups=ports.cgroups, qos=ports.qos, ledger=ledger, killer=killer, recorder=ports.recorder)
     steps = PodSync(
         executor=_build_executor(ports, settings, sandboxes, starter, hooks, killer, halts),
         killer=killer,
         statuses=statuses,
         probes=probes,
         fresh=pleg,
-        directories=holdings,
-        cgroups=CgroupStep(cgroups=ports.cgroups, qos=ports.qos, ledger=ledger, killer=killer, recorder=ports.recorder),
-        network=runtime,
+        ground=PodGround(network=runtime, cgroups=cgroups, directories=holdings, recorder=ports.recorder),
         halts=halts,
         recorder=ports.recorder,
     )

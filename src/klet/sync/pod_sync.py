@@ -5,36 +5,26 @@ from typing import Protocol
 
 from klet.api.pod import Pod
 from klet.errors import KletError
-from klet.model.causes import CauseId, CauseRecorder, Finding
+from klet.model.causes import CauseId, CauseRecorder
 from klet.model.halts import Halted, PodHalts
-from klet.model.pods import PodUID, subject_of, uid_of
+from klet.model.pods import PodUID, uid_of
 from klet.model.runtime import PodRuntimeStatus
 from klet.runtime.actions import PodActions, compute_pod_actions
 from klet.runtime.executor import PodExecutor
 from klet.runtime.killer import PodKiller
 from klet.status.phase import is_terminal
-from klet.sync.cgroup_step import CgroupStep
 from klet.sync.deadline import deadline_of
+from klet.sync.ground import PodGround, retried
 from klet.sync.pod_status import PodStatuses
-from klet.sync.requeue import NETWORK_NOT_READY
 from klet.sync.worker_state import StatusChange
 from klet.sync.workers import FreshStatuses, StepResult
 
-DECIDER = "sync.pod_sync"
 ORPHAN_GRACE = 1
 """Seconds. Nobody is left who could have asked for more."""
 
 
 class StillRunning(KletError):
     """The runtime said that it stopped a pod, and its containers run on."""
-
-
-class PodDirectories(Protocol):
-    """Makes the directories a pod needs before its sandbox, and gives back what it held when it is over."""
-
-    async def prepare_pod(self, pod: Pod) -> None: ...
-
-    async def release_pod(self, uid: PodUID) -> None: ...
 
 
 class PodProbes(Protocol):
@@ -45,14 +35,6 @@ class PodProbes(Protocol):
     def stop_liveness_and_startup(self, pod: Pod) -> None: ...
 
     def remove_pod(self, uid: PodUID) -> None: ...
-
-
-class Network(Protocol):
-    """Says whether pods can be given a network."""
-
-    def network_error(self) -> str | None:
-        """Why not, or None."""
-        ...
 
 
 class PodSync:
@@ -66,9 +48,7 @@ class PodSync:
         statuses: PodStatuses,
         probes: PodProbes,
         fresh: FreshStatuses,
-        directories: PodDirectories,
-        cgroups: CgroupStep,
-        network: Network,
+        ground: PodGround,
         halts: PodHalts,
         recorder: CauseRecorder,
     ) -> None:
@@ -77,9 +57,7 @@ class PodSync:
         self._statuses = statuses
         self._probes = probes
         self._fresh = fresh
-        self._directories = directories
-        self._cgroups = cgroups
-        self._network = network
+        self._ground = ground
         self._halts = halts
         self._recorder = recorder
 
@@ -91,12 +69,9 @@ class PodSync:
         if is_terminal(reported.phase):
             return StepResult(is_terminal=True)
         look_at = deadline_of(pod, reported)
-        error = self._network.network_error()
-        if error is not None and not pod.spec.host_network:
-            text = f"{NETWORK_NOT_READY}: {error}"
-            self._complain(pod, "NetworkNotReady", text, cause)
-            return StepResult(errors=(text,), look_at=look_at)
-        if await self._cgroups.prepare(pod, status, reported, cause=cause):
+        if (error := self._ground.network_error(pod, cause=cause)) is not None:
+            return StepResult(errors=(error,), look_at=look_at)
+        if await self._ground.give_cgroup(pod, status, reported, cause=cause):
             status = await self._fresh.read_now(uid_of(pod))
             if is_terminal(self._statuses.report(pod, status, cause=cause).phase):
                 return StepResult(is_terminal=True)
@@ -114,7 +89,7 @@ class PodSync:
             return StepResult()
         if (held := self._executor.held_back(pod, actions)) is not None:
             return StepResult(errors=held.errors, retry_at=held.retry_at)
-        await self._make_directories(pod, cause)
+        await self._ground.give_directories(pod, cause=cause)
         if self._halts.is_halted(uid):
             raise Halted("the pod is to stop")
         parent = self._record(actions, cause)
@@ -136,7 +111,7 @@ class PodSync:
         """Stop everything of the pod; raises while something still runs."""
         if is_runtime_only:
             await self._kill(pod, status, ORPHAN_GRACE, cause)
-            await self._cgroups.balance()
+            await self._ground.share_anew()
             # As long as the cache shows the orphan running, housekeeping would have it stopped again and again.
             await self._stopped_status(pod)
             return
@@ -144,28 +119,20 @@ class PodSync:
         self._probes.stop_liveness_and_startup(pod)
         await self._kill(pod, status, grace, cause)
         self._probes.remove_pod(uid_of(pod))
-        await self._cgroups.balance(without=uid_of(pod))
+        await self._ground.share_anew(without=uid_of(pod))
         self._statuses.report(pod, await self._stopped_status(pod), ends_here=True, cause=cause)
 
     async def finish(self, pod: Pod, status: PodRuntimeStatus, *, cause: CauseId | None) -> None:
         """Release what the pod held. Its dead containers and logs stay until no source has the pod."""
         self._statuses.report(pod, status, ends_here=True, cause=cause)
-        await self._cgroups.release(pod)
-        await self._directories.release_pod(uid_of(pod))
+        await self._ground.take_back(pod)
         self._statuses.end(pod, cause=cause)
-
-    async def _make_directories(self, pod: Pod, cause: CauseId | None) -> None:
-        try:
-            await self._directories.prepare_pod(pod)
-        except KletError as error:
-            self._complain(pod, "Failed", f"error making pod data directories: {error}", cause)
-            raise
 
     async def _kill(self, pod: Pod, status: PodRuntimeStatus, grace: int | None, cause: CauseId | None) -> None:
         try:
             await self._killer.kill_pod(pod, status, grace=grace, parent=cause)
         except KletError as error:
-            self._complain(pod, "FailedKillPod", f"error killing pod: {error}", cause)
+            self._recorder.record(retried(pod, "FailedKillPod", f"error killing pod: {error}"), parent=cause)
             raise
 
     async def _stopped_status(self, pod: Pod) -> PodRuntimeStatus:
@@ -175,16 +142,6 @@ class PodSync:
             message = f"detected running containers after a successful KillPod, CRI violation: {running}"
             raise StillRunning(message)
         return after
-
-    def _complain(self, pod: Pod, decision: str, message: str, cause: CauseId | None) -> None:
-        finding = Finding(
-            subject=subject_of(pod),
-            decider=DECIDER,
-            decision=decision,
-            message=message,
-            next="try again after a back-off",
-        )
-        self._recorder.record(finding, parent=cause)
 
     def _record(self, actions: PodActions, cause: CauseId | None) -> CauseId | None:
         """Record why, and return what the consequences have as their parent."""
