@@ -81,7 +81,7 @@ async def open_container_ports(
         objects=objects,
         services=objects,
         resources=KnownResources(allocatable=settings.allocatable),
-        runtime_classes=KnownRuntimeClasses(handlers={}),
+        runtime_classes=KnownRuntimeClasses(handlers=settings.runtime_handlers),
         handlers=handlers,
         devices=NoDevices(),
         volume_files=VolumeFiles(threads=threads),

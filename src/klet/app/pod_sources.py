@@ -1,13 +1,17 @@
 """The pod sources that the configuration asks for."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
+from klet.api.node import RuntimeClass
+from klet.api.pod import Pod
+from klet.api.runtime_classes import add_overhead
 from klet.app.wiring import Part
 from klet.config.command_line import Settings
 from klet.model.causes import CauseRecorder
-from klet.sources.config import PodConfig
+from klet.sources.config import PodSink
 from klet.sources.file import FileSource
 from klet.sources.http import HttpSource, url_origin
 from klet.sources.manifests import ManifestReader
@@ -24,9 +28,10 @@ def source_names(given: Settings) -> tuple[str, ...]:
 
 
 def build_sources(
-    given: Settings, *, node_name: str, sink: PodConfig, recorder: CauseRecorder, threads: Threads, clock: Clock
+    given: Settings, *, node_name: str, sink: PodSink, recorder: CauseRecorder, threads: Threads, clock: Clock
 ) -> tuple[Part, ...]:
     config = given.config
+    sink = ClassedPods(classes={each.metadata.name: each for each in given.klet.runtime_classes}, sink=sink)
     prevent = given.gates.enabled(PREVENT_API_REFERENCES)
     sources: list[Part] = []
     if config.static_pod_path:
@@ -54,3 +59,14 @@ def build_sources(
             )
         )
     return tuple(sources)
+
+
+class ClassedPods:
+    """Does to pods what an API server would have done for their runtime classes."""
+
+    def __init__(self, *, classes: Mapping[str, RuntimeClass], sink: PodSink) -> None:
+        self._classes = classes
+        self._sink = sink
+
+    def set_pods(self, source: str, pods: tuple[Pod, ...]) -> None:
+        self._sink.set_pods(source, tuple(add_overhead(pod, self._classes) for pod in pods))

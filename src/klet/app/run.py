@@ -4,6 +4,7 @@ import logging
 import random
 import sys
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 import uvloop
 
@@ -33,6 +34,7 @@ from klet.journal.store import Journal
 from klet.model.causes import Finding, Subject
 from klet.model.memory import AgentMemory
 from klet.network.resolver import PodResolver
+from klet.node.cgroup_driver import find_cgroup_driver
 from klet.runtime.log_files import LogFiles
 from klet.runtime.pod_files import PodFiles
 from klet.server.listener import SocketListener
@@ -88,6 +90,8 @@ async def run_agent(given: Settings) -> None:
         opened.push_async_callback(journal.close)
         client = await opened.enter_async_context(open_runtime(settings, journal, clock))
         version = await client.version(cri.VersionRequest())
+        driver = await find_cgroup_driver(client, configured=settings.cgroup_driver, clock=clock)
+        settings = replace(settings, cgroup_driver=driver)
         config = PodConfig(sources=source_names(given), clock=clock, recorder=journal)
         ports = await _open_ports(given, settings, client, version, config, journal, threads, dead_disk, clock)
         agent = build_agent(ports, settings)

@@ -55,6 +55,8 @@ class AgentSettings:
     user_ids: UserIdSettings
     allocatable: Mapping[str, Quantity]
     """What the machine has for pods."""
+    runtime_handlers: Mapping[str, str]
+    """By runtime class."""
 
 
 def cut_settings(given: Settings, machine: MachineFacts) -> AgentSettings:
@@ -98,6 +100,7 @@ def cut_settings(given: Settings, machine: MachineFacts) -> AgentSettings:
             is_enabled=given.gates.enabled("UserNamespacesSupport"),
         ),
         allocatable=cut_allocatable(given, machine),
+        runtime_handlers={each.metadata.name: each.handler for each in given.klet.runtime_classes},
     )
 
 

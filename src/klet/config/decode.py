@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from types import NoneType, UnionType
-from typing import Annotated, Final, Generic, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Generic, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -96,6 +96,8 @@ def _value(value: object, wanted: object, path: str, unknown: list[str]) -> obje
 
 
 def _scalar(value: object, wanted: object, path: str) -> object:
+    if wanted is Any:
+        return value
     if wanted is timedelta and isinstance(value, str):
         return _parsed(Duration.parse, value, path)
     if wanted is Time and isinstance(value, str):

@@ -8,6 +8,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from klet.api.base import Int32
+from klet.api.node import RuntimeClass
+from klet.api.validation.errors import FieldErrors, aggregate, duplicate, not_supported
+from klet.api.validation.fieldpath import FieldPath
+from klet.api.validation.runtime_classes import validate_runtime_class
 from klet.config.configuration_flags import set_field
 from klet.config.decode import decode
 from klet.config.document import parse_document
@@ -22,6 +26,8 @@ KIND: Final = "KletConfiguration"
 DEFAULT_JOURNAL_RECORDS: Final = 20000
 
 _SECTION: Final = "klet's own settings"
+_CLASS_VERSION: Final = "node.k8s.io/v1"
+_CLASS_KIND: Final = "RuntimeClass"
 
 
 class KletConfiguration(Section, frozen=True, kw_only=True):
@@ -33,6 +39,8 @@ class KletConfiguration(Section, frozen=True, kw_only=True):
     """How many cause records are kept."""
     max_parallel_starts: Int32 = 0
     """Pod starts in flight; 0: chosen from the number of CPUs."""
+    runtime_classes: tuple[RuntimeClass, ...] = ()
+    """The classes that pods of this node can name; they stand in for an API server's."""
 
 
 def _flag(name: str, kind: FlagKind, field: str, text: str, default: str = "") -> Flag:
@@ -54,7 +62,7 @@ def load_klet_configuration(path: str, content: bytes) -> KletConfiguration:
         require_type(document.fields, version=API_VERSION, kind=KIND)
         decoded = decode(without_type(document.fields), KletConfiguration)
         problems = describe_strict_problems(document, decoded)
-        if problems:
+        if problems := problems or aggregate(_find_class_problems(decoded.value.runtime_classes)):
             raise ConfigError(problems)
         return decoded.value
 
@@ -78,3 +86,18 @@ def finish_klet_configuration(config: KletConfiguration, parsed: ParsedFlags, *,
             "0 chooses from the number of CPUs"
         )
     return config
+
+
+def _find_class_problems(classes: tuple[RuntimeClass, ...]) -> FieldErrors:
+    names: set[str] = set()
+    for index, each in enumerate(classes):
+        path = FieldPath("runtimeClasses").at(index)
+        if each.api_version not in {"", _CLASS_VERSION}:
+            yield not_supported(path.child("apiVersion"), each.api_version, (_CLASS_VERSION,))
+        if each.kind not in {"", _CLASS_KIND}:
+            yield not_supported(path.child("kind"), each.kind, (_CLASS_KIND,))
+        yield from validate_runtime_class(each, path)
+        name = each.metadata.name
+        if name and name in names:
+            yield duplicate(path.child("metadata", "name"), name)
+        names.add(name)

@@ -24,7 +24,7 @@ class RuntimeClasses(Protocol):
 
 
 class KnownRuntimeClasses:
-    """Runtime classes that never change; none on a node without an API server.
+    """Runtime classes that never change: on a node without an API server, those of klet's configuration.
 
     Upstream ignores a pod's runtime class there. A pod that asks for more isolation must not run with less.
     """

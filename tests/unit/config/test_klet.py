@@ -22,6 +22,32 @@ def test_every_field_is_read():
     )
 
 
+RUNTIME_CLASSES = """
+runtimeClasses:
+- apiVersion: node.k8s.io/v1
+  kind: RuntimeClass
+  metadata:
+    name: quick
+    creationTimestamp: null
+    managedFields: [{manager: kubectl, operation: Update, fieldsV1: {"f:handler": {}}}]
+  handler: crun
+  overhead: {podFixed: {cpu: 10m, memory: 4Mi}}
+  scheduling:
+    nodeSelector: {kind: big}
+    tolerations: [{key: big, operator: Exists, effect: NoExecute, tolerationSeconds: 5}]
+- metadata: {name: plain}
+  handler: runc
+"""
+
+
+def test_runtime_classes_are_read_as_kubectl_prints_them():
+    quick, plain = load(RUNTIME_CLASSES).runtime_classes
+    assert (quick.metadata.name, quick.handler) == ("quick", "crun")
+    assert {name: str(amount) for name, amount in quick.overhead.pod_fixed.items()} == {"cpu": "10m", "memory": "4Mi"}
+    assert quick.scheduling.tolerations[0].toleration_seconds == 5
+    assert (plain.metadata.name, plain.handler, plain.overhead) == ("plain", "runc", None)
+
+
 def test_defaults():
     assert finish(load("")) == KletConfiguration(socket="/root/klet.sock", journal_records=20000, max_parallel_starts=0)
 
@@ -43,6 +69,33 @@ def test_flags_win():
         ("socket: 1\n", 'field "socket": expected a string, got a number'),
         ("maxParallelStarts: 1\nmaxParallelStarts: 2\n", 'strict decoding error: duplicate field "maxParallelStarts"'),
         ("maxPods: 1\n", 'strict decoding error: unknown field "maxPods"'),
+        ("runtimeClasses: crun\n", 'field "runtimeClasses": expected a list, got a string'),
+        ("runtimeClasses: [{handler: 1}]\n", 'field "runtimeClasses[0].handler": expected a string, got a number'),
+        (
+            "runtimeClasses: [{handlers: crun}]\n",
+            'strict decoding error: unknown field "runtimeClasses[0].handlers"',
+        ),
+        (
+            "runtimeClasses:\n- {metadata: {name: a}, handler: a}\n- {metadata: {name: a}, handler: b.c}\n",
+            (
+                '[runtimeClasses[1].handler: Invalid value: "b.c": must not contain dots, '
+                'runtimeClasses[1].metadata.name: Duplicate value: "a"]'
+            ),
+        ),
+        (
+            "runtimeClasses:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}, handler: a}\n",
+            (
+                '[runtimeClasses[0].apiVersion: Unsupported value: "v1": supported values: "node.k8s.io/v1", '
+                'runtimeClasses[0].kind: Unsupported value: "Pod": supported values: "RuntimeClass"]'
+            ),
+        ),
+        (
+            "runtimeClasses:\n- {metadata: {name: a}, handler: a, overhead: {podFixed: {cpu: lots}}}\n",
+            (
+                'field "runtimeClasses[0].overhead.podFixed.cpu": quantities must match the regular expression '
+                "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+            ),
+        ),
     ],
 )
 def test_mistakes_are_strict(text, message):

@@ -186,5 +186,6 @@ def simulated_settings(parallel_starts: int, *, longest_backoff: timedelta = tim
         container=ContainerSettings(security=SecuritySettings(), resources=resources),
         user_ids=UserIdSettings(),
         allocatable={},
+        runtime_handlers={},
         dns=DnsSettings(),
     )
