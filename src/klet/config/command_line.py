@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from klet.config.configuration import KubeletConfiguration
 from klet.config.configuration_flags import override_configuration
 from klet.config.defaults import apply_legacy_defaults, default_configuration
-from klet.config.errors import ConfigError, prefixed
+from klet.config.errors import ConfigError, prefixed, suffixed
 from klet.config.files import (
     ListDirectory,
     ReadFile,
@@ -23,14 +23,16 @@ from klet.config.files import (
     merge_drop_ins,
     quote_os_error,
 )
-from klet.config.flags import KubeletFlags, build_kubelet_flags, validate_kubelet_flags
+from klet.config.flags import KubeletFlags, build_kubelet_flags, describe_left_out_ips, validate_kubelet_flags
 from klet.config.flagset import ParsedFlags, parse_flags
 from klet.config.gates import FeatureGates, describe_ageing_gates, join_problems, resolve_gates
+from klet.config.given_files import check_given_files
 from klet.config.help import ALL_FLAGS, render_help
 from klet.config.klet import KletConfiguration, finish_klet_configuration, load_klet_configuration
 from klet.config.observability import find_logging_problems
 from klet.config.start_checks import check_start
-from klet.config.validation import validate_configuration
+from klet.config.unusable import describe_makeshifts, find_unusable_values
+from klet.config.validation import PREFIX, validate_configuration
 from klet.version import KUBELET_VERSION
 
 
@@ -98,8 +100,11 @@ def load_settings(parsed: ParsedFlags, surroundings: Surroundings) -> Settings:
     config, file_warnings = _load_files(base, parsed, flags, surroundings)
     config = replace(config, seccomp_default=config.seccomp_default or flags.seccomp_default)
     gates = _set_gates(config)
-    _validate(config, gates, flags, cgroup_v1=surroundings.cgroup_v1)
-    check_start(config, flags)
+    where = _describe_sources(parsed, flags)
+    _validate(config, gates, where, cgroup_v1=surroundings.cgroup_v1)
+    with suffixed(f", path: {where}"):
+        check_start(config, flags, gates)
+        check_given_files(config, flags, surroundings.read_file)
     if config.cgroups_per_qos and not config.cgroup_root:
         config = replace(config, cgroup_root="/")
     return Settings(
@@ -107,7 +112,7 @@ def load_settings(parsed: ParsedFlags, surroundings: Surroundings) -> Settings:
         flags=flags,
         klet=_load_klet(parsed, flags, surroundings),
         gates=gates,
-        warnings=(*parsed.warnings, *file_warnings, *_describe_oddities(config)),
+        warnings=(*parsed.warnings, *file_warnings, *_describe_oddities(config), *describe_left_out_ips(flags)),
     )
 
 
@@ -171,19 +176,26 @@ def _set_gates(config: KubeletConfiguration) -> FeatureGates:
         return resolve_gates(config.feature_gates)
 
 
-def _validate(config: KubeletConfiguration, gates: FeatureGates, flags: KubeletFlags, *, cgroup_v1: bool) -> None:
+def _describe_sources(parsed: ParsedFlags, flags: KubeletFlags) -> str:
+    """Where a person has to look for a setting."""
+    has_flags = any(flag.name in parsed.values for flag in ALL_FLAGS if flag.name not in ("config", "config-dir"))
+    sources = [flags.config, flags.config_dir and f"{flags.config_dir}/*.conf", "command line" if has_flags else ""]
+    return ", ".join(filter(None, sources)) or "the defaults"
+
+
+def _validate(config: KubeletConfiguration, gates: FeatureGates, where: str, *, cgroup_v1: bool) -> None:
     log_problems = tuple(find_logging_problems(config.logging, gates))
     if log_problems:
-        raise ConfigError(f"initialize logging: {join_problems(log_problems)}")
-    problems = validate_configuration(config, gates, cgroup_v1=cgroup_v1)
+        raise ConfigError(f"initialize logging: {join_problems(log_problems)}, path: {where}")
+    unusable = (f"{PREFIX}{problem}" for problem in find_unusable_values(config))
+    problems = (*validate_configuration(config, gates, cgroup_v1=cgroup_v1), *unusable)
     if problems:
-        sources = [flags.config, flags.config_dir and f"{flags.config_dir}/*.conf", "command line"]
-        where = ", ".join(filter(None, sources))
         raise ConfigError(f"failed to validate kubelet configuration, error: {join_problems(problems)}, path: {where}")
 
 
 def _describe_oddities(config: KubeletConfiguration) -> Iterator[str]:
     yield from describe_ageing_gates(config.feature_gates)
+    yield from describe_makeshifts(config)
     reserved = config.kube_reserved_cgroup
     if config.kubelet_cgroups and reserved and not config.kubelet_cgroups.startswith(reserved):
         yield "unsupported configuration:KubeletCgroups is not within KubeReservedCgroup"
@@ -192,7 +204,9 @@ def _describe_oddities(config: KubeletConfiguration) -> Iterator[str]:
 def _load_klet(parsed: ParsedFlags, flags: KubeletFlags, surroundings: Surroundings) -> KletConfiguration:
     config = KletConfiguration()
     name = parsed.values.get("klet-config")
+    where = ""
     if isinstance(name, str) and name:
+        where = f", path: {name}, command line"
         path = posixpath.join(surroundings.working_directory, name)
         try:
             content = surroundings.read_file(path)
@@ -201,7 +215,8 @@ def _load_klet(parsed: ParsedFlags, flags: KubeletFlags, surroundings: Surroundi
                 f"failed to load klet config file, path: {path}, error: {quote_os_error(error, path)}"
             ) from error
         config = load_klet_configuration(path, content)
-    return finish_klet_configuration(config, parsed, root_dir=flags.root_dir)
+    with suffixed(where):
+        return finish_klet_configuration(config, parsed, root_dir=flags.root_dir)
 
 
 def _version_text(*, is_raw: bool) -> str:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import yaml
 
 from klet.config.document_limits import check_limits
-from klet.config.errors import ConfigError
+from klet.config.errors import ConfigError, one_line
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 JsonObject: TypeAlias = Mapping[str, Json]
@@ -52,7 +52,7 @@ def parse_document(text: bytes) -> Document:
     try:
         content = text.decode()
     except UnicodeDecodeError as error:
-        raise ConfigError(f"the text is not UTF-8 (byte {error.start})") from error
+        raise ConfigError(f"the text is not UTF-8 ({_place(text, error.start)}): save it as UTF-8") from error
     if content.lstrip().startswith("{"):
         try:
             return _finish(json.loads(content, object_pairs_hook=_Pairs, parse_constant=_no_constant))
@@ -139,11 +139,22 @@ def _from_yaml(content: str) -> object:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ConfigError(f"error converting YAML to JSON: yaml: line {line}: {error.problem}") from error
+    except yaml.reader.ReaderError as error:
+        # The position is one of bytes, although the loader was given characters.
+        place = _place(content.encode(), error.position)
+        what = f"{error.reason} (U+{error.character:04X})"
+        raise ConfigError(f"error converting YAML to JSON: yaml: {place}: {what}") from error
     except yaml.YAMLError as error:
-        raise ConfigError(f"error converting YAML to JSON: yaml: {error}") from error
+        raise ConfigError(f"error converting YAML to JSON: yaml: {one_line(str(error))}") from error
     finally:
         loader.dispose()
     return _construct(node, ())
+
+
+def _place(text: bytes, position: int) -> str:
+    """Where a byte is, as an editor counts."""
+    *lines, last = text[:position].split(b"\n")
+    return f"line {len(lines) + 1}, column {len(last.decode(errors='replace')) + 1}"
 
 
 def _first_node(loader: _Loader) -> yaml.Node | None:

@@ -19,6 +19,12 @@ class BadField(ConfigError):
         self.rule = rule
 
 
+def one_line(message: str) -> str:
+    """A message fit for one line of a terminal or a log: line breaks become `; `, other control characters escapes."""
+    joined = "; ".join(line.strip() for line in message.splitlines() if line.strip())
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in joined)
+
+
 @contextmanager
 def prefixed(prefix: str) -> Iterator[None]:
     """Say before each mistake found inside in which step it was found."""
@@ -26,3 +32,12 @@ def prefixed(prefix: str) -> Iterator[None]:
         yield
     except ConfigError as error:
         raise ConfigError(f"{prefix}{error}") from error
+
+
+@contextmanager
+def suffixed(suffix: str) -> Iterator[None]:
+    """Say after each mistake found inside where the setting came from."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{error}{suffix}") from error

@@ -7,7 +7,8 @@ from datetime import timedelta
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
-from klet.api.validation.formats import label_key, label_value, parse_ip
+from klet.api.times import Duration
+from klet.api.validation.formats import dns_subdomain, label_key, label_value, parse_ip
 from klet.config.errors import ConfigError
 from klet.config.flagset import Flag, ParsedFlags, Target
 from klet.config.flagvalues import (
@@ -20,6 +21,7 @@ from klet.config.flagvalues import (
     VERSION,
     FlagKind,
 )
+from klet.config.places import find_cgroup_problem, find_path_problem
 
 DEFAULT_ROOT_DIRECTORY: Final = "/var/lib/kubelet"
 
@@ -200,9 +202,8 @@ def validate_kubelet_flags(flags: KubeletFlags) -> None:
 
 
 def check_start_flags(flags: KubeletFlags) -> None:
-    """Check what upstream checks only when it starts: the root directory, the cloud provider, the lock file."""
-    if not flags.root_dir:
-        raise ConfigError('invalid root directory ""')
+    """Check what upstream checks only when it starts, or never."""
+    _check_root(flags.root_dir)
     if flags.cloud_provider not in ("", "external"):
         raise ConfigError(
             f'cloud provider "{flags.cloud_provider}" was specified, but built-in cloud providers are disabled. '
@@ -210,21 +211,46 @@ def check_start_flags(flags: KubeletFlags) -> None:
         )
     if flags.exit_on_lock_contention and not flags.lock_file:
         raise ConfigError("cannot exit on lock file contention: no lock file specified")
+    if problem := find_cgroup_problem(flags.runtime_cgroups):
+        raise ConfigError(f'--runtime-cgroups "{flags.runtime_cgroups}": {problem}')
+    if flags.minimum_container_ttl_duration < timedelta():
+        age = Duration.of(flags.minimum_container_ttl_duration).wire()
+        raise ConfigError(f"invalid minimum garbage collection age: {age} (--minimum-container-ttl-duration)")
+    if flags.housekeeping_interval <= timedelta():
+        interval = Duration.of(flags.housekeeping_interval).wire()
+        raise ConfigError(f"--housekeeping-interval {interval} must be greater than 0")
 
 
 def choose_node_name(flags: KubeletFlags, *, hostname: str) -> str:
     """The name of the node: the override or the host's own name, trimmed and in lower case."""
-    name = (flags.hostname_override or hostname).strip()
+    name = (flags.hostname_override or hostname).strip().lower()
     if not name:
-        raise ConfigError("empty hostname is invalid")
-    return name.lower()
+        raise ConfigError("empty hostname is invalid: give the node a name with --hostname-override")
+    if problems := dns_subdomain(name):
+        # Names of static pods end in it, so with such a name no pod could ever be valid.
+        source = "--hostname-override" if flags.hostname_override else "the host's name, without --hostname-override,"
+        raise ConfigError(f'{source} "{name}" cannot be the name of a node: {"; ".join(problems)}')
+    return name
+
+
+def check_node_ips(flags: KubeletFlags) -> None:
+    """Refuse `--node-ip` if it breaks a rule, or if nothing in it is an address: upstream would choose another one."""
+    if not parse_node_ips(flags.node_ip, cloud_provider=flags.cloud_provider) and flags.node_ip.strip(", "):
+        raise ConfigError(
+            f'bad --node-ip "{flags.node_ip}": not an IP address: write one, or one of each family, or leave it out'
+        )
+
+
+def describe_left_out_ips(flags: KubeletFlags) -> Iterator[str]:
+    """Tell which parts of `--node-ip` are not taken."""
+    for part in _node_ip_parts(flags.node_ip):
+        if parse_ip(part) is None:
+            yield f'--node-ip: "{part}" is not an IP address and is left out'
 
 
 def parse_node_ips(text: str, *, cloud_provider: str = "") -> tuple[IPv4Address | IPv6Address, ...]:
     """The addresses of `--node-ip`: none, one, or one of each family; what is no address is left out."""
-    addresses = tuple(
-        address for part in text.split(",") if part.strip() and (address := parse_ip(part.strip())) is not None
-    )
+    addresses = tuple(address for part in _node_ip_parts(text) if (address := parse_ip(part)) is not None)
     if len(addresses) > 2 or (len(addresses) == 2 and addresses[0].version == addresses[1].version):
         raise ConfigError(f'bad --node-ip "{text}": must contain either a single IP or a dual-stack pair of IPs')
     if len(addresses) == 2:
@@ -233,6 +259,24 @@ def parse_node_ips(text: str, *, cloud_provider: str = "") -> tuple[IPv4Address 
         if cloud_provider not in ("", "external"):
             raise ConfigError(f'bad --node-ip "{text}": dual-stack not supported in this configuration')
     return addresses
+
+
+def _node_ip_parts(text: str) -> Iterator[str]:
+    return (part.strip() for part in text.split(",") if part.strip())
+
+
+def _check_root(path: str) -> None:
+    if not path:
+        raise ConfigError('invalid root directory "": --root-dir must not be empty')
+    if not path.startswith("/"):
+        # The paths in it go to the runtime, which runs elsewhere.
+        raise ConfigError(f'invalid root directory "{path}": --root-dir must be an absolute path')
+    if path == "/":
+        raise ConfigError('invalid root directory "/": --root-dir must be a directory for klet alone')
+    if not path.isprintable():
+        raise ConfigError(f'invalid root directory "{path}": --root-dir must be printable UTF-8')
+    if problem := find_path_problem(path):
+        raise ConfigError(f'invalid root directory "{path}": --root-dir: {problem}')
 
 
 def _may_set_label(key: str) -> bool:

@@ -19,11 +19,13 @@ from klet.config.errors import ConfigError, prefixed
 from klet.config.files import describe_strict_problems, require_type, without_type
 from klet.config.flagset import Flag, ParsedFlags, Target
 from klet.config.flagvalues import INT32, STRING, FlagKind
+from klet.config.places import find_socket_problem
 from klet.config.sections import Section
 
 API_VERSION: Final = "klet.dev/v1alpha1"
 KIND: Final = "KletConfiguration"
 DEFAULT_JOURNAL_RECORDS: Final = 20000
+DEFAULT_SOCKET: Final = "klet.sock"
 
 _SECTION: Final = "klet's own settings"
 _CLASS_VERSION: Final = "node.k8s.io/v1"
@@ -58,6 +60,8 @@ KLET_FLAGS: Final = (
 def load_klet_configuration(path: str, content: bytes) -> KletConfiguration:
     """Decode the text of `--klet-config` strictly."""
     with prefixed(f"failed to load klet config file, path: {path}, error: "):
+        if not content:
+            raise ConfigError(f'klet config file "{path}" was empty')
         document = parse_document(content)
         require_type(document.fields, version=API_VERSION, kind=KIND)
         decoded = decode(without_type(document.fields), KletConfiguration)
@@ -72,20 +76,32 @@ def finish_klet_configuration(config: KletConfiguration, parsed: ParsedFlags, *,
     for flag in KLET_FLAGS:
         if flag.target is Target.KLET and flag.name in parsed.values:
             config = set_field(config, flag.field, parsed.values[flag.name])
-    socket = config.socket or "klet.sock"
+    socket = config.socket or DEFAULT_SOCKET
     config = replace(
         config,
         socket=socket if socket.startswith("/") else f"{root_dir}/{socket}",
         journal_records=config.journal_records or DEFAULT_JOURNAL_RECORDS,
     )
     if config.journal_records < 0:
-        raise ConfigError(f"journalRecords (--klet-journal-records) {config.journal_records} must be greater than 0")
+        raise ConfigError(
+            f"journalRecords (--klet-journal-records) {config.journal_records} must be greater than 0; "
+            f"0 means {DEFAULT_JOURNAL_RECORDS}"
+        )
     if config.max_parallel_starts < 0:
         raise ConfigError(
             f"maxParallelStarts (--klet-max-parallel-starts) {config.max_parallel_starts} must not be negative; "
             "0 chooses from the number of CPUs"
         )
+    _check_socket(config.socket, is_default=socket == DEFAULT_SOCKET, root_dir=root_dir)
     return config
+
+
+def _check_socket(path: str, *, is_default: bool, root_dir: str) -> None:
+    problem = find_socket_problem(path) if path.isprintable() else "the path must be printable UTF-8"
+    if problem and is_default:
+        raise ConfigError(f'--root-dir "{root_dir}": {problem}, and that of {path} is longer: give a --klet-socket')
+    if problem:
+        raise ConfigError(f'socket (--klet-socket) "{path}": {problem}')
 
 
 def _find_class_problems(classes: tuple[RuntimeClass, ...]) -> FieldErrors:

@@ -1,24 +1,51 @@
 """The only code of the package that touches the disk."""
 
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
-from klet.config.command_line import ParsedCommand, parse_command_line
+from klet.config.command_line import ParsedCommand, Settings, parse_command_line
 from klet.config.credential_provider import CredentialProviders, load_credential_providers, select_config_files
-from klet.config.errors import ConfigError
+from klet.config.errors import ConfigError, prefixed
 from klet.config.files import DirectoryEntry, quote_os_error
+from klet.config.flags import KubeletFlags
+
+LARGEST_FILE: Final = 4 << 20
+"""Bytes; a thousand times what a configuration needs. More is another file, and reading it would take minutes."""
+GATE_OF_TOKENS: Final = "KubeletServiceAccountTokenForCredentialProviders"
 
 
 def load_command_line(argv: Sequence[str], *, cgroup_v1: bool) -> ParsedCommand:
     """Parse the arguments of `klet run` with the files of this machine."""
-    return parse_command_line(
+    parsed = parse_command_line(
         argv,
         read_file=read_file,
         list_dir=list_directory,
-        working_directory=str(Path.cwd()),
+        working_directory=_working_directory(),
         cgroup_v1=cgroup_v1,
     )
+    if isinstance(parsed, Settings):
+        with prefixed("failed to run Kubelet: Failed to register CRI auth plugins: "):
+            check_credential_providers(parsed.flags, use_tokens=parsed.gates.enabled(GATE_OF_TOKENS))
+    return parsed
+
+
+def check_credential_providers(flags: KubeletFlags, *, use_tokens: bool) -> None:
+    """Refuse a configuration of credential providers that cannot be read, or whose programs are not there."""
+    path, directory = flags.image_credential_provider_config, flags.image_credential_provider_bin_dir
+    if not path and not directory:
+        return
+    with prefixed("--image-credential-provider-config: "):
+        providers = read_credential_providers(path, use_tokens=use_tokens).config.providers
+    with prefixed("--image-credential-provider-bin-dir: "):
+        if not Path(directory).is_dir():
+            raise ConfigError(f"plugin binary directory {directory} did not exist")
+        for provider in providers:
+            program = Path(directory) / provider.name
+            if not program.is_file() or not os.access(program, os.X_OK):
+                raise ConfigError(f"plugin binary executable {program} did not exist or may not be executed")
 
 
 def read_credential_providers(path: str, *, use_tokens: bool) -> CredentialProviders:
@@ -38,9 +65,21 @@ def read_credential_providers(path: str, *, use_tokens: bool) -> CredentialProvi
 
 
 def read_file(path: str) -> bytes:
-    return Path(path).read_bytes()
+    """A whole file of a sensible size."""
+    with Path(path).open("rb") as file:
+        content = file.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise OSError(errno.EFBIG, f"larger than {LARGEST_FILE} bytes, so it is no configuration", path)
+    return content
 
 
 def list_directory(path: str) -> tuple[DirectoryEntry, ...]:
     with os.scandir(path) as entries:
         return tuple(DirectoryEntry(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+
+
+def _working_directory() -> str:
+    try:
+        return str(Path.cwd())
+    except OSError as error:
+        raise ConfigError(f"the working directory is gone ({error.strerror}): start klet in another one") from error

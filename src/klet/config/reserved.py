@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from klet.api.quantity import Quantity
+from klet.config.configuration import KubeletConfiguration
 from klet.config.errors import ConfigError, prefixed
 from klet.config.sections import MemoryReservation
 
@@ -20,6 +21,16 @@ def parse_reserved(reserved: Mapping[str, str], *, flag: str) -> Mapping[str, Qu
     """The amounts of `--kube-reserved` or `--system-reserved`."""
     with prefixed(f"--{flag} value failed to parse: "):
         return {name: _reserved_amount(name, amount) for name, amount in sorted(reserved.items())}
+
+
+def effective_reservations(config: KubeletConfiguration) -> tuple[Mapping[str, Quantity], Mapping[str, Quantity]]:
+    """What is kept for the system and for Kubernetes: a list of reserved CPUs stands in for both amounts of CPU."""
+    system = parse_reserved(config.system_reserved, flag="system-reserved")
+    kube = parse_reserved(config.kube_reserved, flag="kube-reserved")
+    cpus = parse_cpu_set(config.reserved_system_cpus)
+    if not cpus:
+        return system, kube
+    return {**system, "cpu": Quantity.of(len(cpus))}, {name: kube[name] for name in kube if name != "cpu"}
 
 
 def parse_qos_reserved(reserved: Mapping[str, str]) -> Mapping[str, int]:

@@ -10,8 +10,10 @@ from typing import Final
 from klet.api.quantity import Quantity
 from klet.config.configuration import KubeletConfiguration
 from klet.config.errors import ConfigError, prefixed
-from klet.config.flags import KubeletFlags, check_start_flags, parse_node_ips
-from klet.config.reserved import parse_qos_reserved, parse_reserved
+from klet.config.flags import KubeletFlags, check_node_ips, check_start_flags
+from klet.config.gates import FeatureGates
+from klet.config.manager_options import check_managers
+from klet.config.reserved import effective_reservations, parse_qos_reserved
 from klet.config.thresholds import parse_thresholds
 
 TLS_VERSIONS: Final = ("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
@@ -53,12 +55,12 @@ _SYSCTL_PATTERN: Final = rf"({_SYSCTL_SEGMENT}[\./])*({_SYSCTL_SEGMENT}|([a-z0-9
 _SYSCTL_LIMIT: Final = 253
 
 
-def check_start(config: KubeletConfiguration, flags: KubeletFlags) -> None:
+def check_start(config: KubeletConfiguration, flags: KubeletFlags, gates: FeatureGates) -> None:
     """Raise ConfigError for the first setting with which the agent could not start."""
     with prefixed("failed to construct kubelet dependencies: "):
         _check_tls(config)
     with prefixed("failed to run Kubelet: "):
-        _check_run(config, flags)
+        _check_run(config, flags, gates)
         with prefixed("failed to create kubelet: "):
             _check_creation(config, flags)
 
@@ -66,21 +68,19 @@ def check_start(config: KubeletConfiguration, flags: KubeletFlags) -> None:
 def _check_tls(config: KubeletConfiguration) -> None:
     for name in config.tls_cipher_suites:
         if name not in TLS_CIPHER_SUITES:
-            raise ConfigError(f"Cipher suite {name} not supported or doesn't exist")
+            raise ConfigError(f"Cipher suite {name} not supported or doesn't exist: see tlsCipherSuites")
     if config.tls_min_version and config.tls_min_version not in TLS_VERSIONS:
-        raise ConfigError(f'unknown tls version "{config.tls_min_version}", write one of {", ".join(TLS_VERSIONS)}')
+        known = ", ".join(TLS_VERSIONS)
+        raise ConfigError(f'unknown tls version "{config.tls_min_version}", write one of {known} in tlsMinVersion')
 
 
-def _check_run(config: KubeletConfiguration, flags: KubeletFlags) -> None:
+def _check_run(config: KubeletConfiguration, flags: KubeletFlags, gates: FeatureGates) -> None:
     check_start_flags(flags)
     _check_auth(config, is_standalone=flags.is_standalone)
-    parse_reserved(config.kube_reserved, flag="kube-reserved")
-    parse_reserved(config.system_reserved, flag="system-reserved")
+    effective_reservations(config)
     parse_thresholds(config, ignore_allocatable=flags.experimental_allocatable_ignore_eviction)
     parse_qos_reserved(config.qos_reserved)
-    for policy, known in ((config.cpu_manager_policy, "none static"), (config.memory_manager_policy, "None Static")):
-        if policy not in known.split():
-            raise ConfigError(f'unknown policy: "{policy}", write {" or ".join(known.split())}')
+    check_managers(config, gates)
 
 
 def _check_auth(config: KubeletConfiguration, *, is_standalone: bool) -> None:
@@ -99,24 +99,35 @@ def _check_auth(config: KubeletConfiguration, *, is_standalone: bool) -> None:
                     "authorization.mode to AlwaysAllow"
                 )
         case "":
-            raise ConfigError("no authorization mode specified")
+            raise ConfigError("no authorization mode specified: write AlwaysAllow or Webhook in authorization.mode")
         case mode:
-            raise ConfigError(f"unknown authorization mode {mode}")
+            raise ConfigError(
+                f"unknown authorization mode {mode}: write AlwaysAllow or Webhook in authorization.mode "
+                "(--authorization-mode)"
+            )
 
 
 def _check_creation(config: KubeletConfiguration, flags: KubeletFlags) -> None:
     if config.sync_frequency <= timedelta():
-        raise ConfigError(f"invalid sync frequency {config.sync_frequency // timedelta(microseconds=1) * 1000}")
-    if not flags.is_standalone and config.config_map_and_secret_change_detection_strategy not in _STRATEGIES:
-        mode = config.config_map_and_secret_change_detection_strategy
-        raise ConfigError(f"unknown configmap and secret manager mode: {mode}, write one of {', '.join(_STRATEGIES)}")
+        raise ConfigError(
+            f"invalid sync frequency {config.sync_frequency // timedelta(microseconds=1) * 1000}: "
+            "syncFrequency (--sync-frequency) must be greater than 0"
+        )
+    strategy = config.config_map_and_secret_change_detection_strategy
+    if strategy not in _STRATEGIES:
+        # Upstream looks at it only when there is an API server; what is mistyped is so everywhere.
+        raise ConfigError(
+            f"unknown configmap and secret manager mode: {strategy}, write one of {', '.join(_STRATEGIES)} in "
+            "configMapAndSecretChangeDetectionStrategy"
+        )
     try:
         Quantity.parse(config.container_log_max_size)
     except ValueError as error:
         raise ConfigError(f'containerLogMaxSize "{config.container_log_max_size}": {error}') from error
-    parse_node_ips(flags.node_ip, cloud_provider=flags.cloud_provider)
+    check_node_ips(flags)
     for pattern in config.allowed_unsafe_sysctls:
         if len(pattern) > _SYSCTL_LIMIT or not re.fullmatch(_SYSCTL_PATTERN, pattern):
             raise ConfigError(
-                f'sysctl "{pattern}" must have at most {_SYSCTL_LIMIT} characters and match regex {_SYSCTL_PATTERN}'
+                f'sysctl "{pattern}" must have at most {_SYSCTL_LIMIT} characters and match regex {_SYSCTL_PATTERN}: '
+                "see allowedUnsafeSysctls (--allowed-unsafe-sysctls)"
             )

@@ -10,7 +10,7 @@ from enum import StrEnum
 from klet.api.quantity import Quantity
 from klet.api.times import Duration
 from klet.config.configuration import KubeletConfiguration
-from klet.config.errors import ConfigError
+from klet.config.errors import ConfigError, suffixed
 
 
 class Signal(StrEnum):
@@ -54,9 +54,14 @@ _NUMBER = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)")
 
 def parse_thresholds(config: KubeletConfiguration, *, ignore_allocatable: bool = False) -> tuple[Threshold, ...]:
     """All thresholds of a configuration: hard, soft, then the allocatable twins of hard memory thresholds."""
-    reclaim = dict(_minimum_reclaims(config.eviction_minimum_reclaim))
-    hard = tuple(_thresholds(config.eviction_hard, {}, reclaim))
-    soft = tuple(_thresholds(config.eviction_soft, _grace_periods(config), reclaim, soft=True))
+    with suffixed(": see evictionMinimumReclaim (--eviction-minimum-reclaim)"):
+        reclaim = dict(_minimum_reclaims(config.eviction_minimum_reclaim))
+    with suffixed(": see evictionHard (--eviction-hard)"):
+        hard = tuple(_thresholds(config.eviction_hard, {}, reclaim))
+    with suffixed(": see evictionSoftGracePeriod (--eviction-soft-grace-period)"):
+        grace_periods = _grace_periods(config)
+    with suffixed(": see evictionSoft (--eviction-soft)"):
+        soft = tuple(_thresholds(config.eviction_soft, grace_periods, reclaim, soft=True))
     twins: tuple[Threshold, ...] = ()
     if "pods" in config.enforce_node_allocatable and not ignore_allocatable:
         twins = tuple(

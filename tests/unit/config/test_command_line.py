@@ -265,8 +265,14 @@ def test_no_qos_cgroups_leave_the_cgroup_root_alone(settle):
 
 def test_broken_rule_of_a_file_names_its_sources(parse, as_document):
     files = {"/etc/k.yaml": as_document({"port": -1}), "/etc/k.d/a.conf": as_document({})}
-    with pytest.raises(ConfigError, match=r"inclusive, path: /etc/k.yaml, /etc/k.d/\*.conf, command line$"):
+    with pytest.raises(ConfigError, match=r"inclusive, path: /etc/k.yaml, /etc/k.d/\*.conf$"):
         parse("--config=/etc/k.yaml", "--config-dir=/etc/k.d", files=files)
+
+
+def test_broken_rule_names_the_command_line_if_it_says_anything(parse, as_document):
+    files = {"/etc/k.yaml": as_document({})}
+    with pytest.raises(ConfigError, match=r"inclusive, path: /etc/k.yaml, command line$"):
+        parse("--config=/etc/k.yaml", "--port=0", files=files)
 
 
 def test_drop_in_that_breaks_a_derived_default(parse, as_document):

@@ -108,7 +108,7 @@ def test_blank_node_name_is_refused():
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (KubeletFlags(root_dir=""), 'invalid root directory ""'),
+        (KubeletFlags(root_dir=""), 'invalid root directory "": --root-dir must not be empty'),
         (
             KubeletFlags(cloud_provider="aws"),
             (

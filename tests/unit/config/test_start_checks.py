@@ -3,8 +3,10 @@ import pytest
 from klet.config.configuration_flags import set_field
 from klet.config.errors import ConfigError
 from klet.config.flags import KubeletFlags
+from klet.config.gates import resolve_gates
 from klet.config.start_checks import check_start
 
+GATES = resolve_gates({})
 RUN = "failed to run Kubelet: "
 CREATE = f"{RUN}failed to create kubelet: "
 STANDALONE = {"authentication.webhook.enabled": False, "authorization.mode": "AlwaysAllow"}
@@ -40,7 +42,7 @@ STANDALONE = {"authentication.webhook.enabled": False, "authorization.mode": "Al
 )  # fmt: skip
 def test_standalone(load, fields, message):
     with pytest.raises(ConfigError) as caught:
-        check_start(load({**STANDALONE, **fields}), KubeletFlags())
+        check_start(load({**STANDALONE, **fields}), KubeletFlags(), GATES)
     assert str(caught.value).startswith(message)
 
 
@@ -55,7 +57,7 @@ def test_standalone(load, fields, message):
 )  # fmt: skip
 def test_with_an_api_server(load, fields, flags, message):
     with pytest.raises(ConfigError) as caught:
-        check_start(load(fields), KubeletFlags(kubeconfig="/k", **flags))
+        check_start(load(fields), KubeletFlags(kubeconfig="/k", **flags), GATES)
     assert str(caught.value).startswith(message)
 
 
@@ -70,15 +72,15 @@ def test_with_an_api_server(load, fields, flags, message):
     ],
 )  # fmt: skip
 def test_good_settings(load, fields):
-    check_start(load({**STANDALONE, **fields}), KubeletFlags())
+    check_start(load({**STANDALONE, **fields}), KubeletFlags(), GATES)
 
 
 def test_an_empty_authorization_mode_from_a_flag(load):
     config = load(STANDALONE)
     config = set_field(config, "authorization.mode", "")
     with pytest.raises(ConfigError, match="no authorization mode specified"):
-        check_start(config, KubeletFlags())
+        check_start(config, KubeletFlags(), GATES)
 
 
 def test_webhooks_are_fine_with_an_api_server(load):
-    check_start(load({}), KubeletFlags(kubeconfig="/k"))
+    check_start(load({}), KubeletFlags(kubeconfig="/k"), GATES)

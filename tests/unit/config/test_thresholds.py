@@ -95,6 +95,8 @@ def test_no_twin_when_allocatable_ignores_eviction():
     ],
 )
 def test_mistake(fields, message):
+    (field,) = fields
     with pytest.raises(ConfigError) as caught:
         parse_thresholds(replace(KubeletConfiguration(), **fields))
-    assert str(caught.value) == message
+    place = f"{field.replace('_', ' ').title().replace(' ', '').replace('E', 'e', 1)} (--{field.replace('_', '-')})"
+    assert str(caught.value) == f"{message}: see {place}"
