@@ -1,14 +1,11 @@
 """What HTTP probes cost: the whole probe manager with a readiness probe each second for every pod, against a server in
 another process; beside it the floor, bare connections that send and read the same bytes at the same rate.
-
-Usage: probes.py [probes a second, 1000] [seconds, 10]
 """
 
 import asyncio
 import multiprocessing
 import random
 import statistics
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -18,6 +15,7 @@ from typing import cast
 import uvloop
 from msgspec.structs import replace
 
+from bench.rows import Row
 from klet.aio.clock import SystemClock
 from klet.api.container_status import ContainerState, ContainerStateRunning, ContainerStatus
 from klet.api.handlers import HTTPGetAction, Probe
@@ -38,7 +36,8 @@ from klet.wire import cri_v1_pb2 as cri
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: kube-probe\r\nAccept: */*\r\nConnection: close\r\n\r\n"
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
-GOAL = 0.25
+RATE = 1000
+MOST = 25.0
 
 
 class Server(asyncio.Protocol):
@@ -95,19 +94,16 @@ class Floor(asyncio.Protocol):
             self.done.set_result(data)
 
 
-async def measure(name: str, seconds: int, count: Callable[[], int]) -> float:
+async def measure(seconds: int, count: Callable[[], int]) -> float:
     """CPU time a probe: the median of windows of a second, so that a busy machine spoils only some of them."""
     await asyncio.sleep(2)
     windows = []
     for _ in range(seconds):
-        before, cpu, wall = count(), time.process_time(), time.perf_counter()
+        before, cpu = count(), time.process_time()
         await asyncio.sleep(1)
         done = count() - before
-        windows.append(((time.process_time() - cpu) / done, done / (time.perf_counter() - wall)))
-    each, rate = (statistics.median(values) for values in zip(*windows, strict=True))
-    best = min(each for each, _ in windows)
-    print(f"{name}: {rate:.0f} a second, {each * 1e6:.0f} us of CPU each, {best * 1e6:.0f} us at best")
-    return each
+        windows.append((time.process_time() - cpu) / done)
+    return statistics.median(windows)
 
 
 async def measure_floor(port: int, rate: int, seconds: int) -> float:
@@ -120,15 +116,14 @@ async def measure_floor(port: int, rate: int, seconds: int) -> float:
         while True:
             await asyncio.sleep(due - loop.time())
             due += 1
-            floor = Floor()
-            transport, _ = await loop.create_connection(lambda made=floor: made, "127.0.0.1", port)
-            await floor.done
+            transport, protocol = await loop.create_connection(Floor, "127.0.0.1", port)
+            await protocol.done
             transport.abort()
             count += 1
 
     return await during(
         lambda group: [group.create_task(ask(number / rate)) for number in range(rate)],
-        measure("floor", seconds, lambda: count),
+        measure(seconds, lambda: count),
     )
 
 
@@ -158,11 +153,9 @@ async def measure_probes(port: int, rate: int, seconds: int) -> float:
         )
         board.put(PodUID(uid), PodStatus(phase="Running", pod_ip="127.0.0.1", container_statuses=(status,)))
         manager.add_pod(make_pod(replace(make_container("main"), readiness_probe=probe), uid=uid))
-    each = await during(
-        lambda group: [group.create_task(manager.run())], measure("klet", seconds, lambda: prober.count)
-    )
-    passed = sum(result is ProbeResult.SUCCESS for result in results.view().values())
-    print(f"      {passed} of {rate} containers are ready")
+    each = await during(lambda group: [group.create_task(manager.run())], measure(seconds, lambda: prober.count))
+    if any(result is not ProbeResult.SUCCESS for result in results.view().values()):
+        raise RuntimeError("some probes failed")
     return each
 
 
@@ -175,18 +168,17 @@ async def during(start: Callable[[asyncio.TaskGroup], list[asyncio.Task[None]]],
     return result
 
 
-def main(rate: int = 1000, seconds: int = 10) -> None:
+def measure_probing(*, seconds: int) -> list[Row]:
+    """Each side in turn, in loops of their own."""
     ours, theirs = multiprocessing.Pipe()
     server = multiprocessing.Process(target=serve, args=(theirs,), daemon=True)
     server.start()
     port = ours.recv()
-    floor = uvloop.run(measure_floor(port, rate, seconds))
-    each = uvloop.run(measure_probes(port, rate, seconds))
-    share = each * 1000
-    print(f"klet / floor: {each / floor:.2f}; at 1,000 a second {share:.1%} of a core, goal {GOAL:.0%}")
-    server.terminate()
-    sys.exit(share > GOAL)
-
-
-if __name__ == "__main__":
-    main(*(int(argument) for argument in sys.argv[1:]))
+    try:
+        floor = uvloop.run(measure_floor(port, RATE, seconds))
+        klet = uvloop.run(measure_probes(port, RATE, seconds))
+    finally:
+        server.terminate()
+        server.join()
+    what = f"{RATE} http probes a second, CPU"
+    return [Row(what=what, klet=100 * RATE * klet, floor=100 * RATE * floor, unit="%", most=MOST)]

@@ -1,0 +1,80 @@
+"""The floor: the CRI calls that a pod cannot do without, with the concurrency that suits this containerd best.
+
+The same image, command, network and log directory as klet's pods; a sandbox, a container, its start, and nothing else.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from bench.node import SCRIPT, remove_all
+from bench.rows import Round
+from klet.cri.client import CriClient
+from klet.testing.containerd import PrivateContainerd
+from klet.testing.cri_configs import build_container_config, build_sandbox_config
+from klet.wire import cri_v1_pb2 as cri
+
+CANDIDATES = (4, 6, 8, 12, 16)
+
+
+class Floor:
+    """Starts pods with no kubelet."""
+
+    def __init__(self, *, client: CriClient, containerd: PrivateContainerd) -> None:
+        self._client = client
+        self._containerd = containerd
+        self._rounds = 0
+
+    async def start(self, count: int, *, at_once: int) -> Round:
+        """Start so many pods, so many at a time, and remove them again."""
+        self._rounds += 1
+        turn = asyncio.Semaphore(at_once)
+        began = time.perf_counter()
+
+        async def start(number: int) -> float:
+            async with turn:
+                await self.start_one(f"floor-{self._rounds}-{number}", SCRIPT)
+                return time.perf_counter() - began
+
+        times = await asyncio.gather(*(start(number) for number in range(count)))
+        await remove_all(self._client)
+        return Round(tuple(times))
+
+    async def start_one(self, name: str, script: str) -> str:
+        """Run one pod; returns its container."""
+        sandbox = build_sandbox_config(
+            name=name,
+            log_directory=self._containerd.directory.parent / "logs" / f"default_{name}_{name}-uid",
+            cgroup_parent=self._containerd.cgroup_parent,
+        )
+        made = await self._client.run_pod_sandbox(cri.RunPodSandboxRequest(config=sandbox))
+        container = build_container_config(name="main", command=["sh", "-c", script])
+        container.log_path = "main/0.log"
+        request = cri.CreateContainerRequest(
+            pod_sandbox_id=made.pod_sandbox_id, config=container, sandbox_config=sandbox
+        )
+        created = await self._client.create_container(request)
+        await self._client.start_container(cri.StartContainerRequest(container_id=created.container_id))
+        return created.container_id
+
+    async def find_best(self, count: int, candidates: Sequence[int] = CANDIDATES) -> int:
+        """The concurrency with which the last of so many pods runs soonest."""
+        taken = {at_once: (await self.start(count, at_once=at_once)).last for at_once in candidates}
+        return min(taken, key=lambda at_once: taken[at_once])
+
+    async def exit_delays(self, scripts: Sequence[str]) -> Round:
+        """From the end of each container to the moment the runtime shows it, asked all the time."""
+        self._rounds += 1
+        names = [f"floor-{self._rounds}-{number}" for number in range(len(scripts))]
+        made = await asyncio.gather(*map(self.start_one, names, scripts))
+        delays = await asyncio.gather(*map(self._exit_delay, made))
+        await remove_all(self._client)
+        return Round(tuple(delays))
+
+    async def _exit_delay(self, container: str) -> float:
+        request = cri.ContainerStatusRequest(container_id=container)
+        while True:
+            status = (await self._client.container_status(request)).status
+            if status.state == cri.CONTAINER_EXITED:
+                return time.time() - status.finished_at / 1e9
+            await asyncio.sleep(0.005)

@@ -1,0 +1,120 @@
+"""What was measured, against what it may be: a table for people, JSON for programs."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One figure. Where a floor was measured and a ratio is the limit, the ratio decides."""
+
+    what: str
+    klet: float
+    unit: str
+    floor: float | None = None
+    most: float | None = None
+    """The budget in the row's own unit."""
+    most_ratio: float | None = None
+    """The budget in times the floor."""
+
+    @property
+    def ratio(self) -> float | None:
+        return self.klet / self.floor if self.floor else None
+
+    @property
+    def is_met(self) -> bool | None:
+        """None: there is no budget for it."""
+        if self.most_ratio is not None and self.ratio is not None:
+            return self.ratio <= self.most_ratio
+        return None if self.most is None else self.klet <= self.most
+
+    @property
+    def budget(self) -> str:
+        if self.most_ratio is not None:
+            return f"{self.most_ratio:g}x"
+        return "" if self.most is None else f"{self.most:g} {self.unit}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Seconds from the beginning to each pod."""
+
+    each: tuple[float, ...]
+
+    @property
+    def p50(self) -> float:
+        return statistics.median(self.each)
+
+    @property
+    def last(self) -> float:
+        return max(self.each)
+
+
+def compare_rounds(
+    what: str, ours: Sequence[Round], floor: Sequence[Round], *, most_ratio: float, with_all: bool = True
+) -> list[Row]:
+    """Rows for the median round of both sides."""
+    rows = [
+        Row(
+            what=f"{what}, p50",
+            klet=statistics.median(each.p50 for each in ours),
+            floor=statistics.median(each.p50 for each in floor),
+            unit="s",
+            most_ratio=most_ratio,
+        )
+    ]
+    if with_all:
+        rows.append(
+            Row(
+                what=f"{what}, all",
+                klet=statistics.median(each.last for each in ours),
+                floor=statistics.median(each.last for each in floor),
+                unit="s",
+                most_ratio=most_ratio,
+            )
+        )
+    return rows
+
+
+def render_table(rows: Sequence[Row]) -> str:
+    lines = [("", "klet", "floor", "ratio", "budget", "met")]
+    lines += [
+        (
+            row.what,
+            _number(row.klet, row.unit),
+            "" if row.floor is None else _number(row.floor, row.unit),
+            "" if row.ratio is None else f"{row.ratio:.2f}x",
+            row.budget,
+            {True: "yes", False: "NO", None: ""}[row.is_met],
+        )
+        for row in rows
+    ]
+    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) if column == 0 else cell.rjust(width) for column, (cell, width) in enumerate(cells))
+        for cells in (zip(line, widths, strict=True) for line in lines)
+    )
+
+
+def render_json(rows: Sequence[Row]) -> str:
+    document = [
+        {
+            "what": row.what,
+            "klet": row.klet,
+            "floor": row.floor,
+            "ratio": row.ratio,
+            "unit": row.unit,
+            "budget": row.budget,
+            "met": row.is_met,
+        }
+        for row in rows
+    ]
+    return msgspec.json.format(msgspec.json.encode(document)).decode()
+
+
+def _number(value: float, unit: str) -> str:
+    digits = 2 if unit in {"s", "%"} else 0
+    return f"{value:.{digits}f} {unit}".strip()
