@@ -1,6 +1,7 @@
 """The root of klet's errors.
 
 KletError
+├── certs.errors.CertificateError (one that cannot be made, read or kept)
 ├── cri.errors.CriError        (Unavailable, NotFound, … : what the runtime said)
 ├── host.errors.HostError      (files, mounts, cgroups, processes)
 ├── checkpoint.CheckpointError (a file that cannot be trusted)

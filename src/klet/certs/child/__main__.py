@@ -1,0 +1,64 @@
+"""`python -m klet.certs.child`: one JSON request on standard input, one JSON answer on standard output.
+
+Ends with 0, or with 1 and a Refusal that says which rule the request breaks.
+"""
+
+import sys
+from typing import assert_never
+
+import msgspec
+
+from klet.certs.child.describe import describe
+from klet.certs.child.issue import make_authority, make_self_signed, make_signing_request, sign_leaf
+from klet.certs.child.loading import Refused
+from klet.certs.messages import (
+    REQUEST_LIMIT,
+    Answer,
+    Describe,
+    MakeAuthority,
+    MakeSelfSigned,
+    MakeSigningRequest,
+    Refusal,
+    RefusalReason,
+    Request,
+    SignLeaf,
+)
+
+
+def main() -> int:
+    answer = respond(sys.stdin.buffer.read(REQUEST_LIMIT + 1))
+    sys.stdout.buffer.write(msgspec.json.encode(answer))
+    return 1 if isinstance(answer, Refusal) else 0
+
+
+def respond(data: bytes) -> Answer:
+    if len(data) > REQUEST_LIMIT:
+        return Refusal(reason=RefusalReason.BAD_REQUEST, message=f"the request is longer than {REQUEST_LIMIT} bytes")
+    try:
+        request: Request = msgspec.json.decode(data, type=Request)
+    except msgspec.DecodeError as error:
+        return Refusal(reason=RefusalReason.BAD_REQUEST, message=f"the request cannot be read: {error}")
+    try:
+        return _carry_out(request)
+    except Refused as refused:
+        return Refusal(reason=refused.reason, message=str(refused))
+
+
+def _carry_out(request: Request) -> Answer:
+    match request:
+        case MakeSelfSigned():
+            return make_self_signed(request)
+        case MakeSigningRequest():
+            return make_signing_request(request)
+        case MakeAuthority():
+            return make_authority(request)
+        case SignLeaf():
+            return sign_leaf(request)
+        case Describe():
+            return describe(request)
+        case _:
+            assert_never(request)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""What can be wrong with certificates.
+
+CertificateError
+├── CertificateRefused     what was asked for breaks a rule; asking again does not help
+├── MakerFailed            the child process died, hung or talked nonsense; another try may help
+└── PairError              a certificate and its key on disk cannot be read or written
+    ├── PairMissing        … there is none
+    └── PairDamaged        … they are not a certificate and the key that belongs to it
+"""
+
+from pathlib import Path
+
+from klet.certs.messages import RefusalReason
+from klet.errors import KletError
+
+
+class CertificateError(KletError):
+    """Base of the errors of certificates."""
+
+
+class CertificateRefused(CertificateError):
+    """The child said which rule the request breaks."""
+
+    def __init__(self, message: str, *, reason: RefusalReason) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class MakerFailed(CertificateError):
+    """The child could not be started, died, was killed at its deadline, or gave no proper answer."""
+
+
+class PairError(CertificateError):
+    """A pair of files that cannot be used as it is."""
+
+
+class PairMissing(PairError):
+    """None of the places where a pair may lie has one."""
+
+
+class PairDamaged(PairError):
+    """A file breaks a rule."""
+
+    def __init__(self, path: Path, rule: str) -> None:
+        super().__init__(f"{path}: {rule}")
+        self.path = path
+        self.rule = rule

@@ -1,0 +1,122 @@
+"""Asks the certificate child: one short-lived process per question, so that cryptography never enters the agent."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from klet.aio.clock import Clock
+from klet.certs.errors import CertificateRefused, MakerFailed
+from klet.certs.messages import (
+    ANSWER_LIMIT,
+    Answer,
+    CertificateFacts,
+    Describe,
+    KeyAndRequest,
+    MakeAuthority,
+    MakeSelfSigned,
+    MakeSigningRequest,
+    Pair,
+    Purpose,
+    Refusal,
+    Request,
+    SignLeaf,
+    Template,
+)
+from klet.certs.templates import canonical_ip
+from klet.host.errors import ProcessError
+from klet.host.processes import Completed, run_process
+
+CHILD_COMMAND: Final = (sys.executable, "-P", "-m", "klet.certs.child")
+# An RSA key takes a second or two on the smallest machines, and a starting node is a busy one.
+CHILD_DEADLINE: Final = timedelta(seconds=60)
+
+T = TypeVar("T", Pair, KeyAndRequest, CertificateFacts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorityFiles:
+    """Where an authority's certificate and key lie. Only the child reads the key."""
+
+    certificate_file: Path
+    key_file: Path
+
+
+class CertificateMaker:
+    """Makes and reads keys and certificates. Every method raises CertificateRefused or MakerFailed."""
+
+    def __init__(
+        self, *, clock: Clock, command: Sequence[str] = CHILD_COMMAND, deadline: timedelta = CHILD_DEADLINE
+    ) -> None:
+        self._clock = clock
+        self._command = tuple(command)
+        self._deadline = deadline
+
+    async def self_signed(self, host: str, *, dns_names: Sequence[str] = (), ips: Sequence[str] = ()) -> Pair:
+        """A serving pair for a host name or address, signed by nobody: the leaf, then its authority."""
+        ip = canonical_ip(host)
+        request = MakeSelfSigned(
+            host=host,
+            dns_names=(*(() if ip else (host,)), *dns_names),
+            ips=(*((ip,) if ip else ()), *ips),
+            now=self._clock.now(),
+        )
+        return await self._ask(request, Pair)
+
+    async def signing_request(self, template: Template, *, key: str = "") -> KeyAndRequest:
+        """A signing request with a new ECDSA P-256 key, or with the PEM key given."""
+        return await self._ask(MakeSigningRequest(template=template, key=key), KeyAndRequest)
+
+    async def authority(self, common_name: str, *, lifetime: timedelta) -> Pair:
+        """An authority of our own."""
+        now = self._clock.now()
+        return await self._ask(MakeAuthority(common_name=common_name, lifetime=lifetime, now=now), Pair)
+
+    async def leaf(
+        self, template: Template, *, authority: AuthorityFiles, purpose: Purpose, lifetime: timedelta
+    ) -> Pair:
+        """A pair signed by an authority, ending no later than it."""
+        request = SignLeaf(
+            authority_certificate_file=str(authority.certificate_file),
+            authority_key_file=str(authority.key_file),
+            template=template,
+            purpose=purpose,
+            lifetime=lifetime,
+            now=self._clock.now(),
+        )
+        return await self._ask(request, Pair)
+
+    async def describe(self, certificate: str, *, key: str = "") -> CertificateFacts:
+        """What a PEM certificate says; the first one counts if there are several."""
+        return await self._ask(Describe(certificate=certificate, key=key), CertificateFacts)
+
+    async def _ask(self, request: Request, expected: type[T]) -> T:
+        try:
+            done = await run_process(
+                self._command, timeout=self._deadline, stdin=msgspec.json.encode(request), output_limit=ANSWER_LIMIT
+            )
+        except ProcessError as error:
+            raise MakerFailed(f"certificate child: {error}") from error
+        answer = _read_answer(done)
+        if isinstance(answer, Refusal):
+            raise CertificateRefused(answer.message, reason=answer.reason)
+        if done.returncode != 0 or not isinstance(answer, expected):
+            said = f"ended with code {done.returncode} and answered {type(answer).__name__}"
+            raise MakerFailed(f"certificate child: {said}, not {expected.__name__}")
+        return answer
+
+
+def _read_answer(done: Completed) -> Answer:
+    """Decode the answer. Of what the child printed otherwise only the last line of its errors is told: never a key."""
+    if done.truncated:
+        raise MakerFailed(f"certificate child: said more than {ANSWER_LIMIT} bytes")
+    try:
+        answer: Answer = msgspec.json.decode(done.stdout, type=Answer)
+    except msgspec.DecodeError as error:
+        last = next(iter(done.stderr.decode(errors="replace").strip().splitlines()[-1:]), "nothing on standard error")
+        raise MakerFailed(f"certificate child: ended with code {done.returncode} and no answer: {last}") from error
+    return answer

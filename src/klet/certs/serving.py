@@ -1,0 +1,154 @@
+"""Which certificate the agent serves with: configured files, a self-signed pair, or one requested from the cluster."""
+
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol, TypeAlias
+
+from klet.aio.threads import Threads
+from klet.certs.errors import PairDamaged, PairError
+from klet.certs.messages import Pair
+from klet.certs.pairs import CertificatePair, load_pair
+from klet.certs.store import DIRECTORY_MODE
+from klet.host.errors import FileError
+from klet.host.files import write_atomic
+
+logger = logging.getLogger(__name__)
+
+CERTIFICATE_MODE: Final = 0o644
+KEY_MODE: Final = 0o600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingSettings:
+    """`tlsCertFile`, `tlsPrivateKeyFile`, `serverTLSBootstrap` and `--cert-dir`."""
+
+    certificate_file: str
+    key_file: str
+    is_requested: bool
+    directory: Path
+
+
+@dataclass(frozen=True, slots=True)
+class GivenFiles:
+    """The pair that the configuration names."""
+
+    certificate_file: Path
+    key_file: Path
+
+
+@dataclass(frozen=True, slots=True)
+class SelfSignedFiles:
+    """The pair in the certificate directory, made if there is none."""
+
+    certificate_file: Path
+    key_file: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """A pair of the store, requested from the cluster; the configured files serve until the first one is there."""
+
+    configured: tuple[Path, Path] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """The settings contradict one another."""
+
+    message: str
+
+
+ServingFiles: TypeAlias = GivenFiles | SelfSignedFiles
+ServingPlan: TypeAlias = ServingFiles | Requested | Reject
+
+
+class SelfSigner(Protocol):
+    """The part of the maker that is needed here."""
+
+    async def self_signed(self, host: str) -> Pair: ...
+
+
+def plan_serving(settings: ServingSettings) -> ServingPlan:
+    certificate, key = settings.certificate_file, settings.key_file
+    if settings.is_requested:
+        return Requested((Path(certificate), Path(key)) if certificate and key else None)
+    if not certificate and not key:
+        return SelfSignedFiles(settings.directory / "kubelet.crt", settings.directory / "kubelet.key")
+    if not key:
+        return Reject(f"tlsPrivateKeyFile: required with tlsCertFile {certificate}; give both or neither")
+    if not certificate:
+        return Reject(f"tlsCertFile: required with tlsPrivateKeyFile {key}; give both or neither")
+    return GivenFiles(Path(certificate), Path(key))
+
+
+class ServingPair:
+    """Gets the serving pair ready at start."""
+
+    def __init__(self, *, files: ServingFiles, host: str, signer: SelfSigner, threads: Threads) -> None:
+        self._files = files
+        self._host = host
+        self._signer = signer
+        self._threads = threads
+
+    async def prepare(self) -> CertificatePair:
+        """The pair to serve with. Raises PairError, and what the maker raises if a pair has to be made."""
+        files = self._files
+        if isinstance(files, SelfSignedFiles) and not await self._threads.run(_has_pair, files):
+            pair = await self._signer.self_signed(self._host)
+            await self._threads.run(_write_pair, files, pair)
+            logger.info("Made a self-signed serving certificate", extra={"file": str(files.certificate_file)})
+        return await self._threads.run(_load, files)
+
+
+def _load(files: ServingFiles) -> CertificatePair:
+    try:
+        return load_pair(files.certificate_file, files.key_file)
+    except PairDamaged as error:
+        if isinstance(files, GivenFiles):
+            advice = "correct tlsCertFile and tlsPrivateKeyFile"
+        else:
+            advice = f"remove {files.certificate_file} and {files.key_file} to have new ones made"
+        raise PairDamaged(error.path, f"{error.rule}; {advice}") from error
+
+
+def _has_pair(files: SelfSignedFiles) -> bool:
+    """Whether both are there. One alone is an error: it may be half of what somebody put there."""
+    staged = _staged(files.certificate_file)
+    has_key = os.access(files.key_file, os.R_OK)
+    if has_key and staged.exists() and not files.certificate_file.exists():
+        _move(staged, files.certificate_file)  # a write that was cut short between its two last steps
+    has_certificate = os.access(files.certificate_file, os.R_OK)
+    if has_key != has_certificate:
+        missing = files.certificate_file if has_key else files.key_file
+        raise PairError(
+            f"error reading {missing}, certificate and key must be supplied as a pair; "
+            f"put it there, or remove the other one to have new ones made"
+        )
+    return has_key
+
+
+def _write_pair(files: SelfSignedFiles, pair: Pair) -> None:
+    """Write the key, then the certificate. A crash in between leaves the staged certificate for the next start."""
+    staged = _staged(files.certificate_file)
+    try:
+        files.certificate_file.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        write_atomic(staged, pair.certificate.encode(), mode=CERTIFICATE_MODE)
+        write_atomic(files.key_file, pair.key.encode(), mode=KEY_MODE)
+    except FileError as error:
+        raise PairError(str(error)) from error
+    except OSError as error:
+        raise PairError(f"cannot make {files.certificate_file.parent}: {error.strerror}") from error
+    _move(staged, files.certificate_file)
+
+
+def _move(staged: Path, target: Path) -> None:
+    try:
+        staged.replace(target)
+    except OSError as error:
+        raise PairError(f"cannot write {target}: {error.strerror}") from error
+
+
+def _staged(path: Path) -> Path:
+    return path.with_name(f".{path.name}.new")
