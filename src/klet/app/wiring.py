@@ -309,5 +309,5 @@ class EnsuredImages:
     ) -> ReadyImage:
         found = await self._halts.run(uid_of(pod), self._images.ensure(pod, container, parent=parent))
         if isinstance(found, MissingImage):
-            raise StartError(found.reason, found.message)
+            raise StartError(found.reason, found.message, until=found.retry_at)
         return ReadyImage(ref=found.ref, user=ImageUser(uid=found.uid, name=found.username))

@@ -1,7 +1,7 @@
 """Makes sure that a container's image is on the node before it starts (image manager, EnsureImageExists)."""
 
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
 from klet.aio.backoff import Backoff
 from klet.aio.clock import Clock
@@ -35,6 +35,8 @@ class MissingImage:
 
     reason: str
     message: str
+    retry_at: datetime | None = field(default=None, compare=False)
+    """When it may be pulled again, if that is known."""
 
 
 class ImageManager:
@@ -83,9 +85,10 @@ class ImageManager:
         now = self._clock.now()
         if last is not None and self._backoff.is_waiting(key, now=now):
             text = f'Back-off pulling image "{container.image}"'
-            missing = MissingImage("ImagePullBackOff", f"{text}: {last.reason}: {last.message}")
-            self._record(pod, container, "BackOff", text, parent, next_step="pull again when the back-off has passed")
-            return missing
+            retry_at = self._backoff.waiting_until(key, now=now)
+            following = "pull again when the back-off has passed"
+            self._record(pod, container, "BackOff", text, parent, next_step=following, next_at=retry_at)
+            return MissingImage("ImagePullBackOff", f"{text}: {last.reason}: {last.message}", retry_at)
         self._record(pod, container, "Pulling", f'Pulling image "{container.image}"', parent)
         started = self._clock.monotonic()
         try:
@@ -95,10 +98,12 @@ class ImageManager:
             text = error.message if error.code is Code.UNKNOWN else str(error)
             missing = explain_failed_pull(container.image, text)
             self._last_error[key] = missing
-            self._backoff.next(key, now=self._clock.now())
+            now = self._clock.now()
+            retry_at = now + self._backoff.next(key, now=now)
             failed = f'Failed to pull image "{container.image}": {text}'
-            self._record(pod, container, "Failed", failed, parent, next_step="pull again after a back-off")
-            return missing
+            following = "pull again after a back-off"
+            self._record(pod, container, "Failed", failed, parent, next_step=following, next_at=retry_at)
+            return replace(missing, retry_at=retry_at)
         self._last_error.pop(key, None)
         if pulled is None:
             missing = MissingImage("ErrImagePull", f'image "{container.image}" is not there after it was pulled')
@@ -137,6 +142,7 @@ class ImageManager:
         parent: CauseId | None,
         *,
         next_step: str = "",
+        next_at: datetime | None = None,
     ) -> None:
         self._recorder.record(
             Finding(
@@ -145,6 +151,7 @@ class ImageManager:
                 decision=decision,
                 message=message,
                 next=next_step,
+                next_at=next_at,
             ),
             parent=parent,
         )

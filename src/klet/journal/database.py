@@ -123,25 +123,27 @@ def set_aside(path: Path, *, stamp: str) -> Path:
     return target
 
 
-Row: TypeAlias = tuple[int, int | None, int, str, str, str, str, str, str, str, str, int | None, str]
+Row: TypeAlias = tuple[int, int | None, int, str, str, str, str, str, str, str, str, int | None, str, int | None]
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _COLUMNS: Final = (
-    "id, parent, at, namespace, name, uid, container, decider, decision, message, measurements, since, next"
+    "id, parent, at, namespace, name, uid, container, decider, decision, message, measurements, since, next, next_at"
 )
-_INSERT: Final = f"INSERT OR IGNORE INTO causes ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants
+_INSERT: Final = f"INSERT OR IGNORE INTO causes ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants
 _PRUNE: Final = "DELETE FROM causes WHERE id IN (SELECT id FROM causes ORDER BY id LIMIT ?)"
 _SCHEMA: Final = f"""
 CREATE TABLE causes (
     id INTEGER PRIMARY KEY, parent INTEGER, at INTEGER NOT NULL,
     namespace TEXT NOT NULL, name TEXT NOT NULL, uid TEXT NOT NULL, container TEXT NOT NULL,
     decider TEXT NOT NULL, decision TEXT NOT NULL, message TEXT NOT NULL, measurements TEXT NOT NULL,
-    since INTEGER, next TEXT NOT NULL
+    since INTEGER, next TEXT NOT NULL, next_at INTEGER
 );
 CREATE INDEX causes_by_name ON causes (name, namespace, id);
 CREATE INDEX causes_by_uid ON causes (uid, id);
 PRAGMA user_version = {_VERSION};
 """
+_UPGRADES: Final = {1: "ALTER TABLE causes ADD COLUMN next_at INTEGER; PRAGMA user_version = 2;"}
+"""From each earlier version to the next."""
 _MEASUREMENTS: Final = msgspec.json.Decoder(dict[str, str | int | float | bool])
 
 
@@ -152,7 +154,11 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> int:
     connection.execute("PRAGMA synchronous = NORMAL")
     if version == 0 and tables == 0:
         connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
-    elif version != _VERSION:
+        version = _VERSION
+    while version in _UPGRADES:
+        connection.executescript(f"BEGIN IMMEDIATE; {_UPGRADES[version]} COMMIT;")
+        version += 1
+    if version != _VERSION:
         raise JournalDamaged(f"the journal {path} has the unknown version {version}")
     verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if verdict != "ok":
@@ -184,11 +190,13 @@ def _to_row(cause: Cause) -> Row:
         msgspec.json.encode(dict(finding.measurements)).decode(),
         None if finding.since is None else to_microseconds(finding.since),
         finding.next,
+        None if finding.next_at is None else to_microseconds(finding.next_at),
     )
 
 
 def _from_row(row: Row) -> Cause:
-    number, parent, at, namespace, name, uid, container, decider, decision, message, measured, since, following = row
+    number, parent, at, namespace, name, uid, container, decider, decision, message, measured, since, *rest = row
+    following, next_at = rest
     measurements: Mapping[str, Measurement] = _MEASUREMENTS.decode(measured)
     return Cause(
         id=to_id(number),
@@ -202,5 +210,6 @@ def _from_row(row: Row) -> Cause:
             measurements=measurements,
             since=None if since is None else from_microseconds(since),
             next=following,
+            next_at=None if next_at is None else from_microseconds(next_at),
         ),
     )

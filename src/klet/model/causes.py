@@ -39,6 +39,8 @@ class Finding:
     """When the state that led to this began, if it is known."""
     next: str = ""
     """What happens next, or what is waited for; empty when the decision ends the matter."""
+    next_at: datetime | None = None
+    """When that happens, if it is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

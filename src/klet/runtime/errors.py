@@ -48,20 +48,20 @@ class SandboxFailed(RuntimeFailure):
 
 
 class StartError(RuntimeFailure):
-    """One container could not be started."""
+    """One container could not be started; `until` is when to try again, if that is known."""
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: str, message: str, *, until: datetime | None = None) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
+        self.until = until
 
 
 class Backoff(StartError):
     """A start that waits because the one before failed."""
 
     def __init__(self, reason: str, message: str, *, until: datetime) -> None:
-        super().__init__(reason, message)
-        self.until = until
+        super().__init__(reason, message, until=until)
 
 
 class PostStartFailed(StartError):

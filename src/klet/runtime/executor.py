@@ -59,7 +59,7 @@ class _Progress:
     def fail(self, container: str, error: StartError) -> None:
         self.failures[container] = StartFailure(error.reason, error.message)
         self.fail_at("StartContainer", container, error.message, reason=error.reason)
-        if isinstance(error, Backoff):
+        if error.until is not None:
             self.retry_at = min(self.retry_at or error.until, error.until)
 
 
@@ -218,6 +218,7 @@ class PodExecutor:
                     message=f"Error: {error.message}",
                     measurements={"reason": error.reason},
                     next="try again after a back-off",
+                    next_at=error.until,
                 )
                 self._recorder.record(finding, parent=parent)
             return False

@@ -11,7 +11,7 @@ from klet.aio.clock import Clock
 from klet.cri import calls
 from klet.cri.connection import Transport
 from klet.cri.errors import CriError
-from klet.model.causes import CauseRecorder, Finding, Subject
+from klet.model.causes import CauseId, CauseRecorder, Finding, Subject
 from klet.runtime import labels
 from klet.wire import cri_v1_pb2 as cri
 from klet.wire.methods import Method, RequestT, ResponseT
@@ -23,7 +23,7 @@ SANDBOX_PATIENCE = timedelta(seconds=60)
 
 
 class WatchedTransport:
-    """Calls of another transport; a late answer about a pod is recorded, once for each call."""
+    """Calls of another transport; a late answer about a pod is recorded, and that it came at last."""
 
     def __init__(self, *, inner: Transport, recorder: CauseRecorder, clock: Clock) -> None:
         self._inner = inner
@@ -43,22 +43,31 @@ class WatchedTransport:
         patience = patience_for(request)
         if patience is None:
             return await self._inner.call(method, request, timeout=timeout)
+        answer: ResponseT | CriError
         async with asyncio.TaskGroup() as group:
-            watch = group.create_task(self._watch(method.name, request, patience), name=f"late-{method.name}")
+            watching = self._watch(method.name, request, patience, timeout)
+            watch = group.create_task(watching, name=f"late-{method.name}")
             try:
-                return await self._inner.call(method, request, timeout=timeout)
+                answer = await self._inner.call(method, request, timeout=timeout)
             except CriError as error:
-                failure = error  # raised inside the group it would come out in a group of its own
+                answer = error  # raised inside the group it would come out in a group of its own
             finally:
                 watch.cancel()
-        raise failure
+            if watch.done() and (told := watch.result()) is not None:
+                self._tell_answer(method.name, told, answer)
+        if isinstance(answer, CriError):
+            raise answer
+        return answer
 
-    async def _watch(self, name: str, request: object, patience: timedelta) -> None:
+    async def _watch(
+        self, name: str, request: object, patience: timedelta, timeout: timedelta | None
+    ) -> tuple[Subject, CauseId] | None:
+        """Tell when the answer is late; returns what was told."""
         since = self._clock.now()
         await self._clock.sleep(patience)
         subject = await self._subject(request)
         if subject is None:
-            return
+            return None
         finding = Finding(
             subject=subject,
             decider=DECIDER,
@@ -67,8 +76,20 @@ class WatchedTransport:
             measurements={"waitedSeconds": patience.total_seconds()},
             since=since,
             next="wait for the answer; no other pod waits for this one",
+            next_at=since + timeout if timeout is not None else None,
         )
-        self._recorder.record(finding)
+        return subject, self._recorder.record(finding)
+
+    def _tell_answer(self, name: str, told: tuple[Subject, CauseId], answer: object) -> None:
+        subject, parent = told
+        how = f"with an error: {answer}" if isinstance(answer, CriError) else "at last"
+        finding = Finding(
+            subject=subject,
+            decider=DECIDER,
+            decision="RuntimeAnswered",
+            message=f"the runtime has answered {name} {how}",
+        )
+        self._recorder.record(finding, parent=parent)
 
     async def _subject(self, request: object) -> Subject | None:
         """Whose call it is, as the request says or the runtime's lists, which ask no shim."""
@@ -102,6 +123,8 @@ class WatchedTransport:
 def patience_for(request: object) -> timedelta | None:
     """How long an answer may take before it is told; None for calls that no pod's shim can hold up."""
     match request:
+        case cri.ExecSyncRequest(timeout=0):
+            return None  # a hook's command takes as long as it takes
         case cri.StopContainerRequest() | cri.ExecSyncRequest():
             return PATIENCE + timedelta(seconds=request.timeout)
         case cri.RunPodSandboxRequest():

@@ -140,17 +140,35 @@ class SandboxMaker:
         return Place(sandbox_id=sandbox_id, sandbox_config=made.config, pod_ips=ips, handler=made.runtime_handler)
 
     def _not_created(self, pod: Pod, text: str, error: KletError, parent: CauseId | None) -> SandboxFailed:
-        delay = self._backoff.next(pod.metadata.uid, now=self._clock.now())
+        now = self._clock.now()
+        delay = self._backoff.next(pod.metadata.uid, now=now)
+        until = now + delay
         self._record(
             pod,
             "FailedCreatePodSandBox",
             f"Failed to create pod sandbox: {error}",
             parent,
             next_step=f"try again in {delay.total_seconds():g} s",
+            next_at=until,
         )
-        until = self._clock.now() + delay
         return SandboxFailed("CreatePodSandbox", format_pod(pod), text, until=until)
 
-    def _record(self, pod: Pod, decision: str, message: str, parent: CauseId | None, *, next_step: str = "") -> None:
-        finding = Finding(subject=subject_of(pod), decider=DECIDER, decision=decision, message=message, next=next_step)
+    def _record(
+        self,
+        pod: Pod,
+        decision: str,
+        message: str,
+        parent: CauseId | None,
+        *,
+        next_step: str = "",
+        next_at: datetime | None = None,
+    ) -> None:
+        finding = Finding(
+            subject=subject_of(pod),
+            decider=DECIDER,
+            decision=decision,
+            message=message,
+            next=next_step,
+            next_at=next_at,
+        )
         self._recorder.record(finding, parent=parent)

@@ -133,6 +133,7 @@ class ContainerStarter:
                 },
                 since=record.finished_at,
                 next=f"start again at {until.isoformat(timespec='seconds')}",
+                next_at=until,
             ),
             parent=parent,
         )
@@ -152,7 +153,7 @@ class ContainerStarter:
             try:
                 refs[volume.name] = (await self._images.ensure(pod, wanted, parent=parent)).ref
             except errors.StartError as error:
-                raise errors.StartError(error.reason, error.reason) from error
+                raise errors.StartError(error.reason, error.reason, until=error.until) from error
         return refs
 
     async def _restart_count(self, pod: Pod, container: str, status: PodRuntimeStatus) -> int:

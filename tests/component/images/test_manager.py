@@ -193,7 +193,9 @@ def test_the_waiting_state_of_a_back_off_names_the_last_failure():
         bench.runtime.faults.add(Fault("PullImage", Fail(Code.UNKNOWN, "no such host")))
         await bench.ensure("remote:1")
         text = 'Back-off pulling image "remote:1": ErrImagePull: no such host'
-        assert await bench.ensure("remote:1") == MissingImage("ImagePullBackOff", text)
+        found = await bench.ensure("remote:1")
+        assert found == MissingImage("ImagePullBackOff", text)
+        assert found.retry_at == EPOCH + timedelta(seconds=10)
 
     on_bench(test)
 

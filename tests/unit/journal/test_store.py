@@ -244,6 +244,20 @@ async def test_without_a_file_only_the_newest_records_are_kept(opened, path):
     assert kept[0] == "Step5"
 
 
+async def test_a_file_of_the_first_version_is_read_on(opened, path):
+    journal = await opened()
+    journal.record(finding("First"))
+    await journal.close()
+    connection = sqlite3.connect(path)
+    connection.execute("ALTER TABLE causes DROP COLUMN next_at")
+    connection.close()
+    set_version(path, 1)
+    journal = await opened()
+    journal.record(finding("Second"))
+    assert await journal.flush()
+    assert await decisions(journal) == ["First", "Second"]
+
+
 def count_rows(path) -> int:
     connection = sqlite3.connect(path)
     try:

@@ -43,14 +43,14 @@ class Runtime:
         return method.response()
 
 
-def told(method, request, *, takes: float) -> list[tuple[str, str, str]]:
+def told(method, request, *, takes: float) -> list[tuple[str, str, str, str]]:
     clock = LoopClock(epoch=EPOCH)
     journal = MemoryJournal(clock=clock)
     transport = WatchedTransport(inner=Runtime(clock, takes=takes), recorder=journal, clock=clock)
     answer = run_virtual(transport.call(method, request, timeout=timedelta(minutes=2)))
     assert answer == method.response()
-    subjects = [cause.finding.subject for cause in journal.all()]
-    return [(subject.name, subject.uid, subject.container) for subject in subjects]
+    told = [(cause.finding.decision, cause.finding.subject) for cause in journal.all()]
+    return [(decision, subject.name, subject.uid, subject.container) for decision, subject in told]
 
 
 METADATA = cri.PodSandboxConfig(metadata=SANDBOX.metadata)
@@ -88,11 +88,31 @@ POD = ("web", "uid-1", "")
 def test_a_late_answer_is_told_once_and_names_the_pod(method, request_, patience, subject):
     assert patience_for(request_) == timedelta(seconds=patience)
     assert told(method, request_, takes=patience - 1) == []
-    assert told(method, request_, takes=patience * 3) == [subject]
+    late, answered = ("RuntimeNotAnswering", *subject), ("RuntimeAnswered", *subject)
+    assert told(method, request_, takes=patience * 3) == [late, answered]
 
 
-def test_lists_are_not_watched():
-    assert patience_for(cri.ListContainersRequest()) is None
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(cri.ListContainersRequest(), id="a list asks no shim"),
+        pytest.param(cri.ExecSyncRequest(container_id="c"), id="the command of a hook may take for ever"),
+    ],
+)
+def test_not_watched(request_):
+    assert patience_for(request_) is None
+
+
+def test_a_late_answer_says_when_it_is_given_up():
+    clock = LoopClock(epoch=EPOCH)
+    journal = MemoryJournal(clock=clock)
+    transport = WatchedTransport(inner=Runtime(clock, takes=20), recorder=journal, clock=clock)
+    request = cri.StartContainerRequest(container_id="c")
+    run_virtual(transport.call(calls.START_CONTAINER, request, timeout=timedelta(minutes=2)))
+    late, answered = journal.all()
+    assert late.finding.next_at == EPOCH + timedelta(minutes=2)
+    assert answered.parent == late.id
+    assert answered.finding.message == "the runtime has answered StartContainer at last"
 
 
 def test_a_failure_comes_out_as_it_is():
