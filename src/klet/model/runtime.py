@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import NewType
 
 from klet.api.container import ContainerPort
+from klet.api.container_status import ContainerUser
 from klet.api.handlers import LifecycleHandler
 from klet.model.pods import PodUID
 
@@ -34,6 +35,15 @@ class ContainerOrigin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GivenResources:
+    """What a container has by the runtime's word; None where it says nothing. CPU in thousandths, memory in bytes."""
+
+    cpu_request: int | None = None
+    cpu_limit: int | None = None
+    memory_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerRecord:
     """One container the runtime knows: running, created or dead."""
 
@@ -53,6 +63,10 @@ class ContainerRecord:
     spec_hash: int = 0
     restart_count: int = 0
     log_path: str = ""
+    resources: GivenResources | None = None
+    user: ContainerUser | None = None
+    recursive_read_only: frozenset[str] = frozenset()
+    """Where it has mounts of which nothing below can be written either."""
     origin: ContainerOrigin = field(default_factory=ContainerOrigin)
 
 

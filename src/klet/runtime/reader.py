@@ -6,13 +6,16 @@ from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from types import MappingProxyType
 
+from klet.api.container_status import ContainerUser, LinuxContainerUser
 from klet.cri.errors import NotFound
 from klet.cri.port import RuntimeService
+from klet.host.cgroups.resources import millicpu_from_quota, millicpu_from_shares
 from klet.model.pods import PodUID
 from klet.model.runtime import (
     ContainerId,
     ContainerRecord,
     ContainerState,
+    GivenResources,
     ListedPod,
     PodRuntimeStatus,
     SandboxId,
@@ -177,7 +180,7 @@ def build_container_record(
         name=container.labels.get(labels.CONTAINER_NAME, container.metadata.name),
         attempt=container.metadata.attempt,
         state=state,
-        image=container.image.user_specified_image or container.image.image,
+        image=container.image.image,
         image_ref=container.image_ref,
         created_at=from_nanoseconds(container.created_at),
         started_at=None if state is ContainerState.CREATED else _instant(container.started_at),
@@ -188,7 +191,32 @@ def build_container_record(
         spec_hash=_number(annotations.get(labels.HASH, ""), base=16),
         restart_count=_number(annotations.get(labels.RESTART_COUNT, "")),
         log_path=container.log_path,
+        resources=read_resources(container.resources.linux),
+        user=_user(container),
+        recursive_read_only=frozenset(mount.container_path for mount in container.mounts if mount.recursive_read_only),
         origin=labels.read_origin(annotations),
+    )
+
+
+def read_resources(given: cri.LinuxContainerResources) -> GivenResources | None:
+    """What the runtime says a container has (toKubeContainerResources); None if it says nothing."""
+    limit = millicpu_from_quota(given.cpu_quota, given.cpu_period) if given.cpu_period > 0 else 0
+    resources = GivenResources(
+        cpu_request=millicpu_from_shares(given.cpu_shares) or None,
+        cpu_limit=limit if limit > 0 else None,
+        memory_limit=given.memory_limit_in_bytes if given.memory_limit_in_bytes > 0 else None,
+    )
+    return None if resources == GivenResources() else resources
+
+
+def _user(container: cri.ContainerStatus) -> ContainerUser | None:
+    if not container.HasField("user"):
+        return None
+    if not container.user.HasField("linux"):
+        return ContainerUser()
+    linux = container.user.linux
+    return ContainerUser(
+        linux=LinuxContainerUser(uid=linux.uid, gid=linux.gid, supplemental_groups=tuple(linux.supplemental_groups))
     )
 
 

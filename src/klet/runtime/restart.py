@@ -1,19 +1,19 @@
 """Whether a container that is not running should be started again, by policies and rules (ContainerShouldRestart)."""
 
-from klet.api.container import Container
+from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
-from klet.model.runtime import ContainerRecord, ContainerState
+from klet.model.runtime import ContainerRecord, ContainerState, PodRuntimeStatus
 
 ON_FAILURE = "OnFailure"
 NEVER = "Never"
 
 
-def effective_policy(container: Container, pod: Pod) -> str:
+def effective_policy(container: Container | EphemeralContainer, pod: Pod) -> str:
     """The container's own restart policy if it has one, else the pod's."""
     return container.restart_policy or pod.spec.restart_policy
 
 
-def restarts_after(container: Container, pod: Pod, exit_code: int) -> bool:
+def restarts_after(container: Container | EphemeralContainer, pod: Pod, exit_code: int) -> bool:
     """Say whether an exit with that code leads to another start."""
     if container.restart_policy and _rule_restarts(container, exit_code):
         return True
@@ -26,7 +26,7 @@ def restarts_after(container: Container, pod: Pod, exit_code: int) -> bool:
             return True
 
 
-def should_restart(container: Container, pod: Pod, record: ContainerRecord | None) -> bool:
+def should_restart(container: Container | EphemeralContainer, pod: Pod, record: ContainerRecord | None) -> bool:
     """Say whether a container in that state is to be started (ShouldContainerBeRestarted)."""
     if pod.metadata.deletion_timestamp is not None:
         return False
@@ -41,7 +41,25 @@ def should_restart(container: Container, pod: Pod, record: ContainerRecord | Non
             return True
 
 
-def _rule_restarts(container: Container, exit_code: int) -> bool:
+def restartable_names(pod: Pod, status: PodRuntimeStatus) -> frozenset[str]:
+    """The containers that the next sync would start: of them it may be told why they do not run yet."""
+    spec = pod.spec
+    due = [c.name for c in spec.containers if _is_due(c, pod, status)]
+    due += [c.name for c in spec.ephemeral_containers if _is_due(c, pod, status)]
+    due += [c.name for c in spec.init_containers if _is_due(c, pod, status) and not _has_succeeded(c, status)]
+    return frozenset(due)
+
+
+def _is_due(container: Container | EphemeralContainer, pod: Pod, status: PodRuntimeStatus) -> bool:
+    return should_restart(container, pod, status.newest(container.name))
+
+
+def _has_succeeded(container: Container, status: PodRuntimeStatus) -> bool:
+    record = status.newest(container.name)
+    return record is not None and record.state is ContainerState.EXITED and record.exit_code == 0
+
+
+def _rule_restarts(container: Container | EphemeralContainer, exit_code: int) -> bool:
     """Only the first rule that matches counts; an action other than Restart leaves the decision to the policy."""
     for rule in container.restart_policy_rules:
         codes = rule.exit_codes

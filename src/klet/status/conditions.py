@@ -28,9 +28,9 @@ SHARED = frozenset({DISRUPTION_TARGET})
 """Written by the kubelet and by others."""
 
 
-def containers_ready(pod: Pod, statuses: Sequence[ContainerStatus] | None, phase: str) -> PodCondition:
+def containers_ready(pod: Pod, statuses: Sequence[ContainerStatus], phase: str) -> PodCondition:
     """True when every sidecar and regular container is ready."""
-    if statuses is None:
+    if not statuses:
         return PodCondition(type=CONTAINERS_READY, status=FALSE, reason="UnknownContainerStatuses")
     by_name = {status.name: status for status in statuses}
     watched = [c for c in pod.spec.init_containers if is_sidecar(c)] + list(pod.spec.containers)
@@ -75,13 +75,13 @@ def is_readiness_stale(pod: Pod) -> bool:
 def initialized(
     pod: Pod,
     statuses: Sequence[ContainerStatus],
-    init_statuses: Sequence[ContainerStatus] | None,
+    init_statuses: Sequence[ContainerStatus],
     phase: str,
 ) -> PodCondition:
     """True when every init container has done its part."""
-    if init_statuses is None and pod.spec.init_containers:
+    if not statuses and not init_statuses and pod.spec.init_containers:
         return PodCondition(type=INITIALIZED, status=FALSE, reason="UnknownContainerStatuses")
-    by_name = {status.name: status for status in init_statuses or ()}
+    by_name = {status.name: status for status in init_statuses}
     unknown = [c.name for c in pod.spec.init_containers if c.name not in by_name]
     incomplete = [
         c.name for c in pod.spec.init_containers if c.name in by_name and not _is_complete(c, by_name[c.name])

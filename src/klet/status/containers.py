@@ -8,7 +8,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from klet.api.container import Container, EphemeralContainer
+from klet.api.container import Container, EphemeralContainer, VolumeMount
 from klet.api.container_status import (
     ContainerState,
     ContainerStateRunning,
@@ -20,6 +20,7 @@ from klet.api.container_status import (
 from klet.api.pod import Pod
 from klet.api.times import Time
 from klet.model import runtime as seen
+from klet.status.resources import build_resources
 
 CONTAINER_CREATING = "ContainerCreating"
 POD_INITIALIZING = "PodInitializing"
@@ -94,7 +95,13 @@ def _container_status(
     newest = _converted(found[0], previous, runtime_name)
     # A record may vanish before its start was ever seen; what was counted with it stays counted.
     restarts = max(newest.restart_count, previous.restart_count if previous is not None else 0)
-    newest = replace(newest, restart_count=restarts, volume_mounts=_volume_mounts(container, previous))
+    newest = replace(
+        newest,
+        restart_count=restarts,
+        volume_mounts=_volume_mounts(container, record=found[0]),
+        resources=build_resources(container, found[0], previous),
+        allocated_resources=container.resources.requests,
+    )
     if len(found) > 1:
         newest = replace(newest, last_state=_converted(found[1], previous, runtime_name).state)
     return newest
@@ -145,14 +152,10 @@ def _converted(record: seen.ContainerRecord, previous: ContainerStatus | None, r
             )
         case seen.ContainerState.UNKNOWN:
             if previous is not None and previous.state.running is not None:
-                state = ContainerState(
-                    terminated=ContainerStateTerminated(
-                        exit_code=LOST_EXIT_CODE,
-                        reason=STATUS_UNKNOWN,
-                        message=LOST_AT_TERMINATION,
-                        container_id=container_id,
-                    )
+                end = ContainerStateTerminated(
+                    exit_code=LOST_EXIT_CODE, reason=STATUS_UNKNOWN, message=LOST_AT_TERMINATION
                 )
+                state = ContainerState(terminated=end)
                 restarts = previous.restart_count + 1
             else:
                 state = ContainerState(waiting=ContainerStateWaiting())
@@ -163,25 +166,32 @@ def _converted(record: seen.ContainerRecord, previous: ContainerStatus | None, r
         image_id=record.image_ref,
         restart_count=restarts,
         state=state,
+        user=record.user,
     )
 
 
 def _volume_mounts(
-    container: Container | EphemeralContainer, previous: ContainerStatus | None
+    container: Container | EphemeralContainer,
+    previous: ContainerStatus | None = None,
+    record: seen.ContainerRecord | None = None,
 ) -> tuple[VolumeMountStatus, ...]:
-    if previous is not None and previous.volume_mounts:
+    """What was reported stays, until the runtime shows what a mount that was wished for became."""
+    if record is None and previous is not None and previous.volume_mounts:
         return previous.volume_mounts
     return tuple(
         VolumeMountStatus(
             name=mount.name,
             mount_path=mount.mount_path,
             read_only=mount.read_only,
-            recursive_read_only=("Enabled" if mount.recursive_read_only == "Enabled" else "Disabled")
-            if mount.read_only
-            else None,
+            recursive_read_only=_recursion(mount, record) if mount.read_only else None,
         )
         for mount in container.volume_mounts
     )
+
+
+def _recursion(mount: VolumeMount, record: seen.ContainerRecord | None) -> str:
+    is_sure = mount.recursive_read_only == "Enabled"
+    return "Enabled" if is_sure or (record and mount.mount_path in record.recursive_read_only) else "Disabled"
 
 
 def _seconds(at: datetime | None) -> Time | None:

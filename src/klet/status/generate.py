@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from klet.api.container import Container
 from klet.api.container_status import ContainerStatus
 from klet.api.handlers import Probe
-from klet.api.pod import Pod, PodCondition, PodIP, PodStatus
+from klet.api.pod import HostIP, Pod, PodCondition, PodIP, PodStatus
 from klet.api.pod_resources import is_sidecar
 from klet.model.pods import is_static
 from klet.model.probes import ProbeKey, ProbeKind, ProbeView
@@ -46,6 +46,8 @@ class StatusInputs:
     is_overdue: bool = False
     """The pod has been active for longer than it may."""
     prefer_ipv6: bool = False
+    host_ips: tuple[str, ...] = ()
+    """The node's addresses, at most one of each family; none are known without an API server."""
 
 
 def generate_status(pod: Pod, seen: PodRuntimeStatus, inputs: StatusInputs) -> PodStatus:
@@ -62,12 +64,16 @@ def generate_status(pod: Pod, seen: PodRuntimeStatus, inputs: StatusInputs) -> P
         _completed(container, status) for container, status in zip(pod.spec.init_containers, init, strict=True)
     )
     regular = statuses(pod.spec.containers, previous.container_statuses)
-    ephemeral = build_container_statuses(
-        pod,
-        pod.spec.ephemeral_containers,
-        seen,
-        previous.ephemeral_container_statuses,
-        runtime_name=inputs.runtime_name,
+    ephemeral = overlay_waiting(
+        build_container_statuses(
+            pod,
+            pod.spec.ephemeral_containers,
+            seen,
+            previous.ephemeral_container_statuses,
+            runtime_name=inputs.runtime_name,
+        ),
+        inputs.failures,
+        inputs.startable,
     )
     active = {record.name for record in seen.active_containers()}
     phase = compute_phase(
@@ -85,11 +91,15 @@ def generate_status(pod: Pod, seen: PodRuntimeStatus, inputs: StatusInputs) -> P
     unchanged = phase == previous.phase
     reason, message = (previous.reason, previous.message) if unchanged else ("", "")
     ips = order_ips(seen.ips, prefer_ipv6=inputs.prefer_ipv6) or _kept_ips(seen, previous)
+    if pod.spec.host_network:
+        ips = _with_host_ips(ips, inputs.host_ips)
     return PodStatus(
         phase=phase,
         reason=DEADLINE_EXCEEDED if is_cut_off else reason or (pod.status.reason if unchanged else ""),
         message=DEADLINE_MESSAGE if is_cut_off else message or (pod.status.message if unchanged else ""),
         conditions=_conditions(pod, phase, regular, init, inputs),
+        host_ip=inputs.host_ips[0] if inputs.host_ips else "",
+        host_ips=tuple(HostIP(ip=ip) for ip in inputs.host_ips[:2]),
         pod_ip=ips[0] if ips else "",
         pod_ips=tuple(PodIP(ip=ip) for ip in ips),
         start_time=previous.start_time,
@@ -114,6 +124,13 @@ def order_ips(ips: Sequence[str], *, prefer_ipv6: bool) -> tuple[str, ...]:
 def _kept_ips(seen: PodRuntimeStatus, previous: PodStatus) -> tuple[str, ...]:
     """A pod without a live sandbox still shows the addresses it had."""
     return () if any(sandbox.ready for sandbox in seen.sandboxes) else tuple(each.ip for each in previous.pod_ips)
+
+
+def _with_host_ips(ips: tuple[str, ...], host_ips: tuple[str, ...]) -> tuple[str, ...]:
+    """A pod on the node's network has its addresses; one that is set stays, a second of the other family may come."""
+    ips = ips or host_ips[:1]
+    families = {ip_address(ip).version for ip in ips}
+    return ips + tuple(ip for ip in host_ips[1:2] if len(ips) == 1 and ip_address(ip).version not in families)
 
 
 def _settled_phase(pod: Pod, phase: str, previous: PodStatus) -> str:
@@ -206,10 +223,12 @@ def _conditions(
         type=conditions.READY_TO_START, status=conditions.FALSE if inputs.needs_sandbox else conditions.TRUE
     )
     containers = conditions.containers_ready(pod, (*init, *regular), phase)
+    initialized = conditions.initialized(pod, regular, init, phase)
     owned = (
         ready_to_start,
-        conditions.initialized(pod, regular, init, phase),
-        conditions.ready(pod, containers, foreign),
+        initialized,
+        # A readiness gate may name any condition that is known by now.
+        conditions.ready(pod, containers, (*foreign, ready_to_start, initialized)),
         containers,
         PodCondition(type=conditions.POD_SCHEDULED, status=conditions.TRUE),
     )

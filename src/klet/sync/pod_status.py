@@ -15,7 +15,7 @@ from klet.model.probes import ProbeKey, ProbeKind, ProbeResult, ProbeView
 from klet.model.qos import compute_qos
 from klet.model.runtime import PodRuntimeStatus, StartFailure
 from klet.runtime.actions import plan_sandbox
-from klet.runtime.restart import restarts_after, should_restart
+from klet.runtime.restart import restartable_names, restarts_after
 from klet.status.board import StatusBoard
 from klet.status.containers import CONTAINER_CREATING, POD_INITIALIZING
 from klet.status.ending import end_status
@@ -100,14 +100,13 @@ class PodStatuses:
         # Only a kubelet writes the start time; the phase Pending comes with every new pod.
         if adopts := not self._board.is_reported(uid) and previous.start_time is not None:
             self._failures.put(uid, reported_failures(previous))
-        containers = (*pod.spec.init_containers, *pod.spec.containers)
         inputs = StatusInputs(
             previous=previous,
             runtime_name=self._runtime_name,
             qos_class=previous.qos_class or compute_qos(pod),
             restarts=lambda container, code: restarts_after(container, pod, code),
             needs_sandbox=plan_sandbox(pod, seen).create,
-            startable=frozenset(c.name for c in containers if should_restart(c, pod, seen.newest(c.name))),
+            startable=restartable_names(pod, seen),
             failures=self._failures.get(uid),
             probes=self._probes.view(),
             probed=self._probers.workers_of(uid),

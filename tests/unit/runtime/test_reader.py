@@ -4,8 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from klet.api.container_status import ContainerUser, LinuxContainerUser
 from klet.model.pods import PodUID
-from klet.model.runtime import ContainerState
+from klet.model.runtime import ContainerState, GivenResources
 from klet.runtime.reader import build_status, from_nanoseconds, group_listed
 from klet.wire import cri_v1_pb2 as cri
 
@@ -48,7 +49,7 @@ def container(id_: str = "c", *, state: int = cri.CONTAINER_RUNNING, created: in
         started_at=(created + 1) * SECOND,
         finished_at=(created + 2) * SECOND,
         exit_code=7,
-        image=cri.ImageSpec(image="sha256:1", user_specified_image="busybox"),
+        image=cri.ImageSpec(image="docker.io/library/busybox:1", user_specified_image="busybox:1"),
         image_ref="ref",
         reason="Error",
         message="bang",
@@ -146,7 +147,11 @@ def test_what_each_state_shows(state, expected, started, finished, code, reason,
     assert found.started_at == (None if started is None else from_nanoseconds(started * SECOND))
     assert found.finished_at == (None if finished is None else from_nanoseconds(finished * SECOND))
     assert (found.exit_code, found.reason, found.message) == (code, reason, message)
-    assert (found.image, found.image_ref, found.log_path) == ("busybox", "ref", "/logs/main/2.log")
+    assert (found.image, found.image_ref, found.log_path) == (
+        "docker.io/library/busybox:1",
+        "ref",
+        "/logs/main/2.log",
+    )
     assert (found.name, found.attempt, found.sandbox_id) == ("main", 2, "s")
 
 
@@ -199,3 +204,47 @@ def test_annotations_are_read_back(annotations, spec_hash, restarts):
 
 def test_instants_keep_their_microseconds():
     assert from_nanoseconds(1_893_456_000_123_456_789) == datetime(2030, 1, 1, 0, 0, 0, 123456, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param({}, None, id="nothing"),
+        pytest.param({"cpu_shares": 102}, GivenResources(cpu_request=100), id="shares, rounded up"),
+        pytest.param({"cpu_shares": 2}, GivenResources(cpu_request=2), id="the fewest shares"),
+        pytest.param({"cpu_shares": 1}, None, id="fewer are none"),
+        pytest.param({"cpu_quota": 50000, "cpu_period": 100000}, GivenResources(cpu_limit=500), id="a quota"),
+        pytest.param({"cpu_quota": -1, "cpu_period": 100000}, None, id="no quota"),
+        pytest.param({"cpu_quota": 50000}, None, id="a quota without a period"),
+        pytest.param({"memory_limit_in_bytes": 1 << 20}, GivenResources(memory_limit=1 << 20), id="memory"),
+        pytest.param({"memory_limit_in_bytes": -1}, None, id="memory without a limit"),
+    ],
+)
+def test_what_the_runtime_says_a_container_has(given, expected):
+    resources = cri.ContainerResources(linux=cri.LinuxContainerResources(**given))
+    assert record(container(resources=resources)).resources == expected
+
+
+def test_a_runtime_that_says_nothing_of_resources_and_users():
+    found = record(container())
+    assert (found.resources, found.user, found.recursive_read_only) == (None, None, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("user", "expected"),
+    [
+        pytest.param(
+            cri.ContainerUser(linux=cri.LinuxContainerUser(uid=1000, gid=3000, supplemental_groups=[3000, 4000])),
+            ContainerUser(linux=LinuxContainerUser(uid=1000, gid=3000, supplemental_groups=(3000, 4000))),
+            id="a user",
+        ),
+        pytest.param(cri.ContainerUser(), ContainerUser(), id="a user of another system"),
+    ],
+)
+def test_the_user_of_a_container(user, expected):
+    assert record(container(user=user)).user == expected
+
+
+def test_mounts_of_which_nothing_below_can_be_written():
+    mounts = [cri.Mount(container_path="/a", readonly=True, recursive_read_only=True), cri.Mount(container_path="/b")]
+    assert record(container(mounts=mounts)).recursive_read_only == {"/a"}

@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from klet.api.container import ContainerRestartRule, ContainerRestartRuleOnExitCodes
+from klet.api.container import ContainerRestartRule, ContainerRestartRuleOnExitCodes, EphemeralContainer
 from klet.model.runtime import ContainerState
-from klet.runtime.restart import effective_policy, restarts_after, should_restart
-from klet.testing.builders import make_container, make_pod, make_record
+from klet.runtime.restart import effective_policy, restartable_names, restarts_after, should_restart
+from klet.testing.builders import make_container, make_pod, make_record, make_status
 
 
 def rule(operator: str, *values: int, action: str = "Restart") -> ContainerRestartRule:
@@ -93,3 +93,27 @@ def test_nothing_of_a_deleted_pod_starts_again(state):
     pod = make_pod("c", deleted=True)
     record = None if state is None else make_record(pod, "c", state)
     assert not should_restart(pod.spec.containers[0], pod, record)
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "code", "expected"),
+    [
+        pytest.param("main", None, 0, True, id="a container that never ran"),
+        pytest.param("main", ContainerState.RUNNING, 0, False, id="one that runs"),
+        pytest.param("main", ContainerState.EXITED, 0, True, id="one that ended well"),
+        pytest.param("setup", None, 0, True, id="an init container that never ran"),
+        pytest.param("setup", ContainerState.EXITED, 1, True, id="an init container that failed"),
+        pytest.param("setup", ContainerState.EXITED, 0, False, id="an init container that ended well is done"),
+        pytest.param("debug", None, 0, True, id="an ephemeral container that never ran"),
+        pytest.param("debug", ContainerState.RUNNING, 0, False, id="an ephemeral container that runs"),
+    ],
+)
+def test_of_which_containers_it_may_be_told_why_they_do_not_run(name, state, code, expected):
+    pod = make_pod("main", init=("setup",))
+    pod = replace(pod, spec=replace(pod.spec, ephemeral_containers=(EphemeralContainer(name="debug", image="x"),)))
+    records = [make_record(pod, name, state, exit_code=code)] if state is not None else []
+    assert (name in restartable_names(pod, make_status(pod, *records))) is expected
+
+
+def test_of_a_deleted_pod_nothing_is_told():
+    assert restartable_names(make_pod("main", deleted=True), make_status(make_pod("main"))) == frozenset()

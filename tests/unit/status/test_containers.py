@@ -1,10 +1,26 @@
-"""Last words in container statuses."""
+"""Container statuses: from records of the runtime and what was reported before, row by row."""
+
+import dataclasses
 
 import pytest
+from msgspec.structs import replace
 
-from klet.api.container_status import ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus
-from klet.status.containers import cut_messages
-from klet.testing.builders import make_pod
+from klet.api.container import VolumeMount
+from klet.api.container_status import (
+    ContainerState,
+    ContainerStateRunning,
+    ContainerStateTerminated,
+    ContainerStateWaiting,
+    ContainerStatus,
+    ContainerUser,
+    LinuxContainerUser,
+    VolumeMountStatus,
+)
+from klet.api.times import Time
+from klet.model.runtime import ContainerState as Seen
+from klet.model.runtime import StartFailure
+from klet.status.containers import build_container_statuses, cut_messages, overlay_waiting
+from klet.testing.builders import NOW, make_container, make_pod, make_record, make_status, with_resources
 
 
 def ended(message: str) -> ContainerState:
@@ -30,3 +46,192 @@ def test_last_words_are_cut_to_the_containers_share(pod, message, expected):
 def test_other_states_stay_as_they_are():
     status = ContainerStatus(name="a", state=ContainerState(waiting=ContainerStateWaiting(message="x" * 20000)))
     assert cut_messages(make_pod("a"), [status]) == (status,)
+
+
+def status_of(pod, *records, previous: ContainerStatus | None = None, name: str = "a") -> ContainerStatus:
+    before = () if previous is None else (previous,)
+    every = (*pod.spec.containers, *pod.spec.init_containers)
+    containers = [container for container in every if container.name == name]
+    seen = make_status(pod, *records)
+    (status,) = build_container_statuses(pod, containers, seen, before, runtime_name="containerd")
+    return status
+
+
+def waiting(reason: str = "", message: str = "") -> ContainerState:
+    return ContainerState(waiting=ContainerStateWaiting(reason=reason, message=message))
+
+
+RUNNING = ContainerState(running=ContainerStateRunning(started_at=Time.of(NOW)))
+LOST = "The container could not be located when the pod was deleted.  The container used to be Running"
+LOST_AT_THE_END = "The container could not be located when the pod was terminated"
+GONE = ContainerState(terminated=ContainerStateTerminated(exit_code=137, reason="ContainerStatusUnknown", message=LOST))
+
+
+def before(state: ContainerState, *, last: ContainerState | None = None, restarts: int = 0) -> ContainerStatus:
+    return ContainerStatus(name="a", state=state, last_state=last or ContainerState(), restart_count=restarts)
+
+
+@pytest.mark.parametrize(
+    ("pod", "name", "expected"),
+    [
+        pytest.param(make_pod("a"), "a", "ContainerCreating", id="a pod without init containers"),
+        pytest.param(make_pod("a", init=("i",)), "a", "PodInitializing", id="a pod with init containers"),
+        pytest.param(make_pod("a", init=("i",)), "i", "PodInitializing", id="its init containers too"),
+    ],
+)
+def test_a_container_of_which_nothing_is_known_waits(pod, name, expected):
+    status = status_of(pod, name=name)
+    assert status == ContainerStatus(name=name, image=pod.spec.containers[0].image, state=waiting(expected))
+    assert (status.resources, status.user, status.allocated_resources) == (None, None, {})
+
+
+@pytest.mark.parametrize(
+    ("deleted", "previous", "state", "last", "restarts"),
+    [
+        pytest.param(False, before(waiting("ErrImagePull"), restarts=2), "waiting", None, 2, id="it waited"),
+        pytest.param(
+            False,
+            before(waiting("X"), last=ended("old"), restarts=2),
+            "waiting",
+            ended("old"),
+            2,
+            id="it had run before",
+        ),
+        pytest.param(False, before(RUNNING), "waiting", GONE, 1, id="it ran, and is counted as restarted"),
+        pytest.param(True, before(RUNNING), "waiting", GONE, 0, id="it ran, and its pod is being deleted"),
+        pytest.param(
+            False,
+            before(RUNNING, last=ended("old"), restarts=3),
+            "waiting",
+            ended("old"),
+            3,
+            id="an end is known already",
+        ),
+        pytest.param(False, before(ended("x"), restarts=5), "ended", None, 5, id="its end stays"),
+        pytest.param(True, before(ended("x"), restarts=5), "ended", None, 5, id="also while its pod is being deleted"),
+        pytest.param(False, before(ContainerState(), restarts=1), "waiting", None, 1, id="nothing was said of it"),
+    ],
+)
+def test_a_container_without_a_record(deleted, previous, state, last, restarts):
+    status = status_of(make_pod("a", deleted=deleted), previous=previous)
+    assert status.state == (previous.state if state == "ended" else waiting("ContainerCreating"))
+    assert (status.last_state, status.restart_count) == (last or ContainerState(), restarts)
+
+
+@pytest.mark.parametrize(
+    ("seen", "previous", "expected", "restarts"),
+    [
+        pytest.param(Seen.RUNNING, None, RUNNING, 2, id="running"),
+        pytest.param(Seen.CREATED, None, waiting(), 2, id="created"),
+        pytest.param(
+            Seen.EXITED,
+            None,
+            ContainerState(
+                terminated=ContainerStateTerminated(
+                    exit_code=3,
+                    reason="Error",
+                    started_at=Time.of(NOW),
+                    finished_at=Time.of(NOW),
+                    container_id="containerd://a-2",
+                )
+            ),
+            2,
+            id="exited",
+        ),
+        pytest.param(
+            Seen.UNKNOWN,
+            before(RUNNING, restarts=4),
+            ContainerState(
+                terminated=ContainerStateTerminated(
+                    exit_code=137, reason="ContainerStatusUnknown", message=LOST_AT_THE_END
+                )
+            ),
+            5,
+            id="unknown, and it ran",
+        ),
+        pytest.param(Seen.UNKNOWN, before(waiting("X")), waiting(), 2, id="unknown, and it waited"),
+        pytest.param(Seen.UNKNOWN, before(ended("x")), waiting(), 2, id="unknown, and it had ended"),
+        pytest.param(Seen.UNKNOWN, None, waiting(), 2, id="unknown, and nothing was said of it"),
+    ],
+)
+def test_what_the_runtime_shows(seen, previous, expected, restarts):
+    pod = make_pod("a")
+    status = status_of(pod, make_record(pod, "a", seen, exit_code=3, restarts=2), previous=previous)
+    assert (status.state, status.restart_count) == (expected, restarts)
+    assert (status.container_id, status.image_id) == ("containerd://a-2", "sha256:1")
+
+
+def test_only_the_two_newest_records_count_and_the_rest_of_the_second_is_lost():
+    pod = make_pod("a")
+    codes = [make_record(pod, "a", Seen.EXITED, exit_code=code, restarts=code) for code in (1, 2)]
+    status = status_of(pod, *codes, make_record(pod, "a", restarts=3))
+    assert status.last_state.terminated.exit_code == 2
+    assert (status.restart_count, status.state) == (3, RUNNING)
+
+
+def test_the_last_state_is_not_inherited_once_there_is_a_record():
+    pod = make_pod("a")
+    status = status_of(pod, make_record(pod, "a"), previous=before(waiting("X"), last=ended("old")))
+    assert status.last_state == ContainerState()
+
+
+def test_a_second_record_that_never_ran_is_shown_as_it_is():
+    pod = make_pod("a")
+    status = status_of(pod, make_record(pod, "a", Seen.CREATED), make_record(pod, "a", restarts=1))
+    assert status.last_state == waiting()
+
+
+def test_resources_and_user():
+    pod = make_pod(with_resources(make_container("a"), requests={"cpu": "1"}))
+    user = ContainerUser(linux=LinuxContainerUser(uid=7, gid=8, supplemental_groups=(8,)))
+    status = status_of(pod, dataclasses.replace(make_record(pod, "a"), user=user))
+    requests = pod.spec.containers[0].resources.requests
+    assert (status.user, status.allocated_resources, status.resources.requests) == (user, requests, requests)
+
+
+def mounted(*, read_only: bool = True, mode: str | None = None) -> VolumeMount:
+    return VolumeMount(name="v", mount_path="/data", read_only=read_only, recursive_read_only=mode)
+
+
+REPORTED = before(waiting("X"))
+
+
+@pytest.mark.parametrize(
+    ("mount", "has_record", "mounts", "expected"),
+    [
+        pytest.param(mounted(read_only=False), False, (), None, id="a mount that can be written"),
+        pytest.param(mounted(), False, (), "Disabled", id="nobody asked for it"),
+        pytest.param(mounted(mode="Disabled"), True, (), "Disabled", id="it was refused"),
+        pytest.param(mounted(mode="Enabled"), False, (), "Enabled", id="without it the container does not start"),
+        pytest.param(mounted(mode="IfPossible"), False, (), "Disabled", id="nobody knows yet"),
+        pytest.param(mounted(mode="IfPossible"), True, (), "Disabled", id="it was not possible"),
+        pytest.param(mounted(mode="IfPossible"), True, ("/data",), "Enabled", id="it was possible"),
+    ],
+)
+def test_whether_a_mount_is_read_only_all_the_way_down(mount, has_record, mounts, expected):
+    pod = make_pod(replace(make_container("a"), volume_mounts=(mount,)))
+    record = dataclasses.replace(make_record(pod, "a"), recursive_read_only=frozenset(mounts))
+    status = status_of(pod, *([record] if has_record else []))
+    assert status.volume_mounts == (
+        VolumeMountStatus(name="v", mount_path="/data", read_only=mount.read_only, recursive_read_only=expected),
+    )
+
+
+FAILURE = StartFailure("CrashLoopBackOff", "back-off 10s")
+
+
+@pytest.mark.parametrize(
+    ("state", "restartable", "failures", "expected", "last"),
+    [
+        pytest.param(ended("x"), {"a"}, {"a": FAILURE}, "overlaid", ended("x"), id="its end is the last state then"),
+        pytest.param(waiting("X"), {"a"}, {"a": FAILURE}, "overlaid", ended("old"), id="the last state stays"),
+        pytest.param(ended("x"), {"a"}, {}, "kept", ended("old"), id="no failure is known: it shows its end"),
+        pytest.param(ended("x"), set(), {"a": FAILURE}, "kept", ended("old"), id="it is not started again"),
+        pytest.param(ended("x"), {"b"}, {"b": FAILURE}, "kept", ended("old"), id="another container failed"),
+    ],
+)
+def test_why_a_container_waits(state, restartable, failures, expected, last):
+    status = before(state, last=ended("old"), restarts=4)
+    (shown,) = overlay_waiting([status], failures, frozenset(restartable))
+    assert shown.state == (waiting(FAILURE.reason, FAILURE.message) if expected == "overlaid" else state)
+    assert (shown.last_state, shown.restart_count) == (last, 4)

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from klet.aio.clock import LoopClock
+from klet.api.container_status import ContainerStatus
 from klet.api.pod import Pod, PodCondition, PodReadinessGate, PodStatus
 from klet.api.times import Time
 from klet.journal.memory import MemoryJournal
@@ -217,8 +218,11 @@ def gated(gate: str, ready: str, message: str = "") -> Pod:
         PodCondition(type="Ready", status=ready, message=message),
         PodCondition(type="example.com/gate", status=gate),
     )
-    spec = replace(pod.spec, containers=(), readiness_gates=(PodReadinessGate(condition_type="example.com/gate"),))
-    return replace(pod, spec=spec, status=PodStatus(phase="Running", conditions=conditions))
+    spec = replace(pod.spec, readiness_gates=(PodReadinessGate(condition_type="example.com/gate"),))
+    containers = (ContainerStatus(name="main", ready=True),)
+    return replace(
+        pod, spec=spec, status=PodStatus(phase="Running", conditions=conditions, container_statuses=containers)
+    )
 
 
 CLOSED = 'the status of pod readiness gate "example.com/gate" is not "True", but False'
