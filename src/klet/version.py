@@ -3,3 +3,5 @@
 __version__ = "0.1.0"
 KUBERNETES_VERSION = "v1.35.0"
 KUBELET_VERSION = f"{KUBERNETES_VERSION}+klet.{__version__.rpartition('.')[0]}"
+USER_AGENT = f"kubelet/{KUBELET_VERSION} (linux) klet/{__version__}"
+"""How klet calls itself to an API server: as a kubelet, for whoever counts them, and by its name."""

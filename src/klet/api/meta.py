@@ -155,3 +155,12 @@ class WatchEvent(ApiObject, frozen=True, kw_only=True):
 
     type: str = required(str)
     object: msgspec.Raw = required(json_null)
+
+
+def metadata_of(obj: ApiObject) -> ObjectMeta:
+    """The metadata of a stored object."""
+    found = getattr(obj, "metadata", None)
+    if not isinstance(found, ObjectMeta):
+        message = f"{type(obj).__name__} is not a stored object: it has no metadata"
+        raise TypeError(message)
+    return found

@@ -1,0 +1,1 @@
+"""The Kubernetes API, as a port: kubeconfig, client, watches and informers."""

@@ -1,0 +1,74 @@
+"""How to reach an API server: its address, how to know it, and what to show it. Values only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """PEM text, inline or in a file that may change under us."""
+
+    data: bytes = field(default=b"", repr=False)
+    path: Path | None = None
+
+    def read(self) -> bytes:
+        """The text as it is now; raises OSError."""
+        return self.data if self.path is None else self.path.read_bytes()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A client certificate and its key; one file may hold both."""
+
+    certificate: Material
+    key: Material
+
+
+@dataclass(frozen=True, slots=True)
+class ExecPlugin:
+    """A program that prints an ExecCredential."""
+
+    api_version: str
+    command: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    install_hint: str = ""
+    cluster: Mapping[str, object] | None = None
+    """What it is told of the cluster, if it asks for that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """What the agent shows. Several may be set: a certificate is shown with a token."""
+
+    pair: KeyPair | None = None
+    token: str = field(default="", repr=False)
+    token_file: Path | None = None
+    plugin: ExecPlugin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SystemAuthorities:
+    """Trust what the machine trusts."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoVerification:
+    """Trust anybody."""
+
+
+Authority: TypeAlias = Material | SystemAuthorities | NoVerification
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """One server and one set of credentials."""
+
+    server: str
+    authority: Authority = field(default_factory=SystemAuthorities)
+    login: Login = field(default_factory=Login)
+    server_name: str = ""
+    """The name to expect in the server's certificate, if it is not that of the address."""
+    proxy: str = ""

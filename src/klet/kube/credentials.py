@@ -1,0 +1,192 @@
+"""What the agent shows to the API server now: a token or a client certificate that may change at any time.
+
+Token files are read again when they have changed; a credential plugin is run again when its answer runs out or was not
+accepted (client-go's exec authenticator).
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from klet.aio.clock import Clock
+from klet.api.base import ApiObject
+from klet.api.codec import DecodeError, decode, encode
+from klet.api.times import Time
+from klet.kube.access import ExecPlugin, Login
+from klet.kube.errors import CredentialError
+
+logger = logging.getLogger(__name__)
+
+TOKEN_FILE_AGE: Final = timedelta(seconds=10)
+"""How long a token that was read from a file is shown without looking at the file again."""
+PLUGIN_TIMEOUT: Final = timedelta(seconds=60)
+_ANSWER_LIMIT: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One set of credentials: a bearer token, a certificate with its key, or both."""
+
+    token: str = field(default="", repr=False)
+    certificate: bytes = field(default=b"", repr=False)
+    key: bytes = field(default=b"", repr=False)
+
+
+class Credentials:
+    """Keeps the newest credentials of one login."""
+
+    def __init__(self, *, login: Login, clock: Clock) -> None:
+        self._login = login
+        self._clock = clock
+        self._token = _TokenFile(login.token_file, clock) if login.token_file is not None else None
+        self._plugin = _Plugin(login.plugin, clock) if login.plugin is not None else None
+
+    async def current(self) -> Shown:
+        """What to show now; raises CredentialError."""
+        shown = Shown(token=self._login.token)
+        if self._token is not None:
+            # A token beside its file is what to use while the file cannot be read.
+            shown = Shown(token=self._token.read(otherwise=self._login.token))
+        if self._plugin is not None:
+            shown = await self._plugin.answer()
+        if self._login.pair is None:
+            return shown
+        try:
+            certificate, key = self._login.pair.certificate.read(), self._login.pair.key.read()
+        except OSError as error:
+            raise CredentialError(f"client certificate not read: {error}") from error
+        return Shown(token=shown.token, certificate=certificate, key=key)
+
+    def refuse(self) -> None:
+        """The server does not accept them: get fresh ones next time."""
+        if self._token is not None:
+            self._token.forget()
+        if self._plugin is not None:
+            self._plugin.forget()
+
+
+class _TokenFile:
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._token = ""
+        self._read_at: float | None = None
+
+    def read(self, *, otherwise: str) -> str:
+        now = self._clock.monotonic()
+        if self._read_at is not None and now - self._read_at < TOKEN_FILE_AGE.total_seconds():
+            return self._token
+        try:
+            token = self._path.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            if self._token or otherwise:
+                logger.warning("Token file not read; the last token stays", extra={"error": str(error)})
+                return self._token or otherwise
+            raise CredentialError(f"token file not read: {error}") from error
+        if not token:
+            raise CredentialError(f"token file {self._path} is empty")
+        self._token, self._read_at = token, now
+        return token
+
+    def forget(self) -> None:
+        self._read_at = None
+
+
+class _CredentialStatus(ApiObject, frozen=True, kw_only=True):
+    token: str = ""
+    client_certificate_data: str = ""
+    client_key_data: str = ""
+    expiration_timestamp: Time | None = None
+
+
+class _ExecCredential(ApiObject, frozen=True, kw_only=True):
+    api_version: str = ""
+    kind: str = ""
+    status: _CredentialStatus | None = None
+
+
+class _Plugin:
+    def __init__(self, plugin: ExecPlugin, clock: Clock) -> None:
+        self._plugin = plugin
+        self._clock = clock
+        self._answer: Shown | None = None
+        self._until: datetime | None = None
+        self._turn = asyncio.Lock()
+
+    async def answer(self) -> Shown:
+        # The lock keeps many requests from starting the program many times; no board is behind it.
+        async with self._turn:
+            if self._answer is None or (self._until is not None and self._clock.now() >= self._until):
+                status = await self._run()
+                self._until = status.expiration_timestamp
+                self._answer = Shown(
+                    token=status.token,
+                    certificate=status.client_certificate_data.encode(),
+                    key=status.client_key_data.encode(),
+                )
+            return self._answer
+
+    def forget(self) -> None:
+        self._answer = None
+
+    async def _run(self) -> _CredentialStatus:
+        plugin = self._plugin
+        spec: dict[str, object] = {"interactive": False}
+        if plugin.cluster is not None:
+            spec["cluster"] = plugin.cluster
+        info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
+        output = await _output_of(plugin, {"KUBERNETES_EXEC_INFO": encode(info).decode()})
+        try:
+            credential = decode(_ExecCredential, output)
+        except (DecodeError, msgspec.MsgspecError) as error:
+            raise CredentialError(f"credential plugin {plugin.command}: its answer: {error}") from error
+        if (credential.api_version, credential.kind) != (plugin.api_version, "ExecCredential"):
+            got = f"{credential.api_version} {credential.kind}"
+            message = (
+                f"credential plugin {plugin.command}: answered with {got}, not {plugin.api_version} ExecCredential"
+            )
+            raise CredentialError(message)
+        status = credential.status or _CredentialStatus()
+        has_pair = bool(status.client_certificate_data), bool(status.client_key_data)
+        if has_pair[0] != has_pair[1] or not (status.token or all(has_pair)):
+            message = (
+                f"credential plugin {plugin.command}: its answer has neither a token nor a certificate with its key"
+            )
+            raise CredentialError(message)
+        return status
+
+
+async def _output_of(plugin: ExecPlugin, extra: Mapping[str, str]) -> bytes:
+    hint = f" ({plugin.install_hint.strip()})" if plugin.install_hint else ""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            plugin.command,
+            *plugin.args,
+            env={**os.environ, **plugin.env, **extra},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            limit=_ANSWER_LIMIT,
+        )
+    except OSError as error:
+        raise CredentialError(f"credential plugin {plugin.command} not started: {error}{hint}") from error
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(PLUGIN_TIMEOUT.total_seconds()):
+            output = await process.stdout.read(_ANSWER_LIMIT)
+            code = await process.wait()
+    except TimeoutError as error:
+        raise CredentialError(f"credential plugin {plugin.command}: no answer within {PLUGIN_TIMEOUT}") from error
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if code != 0:
+        raise CredentialError(f"credential plugin {plugin.command}: exit code {code}{hint}")
+    return output

@@ -1,0 +1,120 @@
+"""What can go wrong between the agent and an API server.
+
+KubeError
+├── KubeconfigError   settings that cannot be used; names the file and the field
+├── CredentialError   no token or client certificate could be had
+├── Unreachable       no answer: refused, cut, timed out, TLS
+└── ApiError          an answer that says no, with its Status
+    ├── NotFound  ├── AlreadyExists  ├── Conflict  ├── Invalid
+    ├── Unauthorized  ├── Forbidden
+    ├── Expired       a resource version or continue token that is too old
+    └── TryLater      overloaded or not ready yet
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from klet.api.meta import Status
+from klet.errors import KletError
+
+
+class KubeError(KletError):
+    """Anything that the Kubernetes API port raises."""
+
+
+class KubeconfigError(KubeError):
+    """A kubeconfig that cannot be used."""
+
+
+class CredentialError(KubeError):
+    """Credentials that could not be read or obtained."""
+
+
+class Unreachable(KubeError):  # a name of the thing, as the family is called
+    """The API server did not answer."""
+
+
+class ApiError(KubeError):
+    """The API server refused. `str()` is its message, as users know it."""
+
+    def __init__(self, status: Status, *, retry_after: timedelta | None = None) -> None:
+        super().__init__(status.message or status.reason or f"the server answered {status.code}")
+        self.status = status
+        self.retry_after = retry_after
+
+    @property
+    def code(self) -> int:
+        return self.status.code
+
+    @property
+    def reason(self) -> str:
+        return self.status.reason
+
+
+class NotFound(ApiError):
+    """No such object, or no such resource."""
+
+
+class AlreadyExists(ApiError):
+    """An object of that name is there."""
+
+
+class Conflict(ApiError):
+    """The object has changed, or is not the one that was meant."""
+
+
+class Invalid(ApiError):
+    """The object breaks a rule."""
+
+
+class Unauthorized(ApiError):
+    """The credentials are not accepted."""
+
+
+class Forbidden(ApiError):
+    """The credentials do not allow it."""
+
+
+class Expired(ApiError):
+    """Too old: list again."""
+
+
+class TryLater(ApiError):
+    """Overloaded, starting or timed out: the same request may succeed later."""
+
+
+_BY_REASON: Final[Mapping[str, type[ApiError]]] = {
+    "NotFound": NotFound,
+    "AlreadyExists": AlreadyExists,
+    "Conflict": Conflict,
+    "Invalid": Invalid,
+    "Unauthorized": Unauthorized,
+    "Forbidden": Forbidden,
+    "Expired": Expired,
+    "Gone": Expired,
+    "TooManyRequests": TryLater,
+    "ServerTimeout": TryLater,
+    "Timeout": TryLater,
+    "ServiceUnavailable": TryLater,
+}
+_BY_CODE: Final[Mapping[int, type[ApiError]]] = {
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Expired,
+    422: Invalid,
+    429: TryLater,
+    503: TryLater,
+    504: TryLater,
+}
+
+
+def api_error(status: Status, *, retry_after: timedelta | None = None) -> ApiError:
+    """The error for a Status: its reason decides, its code where the reason is unknown."""
+    seconds = status.details.retry_after_seconds if status.details is not None else 0
+    if retry_after is None and seconds > 0:
+        retry_after = timedelta(seconds=seconds)
+    cls = _BY_REASON.get(status.reason) or _BY_CODE.get(status.code, ApiError)
+    return cls(status, retry_after=retry_after)

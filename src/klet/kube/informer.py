@@ -1,0 +1,163 @@
+"""A copy of the objects of a kind that follows the API server: list, then watch, for ever (client-go's informer).
+
+One informer is one watch, however many read it; a read never asks the server. What was there stays readable while the
+server is away.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Iterator
+from contextlib import aclosing
+from datetime import timedelta
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from klet.aio.backoff import exponential_delays
+from klet.aio.broadcast import Broadcast, Subscription
+from klet.aio.clock import Clock
+from klet.api.base import ApiObject
+from klet.api.kinds import kind_of
+from klet.api.meta import metadata_of
+from klet.kube.client import KubeClient
+from klet.kube.errors import Expired, Invalid, KubeError, NotFound
+from klet.kube.watch import Bookmark, ChangeType, Scope, Watcher
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=ApiObject)
+
+FIRST_DELAY: Final = timedelta(milliseconds=800)
+LONGEST_DELAY: Final = timedelta(seconds=30)
+HEALTHY_AFTER: Final = timedelta(minutes=2)
+"""A watch that held this long makes the delays begin anew."""
+
+
+class ObjectKey(NamedTuple):
+    """Where an object is."""
+
+    namespace: str
+    name: str
+
+
+class InformerSettings(NamedTuple):
+    """What an informer needs besides its kind, the same for all of a client."""
+
+    client: KubeClient
+    watcher: Watcher
+    clock: Clock
+    randomness: random.Random
+
+
+class Informer(Generic[T]):
+    """The objects of one kind in one scope. Written by its own loop only."""
+
+    def __init__(self, *, struct: type[T], scope: Scope, settings: InformerSettings) -> None:
+        self._struct = struct
+        self._scope = scope
+        self._client = settings.client
+        self._watcher = settings.watcher
+        self._clock = settings.clock
+        self._randomness = settings.randomness
+        self._objects: dict[ObjectKey, T] = {}
+        self._changes = Broadcast[ObjectKey]()
+        self._synced = asyncio.Event()
+        self._version = ""
+        self._streams_lists = True
+
+    def get(self, name: str, namespace: str = "") -> T | None:
+        return self._objects.get(ObjectKey(namespace, name))
+
+    def all(self) -> tuple[T, ...]:
+        return tuple(self._objects.values())
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether everything there was has been seen once."""
+        return self._synced.is_set()
+
+    async def until_synced(self) -> None:
+        await self._synced.wait()
+
+    def changes(self) -> Subscription[ObjectKey]:
+        """Keys of objects that came, changed or went, from now on."""
+        return self._changes.subscribe()
+
+    async def run(self) -> None:
+        """Follow until cancelled. A failure is logged, and tried again after a growing delay."""
+        delays = self._new_delays()
+        while True:
+            began = self._clock.monotonic()
+            try:
+                await self._follow()
+                logger.debug("Watch ended", extra={"resource": kind_of(self._struct).plural})
+            except Expired as error:
+                self._version = ""
+                logger.debug("Watch is too old", extra={"error": str(error)})
+            except KubeError as error:
+                what = {"resource": kind_of(self._struct).plural, "namespace": self._scope.namespace}
+                logger.warning("Not following the API server", extra={**what, "error": str(error)})
+            lasted = self._clock.monotonic() - began
+            if lasted >= HEALTHY_AFTER.total_seconds():
+                delays = self._new_delays()
+                continue
+            await self._clock.sleep(next(delays) * (1 + self._randomness.random()))
+
+    def _new_delays(self) -> Iterator[timedelta]:
+        return exponential_delays(first=FIRST_DELAY, longest=LONGEST_DELAY)
+
+    async def _follow(self) -> None:
+        if not self._version and not self._streams_lists:
+            await self._list()
+        try:
+            await self._watch()
+        except (Invalid, NotFound):
+            if self._version or not self._streams_lists:
+                raise
+            # A server without streaming lists refuses the parameter.
+            self._streams_lists = False
+
+    async def _list(self) -> None:
+        query = (*self._scope.selectors, ("resourceVersion", "0"))
+        listed = await self._client.list(self._struct, self._scope.namespace, query=query)
+        self._replace({_key(obj): obj for obj in listed.items}, listed.metadata.resource_version)
+
+    async def _watch(self) -> None:
+        listing: dict[ObjectKey, T] | None = None if self._version else {}
+        stream = self._watcher.watch(
+            self._struct, self._scope, resource_version=self._version, with_list=listing is not None
+        )
+        async with aclosing(stream) as events:
+            async for event in events:
+                if isinstance(event, Bookmark):
+                    if listing is not None and event.ends_list:
+                        self._replace(listing, event.resource_version)
+                        listing = None
+                    elif listing is None:
+                        self._version = event.resource_version
+                elif listing is not None:
+                    listing[_key(event.obj)] = event.obj
+                else:
+                    self._apply(event.type, event.obj)
+
+    def _apply(self, change: ChangeType, obj: T) -> None:
+        key = _key(obj)
+        self._version = metadata_of(obj).resource_version
+        if change is ChangeType.DELETED:
+            self._objects.pop(key, None)
+        else:
+            self._objects[key] = obj
+        self._changes.send(key)
+
+    def _replace(self, objects: dict[ObjectKey, T], version: str) -> None:
+        """Everything at once: what is new, what changed while nobody watched, and what went."""
+        before, self._objects, self._version = self._objects, objects, version
+        self._synced.set()
+        for key in before.keys() | objects.keys():
+            old, new = before.get(key), objects.get(key)
+            if old is None or new is None or metadata_of(old).resource_version != metadata_of(new).resource_version:
+                self._changes.send(key)
+
+
+def _key(obj: ApiObject) -> ObjectKey:
+    metadata = metadata_of(obj)
+    return ObjectKey(metadata.namespace, metadata.name)

@@ -1,0 +1,176 @@
+"""HTTP to one API server: connections, TLS, credentials. Knows nothing of Kubernetes objects.
+
+When the client certificate changes, every connection is closed, watches included, so that nothing goes on under the old
+one. Dead peers are noticed by TCP keep-alive: a watch may rightly be silent for long.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+import aiohttp
+from yarl import URL
+
+from klet.kube.access import Access
+from klet.kube.credentials import Credentials, Shown
+from klet.kube.errors import Unreachable
+from klet.kube.tls import client_context
+from klet.version import USER_AGENT
+
+CONNECT_TIMEOUT: Final = timedelta(seconds=30)
+# Half a minute of silence of the peer's kernel ends a connection, as upstream's HTTP/2 pings do.
+_KEEP_ALIVE: Final = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One HTTP request below the server's address."""
+
+    method: str
+    path: str
+    query: Sequence[tuple[str, str]] = ()
+    body: bytes | None = field(default=None, repr=False)
+    content_type: str = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer."""
+
+    code: int
+    retry_after: str
+    body: bytes = field(repr=False)
+
+
+class Transport:
+    """Sends requests to one API server."""
+
+    def __init__(self, *, access: Access, credentials: Credentials) -> None:
+        self._access = access
+        self._credentials = credentials
+        self._base = URL(access.server)
+        self._session: aiohttp.ClientSession | None = None
+        self._shown = Shown()
+
+    async def send(self, request: Request, *, timeout: timedelta) -> Answer:
+        """The answer, whatever it says; raises Unreachable or CredentialError. `timeout` covers it all."""
+        try:
+            async with asyncio.timeout(timeout.total_seconds()), self._exchange(request) as response:
+                body = await response.read()
+                return Answer(response.status, response.headers.get("Retry-After", ""), body)
+        except TimeoutError as error:
+            raise _unreachable(request, f"no answer within {timeout.total_seconds():g} s") from error
+        except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
+            raise _unreachable(request, str(error) or type(error).__name__) from error
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator["Stream"]:
+        """An answer that is read as it comes."""
+        try:
+            async with self._exchange(request) as response:
+                yield Stream(response, request)
+        except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
+            raise _unreachable(request, str(error) or type(error).__name__) from error
+
+    async def reconnect(self) -> None:
+        """Close every connection; whatever runs on one breaks off."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def close(self) -> None:
+        await self.reconnect()
+
+    @asynccontextmanager
+    async def _exchange(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
+        shown = await self._credentials.current()
+        session = await self._session_for(shown)
+        headers = {"Accept": "application/json", "User-Agent": USER_AGENT}
+        if shown.token:
+            headers["Authorization"] = f"Bearer {shown.token}"
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
+        async with session.request(
+            request.method,
+            self._base.joinpath(request.path.lstrip("/"), encoded=True).with_query(list(request.query)),
+            data=request.body,
+            headers=headers,
+            allow_redirects=False,
+            proxy=self._access.proxy or None,
+            server_hostname=self._access.server_name or None,
+        ) as response:
+            if response.status == 401:
+                self._credentials.refuse()
+            yield response
+
+    async def _session_for(self, shown: Shown) -> aiohttp.ClientSession:
+        pair = shown.certificate, shown.key
+        if self._session is not None and pair != (self._shown.certificate, self._shown.key):
+            await self.reconnect()
+        if self._session is None:
+            context = client_context(self._access.authority, shown)
+            # No limit: each watched object holds a connection of its own, and none may wait for another.
+            connector = aiohttp.TCPConnector(ssl=context, limit=0, socket_factory=_make_socket)
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT.total_seconds())
+            self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=True)
+            self._shown = shown
+        return self._session
+
+
+class Stream:
+    """The body of an answer while it arrives."""
+
+    def __init__(self, response: aiohttp.ClientResponse, request: Request) -> None:
+        self._response = response
+        self._request = request
+
+    @property
+    def code(self) -> int:
+        return self._response.status
+
+    async def answer(self) -> Answer:
+        """All of it, for an answer that turns out to be an error."""
+        body = await self._response.read()
+        return Answer(self.code, self._response.headers.get("Retry-After", ""), body)
+
+    async def lines(self, *, silence: timedelta) -> AsyncGenerator[bytes, None]:
+        """Line by line, however long they are; raises Unreachable when nothing comes for too long."""
+        kept: list[bytes] = []
+        while True:
+            try:
+                async with asyncio.timeout(silence.total_seconds()):
+                    chunk = await self._response.content.readany()
+            except TimeoutError as error:
+                raise _unreachable(self._request, f"nothing for {silence.total_seconds():g} s") from error
+            if not chunk:
+                return
+            *whole, rest = chunk.split(b"\n")
+            for line in whole:
+                yield b"".join((*kept, line))
+                kept.clear()
+            if rest:
+                kept.append(rest)
+
+
+def _make_socket(address: tuple[Any, ...]) -> socket.socket:
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.settimeout(0)
+    for level, option, value in _KEEP_ALIVE:
+        made.setsockopt(level, option, value)
+    return made
+
+
+def _unreachable(request: Request, why: str) -> Unreachable:
+    return Unreachable(f'{request.method} "{request.path}": {why}')

@@ -1,0 +1,173 @@
+"""Kubeconfig files: what a context means, and what is refused."""
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from klet.kube.access import ExecPlugin, KeyPair, Login, Material, NoVerification, SystemAuthorities
+from klet.kube.errors import KubeconfigError
+from klet.kube.kubeconfig import load_kubeconfig, parse_kubeconfig
+
+PATH = Path("/etc/kubernetes/kubelet.conf")
+PEM = base64.b64encode(b"-----BEGIN").decode()
+
+
+def config(cluster: str = "server: https://api:6443", user: str = "token: t", current: str = "main") -> str:
+    return f"""
+apiVersion: v1
+kind: Config
+clusters:
+- name: c
+  cluster: {{{cluster}}}
+users:
+- name: u
+  user: {{{user}}}
+contexts:
+- name: main
+  context: {{cluster: c, user: u}}
+- name: bare
+  context: {{cluster: c}}
+current-context: {current}
+"""
+
+
+@pytest.mark.parametrize(
+    ("cluster", "authority"),
+    [
+        pytest.param("", SystemAuthorities(), id="the machine's authorities are trusted if none is given"),
+        pytest.param(
+            ", certificate-authority: pki/ca.crt",
+            Material(path=Path("/etc/kubernetes/pki/ca.crt")),
+            id="a relative file is relative to the kubeconfig",
+        ),
+        pytest.param(
+            f", certificate-authority: x, certificate-authority-data: {PEM}",
+            Material(data=b"-----BEGIN"),
+            id="inline data wins over a file",
+        ),
+        pytest.param(", insecure-skip-tls-verify: true", NoVerification(), id="verification can be switched off"),
+    ],
+)
+def test_authority(cluster, authority):
+    assert parse_kubeconfig(config(f"server: https://api:6443{cluster}"), path=PATH).authority == authority
+
+
+@pytest.mark.parametrize(
+    ("user", "login"),
+    [
+        pytest.param("token: t", Login(token="t"), id="a token"),
+        pytest.param("tokenFile: t", Login(token_file=Path("/etc/kubernetes/t")), id="a token in a file"),
+        pytest.param(
+            "client-certificate: /pki/current.pem, client-key: /pki/current.pem",
+            Login(pair=KeyPair(Material(path=Path("/pki/current.pem")), Material(path=Path("/pki/current.pem")))),
+            id="a certificate and its key in one file",
+        ),
+        pytest.param(
+            "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./login, args: [a], "
+            "env: [{name: A, value: b}]}",
+            Login(
+                plugin=ExecPlugin(
+                    api_version="client.authentication.k8s.io/v1",
+                    command="/etc/kubernetes/login",
+                    args=("a",),
+                    env={"A": "b"},
+                )
+            ),
+            id="a program beside the kubeconfig",
+        ),
+        pytest.param(
+            "exec: {apiVersion: client.authentication.k8s.io/v1, command: login, provideClusterInfo: true}",
+            Login(
+                plugin=ExecPlugin(
+                    api_version="client.authentication.k8s.io/v1",
+                    command="login",
+                    cluster={"server": "https://api:6443"},
+                )
+            ),
+            id="a program on the PATH that is told of the cluster",
+        ),
+    ],
+)
+def test_login(user, login):
+    assert parse_kubeconfig(config(user=user), path=PATH).login == login
+
+
+def test_server_name_and_proxy():
+    text = config("server: https://10.0.0.1:6443/, tls-server-name: api, proxy-url: http://proxy:3128")
+    access = parse_kubeconfig(text, path=PATH)
+    assert (access.server, access.server_name, access.proxy) == ("https://10.0.0.1:6443", "api", "http://proxy:3128")
+
+
+def test_a_context_can_be_chosen():
+    assert parse_kubeconfig(config(), path=PATH, context="bare").login == Login()
+
+
+def test_a_single_context_needs_no_choice():
+    text = "clusters: [{name: c, cluster: {server: 'http://a'}}]\ncontexts: [{name: x, context: {cluster: c}}]"
+    assert parse_kubeconfig(text, path=PATH).server == "http://a"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("", 'context "" does not exist; the file has: none', id="an empty file"),
+        pytest.param("a: [", "while parsing a flow node", id="text that is no YAML"),
+        pytest.param("clusters: 5", "clusters", id="a field of a wrong type"),
+        pytest.param(
+            config(current="other"), 'context "other" does not exist; the file has: bare, main', id="no context"
+        ),
+        pytest.param(
+            config().replace("name: c\n", "name: d\n"), 'cluster "c" does not exist; the file has: d', id="no cluster"
+        ),
+        pytest.param(
+            config().replace("name: u\n", "name: v\n"), 'user "u" does not exist; the file has: v', id="no user"
+        ),
+        pytest.param(
+            config("server: api:6443"),
+            'cluster "c": server: "api:6443" is not an address',
+            id="a server without scheme",
+        ),
+        pytest.param(config("server: ''"), 'cluster "c": server: "" is not an address', id="no server"),
+        pytest.param(
+            config("server: https://a, insecure-skip-tls-verify: true, certificate-authority: ca"),
+            "insecure-skip-tls-verify: must not be set beside a certificate-authority",
+            id="an authority that would not be asked",
+        ),
+        pytest.param(
+            config("server: https://a, certificate-authority-data: '%%'"),
+            'cluster "c": certificate-authority-data: not base64',
+            id="data that is no base64",
+        ),
+        pytest.param(config("server: https://a, proxy-url: socks5://p"), "proxy-url", id="a proxy of another kind"),
+        pytest.param(
+            config(user="client-certificate: a"), 'user "u": client-certificate and client-key', id="half a pair"
+        ),
+        pytest.param(config(user="username: a"), 'user "u": username: not supported', id="basic authentication"),
+        pytest.param(config(user="auth-provider: {name: gcp}"), "auth-provider: not supported", id="an auth provider"),
+        pytest.param(
+            config(user="exec: {command: a}"), 'exec.apiVersion: "" must be one of', id="a plugin of no version"
+        ),
+        pytest.param(
+            config(user="exec: {apiVersion: client.authentication.k8s.io/v1}"),
+            "exec.command",
+            id="a plugin of no command",
+        ),
+    ],
+)
+def test_refused(text, message):
+    with pytest.raises(KubeconfigError) as caught:
+        parse_kubeconfig(text, path=PATH)
+    assert str(caught.value).startswith(f"invalid kubeconfig: {PATH}: ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(KubeconfigError, match=f"invalid kubeconfig: {tmp_path}/none: "):
+        load_kubeconfig(tmp_path / "none")
+
+
+def test_secrets_are_not_shown():
+    login = parse_kubeconfig(config(user="token: hidden"), path=PATH).login
+    assert "hidden" not in repr(login)
