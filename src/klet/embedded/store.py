@@ -1,0 +1,172 @@
+"""Objects on SQLite with one counter of versions for all of them, and the recent changes for watches.
+
+Writes are synchronous and happen one at a time, so what a change is seen with is what was stored. The history of
+changes is kept in memory and bounded: an older watch has to list again, as with any API server.
+"""
+
+import sqlite3
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from klet.aio.broadcast import Broadcast, Subscription
+from klet.errors import KletError
+
+Json: TypeAlias = dict[str, Any]
+
+HISTORY: Final = 10_000
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS objects (
+    resource TEXT NOT NULL,
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (resource, namespace, name)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS counter (revision INTEGER NOT NULL);
+"""
+
+
+class StoreError(KletError):
+    """The store's file cannot be used."""
+
+
+class TooOld(KletError):
+    """Changes since that version are no longer known."""
+
+    def __init__(self, revision: int, oldest: int) -> None:
+        super().__init__(f"too old resource version: {revision} ({oldest})")
+
+
+class Key(NamedTuple):
+    """Where an object is: `resource` is the plural with its group, `leases.coordination.k8s.io`."""
+
+    resource: str
+    namespace: str
+    name: str
+
+
+class ChangeType(StrEnum):
+    """What happened to an object."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One write, with what was there before."""
+
+    revision: int
+    key: Key
+    type: ChangeType
+    obj: Mapping[str, Any]
+    before: Mapping[str, Any] | None
+
+
+class Store:
+    """All objects. Only the registry writes."""
+
+    def __init__(self, *, connection: sqlite3.Connection, revision: int) -> None:
+        self._connection = connection
+        self._revision = revision
+        self._history: deque[Change] = deque(maxlen=HISTORY)
+        self._oldest = revision
+        """Changes after this version are all in the history."""
+        self._changes = Broadcast[Change]()
+
+    @classmethod
+    def open(cls, path: Path | None = None) -> "Store":
+        """The store in a file, or one that lives as long as the process."""
+        try:
+            connection = sqlite3.connect(":memory:" if path is None else path, isolation_level=None)
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.executescript(_SCHEMA)
+            row = connection.execute("SELECT revision FROM counter").fetchone()
+            if row is None:
+                connection.execute("INSERT INTO counter VALUES (1)")
+        except sqlite3.Error as error:
+            raise StoreError(f"cannot open the store {path}: {error}") from error
+        return cls(connection=connection, revision=1 if row is None else row[0])
+
+    @property
+    def revision(self) -> int:
+        return self._revision
+
+    def get(self, key: Key) -> Json | None:
+        found = self._connection.execute(
+            "SELECT body FROM objects WHERE resource = ? AND namespace = ? AND name = ?", key
+        ).fetchone()
+        return None if found is None else msgspec.json.decode(found[0])
+
+    def all(self, resource: str, namespace: str = "") -> list[Json]:
+        """All objects of a resource in the order of their names; without a namespace those of all."""
+        where, values = ("AND namespace = ?", (resource, namespace)) if namespace else ("", (resource,))
+        rows = self._connection.execute(
+            f"SELECT body FROM objects WHERE resource = ? {where} ORDER BY namespace, name",  # noqa: S608  # constants
+            values,
+        )
+        return [msgspec.json.decode(body) for (body,) in rows]
+
+    def put(self, key: Key, obj: Mapping[str, Any]) -> Json:
+        """Store an object under the next version and return it as stored."""
+        before = self.get(key)
+        stored = self._numbered(obj)
+        with self._connection:
+            self._connection.execute(
+                "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?)",
+                (*key, self._revision, msgspec.json.encode(stored)),
+            )
+            self._connection.execute("UPDATE counter SET revision = ?", (self._revision,))
+        self._tell(key, ChangeType.ADDED if before is None else ChangeType.MODIFIED, stored, before)
+        return stored
+
+    def remove(self, key: Key) -> Json | None:
+        """Remove an object and return its last state under the version of the removal."""
+        before = self.get(key)
+        if before is None:
+            return None
+        gone = self._numbered(before)
+        with self._connection:
+            self._connection.execute("DELETE FROM objects WHERE resource = ? AND namespace = ? AND name = ?", key)
+            self._connection.execute("UPDATE counter SET revision = ?", (self._revision,))
+        self._tell(key, ChangeType.DELETED, gone, before)
+        return gone
+
+    def since(self, revision: int) -> list[Change]:
+        """Changes after a version; raises TooOld."""
+        if revision < self._oldest:
+            raise TooOld(revision, self._oldest)
+        return [change for change in self._history if change.revision > revision]
+
+    def forget_history(self) -> None:
+        """Every watch from an older version has to list again, as after a compaction."""
+        self._history.clear()
+        self._oldest = self._revision
+
+    def changes(self) -> Subscription[Change]:
+        """Changes from now on."""
+        return self._changes.subscribe(limit=HISTORY)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _numbered(self, obj: Mapping[str, Any]) -> Json:
+        self._revision += 1
+        metadata = {**obj.get("metadata", {}), "resourceVersion": str(self._revision)}
+        return {**obj, "metadata": metadata}
+
+    def _tell(self, key: Key, change: ChangeType, obj: Json, before: Json | None) -> None:
+        told = Change(self._revision, key, change, obj, before)
+        if len(self._history) == HISTORY:
+            self._oldest = self._history[0].revision
+        self._history.append(told)
+        self._changes.send(told)

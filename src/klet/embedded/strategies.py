@@ -1,0 +1,121 @@
+"""Rules of single kinds when they are written: defaults, what the server fills in, what may change."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from klet.api.codec import DecodeError, convert, to_builtins
+from klet.api.defaults import default_pod
+from klet.api.kinds import Kind, find_kind
+from klet.api.pod import Pod
+from klet.api.validation.errors import FieldError
+from klet.api.validation.pod import validate_pod_create
+from klet.api.validation.status import validate_pod_status_update
+from klet.api.validation.updates import validate_ephemeral_containers_update, validate_pod_update
+from klet.embedded import refusals
+from klet.embedded.store import Json
+from klet.model.qos import compute_qos
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A write to an object that is there: what it would become, what it is, and which part was written."""
+
+    new: Json
+    old: Mapping[str, Any]
+    subresource: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """How objects of a kind are written; as they come, if nothing else is said."""
+
+    has_status: bool = False
+    """Whether the status is written apart from the rest."""
+    metadata_with_status: tuple[str, ...] = ("labels", "annotations", "finalizers", "ownerReferences", "managedFields")
+    """What of the metadata a write of the status may change."""
+    create: Callable[[Json], Json] = lambda obj: obj
+    update: Callable[[Change], Json] = lambda change: change.new
+
+
+def strategy_of(kind: Kind) -> Strategy:
+    return _STRATEGIES.get(kind.name, _PLAIN)
+
+
+def _create_pod(obj: Json) -> Json:
+    pod = default_pod(_pod(obj))
+    if errors := validate_pod_create(pod):
+        raise refusals.invalid(_POD, pod.metadata.name, errors)
+    status = {"phase": "Pending", "qosClass": compute_qos(pod)}
+    metadata = {**obj["metadata"], "generation": 1}
+    return {**obj, "metadata": metadata, "spec": to_builtins(pod.spec), "status": status}
+
+
+def _update_pod(change: Change) -> Json:
+    before, after = _pod(change.old), default_pod(_pod(change.new))
+    if errors := _pod_errors(after, before, change.subresource):
+        raise refusals.invalid(_POD, before.metadata.name, errors)
+    if change.subresource == "status":
+        return change.new
+    spec = to_builtins(after.spec)
+    metadata = change.new["metadata"]
+    if spec != change.old["spec"]:
+        metadata = {**metadata, "generation": change.old["metadata"].get("generation", 0) + 1}
+    return {**change.new, "metadata": metadata, "spec": spec}
+
+
+def _pod_errors(after: Pod, before: Pod, subresource: str) -> tuple[FieldError, ...]:
+    if subresource == "status":
+        return validate_pod_status_update(after, before)
+    if subresource == "ephemeralcontainers":
+        return validate_ephemeral_containers_update(after, before)
+    return validate_pod_update(after, before)
+
+
+def _create_namespace(obj: Json) -> Json:
+    name = obj["metadata"].get("name", "")
+    labels = {**obj["metadata"].get("labels", {}), "kubernetes.io/metadata.name": name}
+    return {
+        **obj,
+        "metadata": {**obj["metadata"], "labels": labels},
+        "spec": {"finalizers": ["kubernetes"]},
+        "status": {"phase": "Active"},
+    }
+
+
+def _pod(obj: Mapping[str, Any]) -> Pod:
+    try:
+        return convert(Pod, obj)
+    except DecodeError as error:
+        raise refusals.bad_request(f'Pod in version "v1" cannot be handled as a Pod: {error}') from error
+
+
+def _found(api_version: str, name: str) -> Kind:
+    kind = find_kind(api_version, name)
+    assert kind is not None
+    return kind
+
+
+_POD: Final = _found("v1", "Pod")
+_PLAIN: Final = Strategy()
+_WITH_STATUS: Final = (
+    "Node",
+    "Service",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "ResourceQuota",
+    "CertificateSigningRequest",
+    "PodCertificateRequest",
+    "VolumeAttachment",
+    "ResourceClaim",
+)
+_STRATEGIES: Final[Mapping[str, Strategy]] = {
+    **dict.fromkeys(_WITH_STATUS, Strategy(has_status=True)),
+    "Pod": Strategy(
+        has_status=True,
+        metadata_with_status=("labels", "annotations", "finalizers", "managedFields"),
+        create=_create_pod,
+        update=_update_pod,
+    ),
+    "Namespace": Strategy(has_status=True, create=_create_namespace),
+}
