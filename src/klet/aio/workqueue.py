@@ -27,7 +27,8 @@ class WorkQueue(Generic[K]):
         self._due: dict[K, datetime] = {}
         self._timers: list[tuple[datetime, int, K]] = []
         self._sequence = 0
-        self._wake = asyncio.Event()
+        self._waiters: dict[asyncio.Future[None], None] = {}
+        self._keeper: asyncio.Future[None] | None = None
 
     def __len__(self) -> int:
         return len(self._ready)
@@ -40,7 +41,7 @@ class WorkQueue(Generic[K]):
         self._dirty.add(key)
         if key not in self._held:
             self._ready.append(key)
-            self._wake.set()
+            self._wake_one()
 
     def add_after(self, key: K, delay: timedelta) -> None:
         """Make a key ready after a delay; of two delayed adds the earlier wins."""
@@ -53,7 +54,12 @@ class WorkQueue(Generic[K]):
         self._due[key] = at
         self._sequence += 1
         heapq.heappush(self._timers, (at, self._sequence, key))
-        self._wake.set()
+        if self._timers[0][1] != self._sequence:
+            return  # whoever keeps the time wakes before
+        if self._keeper is None:
+            self._wake_one()
+        else:
+            _wake(self._keeper)
 
     def forget(self, key: K) -> None:
         """Drop a key that waits; one that a worker holds finishes first."""
@@ -64,7 +70,7 @@ class WorkQueue(Generic[K]):
                 self._ready.remove(key)
 
     async def get(self) -> K:
-        """The next ready key. The caller holds it until `done`. One caller at a time waits for timers."""
+        """The next ready key. The caller holds it until `done`. One waiting caller keeps the time for all of them."""
         while True:
             self._release_due()
             if self._ready:
@@ -72,14 +78,13 @@ class WorkQueue(Generic[K]):
                 self._dirty.discard(key)
                 self._held.add(key)
                 return key
-            self._wake.clear()
             await self._wait()
 
     def done(self, key: K) -> None:
         self._held.discard(key)
         if key in self._dirty:
             self._ready.append(key)
-            self._wake.set()
+            self._wake_one()
 
     def _release_due(self) -> None:
         now = self._clock.now()
@@ -93,7 +98,45 @@ class WorkQueue(Generic[K]):
         return self._due.get(timer[2]) != timer[0]
 
     async def _wait(self) -> None:
-        if not self._timers:
-            await self._wake.wait()
-            return
-        await first_of(self._wake.wait(), self._clock.sleep_until(self._timers[0][0]))
+        """Until a key may be ready. A key wakes one waiter, not all of them."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters[waiter] = None
+        try:
+            if self._timers and self._keeper is None:
+                await self._keep_time(waiter)
+            else:
+                await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                self._wake_one()  # whoever was to take the key is gone
+            raise
+        finally:
+            self._waiters.pop(waiter, None)
+
+    async def _keep_time(self, waiter: asyncio.Future[None]) -> None:
+        self._keeper = waiter
+        try:
+            await first_of(_until(waiter), self._clock.sleep_until(self._timers[0][0]))
+        finally:
+            self._keeper = None
+            if self._timers:
+                self._wake_one()  # and it keeps the time from now on
+
+    def _wake_one(self) -> None:
+        """The one that waits longest; a dictionary keeps them in order."""
+        while self._waiters:
+            waiter = next(iter(self._waiters))
+            del self._waiters[waiter]
+            if _wake(waiter):
+                return
+
+
+async def _until(waiter: asyncio.Future[None]) -> None:
+    await waiter
+
+
+def _wake(waiter: asyncio.Future[None]) -> bool:
+    if waiter.done():
+        return False
+    waiter.set_result(None)
+    return True

@@ -1,6 +1,7 @@
 """The queue of keys: once each, later, never twice at the same time."""
 
 import asyncio
+import random
 from datetime import timedelta
 
 import pytest
@@ -153,3 +154,64 @@ async def test_many_workers_share_the_keys_and_each_key_has_one_of_them():
         for worker in workers:
             worker.cancel()
     assert sorted(done) == sorted([*range(8), *range(4)])
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_keys_come_in_time_although_waiting_workers_come_and_go(seed):
+    rng = random.Random(seed)
+    clock = ManualClock()
+    queue = WorkQueue[int](clock=clock)
+    due: dict[int, float] = {}
+    came: dict[int, float] = {}
+
+    async def work() -> None:
+        while True:
+            key = await queue.get()
+            came[key] = clock.monotonic()
+            queue.done(key)
+
+    async with asyncio.TaskGroup() as group:
+        workers = [group.create_task(work()) for _ in range(4)]
+        for key in range(60):
+            wait = rng.choice((0, 0, 1, 3, 10))
+            due[key] = clock.monotonic() + wait
+            queue.add_after(key, s(wait))
+            if rng.random() < 0.4:
+                workers.pop(rng.randrange(4)).cancel()
+                workers.append(group.create_task(work()))
+            if rng.random() < 0.5:
+                await clock.run(s(rng.choice((0, 0.5, 2))))
+        await clock.run(s(20))
+        for worker in workers:
+            worker.cancel()
+    assert came == due
+
+
+async def test_a_key_wakes_one_worker_only():
+    clock = CountingClock()
+    queue = WorkQueue[str](clock=clock)
+
+    async def work() -> None:
+        while True:
+            queue.done(await queue.get())
+
+    async with asyncio.TaskGroup() as group:
+        workers = [group.create_task(work()) for _ in range(16)]
+        await clock.run(s(1))
+        before = clock.reads
+        queue.add("a")
+        await clock.run(s(1))
+        woken = clock.reads - before
+        for worker in workers:
+            worker.cancel()
+    assert woken == 2  # the one that takes the key looks again when it has done
+
+
+class CountingClock(ManualClock):
+    """Counts how often somebody looks at it, as each worker does that wakes."""
+
+    reads = 0
+
+    def now(self):
+        self.reads += 1
+        return super().now()
