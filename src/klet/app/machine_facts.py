@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from klet.host.cgroups.discover import find_hierarchy, find_hugepage_sizes, has_swap_controller
+from klet.host.errors import FileMissing
+from klet.host.machine import MachineReader
 from klet.host.procfs import ProcReader
 
 
@@ -23,6 +25,8 @@ class MachineFacts:
     page_size: int = 4096
     thermal_paths: tuple[str, ...] = ()
     """Files on overheated CPUs that containers must not see."""
+    online_cpus: frozenset[int] = frozenset()
+    """By number; none: not known."""
     has_selinux: bool = False
 
 
@@ -39,8 +43,16 @@ def read_machine_facts() -> MachineFacts:
         has_swap_controller=has_swap_controller(version),
         page_size=os.sysconf("SC_PAGE_SIZE"),
         thermal_paths=find_thermal_paths(Path("/sys")),
+        online_cpus=_find_online_cpus(),
         has_selinux=Path("/sys/fs/selinux/enforce").exists(),
     )
+
+
+def _find_online_cpus() -> frozenset[int]:
+    try:
+        return MachineReader().online_cpus()
+    except FileMissing:
+        return frozenset()
 
 
 def find_thermal_paths(sys: Path) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from datetime import timedelta
 from klet.api.quantity import ZERO, Format, Quantity
 from klet.app.machine_facts import MachineFacts
 from klet.config.command_line import Settings
-from klet.config.reserved import parse_qos_reserved, parse_reserved
+from klet.config.reserved import effective_reservations, parse_qos_reserved
 from klet.host.cgroups.resources import DEFAULT_PERIOD
 from klet.model.pod_resources import CPU, MEMORY
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
@@ -74,12 +74,16 @@ def _cpu_period(given: Settings) -> int:
 
 def cut_allocatable(given: Settings, machine: MachineFacts) -> dict[str, Quantity]:
     """What is left of the machine's CPUs and memory for pods after both reservations."""
-    capacity = {CPU: Quantity.of(machine.cpus), MEMORY: Quantity.of(machine.memory, Format.BINARY_SI)}
-    system = parse_reserved(given.config.system_reserved, flag="system-reserved")
-    kubelet = parse_reserved(given.config.kube_reserved, flag="kube-reserved")
+    system, kubelet = effective_reservations(given.config)
     return {
-        name: max(amount - system.get(name, ZERO) - kubelet.get(name, ZERO), ZERO) for name, amount in capacity.items()
+        name: max(amount - system.get(name, ZERO) - kubelet.get(name, ZERO), ZERO)
+        for name, amount in machine_capacity(machine).items()
     }
+
+
+def machine_capacity(machine: MachineFacts) -> dict[str, Quantity]:
+    """The machine's CPUs and memory."""
+    return {CPU: Quantity.of(machine.cpus), MEMORY: Quantity.of(machine.memory, Format.BINARY_SI)}
 
 
 def _allocatable_memory(given: Settings, machine: MachineFacts) -> int:

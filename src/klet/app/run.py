@@ -14,6 +14,7 @@ from klet.app.container_ports import open_container_ports
 from klet.app.left_files import HostLeftFiles
 from klet.app.lifecycle import run_parts
 from klet.app.log_format import start_logging
+from klet.app.machine_checks import check_machine, check_places
 from klet.app.machine_facts import read_machine_facts
 from klet.app.pod_sources import build_sources, source_names
 from klet.app.ports import open_pod_cgroups, open_runtime
@@ -22,7 +23,8 @@ from klet.app.views import AgentHealth, BoardPods, JournalRecords, RuntimeLogs
 from klet.app.wiring import Agent, Part, Ports, build_agent
 from klet.checkpoint import CheckpointFile, Found
 from klet.config.command_line import Settings, ShowText
-from klet.config.errors import ConfigError
+from klet.config.errors import one_line, suffixed
+from klet.config.flags import parse_node_ips
 from klet.config.loader import load_command_line
 from klet.cri.client import CriClient
 from klet.cri.events import ContainerdEvents, CriEvents
@@ -52,30 +54,40 @@ DEAD_DISK_THREADS = 2
 
 
 def main(argv: list[str]) -> int:
-    """Run the agent; a bad setting ends it with exit code 1 before anything starts."""
+    """Run the agent; a bad setting ends it with exit code 1 and one line before anything is made or started."""
     try:
         parsed = load_command_line(argv, cgroup_v1=find_hierarchy().mode.version == 1)
-    except ConfigError as error:
-        sys.stderr.write(f"klet: {error}\n")
+        if isinstance(parsed, ShowText):
+            sys.stdout.write(parsed.text)
+            return 0
+        settings = settle(parsed)
+    except KletError as error:
+        sys.stderr.write(f"klet: {one_line(str(error))}\n")
         return 1
-    if isinstance(parsed, ShowText):
-        sys.stdout.write(parsed.text)
-        return 0
     start_logging(as_json=parsed.config.logging.format == "json", verbosity=parsed.config.logging.verbosity)
     for warning in parsed.warnings:
         logger.warning("About the configuration", extra={"warning": warning})
     try:
-        uvloop.run(run_agent(parsed))
+        uvloop.run(run_agent(parsed, settings))
     except KletError as error:
         logger.error("The agent cannot go on", extra={"error": str(error)})
         return 1
     return 0
 
 
-async def run_agent(given: Settings) -> None:
+def settle(given: Settings) -> AgentSettings:
+    """Fit the settings to this machine; only looks at it."""
+    machine = read_machine_facts()
+    with suffixed(f", path: {given.sources}"):
+        check_machine(given, machine)
+        settings = cut_settings(given, machine)
+        check_places(settings)
+    return settings
+
+
+async def run_agent(given: Settings, settings: AgentSettings) -> None:
     """Open the ports, wire the parts, run them."""
     clock = SystemClock()
-    settings = cut_settings(given, read_machine_facts())
     try:
         settings.root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -138,7 +150,8 @@ async def _open_ports(
         qos=cgroups.qos,
         dns=PodResolver(resolv_conf=settings.resolv_conf, settings=settings.dns, threads=threads, recorder=journal),
         runtime_name=version.runtime_name,
-        node_ips=tuple(ip for ip in given.flags.node_ip.split(",") if ip),
+        # An address of all zeros only says which family is preferred.
+        node_ips=tuple(str(ip) for ip in parse_node_ips(given.flags.node_ip) if not ip.is_unspecified),
         randomness=randomness,
         containers=await open_container_ports(settings, client, threads, randomness),
         memory=remembered.value if isinstance(remembered, Found) else AgentMemory(),

@@ -11,6 +11,7 @@ from klet.app.resource_settings import cut_allocatable, cut_container_rules, cut
 from klet.config.command_line import Settings
 from klet.config.configuration import KubeletConfiguration
 from klet.config.flags import choose_node_name
+from klet.config.unusable import usable_servers
 from klet.network.dns import DnsSettings
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.container_config import ContainerSettings
@@ -22,6 +23,8 @@ from klet.runtime.security import SecuritySettings
 
 STARTS_PER_CPU = 4
 LONGEST_CRASH_BACKOFF = timedelta(seconds=300)
+LONGEST_REQUEST = timedelta(days=365)
+"""gRPC takes a deadline of more than two centuries for one that has passed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +76,7 @@ def cut_settings(given: Settings, machine: MachineFacts) -> AgentSettings:
         journal_records=given.klet.journal_records,
         runtime_endpoint=config.container_runtime_endpoint,
         image_endpoint=config.image_service_endpoint,
-        request_timeout=config.runtime_request_timeout,
+        request_timeout=min(config.runtime_request_timeout, LONGEST_REQUEST),
         resync=config.sync_frequency,
         longest_crash_backoff=config.crash_loop_back_off.max_container_restart_period or LONGEST_CRASH_BACKOFF,
         parallel_starts=given.klet.max_parallel_starts or STARTS_PER_CPU * machine.cpus,
@@ -93,7 +96,7 @@ def cut_settings(given: Settings, machine: MachineFacts) -> AgentSettings:
             logs=Path(config.pod_logs_dir), cluster_domain=config.cluster_domain, resources=resources
         ),
         container=_container_settings(config, root, resources, machine),
-        dns=DnsSettings(cluster_dns=config.cluster_dns, cluster_domain=config.cluster_domain),
+        dns=DnsSettings(cluster_dns=usable_servers(config.cluster_dns), cluster_domain=config.cluster_domain),
         user_ids=UserIdSettings(
             per_pod=config.user_namespaces.ids_per_pod,
             max_pods=config.max_pods,

@@ -51,6 +51,8 @@ class Settings:
     flags: KubeletFlags
     klet: KletConfiguration
     gates: FeatureGates
+    sources: str = ""
+    """Where a person looks for a setting: the files and the command line."""
     warnings: tuple[str, ...] = ()
 
 
@@ -112,6 +114,7 @@ def load_settings(parsed: ParsedFlags, surroundings: Surroundings) -> Settings:
         flags=flags,
         klet=_load_klet(parsed, flags, surroundings),
         gates=gates,
+        sources=where,
         warnings=(*parsed.warnings, *file_warnings, *_describe_oddities(config), *describe_left_out_ips(flags)),
     )
 

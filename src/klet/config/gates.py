@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 
 from klet.config.errors import ConfigError
@@ -59,7 +60,8 @@ def find_gate_problems(overrides: Mapping[str, bool]) -> Iterator[str]:
     for name, value in sorted(overrides.items()):
         gate = KNOWN_GATES.get(name)
         if gate is None:
-            yield f"unrecognized feature gate: {name}"
+            near = get_close_matches(name, KNOWN_GATES, n=1, cutoff=0.75)
+            yield f"unrecognized feature gate: {name}{f' (did you mean {near[0]}?)' if near else ''}"
         elif gate.locked and value != gate.default:
             yield f"cannot set feature gate {name} to {_go(value)}, feature is locked to {_go(gate.default)}"
 

@@ -12,8 +12,8 @@ from klet.config.errors import ConfigError, prefixed
 from klet.config.files import DirectoryEntry, quote_os_error
 from klet.config.flags import KubeletFlags
 
-LARGEST_FILE: Final = 4 << 20
-"""Bytes; a thousand times what a configuration needs. More is another file, and reading it would take minutes."""
+LARGEST_FILE: Final = 1 << 20
+"""Bytes; a hundred times what a configuration needs. More is another file, and reading it would take minutes."""
 GATE_OF_TOKENS: Final = "KubeletServiceAccountTokenForCredentialProviders"
 
 
@@ -69,7 +69,7 @@ def read_file(path: str) -> bytes:
     with Path(path).open("rb") as file:
         content = file.read(LARGEST_FILE + 1)
     if len(content) > LARGEST_FILE:
-        raise OSError(errno.EFBIG, f"larger than {LARGEST_FILE} bytes, so it is no configuration", path)
+        raise OSError(errno.EFBIG, f"file too large: more than {LARGEST_FILE} bytes, so it must be another file", path)
     return content
 
 

@@ -2,7 +2,7 @@
 or leaves pods broken. klet refuses them before anything starts, and warns where upstream itself makes do.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final, TypeAlias
 
@@ -85,6 +85,11 @@ def describe_makeshifts(config: KubeletConfiguration) -> Problems:
         yield f"{named('healthzPort')} {config.healthz_port} is another server's port too: healthz may not be served"
 
 
+def usable_servers(servers: Sequence[str]) -> tuple[str, ...]:
+    """The name servers among the entries of clusterDNS, as Go writes addresses."""
+    return tuple(str(address) for server in servers if (address := parse_ip(server)) is not None)
+
+
 def named(field: str) -> str:
     """A field as messages name it, with its flag if it has one."""
     return f"{field} (--{_FLAG_OF[field]})" if field in _FLAG_OF else field
@@ -97,8 +102,7 @@ def _control_characters(config: KubeletConfiguration) -> Problems:
         found = next((character for character in text if _is_unwritable(character)), None)
         if found is not None:
             yield (
-                f"{named(path)} must not contain line breaks or other control characters "
-                f"(found U+{ord(found):04X}): write it on one line"
+                f"{named(path)} must be one line of UTF-8 text, without control characters (found U+{ord(found):04X})"
             )
 
 
@@ -144,7 +148,7 @@ def _addresses(config: KubeletConfiguration) -> Problems:
     health = config.healthz_bind_address
     if parse_ip(health) is None and dns_subdomain(health.lower()):
         yield f'{named("healthzBindAddress")} "{health}" must be an IP address or the name of a host'
-    if config.cluster_dns and not any(parse_ip(server) for server in config.cluster_dns):
+    if config.cluster_dns and not usable_servers(config.cluster_dns):
         shown = ", ".join(f'"{server}"' for server in config.cluster_dns)
         yield f"{named('clusterDNS')}: none of {shown} is an IP address: write addresses such as 10.96.0.10"
     if config.pod_cidr and any(cidr(part.strip()) for part in config.pod_cidr.split(",")):
@@ -204,6 +208,9 @@ def _amounts(config: KubeletConfiguration) -> Problems:
         if period.shutdown_grace_period_seconds < 0:
             seconds = period.shutdown_grace_period_seconds
             yield f"shutdownGracePeriodByPodPriority[{index}].shutdownGracePeriodSeconds {seconds} must not be negative"
+    for index, reservation in enumerate(config.reserved_memory):
+        if reservation.numa_node < 0 or any(amount.sign < 0 for amount in reservation.limits.values()):
+            yield f"{named('reservedMemory')}: the NUMA node and the amounts of entry {index} must not be negative"
     taints = [f"{taint.key}:{taint.effect}" for taint in config.register_with_taints]
     for taint in sorted({taint for taint in taints if taints.count(taint) > 1}):
         yield f"{named('registerWithTaints')}: duplicated taints with the same key and effect: {taint}"

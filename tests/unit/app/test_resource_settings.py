@@ -116,3 +116,8 @@ def test_what_is_left_for_pods(arguments, expected):
 def test_users_of_their_own():
     ids = cut_settings(settings("--max-pods=50", "--feature-gates=UserNamespacesSupport=false"), V2).user_ids
     assert ids == UserIdSettings(per_pod=65536, max_pods=50, is_enabled=False)
+
+
+def test_reserved_cpus_stand_in_for_both_amounts():
+    given = settings("--reserved-cpus=0", "--kube-reserved=cpu=500m,memory=1Gi", "--system-reserved=cpu=700m")
+    assert {name: str(amount) for name, amount in cut_allocatable(given, V2).items()} == {"cpu": "1", "memory": "7Gi"}

@@ -1,10 +1,13 @@
 """What the parts get of the configuration."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from klet.app.settings import choose_legacy_logs
+from klet.app.machine_facts import MachineFacts
+from klet.app.settings import LONGEST_REQUEST, choose_legacy_logs, cut_settings
+from klet.config.command_line import Settings, parse_command_line
 
 
 @pytest.mark.parametrize(
@@ -16,3 +19,21 @@ from klet.app.settings import choose_legacy_logs
 )
 def test_links_to_logs(logs, expected):
     assert choose_legacy_logs(Path(logs)) == Path(expected)
+
+
+def cut(*arguments: str):
+    def missing(path: str):
+        raise FileNotFoundError(path)
+
+    parsed = parse_command_line(arguments, read_file=missing, list_dir=missing)
+    assert isinstance(parsed, Settings)
+    return cut_settings(parsed, MachineFacts(hostname="Node", cpus=2, memory=1 << 30))
+
+
+def test_name_servers_that_are_none_are_left_out():
+    assert cut("--cluster-dns=010.96.0.10,junk").dns.cluster_dns == ("10.96.0.10",)
+
+
+def test_a_deadline_that_grpc_would_take_for_the_past_is_cut():
+    assert cut("--runtime-request-timeout=2562047h").request_timeout == LONGEST_REQUEST
+    assert cut("--runtime-request-timeout=3m").request_timeout == timedelta(minutes=3)

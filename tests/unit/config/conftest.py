@@ -117,6 +117,19 @@ def parse() -> Callable[..., ParsedCommand]:
 
 
 @pytest.fixture(scope="session")
+def parse_directory_error() -> Callable[[OSError], ParsedCommand]:
+    """Parse a command line whose directory of drop-ins cannot be listed."""
+
+    def parse(error: OSError) -> ParsedCommand:
+        def refuse(path: str) -> tuple[DirectoryEntry, ...]:
+            raise error
+
+        return parse_command_line(["--config-dir=/k.d"], read_file=MemoryFiles({}).read, list_dir=refuse)
+
+    return parse
+
+
+@pytest.fixture(scope="session")
 def settle(parse: Callable[..., ParsedCommand]) -> Callable[..., Settings]:
     """Parse a command line that must lead to settings."""
 

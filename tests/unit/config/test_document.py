@@ -80,12 +80,17 @@ def test_the_last_duplicate_counts():
         pytest.param(b"- a\n", "not an object", id="a list"),
         pytest.param(b"just text", "not an object", id="a text"),
         pytest.param(b"# nothing\n", "not an object", id="only a comment"),
-        pytest.param(b"a: \xff\n", "not UTF-8", id="other bytes"),
+        pytest.param(b"a: 1\nb: \xff\n", "not UTF-8 (line 2, column 4)", id="other bytes"),
+        pytest.param("a: 1\nb: é\x07\n".encode(), "yaml: line 2, column 5: control characters are not allowed (U+0007)",
+                     id="a control character"),
+        pytest.param(b'{"a": "\x00"}', "yaml: line 1, column 8: control characters are not allowed (U+0000)",
+                     id="one in JSON"),
         pytest.param(b"a: &x [*x]\n", "contains itself", id="an anchor within itself"),
         pytest.param(b"? [a]\n: 1\n", "a key must be a scalar", id="a list as a key"),
     ],
-)
+)  # fmt: skip
 def test_bad_text_is_one_message(text, message):
     with pytest.raises(ConfigError) as caught:
         parse_document(text)
     assert message in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -94,10 +94,21 @@ def test_bad_node_ips(text, provider, message):
 
 @pytest.mark.parametrize(
     ("override", "hostname", "expected"),
-    [("", "Host.Example", "host.example"), (" Node-1 ", "host", "node-1")],
+    [("", "Host.Example", "host.example"), (" Node-1 ", "host", "node-1"), ("10.0.0.1", "host", "10.0.0.1")],
 )
 def test_node_name(override, hostname, expected):
     assert choose_node_name(KubeletFlags(hostname_override=override), hostname=hostname) == expected
+
+
+@pytest.mark.parametrize("name", ["../x", "a b", "-a", "a_b", "a..b", "ä", "x" * 254, "a\nb", "a/b"])
+def test_a_name_that_no_pod_could_end_in_is_refused(name):
+    with pytest.raises(ConfigError, match=r"(?s)^--hostname-override \".*\" cannot be the name of a node: "):
+        choose_node_name(KubeletFlags(hostname_override=name), hostname="host")
+
+
+def test_such_a_name_of_the_host_is_refused_with_the_way_out():
+    with pytest.raises(ConfigError, match=r"^the host's name, without --hostname-override, \"my_host\" cannot"):
+        choose_node_name(KubeletFlags(), hostname="My_Host")
 
 
 def test_blank_node_name_is_refused():

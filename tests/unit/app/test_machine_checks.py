@@ -1,0 +1,130 @@
+"""Settings against the machine, and places against what is there."""
+
+import socket
+from dataclasses import replace as change
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from klet.app.machine_checks import check_machine, check_places
+from klet.app.machine_facts import MachineFacts
+from klet.app.settings import cut_settings
+from klet.config.command_line import Settings, parse_command_line
+from klet.config.errors import ConfigError
+from klet.config.sections import MemorySwap
+
+GIB = 1 << 30
+MACHINE = MachineFacts(hostname="node", cpus=2, memory=8 * GIB, online_cpus=frozenset(range(4)))
+V1 = change(MACHINE, cgroup_version=1)
+
+
+def settings(*arguments: str, **changes) -> Settings:
+    """Settings by flags, and by fields of the configuration that have no flag."""
+
+    def missing(path: str):
+        raise FileNotFoundError(path)
+
+    parsed = parse_command_line(arguments, read_file=missing, list_dir=missing)
+    assert isinstance(parsed, Settings)
+    return change(parsed, config=replace(parsed.config, **changes))
+
+
+@pytest.mark.parametrize(
+    ("given", "machine", "message"),
+    [
+        pytest.param(settings(), change(MACHINE, swap=GIB), "running with swap on is not supported, please disable "
+                     "swap or set --fail-swap-on flag to false", id="swap"),
+        pytest.param(settings(memory_swap=MemorySwap(swap_behavior="LimitedSwap")), V1, 'memorySwap.swapBehavior '
+                     '"LimitedSwap" needs cgroup v2', id="limited swap on cgroup v1"),
+        pytest.param(settings("--reserved-cpus=1-9"), MACHINE, "reserved-cpus: 1-9 is not a subset of online-cpus: 0-3",
+                     id="CPUs that are not there"),
+        pytest.param(settings("--kube-reserved=cpu=3,memory=5Gi", "--system-reserved=cpu=2,memory=4Gi"), MACHINE,
+                     'invalid Node Allocatable configuration. Resource "cpu" has a reservation of 5 but capacity of 4. '
+                     'Expected capacity >= reservation. Resource "memory" has a reservation of 9Gi but capacity of 8Gi.'
+                     " Expected capacity >= reservation. Lower kubeReserved", id="more reserved than there is"),
+        pytest.param(settings("--kube-reserved=memory=7Gi", "--eviction-hard=memory.available<2Gi"), MACHINE,
+                     'invalid Node Allocatable configuration. Resource "memory" has a reservation of 9Gi',
+                     id="what eviction keeps counts"),
+        pytest.param(settings("--kube-reserved=memory=7Gi", "--eviction-hard=memory.available<50%"), MACHINE,
+                     'invalid Node Allocatable configuration. Resource "memory" has a reservation of 11Gi',
+                     id="also as a share"),
+        pytest.param(settings("--cgroup-root=/a_b"), MACHINE, 'cgroupRoot (--cgroup-root) "/a_b": invalid character in '
+                     'component ["a_b"] of CgroupName', id="a cgroup that cannot be named"),
+        pytest.param(settings("--cgroup-root=/a/", "--cgroup-driver=systemd"), MACHINE,
+                     'cgroupRoot (--cgroup-root) "/a/": invalid slice name', id="a slice that cannot be named"),
+        pytest.param(settings("--max-pods=70000"), MACHINE, "maxPods (--max-pods) 70000 with userNamespaces.idsPerPod: "
+                     "4294901760 ids are too few for 70000 pods of 65536 each", id="more pods than ids"),
+    ],
+)  # fmt: skip
+def test_what_the_machine_cannot_keep(given, machine, message):
+    with pytest.raises(ConfigError) as caught:
+        check_machine(given, machine)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("given", "machine"),
+    [
+        pytest.param(settings(), MACHINE, id="defaults"),
+        pytest.param(settings("--fail-swap-on=false"), change(MACHINE, swap=GIB), id="swap that is allowed"),
+        pytest.param(settings("--reserved-cpus=0-3"), MACHINE, id="all CPUs reserved"),
+        pytest.param(settings("--reserved-cpus=0-9"), change(MACHINE, online_cpus=frozenset(), cpus=10),
+                     id="CPUs that nobody can count"),
+        pytest.param(settings("--kube-reserved=cpu=4"), MACHINE, id="the agent itself may be kept on fewer CPUs"),
+        pytest.param(settings("--kube-reserved=memory=8Gi", "--eviction-hard=memory.available<1Gi",
+                              "--experimental-allocatable-ignore-eviction"), MACHINE, id="eviction left out"),
+        pytest.param(settings("--cgroup-root=/a/"), MACHINE, id="a slash at the end of a path"),
+        pytest.param(settings("--cgroups-per-qos=false", "--enforce-node-allocatable=none"), MACHINE, id="no cgroups"),
+    ],
+)  # fmt: skip
+def test_what_it_can(given, machine):
+    check_machine(given, machine)
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Settings with a root and a socket below a directory."""
+
+    def place(root: str, socket: str = ""):
+        flags = [f"--root-dir={tmp_path / root}", *([f"--klet-socket={tmp_path / socket}"] if socket else [])]
+        return cut_settings(settings(*flags), MACHINE)
+
+    return place
+
+
+def test_a_root_that_is_still_to_be_made(place, tmp_path):
+    check_places(place("a/b"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("root", ["file", "file/below"])
+def test_a_file_where_the_root_should_be(place, tmp_path, root):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=f"--root-dir {tmp_path}/{root}: {tmp_path}/file is not a directory"):
+        check_places(place(root))
+
+
+def test_a_root_whose_name_no_file_system_takes(place):
+    with pytest.raises(ConfigError, match=r"--root-dir or --klet-socket .*: File name too long"):
+        check_places(place("x" * 256, socket="s"))
+
+
+def test_a_file_where_the_socket_should_be_is_not_removed(place, tmp_path):
+    file = tmp_path / "precious"
+    file.touch()
+    with pytest.raises(ConfigError, match=f"{file} exists and is not a socket: klet would have to remove it"):
+        check_places(place("root", socket="precious"))
+    assert file.exists()
+
+
+def test_the_socket_of_an_earlier_life_is_fine(place, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the whole path may be too long for a socket
+    with socket.socket(socket.AF_UNIX) as earlier:
+        earlier.bind("s")
+        check_places(change(place("root", socket="s"), socket=Path("s")))
+
+
+def test_a_socket_in_a_directory_that_is_not_there(place, tmp_path):
+    with pytest.raises(ConfigError, match=f"there is no directory {tmp_path}/nowhere: make it first"):
+        check_places(place("root", socket="nowhere/s"))

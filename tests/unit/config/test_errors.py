@@ -1,0 +1,17 @@
+import pytest
+
+from klet.config.errors import one_line
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        pytest.param("plain", "plain", id="one line stays"),
+        pytest.param("one\n  two\r\n\nthree\n", "one; two; three", id="lines are joined"),
+        pytest.param("bell\x07 and \x1b[31m", r"bell\x07 and \x1b[31m", id="a terminal is left alone"),
+        pytest.param("ä €", "ä €", id="other letters stay"),
+        pytest.param("\udcff", r"\udcff", id="bytes that are no text can be printed"),
+    ],
+)
+def test_one_line(message, expected):
+    assert one_line(message) == expected
