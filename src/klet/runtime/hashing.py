@@ -1,5 +1,7 @@
 """The hash of a container's definition, equal to upstream's, so that each kubelet recognises the other's containers."""
 
+from functools import lru_cache
+
 from klet.api.container import Container, EphemeralContainer
 
 _FNV32_OFFSET = 0x811C9DC5
@@ -11,7 +13,13 @@ _HTML_ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2
 
 def container_hash(container: Container | EphemeralContainer) -> int:
     """Only the name and the image count: other changes never restart a container."""
-    picked = f'{{"image":{_go_json_string(container.image)},"name":{_go_json_string(container.name)}}}'
+    return _hash_of(container.name, container.image)
+
+
+@lru_cache(maxsize=4096)
+def _hash_of(name: str, image: str) -> int:
+    """Asked at every sync of every pod, and slow to compute."""
+    picked = f'{{"image":{_go_json_string(image)},"name":{_go_json_string(name)}}}'
     # Upstream hashes the Go-syntax dump of the byte slice, not the bytes themselves.
     dump = "([]uint8)[" + " ".join(str(byte) for byte in picked.encode()) + "]"
     return fnv32a(dump.encode())

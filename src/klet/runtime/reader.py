@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from ipaddress import ip_address
 from types import MappingProxyType
 
@@ -162,9 +163,15 @@ def _ips(network: cri.PodSandboxNetworkStatus) -> tuple[str, ...]:
     """All addresses, or none if one of them is not an address."""
     texts = [network.ip, *(extra.ip for extra in network.additional_ips)] if network.ip else []
     try:
-        return tuple(str(ip_address(text)) for text in texts)
+        return tuple(_written_address(text) for text in texts)
     except ValueError:
         return ()
+
+
+@lru_cache(maxsize=1024)
+def _written_address(text: str) -> str:
+    """In the one form that all readers know; each reading of a pod asks again."""
+    return str(ip_address(text))
 
 
 def build_container_record(
