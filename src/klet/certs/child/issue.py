@@ -3,7 +3,6 @@
 The self-signed pair is what upstream's GenerateSelfSignedCertKey makes; keys have the PEM types upstream writes.
 """
 
-import warnings
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from ipaddress import ip_address
@@ -209,10 +208,9 @@ def _subject(template: Template) -> x509.Name:
 
 
 def _attribute(kind: ObjectIdentifier, value: str) -> "x509.NameAttribute[str]":
-    # X.509 ends a common name at 64 characters; a node's name alone may have 253 and identities are never cut. Go and
-    # OpenSSL read longer ones, and so does this library when it need not validate.
-    with warnings.catch_warnings(action="ignore", category=UserWarning):
-        return x509.NameAttribute(kind, value, _validate=False)
+    # Not validated: X.509 ends a common name at 64 characters, but a node's name alone may have 253 and an identity is
+    # never cut. Go and OpenSSL read longer ones.
+    return x509.NameAttribute(kind, value, _validate=False)
 
 
 def _alternative_names(template: Template) -> list[x509.GeneralName]:
