@@ -8,6 +8,7 @@ import warnings
 from typing import assert_never
 
 import msgspec
+from cryptography.exceptions import UnsupportedAlgorithm
 
 from klet.certs.child.describe import describe
 from klet.certs.child.issue import make_authority, make_self_signed, make_signing_request, sign_leaf
@@ -45,6 +46,8 @@ def respond(data: bytes) -> Answer:
             return _carry_out(request)
     except Refused as refused:
         return Refusal(reason=refused.reason, message=str(refused))
+    except (ValueError, OverflowError, UnsupportedAlgorithm) as error:  # what the library finds wrong with a value
+        return Refusal(reason=RefusalReason.BAD_VALUE, message=f"{type(request).__name__}: {error}")
 
 
 def _carry_out(request: Request) -> Answer:

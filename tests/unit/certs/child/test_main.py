@@ -66,6 +66,14 @@ def test_a_broken_rule_is_a_refusal():
     )
 
 
+def test_a_value_that_x509_cannot_hold_is_a_refusal():
+    """The year would have five digits."""
+    answer = ask(MakeAuthority(common_name="ca", lifetime=timedelta(days=366 * 9000), now=NOW))
+    assert isinstance(answer, Refusal)
+    assert answer.reason is RefusalReason.BAD_VALUE
+    assert answer.message.startswith("MakeAuthority: ")
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
