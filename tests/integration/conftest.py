@@ -1,4 +1,7 @@
-"""One private containerd for the whole session; each test gets a client of it and leaves no pod behind."""
+"""One private containerd for the whole session; each test gets a client of it and leaves no pod behind.
+
+Tests of what that release lacks have another one, of a later release.
+"""
 
 import os
 import tempfile
@@ -12,6 +15,7 @@ from klet.aio.clock import SystemClock
 from klet.cri.client import connect
 from klet.testing.containerd import REQUEST_TIMEOUT, remove_pods, run_containerd, why_impossible
 from klet.testing.leftovers import remove_abandoned
+from klet.testing.newer_containerd import NewerContainerdMissing, find_newer_containerd
 
 # Short, since the paths of Unix sockets are limited, and fixed, so that the next run finds what a killed one left.
 BASE = Path(tempfile.gettempdir()) / "klet-containerd"
@@ -36,13 +40,28 @@ async def containerd():
         yield daemon
 
 
+@pytest.fixture(scope="session")
+def newer_programs():
+    """The programs of a later containerd; fetching them takes some seconds the first time."""
+    try:
+        return find_newer_containerd()
+    except NewerContainerdMissing as error:
+        pytest.skip(f"skipped: {error}")
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def newer_containerd(newer_programs):
+    async with run_containerd(containerd_directory("newer"), programs=newer_programs) as daemon:
+        yield daemon
+
+
 @pytest.fixture
 def own_containerd():
     """Runs another containerd, for tests that break it: `async with own_containerd("name") as daemon`."""
 
     @asynccontextmanager
-    async def run(name):
-        async with run_containerd(containerd_directory(name)) as daemon:
+    async def run(name, **options):
+        async with run_containerd(containerd_directory(name), **options) as daemon:
             yield daemon
 
     return run

@@ -19,6 +19,7 @@ from klet.cli.node.paths import node_names
 from klet.host.containerd_probe import CAP_SYS_RESOURCE, has_capability
 from klet.host.mounts import list_mounts
 from klet.testing.containerd import why_impossible
+from klet.testing.crun import has_mixed_controllers
 
 ROOT = Path(__file__).parents[2]
 KLET = ROOT / "klet"
@@ -208,6 +209,21 @@ def test_all_examples_at_once(node):
     assert node.run("logs", "job", "--since", "1h").endswith("done\n")
     assert "started after" in node.run("logs", "init")
     assert "looking around" in node.run("logs", "init", "-c", "first")
+
+
+def test_the_example_of_another_runtime(node):
+    if not shutil.which("crun"):
+        pytest.skip("skipped: crun is not installed")
+    refused = has_mixed_controllers()
+    story = node.up(str(ROOT / "examples/runtimes"), "--timeout", "5s" if refused else "60s", expect=int(refused))
+    if refused:
+        # crun was asked, and does not want this machine: it has controllers in both versions of cgroups.
+        assert "cgroups in hybrid mode not supported, drop all controllers from cgroupv2" in story
+        return
+    # crun notes the status of its containers in a file that runc does not have.
+    (quick,) = node.pods()[name_of("quick")]["status"]["containerStatuses"]
+    container = quick["containerID"].removeprefix("containerd://")
+    assert (node.state / "run/runc/k8s.io" / container / "status").exists()
 
 
 def test_bad_documents_are_named_and_do_not_stop_good_ones(node):

@@ -29,6 +29,8 @@ class ContainerdSettings:
     """Seconds between two looks at the disk usage of snapshots."""
     runtimes: Mapping[str, str] | None = None
     """Binary by handler name beyond the default `runc`, such as {"crun": "/usr/bin/crun"}."""
+    disabled_plugins: tuple[str, ...] = ()
+    """More of them than klet's own choice."""
     runtime_root: Path | None = None
     """Where the runtimes keep the state of containers; all daemons of a machine share one place otherwise."""
 
@@ -41,7 +43,7 @@ def build_containerd_config(settings: ContainerdSettings) -> str:
             "root": str(settings.root),
             "state": str(settings.state),
             "oom_score": 0,
-            "disabled_plugins": _DISABLED,
+            "disabled_plugins": (*_DISABLED, *settings.disabled_plugins),
         },
         "grpc": {"address": str(settings.socket)},
         _CRI: {

@@ -20,6 +20,7 @@ from klet.host.containerd_config import PAUSE_IMAGE, ContainerdSettings, build_c
 from klet.host.containerd_probe import CAP_SYS_RESOURCE, find_snapshotter, has_capability
 from klet.host.files import read_bytes
 from klet.host.images import BUSYBOX_IMAGE, build_busybox_image, build_pause_image, import_image, read_applets
+from klet.testing.crun import find_crun
 from klet.testing.leftovers import remove_everything, write_marker
 from klet.wire import cri_v1_pb2 as pb
 
@@ -45,6 +46,8 @@ class PrivateContainerd:
     subnet: IPv4Network
     cgroup_parent: str
     """A cgroup of its own for tests that name none; removed with the containerd."""
+    path: str
+    """Where the programs are looked for."""
 
     @property
     def endpoint(self) -> str:
@@ -68,10 +71,19 @@ def why_impossible() -> str:
 
 
 @asynccontextmanager
-async def run_containerd(directory: Path, *, clock: Clock | None = None) -> AsyncIterator[PrivateContainerd]:
-    """A containerd in a directory that must not exist yet, with the pause image and one of busybox."""
+async def run_containerd(
+    directory: Path,
+    *,
+    programs: Path | None = None,
+    disabled_plugins: tuple[str, ...] = (),
+    clock: Clock | None = None,
+) -> AsyncIterator[PrivateContainerd]:
+    """A containerd in a directory that must not exist yet, with the pause image and one of busybox.
+
+    Its programs are the machine's, or those of a directory with another release.
+    """
     time = clock or SystemClock()
-    daemon = start_containerd(directory)
+    daemon = start_containerd(directory, programs=programs, disabled_plugins=disabled_plugins)
     try:
         async with connect_ready(daemon, clock=time) as client:
             for name, data in (await _images()).items():
@@ -81,9 +93,12 @@ async def run_containerd(directory: Path, *, clock: Clock | None = None) -> Asyn
         await stop_containerd(daemon, clock=time)
 
 
-def start_containerd(directory: Path) -> PrivateContainerd:
+def start_containerd(
+    directory: Path, *, programs: Path | None = None, disabled_plugins: tuple[str, ...] = ()
+) -> PrivateContainerd:
     """Write the configuration and start the daemon; it may not answer yet."""
     directory.mkdir(parents=True)
+    path = os.pathsep.join(filter(None, (str(programs or ""), os.environ.get("PATH", os.defpath))))
     tag = sha256(str(directory).encode()).hexdigest()
     bridge, cgroup = f"klt{tag[:8]}", f"klet-test-{tag[:8]}"
     subnet = IPv4Network((10 << 24 | 128 << 16 | (int(tag[:8], 16) & 0x7FFF) << 8, 24))
@@ -101,7 +116,8 @@ def start_containerd(directory: Path) -> PrivateContainerd:
         restrict_oom_score_adj=not has_capability(CAP_SYS_RESOURCE),
         stats_period=1,
         runtime_root=directory / "state" / "runc",
-        runtimes={"crun": crun} if (crun := shutil.which("crun")) else None,
+        runtimes={"crun": crun} if (crun := find_crun(directory, path)) else None,
+        disabled_plugins=disabled_plugins,
     )
     settings.cni_conf_dir.mkdir()
     network = build_cni_list(
@@ -113,10 +129,11 @@ def start_containerd(directory: Path) -> PrivateContainerd:
     return PrivateContainerd(
         directory=directory,
         settings=settings,
-        process=_spawn(config, directory / "containerd.log"),
+        process=_spawn(config, directory / "containerd.log", path),
         bridge=bridge,
         subnet=subnet,
         cgroup_parent=f"/{cgroup}",
+        path=path,
     )
 
 
@@ -125,7 +142,8 @@ async def restart_containerd(daemon: PrivateContainerd, *, clock: Clock) -> Asyn
     """Kill the daemon and start it again on the same directories, for the time of the block; pods and shims live on."""
     daemon.process.kill()
     daemon.process.wait()
-    again = replace(daemon, process=_spawn(daemon.directory / "config.toml", daemon.directory / "containerd.log"))
+    process = _spawn(daemon.directory / "config.toml", daemon.directory / "containerd.log", daemon.path)
+    again = replace(daemon, process=process)
     try:
         async with connect_ready(again, clock=clock) as client:
             yield client
@@ -157,7 +175,12 @@ async def add_image(daemon: PrivateContainerd, client: CriClient, *, name: str, 
     """Import an image archive and wait until the CRI shows it."""
     archive = daemon.directory / "image.tar"
     archive.write_bytes(data)
-    await import_image(archive, address=str(daemon.settings.socket), snapshotter=daemon.settings.snapshotter)
+    await import_image(
+        archive,
+        address=str(daemon.settings.socket),
+        ctr=shutil.which("ctr", path=daemon.path) or "ctr",
+        snapshotter=daemon.settings.snapshotter,
+    )
     archive.unlink()
     request = pb.ImageStatusRequest(image=pb.ImageSpec(image=name))
     give_up = clock.now() + _START_LIMIT
@@ -235,10 +258,11 @@ def _cni_directory() -> Path | None:
     return next((path for path in map(Path, _CNI_DIRECTORIES) if (path / "bridge").exists()), None)
 
 
-def _spawn(config: Path, log: Path) -> "subprocess.Popen[bytes]":
+def _spawn(config: Path, log: Path, path: str) -> "subprocess.Popen[bytes]":
     with log.open("ab") as output:
         return subprocess.Popen(
-            ["containerd", "--config", str(config)],
+            [shutil.which("containerd", path=path) or "containerd", "--config", str(config)],
+            env=os.environ | {"PATH": path},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

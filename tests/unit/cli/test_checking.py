@@ -5,7 +5,7 @@ import pytest
 from klet.cli.checking import check_manifest
 from klet.cli.manifests import read_manifests
 
-EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.yaml"))
+EXAMPLES = sorted((Path(__file__).parents[3] / "examples").rglob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

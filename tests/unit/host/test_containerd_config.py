@@ -42,7 +42,7 @@ def test_defaults_are_runc_on_overlayfs_with_our_pause_image():
 
 
 def test_every_setting_reaches_the_file():
-    _, cri = built(
+    config, cri = built(
         sandbox_image="example.com/pause:9",
         snapshotter="native",
         systemd_cgroup=True,
@@ -51,7 +51,9 @@ def test_every_setting_reaches_the_file():
         stats_period=1,
         runtime_root=Path("/d/state/runc"),
         runtimes={"crun": "/usr/bin/crun"},
+        disabled_plugins=("io.containerd.grpc.v1.events",),
     )
+    assert config["disabled_plugins"][-1] == "io.containerd.grpc.v1.events"
     assert cri["sandbox_image"] == "example.com/pause:9"
     assert cri["restrict_oom_score_adj"] is True
     assert cri["stats_collect_period"] == 1

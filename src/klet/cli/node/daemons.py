@@ -44,6 +44,7 @@ def agent_service(node: Node, *, revision: str) -> Service:
         argv=(
             *(sys.executable, "-P", "-m", "klet", "run"),
             f"--config={node.paths.kubelet_configuration}",
+            f"--klet-config={node.paths.klet_configuration}",
             f"--root-dir={node.paths.kubelet_root}",
             f"--klet-socket={node.paths.agent_socket}",
         ),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from klet.cli.node.host_ledger import HostBefore
 from klet.cli.node.iptables import parse_save, shared_chains
+from klet.cli.node.klet_config import CRUN
 from klet.cli.node.kubelet_config import RESOLV_CONF, SYSTEMD_RESOLV_CONF, choose_resolv_conf
 from klet.cli.node.node import NodeError
 from klet.cli.node.own_images import is_static_executable
@@ -32,6 +33,8 @@ class Programs:
     ctr: Path
     busybox: Path
     cni: Path
+    crun: Path | None
+    """A second runtime, for pods that ask for it; nothing else needs it."""
 
 
 def find_needed_programs() -> dict[str, Path | None]:
@@ -44,7 +47,7 @@ def locate_programs() -> Programs:
     cni = choose_cni_directory(lambda path: path.is_file())
     if containerd is None or ctr is None or busybox is None or cni is None:
         raise NodeError("the packages are installed and their programs are not where they should be; see `apt-get -f`")
-    return Programs(containerd=containerd, ctr=ctr, busybox=busybox, cni=cni)
+    return Programs(containerd=containerd, ctr=ctr, busybox=busybox, cni=cni, crun=which(CRUN))
 
 
 def which(program: str) -> Path | None:

@@ -62,6 +62,10 @@ class NodePaths:
         return self.configuration / "kubelet.yaml"
 
     @property
+    def klet_configuration(self) -> Path:
+        return self.configuration / "klet.yaml"
+
+    @property
     def logs(self) -> Path:
         return self.state / "log"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from klet.aio.clock import Clock
 from klet.cli.node.daemons import AGENT, agent_service, containerd_service, daemon, run_services
 from klet.cli.node.host_ledger import HostLedger
+from klet.cli.node.klet_config import CRUN, RUNC, build_klet_configuration
 from klet.cli.node.kubelet_config import build_kubelet_configuration
 from klet.cli.node.machine import (
     SYSCTL,
@@ -67,7 +68,7 @@ class Preparation:
             record = self._record()
             await self._host(record)
             containerd = self._configure_containerd(programs, record)
-            agent = self._configure_agent(record)
+            agent = self._configure_agent(programs, record)
             step.note(f"pods get addresses from {' and '.join(str(subnet) for subnet in record.subnets())}")
         paths = self._node.paths
         with self._progress.step("containerd") as step:
@@ -168,19 +169,22 @@ class Preparation:
                 cni_bin_dir=programs.cni,
                 snapshotter=find_snapshotter(paths.state),
                 restrict_oom_score_adj=not has_capability(CAP_SYS_RESOURCE),
+                runtimes=_more_runtimes(programs),
                 runtime_root=paths.runc_root,
             )
         )
         _write_if_changed(paths.containerd_configuration, configuration)
         return containerd_service(self._node, program=str(programs.containerd), revision=_revision(configuration))
 
-    def _configure_agent(self, record: NodeRecord) -> Service:
+    def _configure_agent(self, programs: Programs, record: NodeRecord) -> Service:
         paths = self._node.paths
         configuration = build_kubelet_configuration(
             paths=paths, names=self._node.names, record=record, resolv_conf=resolv_conf()
         )
         _write_if_changed(paths.kubelet_configuration, configuration)
-        return agent_service(self._node, revision=_revision(configuration + __version__))
+        own = build_klet_configuration(handlers=(RUNC, *_more_runtimes(programs)))
+        _write_if_changed(paths.klet_configuration, own)
+        return agent_service(self._node, revision=_revision(configuration + own + __version__))
 
     def _without_new_agent(self, containerd: Service, agent: Service) -> Sequence[Service]:
         """A new agent waits for the images; one that runs goes on while containerd is looked after."""
@@ -209,6 +213,11 @@ async def _runtime_problem(cri: CriClient) -> str:
     answer = await cri.status(pb.StatusRequest())
     problems = [f"{c.type} is false: {c.reason} {c.message}" for c in answer.status.conditions if not c.status]
     return "; ".join(problems)
+
+
+def _more_runtimes(programs: Programs) -> dict[str, str]:
+    """Binaries by handler, besides runc."""
+    return {} if programs.crun is None else {CRUN: str(programs.crun)}
 
 
 def _write_if_changed(path: Path, text: str) -> None:

@@ -1,0 +1,18 @@
+"""The KletConfiguration of a `klet up` node: a runtime class for each runtime that the machine has."""
+
+import json
+from collections.abc import Iterable
+
+from klet.config.klet import API_VERSION, KIND
+
+RUNC = "runc"
+CRUN = "crun"
+
+
+def build_klet_configuration(*, handlers: Iterable[str]) -> str:
+    """The file as text: JSON, which is YAML too. Each class has the name of its handler."""
+    classes = [
+        {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": handler}, "handler": handler}
+        for handler in handlers
+    ]
+    return json.dumps({"apiVersion": API_VERSION, "kind": KIND, "runtimeClasses": classes}, indent=2) + "\n"

@@ -1,0 +1,104 @@
+"""What containerd 1.6 lacks, on a later one."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from klet.wire import cri_v1_pb2 as pb
+
+pytestmark = [pytest.mark.root, pytest.mark.containerd]
+
+
+async def test_a_pod_lives_from_manifest_to_nothing(newer_node, newer_cri, newer_containerd, manifest):
+    """The node is configured for systemd: klet follows the runtime, which makes cgroups itself."""
+    assert (await newer_cri.version(pb.VersionRequest())).runtime_version.startswith("2.")
+    told = await newer_cri.runtime_config(pb.RuntimeConfigRequest())
+    assert told.linux.cgroup_driver == pb.CGROUPFS
+    newer_node.write("web", manifest("web", init={"first": "true"}, main="echo hello; sleep 1000"))
+    newer_node.write("short", manifest("short", main="exit 3", spec={"restartPolicy": "Never"}))
+    async with newer_node.run(cgroupDriver="systemd") as agent:
+        await agent.heard("web", "Ready")
+        assert await agent.first_line("web", "main") == "hello\n"
+        await agent.until(lambda pods: pods["short"].status.phase == "Failed", what="the failure")
+        pod = await agent.pod("web")
+        cgroup = f"{newer_containerd.cgroup_parent}/kubepods/besteffort/pod{pod.metadata.uid}"
+        assert any(path.exists() for path in (Path(f"/sys/fs/cgroup/memory{cgroup}"), Path(f"/sys/fs/cgroup{cgroup}")))
+        for name in ("web", "short"):
+            newer_node.remove(name)
+            await agent.heard(name, "Stopped", "Finished", "Removed")
+        assert not (await newer_cri.list_pod_sandbox(pb.ListPodSandboxRequest())).items
+        # No deprecated setting in the configuration that klet wrote, and all handlers told.
+        status = await newer_cri.status(pb.StatusRequest())
+        conditions = {condition.type: condition.status for condition in status.status.conditions}
+        assert conditions["ContainerdHasNoDeprecationWarnings"]
+
+
+async def test_a_pod_has_users_of_its_own(newer_node, manifest):
+    pod = manifest(
+        "users",
+        main="echo $(cat /proc/self/uid_map) $(stat -c %u /data); echo x > /data/file; sleep 1000",
+        spec={"hostUsers": False, "volumes": [{"name": "data", "emptyDir": {}}]},
+    )
+    pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+    newer_node.write("users", pod)
+    newer_node.write("plain", manifest("plain", main="echo $(cat /proc/self/uid_map); sleep 1000"))
+    async with newer_node.run() as agent:
+        await agent.heard("users", "Ready")
+        await agent.heard("plain", "Ready")
+        directory = newer_node.root / "pods" / (await agent.pod("users")).metadata.uid
+        (given,) = json.loads((directory / "userns").read_text())["uidMappings"]
+        assert given["hostId"] >= 65536
+        first, host, length, owner = (await agent.first_line("users", "main")).split()
+        assert (int(first), int(host), int(length)) == (0, given["hostId"], 65536)
+        # Inside root's, outside root's too: the volume is mounted with the ids of the pod.
+        assert owner == "0"
+        assert (directory / "volumes/kubernetes.io~empty-dir/data").stat().st_uid == 0
+        assert (await agent.first_line("plain", "main")).split() == ["0", "0", "4294967295"]
+        newer_node.remove("users")
+        await agent.heard("users", "Finished", "Removed")
+        assert not directory.exists()
+
+
+@pytest.fixture
+def nested_mount(nested):
+    inner = nested / "inner"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(inner)], check=True)
+    yield nested
+    subprocess.run(["umount", "--lazy", str(inner)], check=True)
+
+
+async def test_read_only_down_to_the_last_mount(newer_node, manifest, nested_mount):
+    script = "touch /data/inner/$HOSTNAME 2>/dev/null && echo written || echo refused; sleep 1000"
+    modes = {"must": "Enabled", "may": "IfPossible", "no": "Disabled"}
+    for name, mode in modes.items():
+        pod = manifest(name, main=script)
+        pod["spec"]["volumes"] = [{"name": "data", "hostPath": {"path": str(nested_mount)}}]
+        mount = {"name": "data", "mountPath": "/data", "readOnly": True, "recursiveReadOnly": mode}
+        pod["spec"]["containers"][0]["volumeMounts"] = [mount]
+        newer_node.write(name, pod)
+    async with newer_node.run() as agent:
+        said = {}
+        for name in modes:
+            await agent.heard(name, "Ready")
+            said[name] = (await agent.first_line(name, "main")).strip()
+        assert said == {"must": "refused", "may": "refused", "no": "written"}
+
+
+async def test_events_of_the_cri_are_followed_where_containerd_refuses_its_own(
+    own_containerd, newer_programs, build_node, manifest
+):
+    async with own_containerd(
+        "cri-events", programs=newer_programs, disabled_plugins=("io.containerd.grpc.v1.events",)
+    ) as daemon:
+        node = build_node(daemon)
+        node.write("short", manifest("short", main="sleep 1", spec={"restartPolicy": "Never"}))
+        async with node.run() as agent:
+            await agent.heard("short", "Ready")
+            await agent.until(lambda pods: pods["short"].status.phase == "Succeeded", what="the end")
+            # Not by relisting, which comes once in a minute while there is a stream.
+            assert '"The runtime has no such event stream" stream="ContainerdEvents"' in agent.log
+            assert "relisting instead" not in agent.log
+            node.remove("short")
+            await agent.heard("short", "Finished", "Removed")
