@@ -20,7 +20,8 @@ from klet.embedded.registry import Registry
 from klet.embedded.store import Key, Store
 
 NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
-_STOP_SECONDS: Final = 1.0
+_STOP_SECONDS: Final = 0.1
+"""Watches never end by themselves, and their readers come back anyway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

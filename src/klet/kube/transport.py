@@ -62,6 +62,7 @@ class Transport:
         self._base = URL(access.server)
         self._session: aiohttp.ClientSession | None = None
         self._shown = Shown()
+        self._open: set[aiohttp.ClientResponse] = set()
 
     async def send(self, request: Request, *, timeout: timedelta) -> Answer:
         """The answer, whatever it says; raises Unreachable or CredentialError. `timeout` covers it all."""
@@ -86,6 +87,9 @@ class Transport:
     async def reconnect(self) -> None:
         """Close every connection; whatever runs on one breaks off."""
         session, self._session = self._session, None
+        for response in self._open:
+            # A session that closes does not wake who reads from it.
+            response.content.set_exception(aiohttp.ClientConnectionError("connections are made anew"))
         if session is not None:
             await session.close()
 
@@ -112,7 +116,11 @@ class Transport:
         ) as response:
             if response.status == 401:
                 self._credentials.refuse()
-            yield response
+            self._open.add(response)
+            try:
+                yield response
+            finally:
+                self._open.discard(response)
 
     async def _session_for(self, shown: Shown) -> aiohttp.ClientSession:
         pair = shown.certificate, shown.key

@@ -1,0 +1,78 @@
+"""An API server on loopback and a client of it."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pytest
+
+from klet.aio.clock import SystemClock
+from klet.api.config import ConfigMap
+from klet.api.meta import ObjectMeta
+from klet.embedded.identities import User
+from klet.embedded.questions import Everything
+from klet.embedded.server import EmbeddedApi, build_api, serving
+from klet.embedded.store import Store
+from klet.kube.access import Access, Login
+from klet.kube.client import KubeClient
+from klet.kube.credentials import Credentials
+from klet.kube.informer import Informer, InformerSettings
+from klet.kube.throttle import Unlimited
+from klet.kube.transport import Transport
+from klet.kube.watch import Scope, Watcher
+
+
+class HastyClock(SystemClock):
+    """Waits a twentieth of what it is asked to, so that back-offs are real and short."""
+
+    async def sleep(self, duration: timedelta) -> None:
+        await super().sleep(duration / 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """One API server, and what is needed to be its client."""
+
+    api: EmbeddedApi
+    port: int
+    client: KubeClient
+    watcher: Watcher
+    transport: Transport
+
+    def informer(self, namespace: str = "default") -> Informer[ConfigMap]:
+        settings = InformerSettings(self.client, self.watcher, HastyClock(), random.Random(1))
+        return Informer(struct=ConfigMap, scope=Scope(namespace), settings=settings)
+
+    async def put(self, name: str, **data: str) -> ConfigMap:
+        return await self.client.create(ConfigMap(metadata=ObjectMeta(name=name), data=data), "default")
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    clock = HastyClock()
+    tokens = {"secret": User("admin", groups=("system:masters",))}
+    api = build_api(store=Store.open(), tokens=tokens, rights=Everything(), clock=clock)
+    async with serving(api, host="127.0.0.1") as port:
+        login = Login(token="secret")
+        transport = Transport(
+            access=Access(server=f"http://127.0.0.1:{port}", login=login),
+            credentials=Credentials(login=login, clock=clock),
+        )
+        client = KubeClient(transport=transport, throttle=Unlimited(), timeout=timedelta(seconds=10), clock=clock)
+        watcher = Watcher(transport=transport, throttle=Unlimited(), randomness=random.Random(1))
+        yield Cluster(api, port, client, watcher, transport)
+        await transport.close()
+    api.store.close()
+
+
+@pytest.fixture
+async def following(cluster: Cluster) -> AsyncIterator[Informer[ConfigMap]]:
+    """An informer that runs."""
+    informer = cluster.informer()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(informer.run())
+        await informer.until_synced()
+        yield informer
+        task.cancel()

@@ -1,0 +1,89 @@
+"""A copy that follows the API server through everything that can happen to a watch."""
+
+import asyncio
+
+import pytest
+
+from klet.api.config import ConfigMap
+from klet.embedded import refusals
+from klet.embedded.faults import Cut, Refuse
+from klet.kube.informer import ObjectKey
+
+A = ObjectKey("default", "a")
+
+
+async def test_it_begins_with_everything_there_is(cluster):
+    await cluster.put("a", x="1")
+    informer = cluster.informer()
+    assert not informer.is_synced
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(informer.run())
+        await informer.until_synced()
+        task.cancel()
+    assert informer.get("a", "default").data == {"x": "1"}
+
+
+async def test_changes_arrive(cluster, following):
+    with following.changes() as changes:
+        await cluster.put("a", x="1")
+        assert await changes.get() == A
+        await cluster.client.patch(ConfigMap, "a", "default", patch={"data": {"x": "2"}})
+        assert await changes.get() == A
+        assert following.get("a", "default").data == {"x": "2"}
+        await cluster.client.delete(ConfigMap, "a", "default")
+        assert await changes.get() == A
+    assert following.all() == ()
+
+
+async def test_a_cut_watch_goes_on_where_it_was(cluster, following):
+    with following.changes() as changes:
+        await cluster.put("a")
+        await changes.get()
+        await cluster.transport.reconnect()
+        await cluster.put("b")
+        assert await changes.get() == ObjectKey("default", "b")
+        assert changes.drain() == []
+
+
+async def test_a_version_that_is_too_old_means_a_new_list(cluster, following):
+    with following.changes() as changes:
+        await cluster.put("a")
+        await changes.get()
+        cluster.api.faults.plan(Cut(), applies=lambda ask: ask.is_watch)
+        await cluster.transport.reconnect()
+        await cluster.client.delete(ConfigMap, "a", "default")
+        await cluster.put("b")
+        cluster.api.store.forget_history()
+        assert {await changes.get(), await changes.get()} == {A, ObjectKey("default", "b")}
+    assert [each.metadata.name for each in following.all()] == ["b"]
+
+
+async def test_a_server_without_streaming_lists_is_listed(cluster):
+    await cluster.put("a")
+    forbidden = refusals.bad_options(
+        "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is"
+        " enabled"
+    )
+    cluster.api.faults.plan(Refuse(forbidden), applies=lambda ask: ask.is_watch)
+    informer = cluster.informer()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(informer.run())
+        await informer.until_synced()
+        with informer.changes() as changes:
+            await cluster.put("b")
+            assert await changes.get() == ObjectKey("default", "b")
+        task.cancel()
+    assert len(informer.all()) == 2
+
+
+@pytest.mark.parametrize("fault", [Refuse(refusals.internal("boom")), Cut()], ids=["an error", "a cut"])
+async def test_what_was_there_stays_readable_while_the_server_is_away(cluster, following, fault):
+    with following.changes() as changes:
+        await cluster.put("a")
+        await changes.get()
+        cluster.api.faults.plan(fault, times=1_000)
+        await cluster.transport.reconnect()
+        assert following.get("a", "default") is not None
+        cluster.api.faults.clear()
+        await cluster.put("b")
+        assert await changes.get() == ObjectKey("default", "b")
