@@ -80,9 +80,10 @@ class Leftovers:
     async def remove(self, uid: PodUID, status: PodRuntimeStatus | None) -> None:
         """Remove everything of one pod."""
         if status is not None:
-            await self._killer.remove_pod(status)
+            # Only its containers tell how the links to its logs are called, so they go last.
             for link in legacy_log_names(status):
                 await self._links.unlink(link)
+            await self._killer.remove_pod(status)
         try:
             await self._files.remove_pod(uid)
         except KletError:
