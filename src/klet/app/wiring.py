@@ -1,8 +1,7 @@
 """Who talks to whom: builds every part of the agent from its ports. The only place that knows them all."""
 
-import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,7 +14,8 @@ from klet.app.settings import AgentSettings
 from klet.cri.events import EventSource
 from klet.cri.port import ImageService, RuntimeService
 from klet.host.http_client import HttpClient
-from klet.images.manager import ImageManager, MissingImage
+from klet.images.manager import ImageManager
+from klet.images.pull_backoff import MissingImage, PullBackoff
 from klet.model.causes import CauseId, CauseRecorder
 from klet.model.halts import PodHalts
 from klet.model.memory import AgentMemory
@@ -39,6 +39,7 @@ from klet.runtime.reader import PodReader
 from klet.runtime.restart import restarts_after
 from klet.runtime.sandboxes import CgroupParents, PodDns, SandboxMaker
 from klet.runtime.security import ImageUser
+from klet.runtime.start_turns import StartTurns
 from klet.runtime.starter import ContainerStarter, LogLinks, RestartCounts
 from klet.runtime.termination import LeftFiles
 from klet.status.board import StatusBoard
@@ -160,7 +161,8 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         agent_started=agent_started,
         clock=ports.clock,
     )
-    images = ImageManager(images=ports.images, recorder=ports.recorder, clock=ports.clock)
+    pulls = PullBackoff(restored=ports.memory.pulls)
+    images = ImageManager(images=ports.images, backoff=pulls, recorder=ports.recorder, clock=ports.clock)
     starter = _build_starter(ports, settings, EnsuredImages(images=images, halts=halts), backoff)
     sandboxes = SandboxMaker(
         runtime=ports.runtime,
@@ -206,8 +208,10 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         workers=workers,
         cache=cache,
         memories=PodMemories(
-            forget=(statuses.forget, backoff.forget, sandboxes.forget, images.forget, probes.remove_pod),
-            remembered=lambda: board.all().keys() | {delay.uid for delay in backoff.all()},
+            forget=(statuses.forget, backoff.forget, sandboxes.forget, pulls.forget, probes.remove_pod),
+            remembered=lambda: (
+                board.all().keys() | {delay.uid for delay in backoff.all()} | {delay.uid for delay in pulls.all()}
+            ),
             status_of=board.get,
         ),
         leftovers=Leftovers(
@@ -245,7 +249,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         clock=ports.clock,
         policy=settings.gc,
     )
-    memory = MemoryKeeper(store=ports.memory_store, statuses=board, delays=backoff, clock=ports.clock)
+    memory = MemoryKeeper(store=ports.memory_store, statuses=board, delays=backoff, pulls=pulls, clock=ports.clock)
     return Agent(
         parts=(memory, pleg, checks, workers, probes, housekeeping, gc, loop),
         pods=pods,
@@ -292,8 +296,7 @@ def _build_executor(
         post_start=PostStart(hooks=hooks, killer=killer, recorder=ports.recorder),
         killer=killer,
         recorder=ports.recorder,
-        starts=asyncio.Semaphore(settings.parallel_starts),
-        halts=halts,
+        turns=StartTurns(at_once=settings.parallel_starts, halts=halts, clock=ports.clock),
     )
 
 
@@ -305,9 +308,15 @@ class EnsuredImages:
         self._halts = halts
 
     async def ensure(
-        self, pod: Pod, container: Container | EphemeralContainer, *, parent: CauseId | None
+        self,
+        pod: Pod,
+        container: Container | EphemeralContainer,
+        *,
+        before_pull: Callable[[], None],
+        parent: CauseId | None,
     ) -> ReadyImage:
-        found = await self._halts.run(uid_of(pod), self._images.ensure(pod, container, parent=parent))
+        work = self._images.ensure(pod, container, before_pull=before_pull, parent=parent)
+        found = await self._halts.run(uid_of(pod), work)
         if isinstance(found, MissingImage):
             raise StartError(found.reason, found.message, until=found.retry_at)
         return ReadyImage(ref=found.ref, user=ImageUser(uid=found.uid, name=found.username))

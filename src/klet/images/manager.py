@@ -1,9 +1,9 @@
 """Makes sure that a container's image is on the node before it starts (image manager, EnsureImageExists)."""
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from klet.aio.backoff import Backoff
 from klet.aio.clock import Clock
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
@@ -11,13 +11,12 @@ from klet.api.times import Duration
 from klet.cri.errors import Code, CriError
 from klet.cri.port import ImageService
 from klet.images.names import ImageNameError, with_default_tag
+from klet.images.pull_backoff import MissingImage, PullBackoff
 from klet.model.causes import CauseId, CauseRecorder, Finding
-from klet.model.pods import subject_of
+from klet.model.pods import subject_of, uid_of
 from klet.wire import cri_v1_pb2 as cri
 
 DECIDER = "images.manager"
-FIRST_PULL_BACKOFF = timedelta(seconds=10)
-LONGEST_PULL_BACKOFF = timedelta(seconds=300)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,30 +28,24 @@ class PresentImage:
     username: str
 
 
-@dataclass(frozen=True, slots=True)
-class MissingImage:
-    """Why there is no image, in the words of a waiting state."""
-
-    reason: str
-    message: str
-    retry_at: datetime | None = field(default=None, compare=False)
-    """When it may be pulled again, if that is known."""
-
-
 class ImageManager:
     """Finds images, and pulls them as the pull policy says."""
 
-    def __init__(self, *, images: ImageService, recorder: CauseRecorder, clock: Clock) -> None:
+    def __init__(self, *, images: ImageService, backoff: PullBackoff, recorder: CauseRecorder, clock: Clock) -> None:
         self._images = images
+        self._backoff = backoff
         self._recorder = recorder
         self._clock = clock
-        self._backoff = Backoff[tuple[str, str]](first=FIRST_PULL_BACKOFF, longest=LONGEST_PULL_BACKOFF)
-        self._last_error: dict[tuple[str, str], MissingImage] = {}
 
     async def ensure(
-        self, pod: Pod, container: Container | EphemeralContainer, *, parent: CauseId | None
+        self,
+        pod: Pod,
+        container: Container | EphemeralContainer,
+        *,
+        before_pull: Callable[[], None],
+        parent: CauseId | None,
     ) -> PresentImage | MissingImage:
-        """Have the image of a container on the node, or say why it is not."""
+        """Have the image of a container on the node, or say why it is not. A pull may take long: it is told before."""
         try:
             name = with_default_tag(container.image)
         except ImageNameError as error:
@@ -71,6 +64,12 @@ class ImageManager:
             text = f'Container image "{container.image}" already present on machine and can be accessed by the pod'
             self._record(pod, container, "Pulled", text, parent)
             return _present(found)
+        if (last := self._backoff.failure_in_force(uid_of(pod), name, now=self._clock.now())) is not None:
+            text = f'Back-off pulling image "{container.image}"'
+            following = "pull again when the back-off has passed"
+            self._record(pod, container, "BackOff", text, parent, next_step=following, next_at=last.retry_at)
+            return MissingImage("ImagePullBackOff", f"{text}: {last.reason}: {last.message}", last.retry_at)
+        before_pull()
         return await self._pull(pod, container, name, parent)
 
     async def _inspect(self, name: str) -> cri.Image | None:
@@ -80,15 +79,6 @@ class ImageManager:
     async def _pull(
         self, pod: Pod, container: Container | EphemeralContainer, name: str, parent: CauseId | None
     ) -> PresentImage | MissingImage:
-        key = (pod.metadata.uid, name)
-        last = self._last_error.get(key)
-        now = self._clock.now()
-        if last is not None and self._backoff.is_waiting(key, now=now):
-            text = f'Back-off pulling image "{container.image}"'
-            retry_at = self._backoff.waiting_until(key, now=now)
-            following = "pull again when the back-off has passed"
-            self._record(pod, container, "BackOff", text, parent, next_step=following, next_at=retry_at)
-            return MissingImage("ImagePullBackOff", f"{text}: {last.reason}: {last.message}", retry_at)
         self._record(pod, container, "Pulling", f'Pulling image "{container.image}"', parent)
         started = self._clock.monotonic()
         try:
@@ -97,14 +87,13 @@ class ImageManager:
         except CriError as error:
             text = error.message if error.code is Code.UNKNOWN else str(error)
             missing = explain_failed_pull(container.image, text)
-            self._last_error[key] = missing
             now = self._clock.now()
-            retry_at = now + self._backoff.next(key, now=now)
+            retry_at = now + self._backoff.failed(uid_of(pod), name, missing, now=now)
             failed = f'Failed to pull image "{container.image}": {text}'
             following = "pull again after a back-off"
             self._record(pod, container, "Failed", failed, parent, next_step=following, next_at=retry_at)
             return replace(missing, retry_at=retry_at)
-        self._last_error.pop(key, None)
+        self._backoff.pulled(uid_of(pod), name)
         if pulled is None:
             missing = MissingImage("ErrImagePull", f'image "{container.image}" is not there after it was pulled')
             return self._missing(pod, container, "Failed", missing, parent)
@@ -115,12 +104,6 @@ class ImageManager:
         )
         self._record(pod, container, "Pulled", text, parent)
         return _present(pulled)
-
-    def forget(self, uid: str) -> None:
-        """Drop what is remembered for a pod that is gone."""
-        for key in [key for key in self._last_error if key[0] == uid]:
-            del self._last_error[key]
-            self._backoff.reset(key)
 
     def _missing(
         self,

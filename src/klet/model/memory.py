@@ -21,9 +21,22 @@ class CrashDelay:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PullDelay:
+    """How long a pod waits after its last try to pull an image, and why that failed; without a reason it did not."""
+
+    uid: PodUID
+    image: str
+    delay: timedelta
+    counted_at: datetime
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentMemory:
     """What one life of the agent leaves to the next."""
 
     statuses: Mapping[PodUID, PodStatus] = field(default_factory=dict)
     """As they were last reported."""
     delays: tuple[CrashDelay, ...] = ()
+    pulls: tuple[PullDelay, ...] = ()

@@ -1,8 +1,6 @@
 """Carries out pod actions on the runtime, in upstream's order (kuberuntime SyncPod)."""
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -12,7 +10,6 @@ from klet.api.pod_resources import is_sidecar
 from klet.cri.errors import CriError, NotFound
 from klet.cri.port import RuntimeService
 from klet.model.causes import CauseId, CauseRecorder, Finding
-from klet.model.halts import PodHalts
 from klet.model.pods import subject_of, uid_of
 from klet.model.runtime import PodRuntimeStatus, StartFailure
 from klet.runtime.actions import PodActions
@@ -21,6 +18,7 @@ from klet.runtime.errors import Backoff, PostStartFailed, SandboxFailed, StartEr
 from klet.runtime.killer import PodKiller
 from klet.runtime.post_start import PostStart
 from klet.runtime.sandboxes import SandboxMaker
+from klet.runtime.start_turns import StartTurns, Turn
 from klet.runtime.starter import ContainerStarter
 from klet.wire import cri_v1_pb2 as cri
 
@@ -63,14 +61,13 @@ class _Progress:
             self.retry_at = min(self.retry_at or error.until, error.until)
 
 
-@asynccontextmanager
-async def _given_back(turn: asyncio.Semaphore) -> AsyncIterator[None]:
-    """Let others have the turn meanwhile, and take it again."""
-    turn.release()
-    try:
-        yield
-    finally:
-        await turn.acquire()
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """Where the containers of a pod are started, whose turn it is, and what became of it."""
+
+    place: Place
+    turn: Turn
+    progress: _Progress
 
 
 class PodExecutor:
@@ -85,8 +82,7 @@ class PodExecutor:
         post_start: PostStart,
         killer: PodKiller,
         recorder: CauseRecorder,
-        starts: asyncio.Semaphore,
-        halts: PodHalts,
+        turns: StartTurns,
     ) -> None:
         self._runtime = runtime
         self._sandboxes = sandboxes
@@ -94,8 +90,7 @@ class PodExecutor:
         self._post_start = post_start
         self._killer = killer
         self._recorder = recorder
-        self._starts = starts
-        self._halts = halts
+        self._turns = turns
 
     def held_back(self, pod: Pod, actions: PodActions) -> SyncOutcome | None:
         """Why nothing is to be done yet: the last try to make a sandbox failed a moment ago."""
@@ -116,24 +111,16 @@ class PodExecutor:
             return progress.outcome()
         if not (actions.create_sandbox or actions.starts):
             return progress.outcome()
-        # Many sandboxes at once slow the runtime down for all of them, so starts take turns.
-        async with self._turn(pod):
+        with self._turns.queue(uid_of(pod)) as turn:
             try:
+                if actions.create_sandbox:
+                    await turn.take()
                 place = await self._sandboxes.find_place(pod, status, actions, parent=parent)
             except SandboxFailed as error:
                 progress.fail_place(error)
             else:
-                await self._start_all(pod, status, actions, place, progress, parent)
+                await self._start_all(pod, status, actions, _Stage(place, turn, progress), parent)
         return progress.outcome()
-
-    @asynccontextmanager
-    async def _turn(self, pod: Pod) -> AsyncIterator[None]:
-        """A pod that is to stop does not wait for its turn to start."""
-        await self._halts.run(uid_of(pod), self._starts.acquire())
-        try:
-            yield
-        finally:
-            self._starts.release()
 
     async def _kill(
         self,
@@ -175,41 +162,34 @@ class PodExecutor:
                     continue
 
     async def _start_all(
-        self,
-        pod: Pod,
-        status: PodRuntimeStatus,
-        actions: PodActions,
-        place: Place,
-        progress: _Progress,
-        parent: CauseId | None,
+        self, pod: Pod, status: PodRuntimeStatus, actions: PodActions, stage: _Stage, parent: CauseId | None
     ) -> None:
         ephemeral: Sequence[Container | EphemeralContainer] = pod.spec.ephemeral_containers
         for index in actions.start_ephemeral:
-            await self._start(pod, ephemeral[index], status, place, progress, parent)
+            await self._start(pod, ephemeral[index], status, stage, parent)
         for index in actions.start_init:
             container = pod.spec.init_containers[index]
-            started = await self._start(pod, container, status, place, progress, parent)
+            started = await self._start(pod, container, status, stage, parent)
             if not started and not is_sidecar(container):
                 return
         for index in actions.start:
-            await self._start(pod, pod.spec.containers[index], status, place, progress, parent)
+            await self._start(pod, pod.spec.containers[index], status, stage, parent)
 
     async def _start(
         self,
         pod: Pod,
         container: Container | EphemeralContainer,
         status: PodRuntimeStatus,
-        place: Place,
-        progress: _Progress,
+        stage: _Stage,
         parent: CauseId | None,
     ) -> bool:
         try:
-            record = await self._starter.start(pod, container, status, place, parent=parent)
+            record = await self._starter.start(pod, container, status, stage.place, turn=stage.turn, parent=parent)
             if isinstance(container, Container) and container.lifecycle is not None:
-                async with _given_back(self._starts):  # a hook may take for ever
-                    await self._post_start.run(pod, container, record, parent=parent)
+                stage.turn.give_back()  # a hook may take for ever
+                await self._post_start.run(pod, container, record, parent=parent)
         except StartError as error:
-            progress.fail(container.name, error)
+            stage.progress.fail(container.name, error)
             if not isinstance(error, Backoff | PostStartFailed):
                 finding = Finding(
                     subject=subject_of(pod, container.name),

@@ -19,6 +19,7 @@ from klet.model.runtime import PodRuntimeStatus, SandboxId
 from klet.runtime.actions import PodActions
 from klet.runtime.container_planner import Place
 from klet.runtime.errors import SandboxFailed
+from klet.runtime.held_names import run_sandbox
 from klet.runtime.runtime_class import RuntimeClasses, find_handler
 from klet.runtime.sandbox_config import SandboxSettings, build_sandbox_config
 from klet.wire import cri_v1_pb2 as cri
@@ -93,11 +94,11 @@ class SandboxMaker:
                 handler=wanted.runtime_handler,
             )
         try:
-            answer = await self._runtime.run_pod_sandbox(wanted)
+            sandbox_id = await run_sandbox(self._runtime, wanted, clock=self._clock)
         except CriError as error:
             text = f'Failed to create sandbox for pod "{format_pod(pod)}": {error}'
             raise self._not_created(pod, text, error, parent) from error
-        place = await self._new_place(pod, SandboxId(answer.pod_sandbox_id), wanted, parent)
+        place = await self._new_place(pod, sandbox_id, wanted, parent)
         self._backoff.reset(pod.metadata.uid)
         return place
 

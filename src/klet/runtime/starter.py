@@ -1,5 +1,6 @@
 """Starts one container: back-off, image, configuration, create, start (startContainer)."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from klet.aio.clock import Clock
@@ -14,6 +15,7 @@ from klet.model.runtime import ContainerId, ContainerRecord, ContainerState, Pod
 from klet.runtime import errors, labels
 from klet.runtime.container_planner import ContainerPlanner, Place, ReadyImage, StartFacts
 from klet.runtime.crash_backoff import CrashBackoff
+from klet.runtime.held_names import create_container
 from klet.wire import cri_v1_pb2 as cri
 
 DECIDER = "runtime.starter"
@@ -23,8 +25,21 @@ class ImageEnsurer(Protocol):
     """Gets an image onto the node, or raises StartError with the reason users know."""
 
     async def ensure(
-        self, pod: Pod, container: Container | EphemeralContainer, *, parent: CauseId | None
+        self,
+        pod: Pod,
+        container: Container | EphemeralContainer,
+        *,
+        before_pull: Callable[[], None],
+        parent: CauseId | None,
     ) -> ReadyImage: ...
+
+
+class StartTurn(Protocol):
+    """The right to keep the runtime busy with a start."""
+
+    async def take(self) -> None: ...
+
+    def give_back(self) -> None: ...
 
 
 class RestartCounts(Protocol):
@@ -76,17 +91,19 @@ class ContainerStarter:
         status: PodRuntimeStatus,
         place: Place,
         *,
+        turn: StartTurn,
         parent: CauseId | None,
     ) -> ContainerRecord:
         """Start it, or raise StartError. Its postStart hook has not run yet."""
         self._hold_back(pod, container, status, parent)
-        image = await self._images.ensure(pod, container, parent=parent)
+        image = await self._images.ensure(pod, container, before_pull=turn.give_back, parent=parent)
         facts = StartFacts(
             restart_count=await self._restart_count(pod, container.name, status),
             image=image,
-            image_volumes=await self._image_volumes(pod, container, parent),
+            image_volumes=await self._image_volumes(pod, container, turn, parent),
             target_id=_target(container, status),
         )
+        await turn.take()
         config = await self._planner.plan(pod, container, place, facts)
         await self._remove_unstarted(container.name, status)
         created = await self._create(config, place)
@@ -96,7 +113,7 @@ class ContainerStarter:
         log = f"{place.sandbox_config.log_directory}/{config.log_path}"
         await self._links.link(labels.legacy_log_name(pod, container.name, created), log)
         return ContainerRecord(
-            id=ContainerId(created),
+            id=created,
             sandbox_id=place.sandbox_id,
             name=container.name,
             state=ContainerState.RUNNING,
@@ -140,7 +157,7 @@ class ContainerStarter:
         raise errors.Backoff(errors.CRASH_LOOP_BACKOFF, message, until=until)
 
     async def _image_volumes(
-        self, pod: Pod, container: Container | EphemeralContainer, parent: CauseId | None
+        self, pod: Pod, container: Container | EphemeralContainer, turn: StartTurn, parent: CauseId | None
     ) -> dict[str, str]:
         """Have the images that the container mounts on the node, too."""
         mounted = {mount.name for mount in container.volume_mounts}
@@ -151,7 +168,8 @@ class ContainerStarter:
             # Such an image belongs to the pod and to no container, so what is told of it names none.
             wanted = Container(name="", image=volume.image.reference, image_pull_policy=volume.image.pull_policy)
             try:
-                refs[volume.name] = (await self._images.ensure(pod, wanted, parent=parent)).ref
+                found = await self._images.ensure(pod, wanted, before_pull=turn.give_back, parent=parent)
+                refs[volume.name] = found.ref
             except errors.StartError as error:
                 raise errors.StartError(error.reason, error.reason, until=error.until) from error
         return refs
@@ -179,12 +197,12 @@ class ContainerStarter:
         except CriError as error:
             raise errors.StartError(errors.CREATE_CONTAINER_ERROR, error.message) from error
 
-    async def _create(self, config: cri.ContainerConfig, place: Place) -> str:
+    async def _create(self, config: cri.ContainerConfig, place: Place) -> ContainerId:
         request = cri.CreateContainerRequest(
             pod_sandbox_id=place.sandbox_id, config=config, sandbox_config=place.sandbox_config
         )
         try:
-            return (await self._runtime.create_container(request)).container_id
+            return await create_container(self._runtime, request, clock=self._clock)
         except CriError as error:
             raise errors.StartError(errors.CREATE_CONTAINER_ERROR, error.message) from error
 

@@ -1,4 +1,4 @@
-"""Keeps on disk what the next life of the agent has to know: the statuses that were reported, and crash back-offs.
+"""Keeps on disk what the next life of the agent has to know: the statuses that were reported, and back-offs.
 
 A change is written at once; those of the moment after it are gathered, so pods that change often cost little.
 """
@@ -15,7 +15,7 @@ from klet.aio.tasks import first_of
 from klet.api.codec import DecodeError, decode, encode
 from klet.api.pod import PodStatus
 from klet.checkpoint import CheckpointDamaged, CheckpointError, Envelope
-from klet.model.memory import AgentMemory, CrashDelay
+from klet.model.memory import AgentMemory, CrashDelay, PullDelay
 from klet.model.pods import PodUID
 from klet.status.board import StatusBoard
 
@@ -43,28 +43,43 @@ class Delays(Protocol):
     def changes(self) -> Subscription[PodUID]: ...
 
 
+class Pulls(Protocol):
+    """The back-offs of image pulls."""
+
+    def all(self) -> tuple[PullDelay, ...]: ...
+
+    def changes(self) -> Subscription[PodUID]: ...
+
+
 class MemoryKeeper:
     """Writes the memory whenever it has changed; the newest wins."""
 
-    def __init__(self, *, store: MemoryStore, statuses: StatusBoard, delays: Delays, clock: Clock) -> None:
+    def __init__(
+        self, *, store: MemoryStore, statuses: StatusBoard, delays: Delays, pulls: Pulls, clock: Clock
+    ) -> None:
         self._store = store
         self._statuses = statuses
         self._delays = delays
+        self._pulls = pulls
         self._clock = clock
 
     async def run(self) -> None:
-        with self._statuses.changes() as statuses, self._delays.changes() as delays:
+        with (
+            self._statuses.changes() as statuses,
+            self._delays.changes() as delays,
+            self._pulls.changes() as pulls,
+        ):
             while True:
-                await first_of(statuses.get(), delays.get())
-                statuses.drain()
-                delays.drain()
+                await first_of(statuses.get(), delays.get(), pulls.get())
+                for changes in (statuses, delays, pulls):
+                    changes.drain()
                 await self._save()
                 await self._clock.sleep(GATHER)
 
     async def _save(self) -> None:
         """Until it is there: a disk that is full now may not be so later."""
         while True:
-            memory = AgentMemory(statuses=self._statuses.all(), delays=self._delays.all())
+            memory = AgentMemory(statuses=self._statuses.all(), delays=self._delays.all(), pulls=self._pulls.all())
             try:
                 await self._store.save(memory)
             except CheckpointError as error:
@@ -77,6 +92,7 @@ class MemoryKeeper:
 class _Payload(msgspec.Struct, frozen=True, kw_only=True):
     statuses: dict[str, msgspec.Raw]
     delays: tuple[CrashDelay, ...]
+    pulls: tuple[PullDelay, ...] = ()
 
 
 class MemoryFormat:
@@ -88,7 +104,11 @@ class MemoryFormat:
 
     def encode(self, value: AgentMemory) -> bytes:
         self._encoded = {uid: self._encode_status(uid, status) for uid, status in value.statuses.items()}
-        payload = _Payload(statuses={uid: raw for uid, (_, raw) in self._encoded.items()}, delays=value.delays)
+        payload = _Payload(
+            statuses={uid: raw for uid, (_, raw) in self._encoded.items()},
+            delays=value.delays,
+            pulls=value.pulls,
+        )
         return self._envelope.encode(msgspec.Raw(msgspec.json.encode(payload)))
 
     def decode(self, data: bytes) -> AgentMemory:
@@ -97,7 +117,7 @@ class MemoryFormat:
             statuses = {PodUID(uid): decode(PodStatus, bytes(raw)) for uid, raw in payload.statuses.items()}
         except (msgspec.DecodeError, DecodeError) as error:
             raise CheckpointDamaged(f"field payload: {error}") from error
-        return AgentMemory(statuses=statuses, delays=payload.delays)
+        return AgentMemory(statuses=statuses, delays=payload.delays, pulls=payload.pulls)
 
     def _encode_status(self, uid: PodUID, status: PodStatus) -> tuple[PodStatus, msgspec.Raw]:
         known = self._encoded.get(uid)

@@ -1,5 +1,7 @@
 """The next life of the agent goes on where the one before was killed, in virtual time."""
 
+import asyncio
+import itertools
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -48,21 +50,35 @@ async def statuses_of_next_life(machine: SimulatedNode, pod, *, seconds: float) 
     """Every status that the next agent reports in its first seconds."""
     wanted = WantedPods()
     wanted.add(pod)
-    async with machine.run_agent(wanted) as running:
-        with running.agent.statuses.changes() as changes:
-            await pause(seconds)
-            assert running.agent.statuses.is_reported(UID)
-            # That a pod has finished is told too, with the status as it is.
-            count = len(changes.drain()) - running.agent.statuses.reported(UID).is_finished
-        return [running.agent.statuses.get(UID)] * count
+    told: list[PodStatus] = []
+    async with machine.run_agent(wanted) as running, asyncio.TaskGroup() as group:
+
+        async def listen() -> None:
+            with running.agent.statuses.changes() as changes:
+                async for uid in changes:
+                    reported = running.agent.statuses.reported(uid)
+                    # That a pod has finished is told too, with the status as it is.
+                    if not (reported.is_finished and told):
+                        told.append(reported.status)
+
+        listener = group.create_task(listen())
+        await pause(seconds)
+        assert running.agent.statuses.is_reported(UID)
+        assert running.agent.statuses.get(UID) == told[-1]
+        listener.cancel()
+    return told
 
 
 def is_ready(status: PodStatus) -> bool:
     return any(c.type == "Ready" and c.status == "True" for c in status.conditions)
 
 
-def is_backing_off(status: PodStatus) -> bool:
-    return any(c.state.waiting and c.state.waiting.reason == "CrashLoopBackOff" for c in status.container_statuses)
+def waits_for(reason: str) -> Callable[[PodStatus], bool]:
+    return lambda status: any(c.state.waiting and c.state.waiting.reason == reason for c in status.container_statuses)
+
+
+is_backing_off = waits_for("CrashLoopBackOff")
+WITHOUT_IMAGE = make_pod(replace(make_container("main"), image="missing"), uid=UID, source="file")
 
 
 PROBE = Probe(
@@ -89,9 +105,9 @@ PROBED = replace(make_container("main"), readiness_probe=PROBE, startup_probe=PR
             id="a pod in a crash loop",
         ),
         pytest.param(
-            make_pod(replace(make_container("main"), image="missing"), uid=UID, source="file"),
+            WITHOUT_IMAGE,
             {},
-            lambda status: status.container_statuses[0].state.waiting.reason == "ErrImagePull",
+            waits_for("ImagePullBackOff"),
             id="a pod whose image is missing",
         ),
     ],
@@ -153,6 +169,70 @@ def test_a_crash_loop_waits_on_for_what_is_left_of_its_back_off():
             status = await until(running, is_backing_off)
             assert status.container_statuses[0].restart_count == 2
             assert "back-off 20s" in status.container_statuses[0].state.waiting.message
+
+    run_virtual(story())
+
+
+def pulls(machine: SimulatedNode) -> list[timedelta]:
+    """When images were pulled."""
+    return [call.at - EPOCH for call in machine.runtime.calls if call.rpc == "PullImage"]
+
+
+def test_a_pull_that_has_just_failed_is_told_first_and_not_tried_again_before_its_time():
+    machine = node()
+
+    async def story():
+        wanted = WantedPods()
+        async with machine.run_agent(wanted) as running:
+            wanted.add(WITHOUT_IMAGE)
+            last = await until(running, waits_for("ErrImagePull"))
+            await pause(1)
+        failed = pulls(machine)
+        first, second = await statuses_of_next_life(machine, WITHOUT_IMAGE, seconds=5)
+        assert first == last
+        assert waits_for("ImagePullBackOff")(second)
+        assert pulls(machine) == failed
+
+    run_virtual(story())
+
+
+def test_pulls_wait_on_for_what_is_left_of_their_back_off():
+    machine = node()
+
+    async def story():
+        for _ in range(12):  # lives of ten seconds
+            wanted = WantedPods()
+            wanted.add(WITHOUT_IMAGE)
+            async with machine.run_agent(wanted):
+                await pause(10)
+        waits = [after - before for before, after in itertools.pairwise(pulls(machine))]
+        # Each is twice as long as the one before, and the worker looks every ten to fifteen seconds.
+        assert [wait >= timedelta(seconds=10 << count) for count, wait in enumerate(waits)] == [True] * len(waits)
+        assert len(waits) == 3
+
+    run_virtual(story())
+
+
+def test_a_readiness_that_is_about_to_fail_does_not_flip_before_it_has_failed_often_enough():
+    answers = {"healthy": True}
+    machine = node(healthy=lambda _name: answers["healthy"])
+    pod = make_pod(replace(make_container("main"), readiness_probe=PROBE), uid=UID, source="file")
+
+    async def story():
+        wanted = WantedPods()
+        async with machine.run_agent(wanted) as running:
+            wanted.add(pod)
+            last = await until(running, is_ready)
+            await pause(20)
+            answers["healthy"] = False
+            await pause(8)  # one failure or two, of three
+            assert running.agent.statuses.get(UID) == last
+        first, *later = await statuses_of_next_life(machine, pod, seconds=5)
+        assert first == last
+        assert all(map(is_ready, later))
+        [first, second] = await statuses_of_next_life(machine, pod, seconds=30)
+        assert first == last
+        assert not is_ready(second)
 
     run_virtual(story())
 

@@ -7,8 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from klet.aio.clock import LoopClock
+from klet.cri.client import CriClient
 from klet.cri.errors import Code
-from klet.images.manager import ImageManager, MissingImage, PresentImage
+from klet.images.manager import ImageManager, PresentImage
+from klet.images.pull_backoff import MissingImage, PullBackoff
 from klet.journal.memory import MemoryJournal
 from klet.journal.records import CauseQuery
 from klet.testing.builders import make_container, make_pod
@@ -26,15 +28,26 @@ PULLED = 'Container image "{}" already present on machine and can be accessed by
 class Bench:
     """An image manager over a fake runtime."""
 
-    def __init__(self, runtime: FakeRuntime, manager: ImageManager, journal: MemoryJournal, clock: LoopClock) -> None:
+    def __init__(self, runtime: FakeRuntime, client: CriClient, clock: LoopClock) -> None:
         self.runtime = runtime
-        self.manager = manager
+        self.backoff = PullBackoff()
         self.clock = clock
-        self._journal = journal
+        self.told: list[int] = []
+        """How many pulls had been asked for whenever one was announced."""
+        self._client = client
+        self._journal = MemoryJournal(clock=clock)
+        self._manager = self._build_manager()
 
     async def ensure(self, image: str, policy: str = "IfNotPresent", *, uid: str = "u-1"):
         container = replace(make_container("c", image=image), image_pull_policy=policy)
-        return await self.manager.ensure(make_pod(container, uid=uid), container, parent=None)
+        return await self._manager.ensure(
+            make_pod(container, uid=uid), container, before_pull=lambda: self.told.append(self.pulls()), parent=None
+        )
+
+    def restart(self) -> None:
+        """The next life of the agent knows what this one left."""
+        self.backoff = PullBackoff(restored=self.backoff.all())
+        self._manager = self._build_manager()
 
     async def events(self) -> list[tuple[str, str]]:
         return [(found.finding.decision, found.finding.message) for found in await self._journal.find(CauseQuery())]
@@ -42,15 +55,16 @@ class Bench:
     def pulls(self) -> int:
         return sum(call.rpc == "PullImage" for call in self.runtime.calls)
 
+    def _build_manager(self) -> ImageManager:
+        return ImageManager(images=self._client, backoff=self.backoff, recorder=self._journal, clock=self.clock)
+
 
 def on_bench(test: Callable[[Bench], Awaitable[None]]) -> None:
     async def main() -> None:
         clock = LoopClock(epoch=EPOCH)
         runtime = FakeRuntime(start=EPOCH, script=Script(registry=registry_of(REMOTE)), images=(HERE, NAMED))
         async with run_in_process(runtime, clock=clock) as client:
-            journal = MemoryJournal(clock=clock)
-            manager = ImageManager(images=client, recorder=journal, clock=clock)
-            await test(Bench(runtime, manager, journal, clock))
+            await test(Bench(runtime, client, clock))
 
     run_virtual(main())
 
@@ -200,6 +214,51 @@ def test_the_waiting_state_of_a_back_off_names_the_last_failure():
     on_bench(test)
 
 
+def test_a_pull_is_announced_and_nothing_else_is():
+    async def test(bench: Bench) -> None:
+        await bench.ensure("here")
+        await bench.ensure("remote:1", "Never")
+        assert bench.told == []
+        bench.runtime.faults.add(Fault("PullImage", Fail(Code.UNKNOWN, "no such host")))
+        await bench.ensure("remote:1")
+        await bench.ensure("remote:1")
+        assert bench.told == [0]
+
+    on_bench(test)
+
+
+def test_back_offs_go_on_in_the_next_life():
+    async def test(bench: Bench) -> None:
+        bench.runtime.faults.add(Fault("PullImage", Fail(Code.UNKNOWN, "no such host"), count=2))
+        await bench.ensure("remote:1")
+        await bench.clock.sleep(timedelta(seconds=10))
+        await bench.ensure("remote:1")
+        before = await bench.ensure("remote:1")
+        await bench.clock.sleep(timedelta(seconds=19))
+        bench.restart()
+        assert await bench.ensure("remote:1") == before
+        assert bench.pulls() == 2
+        await bench.clock.sleep(timedelta(seconds=1))
+        assert isinstance(await bench.ensure("remote:1"), PresentImage)
+
+    on_bench(test)
+
+
+def test_a_pull_that_succeeded_is_not_held_back_in_the_next_life_and_its_delay_goes_on():
+    async def test(bench: Bench) -> None:
+        bench.runtime.faults.add(Fault("PullImage", Fail(Code.UNKNOWN, "no such host")))
+        await bench.ensure("remote:1", "Always")
+        await bench.clock.sleep(timedelta(seconds=10))
+        await bench.ensure("remote:1", "Always")
+        bench.restart()
+        assert isinstance(await bench.ensure("remote:1", "Always"), PresentImage)
+        bench.runtime.faults.add(Fault("PullImage", Fail(Code.UNKNOWN, "no such host")))
+        await bench.ensure("remote:1", "Always")
+        assert [known.delay for known in bench.backoff.all()] == [timedelta(seconds=20)]
+
+    on_bench(test)
+
+
 def test_pods_and_images_back_off_apart_and_a_forgotten_pod_starts_over():
     async def test(bench: Bench) -> None:
         bench.runtime.faults.add(Fault("PullImage", Fail(Code.UNKNOWN, "no such host"), count=3))
@@ -207,7 +266,7 @@ def test_pods_and_images_back_off_apart_and_a_forgotten_pod_starts_over():
         second = await bench.ensure("remote:1", uid="u-2")
         other = await bench.ensure("other:1", uid="u-1")
         assert [found.reason for found in (first, second, other)] == ["ErrImagePull"] * 3
-        bench.manager.forget("u-1")
+        bench.backoff.forget("u-1")
         assert isinstance(await bench.ensure("remote:1", uid="u-1"), PresentImage)
 
     on_bench(test)
@@ -229,9 +288,8 @@ def test_a_pull_failure_of_the_registry_itself():
         broken = FakeImage("broken:1", pull_failure=RpcFailure(Code.UNKNOWN, "manifest unknown"))
         runtime = FakeRuntime(start=EPOCH, script=Script(registry=registry_of(broken)))
         async with run_in_process(runtime, clock=clock) as client:
-            manager = ImageManager(images=client, recorder=MemoryJournal(clock=clock), clock=clock)
-            container = make_container("c", image="broken:1")
-            found = await manager.ensure(make_pod(container), container, parent=None)
-            assert found == MissingImage("ErrImagePull", "manifest unknown")
+            assert await Bench(runtime, client, clock).ensure("broken:1") == MissingImage(
+                "ErrImagePull", "manifest unknown"
+            )
 
     run_virtual(main())

@@ -1,7 +1,6 @@
 """A bench with everything between pod actions and the CRI, on the fake runtime and in virtual time."""
 # ruff: noqa: ARG002 - the fakes keep the signatures of the protocols
 
-import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -44,6 +43,7 @@ from klet.runtime.runtime_class import KnownRuntimeClasses
 from klet.runtime.sandbox_config import SandboxSettings
 from klet.runtime.sandboxes import SandboxMaker
 from klet.runtime.security import ImageUser, SecuritySettings
+from klet.runtime.start_turns import StartTurns
 from klet.runtime.starter import ContainerStarter
 from klet.testing.builders import IMAGE
 from klet.testing.fake_runtime import FakeImage, FakeRuntime, MemorySink, Script
@@ -85,7 +85,12 @@ class Images:
         self.asked: list[tuple[str, str]] = []
 
     async def ensure(
-        self, pod: Pod, container: Container | EphemeralContainer, *, parent: CauseId | None
+        self,
+        pod: Pod,
+        container: Container | EphemeralContainer,
+        *,
+        before_pull: Callable[[], None],
+        parent: CauseId | None,
     ) -> ReadyImage:
         self.asked.append((container.name, container.image))
         missing = self.missing if container.name else self.missing_volume
@@ -151,6 +156,7 @@ class RuntimeBench:
         self.hooks = HookRunner(commands=client, http=self.http, pods=self.reader, recorder=self.journal, clock=clock)
         self.killer = PodKiller(runtime=client, hooks=self.hooks, recorder=self.journal, clock=clock)
         self.remover = ContainerRemover(runtime=client, killer=self.killer, logs=self.logs)
+        self.halts = PodHalts()
         self.backoff = CrashBackoff(longest=longest_backoff)
         self.mappings = MemoryMappings()
         ports = simulated_container_ports(client, mappings=self.mappings, randomness=random.Random(1))
@@ -191,8 +197,7 @@ class RuntimeBench:
             post_start=PostStart(hooks=self.hooks, killer=self.killer, recorder=self.journal),
             killer=self.killer,
             recorder=self.journal,
-            starts=asyncio.Semaphore(2),
-            halts=PodHalts(),
+            turns=StartTurns(at_once=2, halts=self.halts, clock=clock),
         )
 
     async def status(self, pod: Pod) -> PodRuntimeStatus:

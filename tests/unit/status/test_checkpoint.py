@@ -18,7 +18,7 @@ from klet.api.pod import PodCondition, PodIP, PodStatus
 from klet.api.quantity import Quantity
 from klet.api.times import Time
 from klet.checkpoint import CheckpointDamaged, CheckpointError, CheckpointFile, Damaged, Found
-from klet.model.memory import AgentMemory, CrashDelay
+from klet.model.memory import AgentMemory, CrashDelay, PullDelay
 from klet.model.pods import PodUID
 from klet.status.board import StatusBoard
 from klet.status.checkpoint import MemoryFormat, MemoryKeeper
@@ -34,6 +34,9 @@ DELAY = CrashDelay(
     resources="{}",
     delay=timedelta(seconds=40),
     counted_at=NOW + timedelta(microseconds=123456),
+)
+PULL = PullDelay(
+    uid=UID, image="busybox:1", delay=timedelta(seconds=20), counted_at=NOW, reason="ErrImagePull", message="no host"
 )
 STATUS = PodStatus(
     phase="Running",
@@ -51,7 +54,7 @@ STATUS = PodStatus(
         ),
     ),
 )
-MEMORY = AgentMemory(statuses={UID: STATUS}, delays=(DELAY,))
+MEMORY = AgentMemory(statuses={UID: STATUS}, delays=(DELAY,), pulls=(PULL,))
 
 
 def test_what_is_written_is_read_again():
@@ -95,7 +98,7 @@ async def test_a_damaged_file_is_set_aside_and_written_anew(tmp_path):
 
 
 class Delays:
-    """Crash back-offs of the test's own."""
+    """Back-offs of the test's own."""
 
     def __init__(self):
         self.delays = ()
@@ -124,8 +127,8 @@ class Store:
 def on_bench(test):
     async def main():
         clock = LoopClock(epoch=EPOCH)
-        board, delays, store = StatusBoard(clock=clock), Delays(), Store()
-        keeper = MemoryKeeper(store=store, statuses=board, delays=delays, clock=clock)
+        board, delays, pulls, store = StatusBoard(clock=clock), Delays(), Delays(), Store()
+        keeper = MemoryKeeper(store=store, statuses=board, delays=delays, pulls=pulls, clock=clock)
 
         async def pause(seconds):
             await clock.sleep(timedelta(seconds=seconds))
@@ -133,14 +136,14 @@ def on_bench(test):
         async with asyncio.TaskGroup() as group:
             task = group.create_task(keeper.run())
             await pause(0.01)
-            await test(board, delays, store, pause)
+            await test(board, delays, pulls, store, pause)
             task.cancel()
 
     run_virtual(main())
 
 
 def test_a_change_is_written_at_once_and_those_right_after_it_together():
-    async def test(board, delays, store, pause):
+    async def test(board, delays, pulls, store, pause):
         board.put(UID, PodStatus(phase="Unknown"))
         await pause(0.01)
         assert [memory.statuses[UID].phase for memory in store.saved] == ["Unknown"]
@@ -157,17 +160,20 @@ def test_a_change_is_written_at_once_and_those_right_after_it_together():
 
 
 def test_a_back_off_alone_is_written_too():
-    async def test(board, delays, store, pause):
+    async def test(board, delays, pulls, store, pause):
         delays.delays = (DELAY,)
         delays.sender.send(UID)
         await pause(0.2)
-        assert [memory.delays for memory in store.saved] == [(DELAY,)]
+        pulls.delays = (PULL,)
+        pulls.sender.send(UID)
+        await pause(0.2)
+        assert [(memory.delays, memory.pulls) for memory in store.saved] == [((DELAY,), ()), ((DELAY,), (PULL,))]
 
     on_bench(test)
 
 
 def test_nothing_is_written_while_nothing_changes():
-    async def test(board, delays, store, pause):
+    async def test(board, delays, pulls, store, pause):
         board.put(UID, STATUS)
         await pause(0.2)
         for _ in range(10):
@@ -182,7 +188,7 @@ def test_nothing_is_written_while_nothing_changes():
 
 
 def test_a_full_disk_is_tried_again(caplog):
-    async def test(board, delays, store, pause):
+    async def test(board, delays, pulls, store, pause):
         store.is_full = True
         board.put(UID, STATUS)
         await pause(1)
