@@ -49,9 +49,9 @@ def check_machine(given: Settings, machine: MachineFacts) -> None:
         raise ConfigError(
             f"invalid Node Allocatable configuration. {problems} Lower kubeReserved, systemReserved or evictionHard"
         )
-    with _about(f'cgroupRoot (--cgroup-root) "{config.cgroup_root}"'):
+    with _about(f'cgroupRoot (--cgroup-root) "{config.cgroup_root}"', advice="write a path such as /klet"):
         cgroup_path(pods_root(parse_cgroupfs(config.cgroup_root)), CgroupDriver(config.cgroup_driver))
-    with _about(f"maxPods (--max-pods) {config.max_pods} with userNamespaces.idsPerPod"):
+    with _about(f"maxPods (--max-pods) {config.max_pods} with userNamespaces.idsPerPod", advice="lower one of them"):
         choose_range(per_pod=config.user_namespaces.ids_per_pod, max_pods=config.max_pods)
 
 
@@ -103,8 +103,8 @@ def _kept_from_eviction(given: Settings, capacity: Quantity) -> Quantity:
 
 
 @contextmanager
-def _about(setting: str) -> Iterator[None]:
+def _about(setting: str, *, advice: str) -> Iterator[None]:
     try:
         yield
     except KletError as error:
-        raise ConfigError(f"{setting}: {error}") from error
+        raise ConfigError(f"{setting}: {error}: {advice}") from error

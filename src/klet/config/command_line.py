@@ -224,6 +224,6 @@ def _load_klet(parsed: ParsedFlags, flags: KubeletFlags, surroundings: Surroundi
 
 def _version_text(*, is_raw: bool) -> str:
     if not is_raw:
-        return f"Kubernetes {KUBELET_VERSION}"
+        return f"Kubernetes {KUBELET_VERSION}\n"
     major, minor = KUBELET_VERSION.removeprefix("v").split(".")[:2]
-    return f'version.Info{{Major:"{major}", Minor:"{minor}", GitVersion:"{KUBELET_VERSION}"}}'
+    return f'version.Info{{Major:"{major}", Minor:"{minor}", GitVersion:"{KUBELET_VERSION}"}}\n'

@@ -55,12 +55,13 @@ def test_help_wins_over_version(parse, argument):
 
 
 def test_version(parse):
-    assert parse("--version") == ShowText(f"Kubernetes {KUBELET_VERSION}")
+    assert parse("--version") == ShowText(f"Kubernetes {KUBELET_VERSION}\n")
 
 
 def test_raw_version(parse):
     shown = parse("--version=raw").text
     assert shown.startswith("version.Info{")
+    assert shown.endswith("}\n")
     assert KUBELET_VERSION in shown
 
 
