@@ -3,7 +3,6 @@
 No socket and no thread: on a VirtualLoop with one seed, a run repeats exactly. Deadlines are those of the real client.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
@@ -39,8 +38,7 @@ class InProcessTransport:
         self, method: Method[RequestT, ResponseT], request: RequestT, *, timeout: timedelta | None
     ) -> ResponseT:
         try:
-            async with asyncio.timeout(timeout.total_seconds() if timeout is not None else None):
-                answer = await self._pump.call(method.name, request)
+            answer = await self._pump.call(method.name, request, timeout=timeout)
         except TimeoutError:
             raise error_for(Code.DEADLINE_EXCEEDED, "context deadline exceeded") from None
         except RpcFailure as failure:

@@ -1,20 +1,22 @@
 """An event loop with virtual time, for simulations that replay exactly.
 
 No selector, no sockets, no threads: when nothing is ready, time jumps to the next timer. Nothing ready and no timer is
-a deadlock, and is reported with the place where each task waits. Tasks and futures hash by their order of creation,
-because asyncio keeps them in sets, and sets ordered by address would differ from run to run.
+a deadlock, and is reported with the place where each task waits. Tasks hash by their order of creation, because
+asyncio keeps them in sets, and sets ordered by address would differ from run to run.
 """
 
 import asyncio
 import contextvars
 import heapq
 import random
-from asyncio import base_events, events
+from asyncio import base_events
+from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from datetime import UTC, datetime
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
+from klet.aio.clock import LoopClock
 from klet.errors import KletError
 
 T = TypeVar("T")
@@ -26,6 +28,10 @@ EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 # Passes of the loop at one instant before it counts as going round in circles.
 _MAX_PASSES_AT_ONE_INSTANT = 20_000
 
+# A timer may fire this much early. It must be less than any step of time, or a task that sleeps again and again until
+# an instant just ahead would never get there.
+_RESOLUTION = 1e-7
+
 
 class StuckError(KletError):
     """The simulation cannot go on: nobody will ever wake, or time never moves again."""
@@ -35,33 +41,66 @@ class VirtualLoop(base_events.BaseEventLoop):
     """Runs callbacks in a fixed order and jumps over waiting times.
 
     With a seed, timers that are due at the same instant fire in an order drawn from it; without, in the order of
-    creation.
+    creation. A callback that is scheduled without a context runs in that of the loop.
     """
-
-    _scheduled: "list[_Timer]"
 
     def __init__(self, *, seed: int | None = None) -> None:
         super().__init__()
+        self._stopping = False
+        self._closed = False
         self._virtual_now = 0.0
-        self._passes = 0
         self._created = 0
         self._ties = None if seed is None else random.Random(seed)
-        self._selector = self
-        # A timer may fire this much early. It must be less than any step of time, or a task that sleeps again and again
-        # until an instant just ahead would never get there.
-        self._clock_resolution = 1e-7
-        self.set_task_factory(self._make_task)
+        self._ready: deque[_Handle] = deque()
+        self._timers: list[tuple[float, float, int, _Handle]] = []
+        self._steps_left = 0
+        self._alarm: Callable[[], None] | None = None
 
     def time(self) -> float:
         return self._virtual_now
 
-    def next_number(self) -> int:
-        """A number that is unique on this loop and the same in each replay."""
-        self._created += 1
-        return self._created
+    def after_steps(self, steps: int, alarm: Callable[[], None]) -> None:
+        """Call between two callbacks, when that many more have run: tasks may be stopped at any of their awaits."""
+        self._steps_left = steps
+        self._alarm = alarm
+
+    def no_alarm(self) -> None:
+        self._alarm = None
 
     def create_future(self) -> "asyncio.Future[Any]":
-        return _Future(loop=self)
+        return asyncio.Future(loop=self)
+
+    def create_task(
+        self,
+        coro: Any,
+        *,
+        name: object = None,
+        context: contextvars.Context | None = None,
+    ) -> "asyncio.Task[Any]":
+        self._created += 1
+        # The default names count through the whole process; a replay needs them to start over with the loop.
+        named = f"Task-{self._created}" if name is None else str(name)
+        return _Task(coro, number=self._created, loop=self, name=named, context=context)
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        if self._closed:
+            raise RuntimeError("Event loop is closed")
+        handle = _Handle(callback, args, context, self._virtual_now)
+        self._ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._virtual_now + delay, callback, *args, context=context)
 
     def call_at(
         self,
@@ -70,13 +109,13 @@ class VirtualLoop(base_events.BaseEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        if self.is_closed():
+        if self._closed:
             raise RuntimeError("Event loop is closed")
-        timer = _Timer(when, callback, args, self, context)
-        timer.tie = (self._ties.random() if self._ties else 0.0, self.next_number())
-        heapq.heappush(self._scheduled, timer)
-        timer._scheduled = True
-        return timer
+        handle = _Handle(callback, args, context, when)
+        self._created += 1
+        tie = self._ties.random() if self._ties is not None else 0.0
+        heapq.heappush(self._timers, (when, tie, self._created, handle))
+        return handle
 
     def run_in_executor(self, _executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> "asyncio.Future[T]":
         """Call at once, on the loop: threads would make the order a matter of luck."""
@@ -87,31 +126,54 @@ class VirtualLoop(base_events.BaseEventLoop):
             future.set_exception(error)
         return future
 
-    def select(self, timeout: float | None) -> list[object]:
-        """Called by the base class where a real loop would wait for sockets."""
-        if timeout is None:
-            self._stuck("nothing is ready and no timer is set")
-        if timeout > 0:
-            self._virtual_now = max(self._virtual_now, min(self._scheduled[0]._when, self._virtual_now + timeout))
-            self._passes = 0
-        self._passes += 1
-        if self._passes > _MAX_PASSES_AT_ONE_INSTANT:
-            self._stuck("time stands still, tasks keep waking each other")
-        return []
+    def _run_once(self) -> None:
+        """Called by the base class until the loop is stopped; goes on for as long itself."""
+        ready, timers = self._ready, self._timers
+        passes = 0
+        while not self._stopping:
+            if not ready:
+                self._jump()
+                passes = 0
+            passes += 1
+            if passes > _MAX_PASSES_AT_ONE_INSTANT:
+                self._stuck("time stands still, tasks keep waking each other")
+            due = self._virtual_now + _RESOLUTION
+            while timers and timers[0][0] <= due:
+                ready.append(heapq.heappop(timers)[3])
+            for _ in range(len(ready)):
+                if self._alarm is not None:
+                    self._count_down()
+                handle = ready.popleft()
+                callback, context = handle.callback, handle.context
+                if callback is None:
+                    continue
+                try:
+                    if context is None:
+                        callback(*handle.arguments)
+                    else:
+                        context.run(callback, *handle.arguments)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001  # the loop's handler reports it, as ever in asyncio
+                    self.call_exception_handler({"message": f"Exception in {callback}", "exception": error})
 
-    def _process_events(self, event_list: list[object]) -> None:
-        """There is nothing to process: `select` never reports a socket."""
+    def _jump(self) -> None:
+        """Go to the next timer."""
+        timers = self._timers
+        while timers and timers[0][3].callback is None:
+            heapq.heappop(timers)
+        if not timers:
+            self._stuck("nothing is ready and no timer is set")
+        self._virtual_now = max(self._virtual_now, timers[0][0])
+
+    def _count_down(self) -> None:
+        self._steps_left -= 1
+        if self._steps_left < 0 and self._alarm is not None:
+            alarm, self._alarm = self._alarm, None
+            alarm()
 
     def _write_to_self(self) -> None:
         """Nobody sleeps in a selector, so nobody needs a wake-up byte."""
-
-    def _make_task(self, _loop: events.AbstractEventLoop, coro: Any, **options: Any) -> "asyncio.Task[Any]":
-        number = self._created + 1
-        task = _Task(coro, loop=self, **options)
-        if task.get_name().startswith("Task-"):
-            # The default names count through the whole process; a replay needs them to start over with the loop.
-            task.set_name(f"Task-{number}")
-        return task
 
     def _stuck(self, why: str) -> NoReturn:
         tasks = sorted(asyncio.all_tasks(self), key=lambda task: task.get_name())
@@ -120,42 +182,60 @@ class VirtualLoop(base_events.BaseEventLoop):
         raise StuckError(message)
 
 
+class VirtualClock(LoopClock):
+    """The clock of a virtual loop. It is asked many times at each instant, and makes one date of it."""
+
+    def __init__(self, *, epoch: datetime = EPOCH) -> None:
+        super().__init__(epoch=epoch)
+        self._instant = 0.0
+        self._date = epoch
+
+    def now(self) -> datetime:
+        instant = self.monotonic()
+        if instant != self._instant:
+            self._instant, self._date = instant, super().now()
+        return self._date
+
+
 def run_virtual(main: Coroutine[Any, Any, T], *, seed: int | None = None) -> T:
     """Run a coroutine to its end in virtual time; the same coroutine and seed give the same run."""
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(seed=seed)) as runner:
         return runner.run(main)
 
 
-class _Timer(events.TimerHandle):
-    """A timer with a fixed place among those of the same instant."""
+class _Handle(asyncio.TimerHandle):
+    """A callback, now or later. The base class would ask the loop whether it debugs, for each of them."""
 
-    __slots__ = ("tie",)
-    tie: tuple[float, int]
-    _when: float
-    _scheduled: bool
+    __slots__ = ("arguments", "at", "callback", "context")
 
-    def __lt__(self, other: object) -> bool:
-        if not isinstance(other, _Timer):
-            return NotImplemented
-        if self._when != other._when:
-            return self._when < other._when
-        return self.tie < other.tie
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        arguments: tuple[Any, ...],
+        context: contextvars.Context | None,
+        at: float,
+    ) -> None:
+        self.callback: Callable[..., object] | None = callback
+        self.arguments = arguments
+        self.context = context
+        self.at = at
 
+    def cancel(self) -> None:
+        self.callback = None
+        self.arguments = ()
 
-class _Future(asyncio.Future[Any]):
-    def __init__(self, *, loop: VirtualLoop) -> None:
-        super().__init__(loop=loop)
-        self._number = loop.next_number()
+    def cancelled(self) -> bool:
+        return self.callback is None
 
-    def __hash__(self) -> int:
-        return self._number
+    def when(self) -> float:
+        return self.at
 
 
 class _Task(asyncio.Task[Any]):
     # `hash` is asked for inside the constructor of the base class, when the task enters the set of all tasks.
-    def __init__(self, coro: Coroutine[Any, Any, Any], *, loop: VirtualLoop, **options: Any) -> None:
-        self._number = loop.next_number()
-        super().__init__(coro, loop=loop, **options)
+    def __init__(self, coro: Coroutine[Any, Any, Any], *, number: int, **options: Any) -> None:
+        self._number = number
+        super().__init__(coro, **options)
 
     def __hash__(self) -> int:
         return self._number

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from klet.aio.clock import LoopClock
 from klet.app.simulation.memory import MemoryFiles
 from klet.app.simulation.node import SimulatedNode, simulated_settings
 from klet.app.simulation.sources import SimulatedSources
@@ -28,7 +27,7 @@ from klet.testing.fake_runtime import (
 )
 from klet.testing.fake_runtime.pump import Pump, timing
 from klet.testing.in_process import REQUEST_TIMEOUT, InProcessTransport
-from klet.testing.loop import EPOCH, StuckError, run_virtual
+from klet.testing.loop import EPOCH, StuckError, VirtualClock, run_virtual
 from klet.testing.simulation import plan as steps
 from klet.testing.simulation.chronicle import Chronicle, Probes
 from klet.testing.simulation.invariants import RuntimeWatch, check_leftovers, check_reaction, check_status
@@ -90,15 +89,15 @@ def run_seed(seed: int, *, alter: Alteration = leave_as_is, verbose: bool = Fals
     )
 
 
-class SteppedClock(LoopClock):
+class SteppedClock(VirtualClock):
     """The agent's clock: its wall time can be set."""
 
-    def __init__(self, *, epoch: datetime) -> None:
-        super().__init__(epoch=epoch)
+    def __init__(self) -> None:
+        super().__init__()
         self.offset = timedelta()
 
     def now(self) -> datetime:
-        return super().now() + self.offset
+        return super().now() + self.offset if self.offset else super().now()
 
 
 class Story:
@@ -123,8 +122,8 @@ class Story:
             sink=sink,
             images=LOADED,
         )
-        self._clock = SteppedClock(epoch=EPOCH)
-        self._true_clock = LoopClock(epoch=EPOCH)
+        self._clock = SteppedClock()
+        self._true_clock = VirtualClock()
         self.node = SimulatedNode(clock=self._clock, runtime=runtime, files=MemoryFiles(sink=sink))
         self.chronicle = Chronicle(runtime=runtime, probes=probes, clock=self._true_clock, start=EPOCH)
         self._watch = RuntimeWatch(chronicle=self.chronicle, runtime=runtime, lingering=plan.lingering > 0)
@@ -256,7 +255,7 @@ class Story:
     async def _sleep_until(self, at: datetime) -> None:
         """Sleep, and look at what came of it."""
         await self._true_clock.sleep_until(at)
-        self.node.runtime.advance(self._true_clock.now())
+        self.node.runtime.pass_time(self._true_clock.now())
         hits = sum(fault.hits for fault in self._faults)
         if hits != self._hits:
             self._hits = hits

@@ -5,9 +5,8 @@ from top to bottom and nothing is ever awaited. The others just return the answe
 """
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from google.protobuf.message import Message
 from google.protobuf.text_format import MessageToString
@@ -40,8 +39,7 @@ class Signal:
             listener()
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(NamedTuple):
     """Go on at that time or when the signal fires, whichever comes first. Neither: wait until the call is given up."""
 
     until: datetime | None = None
@@ -90,8 +88,7 @@ class Call:
         return self.response
 
 
-@dataclass(frozen=True, slots=True)
-class CallRecord:
+class CallRecord(NamedTuple):
     """A call that was begun, for tests to look at."""
 
     at: datetime
@@ -102,8 +99,7 @@ class CallRecord:
         return f"{self.at.isoformat()} {self.rpc} {MessageToString(self.request, as_one_line=True)}"
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerRecord:
+class AnswerRecord(NamedTuple):
     """A call that has ended; `code` is OK or that of the error."""
 
     at: datetime

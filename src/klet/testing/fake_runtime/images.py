@@ -105,6 +105,8 @@ class ImageStore:
         """By full or short id, else by name."""
         if not reference:
             raise RpcFailure(Code.UNKNOWN, 'can not resolve "" locally: ambiguous digest string')
+        if (image := self._images.get(reference)) is not None:
+            return image
         wanted = reference if reference.startswith("sha256:") else f"sha256:{reference}"
         matches = [image for id_, image in self._images.items() if id_.startswith(wanted)]
         if len(matches) == 1:

@@ -96,7 +96,7 @@ class FakeRuntime:
 
     def call(self, rpc: str, request: Message, *, now: datetime) -> Call:
         """Begin a call; it is done when it returns, or after some later `advance` or call."""
-        self.advance(now)
+        self.pass_time(now)
         mine = type(request)()
         mine.CopyFrom(request)
         self.history.append(CallRecord(at=self.now, rpc=rpc, request=mine))
@@ -119,15 +119,15 @@ class FakeRuntime:
         """Call whenever `next_due` moves to an earlier time."""
         self._world.timeline.when_earlier(listener)
 
+    def pass_time(self, now: datetime) -> None:
+        """Let happen what is due by then."""
+        self._world.timeline.advance(now)
+
     def advance(self, now: datetime) -> tuple[FakeEvent, ...]:
         """Let time pass; the events that were delivered meanwhile."""
-        due = self._world.timeline.next_due()
-        if due is None or due > now:
-            self._world.timeline.advance(now)
-            return ()
         delivered: list[FakeEvent] = []
         end = self._world.listen(delivered.append)
-        self._world.timeline.advance(now)
+        self.pass_time(now)
         end()
         return tuple(delivered)
 

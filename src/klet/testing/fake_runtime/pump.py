@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
 from functools import partial
 
 from google.protobuf.message import Message
@@ -44,6 +45,7 @@ async def pumping(
 def timing(runtime: FakeRuntime, clock: LoopClock, *, lingers: Callable[[str], bool] = gives_up) -> Iterator["Pump"]:
     """A pump for a clock that is the loop's own: timers of the loop are cheaper than a task that sleeps."""
     loop = asyncio.get_running_loop()
+    started = clock.now() - timedelta(seconds=loop.time())
     timer: asyncio.TimerHandle | None = None
 
     def set_timer() -> None:
@@ -51,11 +53,14 @@ def timing(runtime: FakeRuntime, clock: LoopClock, *, lingers: Callable[[str], b
         if timer is not None:
             timer.cancel()
         due = runtime.next_due()
-        timer = None if due is None else loop.call_later((due - clock.now()).total_seconds(), advance)
+        timer = None if due is None else loop.call_at((due - started).total_seconds(), advance)
 
     def advance() -> None:
-        runtime.advance(clock.now())
-        set_timer()
+        nonlocal timer
+        timer = None
+        runtime.pass_time(clock.now())
+        if timer is None:
+            set_timer()
 
     pump = Pump(runtime=runtime, clock=clock, lingers=lingers)
     runtime.when_earlier(set_timer)
@@ -102,20 +107,30 @@ class Pump:
                     pass
                 finally:
                     self._nap = None
-            self._runtime.advance(self._clock.now())
+            self._runtime.pass_time(self._clock.now())
 
-    async def call(self, rpc: str, request: Message) -> Message:
-        """The answer, or RpcFailure. A caller that is cancelled gives the call up."""
+    async def call(self, rpc: str, request: Message, *, timeout: timedelta | None = None) -> Message:
+        """The answer, RpcFailure, or TimeoutError by the loop's time. A caller that is cancelled gives the call up."""
+        loop = asyncio.get_running_loop()
         call = self._runtime.call(rpc, request, now=self._clock.now())
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # Even a call that is done at once lets others run, as any call to a real runtime does.
-        call.when_done(partial(_set_soon, done))
+        done: asyncio.Future[None] = loop.create_future()
+        deadline: asyncio.TimerHandle | None = None
+        if call.is_done:
+            # Even a call that is done at once lets others run, as any call to a real runtime does.
+            loop.call_soon(_set, done)
+        else:
+            call.when_done(partial(_set, done))
+            if timeout is not None:
+                deadline = loop.call_later(timeout.total_seconds(), _expire, done)
         try:
             await done
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, TimeoutError):
             if not self._lingers(rpc):
                 self._runtime.give_up(call)
             raise
+        finally:
+            if deadline is not None:
+                deadline.cancel()
         return call.result()
 
     async def events(self, wanted: Callable[[FakeEvent], bool]) -> AsyncGenerator[FakeEvent, None]:
@@ -137,10 +152,11 @@ class Pump:
         self._earlier.set()
 
 
-def _set_soon(done: asyncio.Future[None]) -> None:
-    done.get_loop().call_soon(_set, done)
-
-
 def _set(done: asyncio.Future[None]) -> None:
     if not done.done():
         done.set_result(None)
+
+
+def _expire(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_exception(TimeoutError())

@@ -11,22 +11,13 @@ _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 class Timer:
     """Something that will happen, unless it is cancelled."""
 
-    __slots__ = ("_action",)
+    __slots__ = ("action",)
 
     def __init__(self, action: Callable[[], None]) -> None:
-        self._action: Callable[[], None] | None = action
-
-    @property
-    def is_cancelled(self) -> bool:
-        return self._action is None
+        self.action: Callable[[], None] | None = action
 
     def cancel(self) -> None:
-        self._action = None
-
-    def fire(self) -> None:
-        action, self._action = self._action, None
-        if action is not None:
-            action()
+        self.action = None
 
 
 class Timeline:
@@ -52,15 +43,20 @@ class Timeline:
         self._when_earlier = listener
 
     def next_due(self) -> datetime | None:
-        while self._timers and self._timers[0][2].is_cancelled:
-            heapq.heappop(self._timers)
-        return self._timers[0][0] if self._timers else None
+        timers = self._timers
+        while timers and timers[0][2].action is None:
+            heapq.heappop(timers)
+        return timers[0][0] if timers else None
 
     def advance(self, now: datetime) -> None:
         """Let everything happen that is due by then, each thing at its own instant. Time never goes back."""
-        while (due := self.next_due()) is not None and due <= now:
-            self.now = max(self.now, due)
-            heapq.heappop(self._timers)[2].fire()
+        timers = self._timers
+        while timers and timers[0][0] <= now:
+            due, _, timer = heapq.heappop(timers)
+            action, timer.action = timer.action, None
+            if action is not None:
+                self.now = max(self.now, due)
+                action()
         self.now = max(self.now, now)
 
     def stamp(self) -> int:

@@ -8,29 +8,35 @@ from klet.wire import cri_v1_pb2 as pb
 
 
 def sandbox_item(sandbox: Sandbox) -> pb.PodSandbox:
-    return pb.PodSandbox(
-        id=sandbox.id,
-        metadata=sandbox.config.metadata,
-        state=sandbox.state,
-        created_at=sandbox.created_at,
-        labels=sandbox.config.labels,
-        annotations=sandbox.config.annotations,
-        runtime_handler=sandbox.runtime_handler,
-    )
+    """To be copied into an answer: what never changes is put together once."""
+    if sandbox.item is None:
+        sandbox.item = pb.PodSandbox(
+            id=sandbox.id,
+            metadata=sandbox.config.metadata,
+            created_at=sandbox.created_at,
+            labels=sandbox.config.labels,
+            annotations=sandbox.config.annotations,
+            runtime_handler=sandbox.runtime_handler,
+        )
+    sandbox.item.state = sandbox.state
+    return sandbox.item
 
 
 def sandbox_status(sandbox: Sandbox) -> pb.PodSandboxStatus:
-    status = pb.PodSandboxStatus(
-        id=sandbox.id,
-        metadata=sandbox.config.metadata,
-        state=sandbox.state,
-        created_at=sandbox.created_at,
-        network=pb.PodSandboxNetworkStatus(),
-        labels=sandbox.config.labels,
-        annotations=sandbox.config.annotations,
-        runtime_handler=sandbox.runtime_handler,
-    )
-    status.linux.namespaces.options.CopyFrom(sandbox.namespaces)
+    """To be copied into an answer."""
+    if sandbox.status is None:
+        sandbox.status = pb.PodSandboxStatus(
+            id=sandbox.id,
+            metadata=sandbox.config.metadata,
+            created_at=sandbox.created_at,
+            labels=sandbox.config.labels,
+            annotations=sandbox.config.annotations,
+            runtime_handler=sandbox.runtime_handler,
+        )
+        sandbox.status.linux.namespaces.options.CopyFrom(sandbox.namespaces)
+    status = sandbox.status
+    status.state = sandbox.state
+    status.network.CopyFrom(pb.PodSandboxNetworkStatus())
     if sandbox.has_network and sandbox.ips:
         status.network.ip = sandbox.ips[0]
         status.network.additional_ips.extend(pb.PodIP(ip=ip) for ip in sandbox.ips[1:])
@@ -52,43 +58,47 @@ def sandbox_info(sandbox: Sandbox) -> str:
 
 
 def container_item(container: Container) -> pb.Container:
-    return pb.Container(
-        id=container.id,
-        pod_sandbox_id=container.sandbox.id,
-        metadata=container.config.metadata,
-        image=container.config.image,
-        image_ref=container.image_id,
-        state=container.state,
-        created_at=container.created_at,
-        labels=container.config.labels,
-        annotations=container.config.annotations,
-    )
+    """To be copied into an answer."""
+    if container.item is None:
+        container.item = pb.Container(
+            id=container.id,
+            pod_sandbox_id=container.sandbox.id,
+            metadata=container.config.metadata,
+            image=container.config.image,
+            image_ref=container.image_id,
+            created_at=container.created_at,
+            labels=container.config.labels,
+            annotations=container.config.annotations,
+        )
+    container.item.state = container.state
+    return container.item
 
 
 def container_status(container: Container, images: ImageStore) -> pb.ContainerStatus:
-    status = pb.ContainerStatus(
-        id=container.id,
-        metadata=container.config.metadata,
-        state=container.state,
-        created_at=container.created_at,
-        started_at=container.started_at,
-        finished_at=container.finished_at,
-        exit_code=container.exit_code,
-        image=container.config.image,
-        image_ref=container.image_id,
-        reason=_reason(container),
-        message=container.message,
-        labels=container.config.labels,
-        annotations=container.config.annotations,
-        mounts=container.config.mounts,
-        log_path=container.log_path,
-    )
+    """To be copied into an answer."""
+    if container.status is None:
+        container.status = pb.ContainerStatus(
+            id=container.id,
+            metadata=container.config.metadata,
+            created_at=container.created_at,
+            image=container.config.image,
+            labels=container.config.labels,
+            annotations=container.config.annotations,
+            mounts=container.config.mounts,
+            log_path=container.log_path,
+        )
+    status = container.status
+    status.state = container.state
+    status.started_at = container.started_at
+    status.finished_at = container.finished_at
+    status.exit_code = container.exit_code
+    status.reason = _reason(container)
+    status.message = container.message
     status.resources.linux.CopyFrom(container.resources)
     stored = images.find(container.image_id)
-    if stored is not None:
-        names = [*stored.tags, *stored.digests]
-        status.image.image = names[0] if names else container.image_id
-        status.image_ref = stored.digests[0] if stored.digests else container.image_id
+    names = [*stored.tags, *stored.digests] if stored is not None else []
+    status.image.image = names[0] if names else container.image_id if stored else container.config.image.image
+    status.image_ref = stored.digests[0] if stored is not None and stored.digests else container.image_id
     return status
 
 

@@ -52,6 +52,9 @@ class Sandbox:
     state: pb.PodSandboxState = pb.SANDBOX_READY
     has_network: bool = True
     containers: dict[str, "Container"] = field(default_factory=dict)
+    item: pb.PodSandbox | None = None
+    status: pb.PodSandboxStatus | None = None
+    """What the CRI showed of it last."""
 
     @property
     def is_ready(self) -> bool:
@@ -87,6 +90,9 @@ class Container:
     timers: list[Timer] = field(default_factory=list)
     ended: Signal = field(default_factory=Signal)
     exited: Signal = field(default_factory=Signal)
+    item: pb.Container | None = None
+    status: pb.ContainerStatus | None = None
+    """What the CRI showed of it last."""
 
     @property
     def is_running(self) -> bool:
