@@ -7,14 +7,14 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from klet.api.codec import DecodeError, decode, encode
+from klet.api.codec import DecodeError, decode
 from klet.api.container import Container, ContainerPort, EphemeralContainer
 from klet.api.handlers import Lifecycle, LifecycleHandler
 from klet.api.meta import ObjectMeta
 from klet.api.pod import Pod, PodSpec
 from klet.model.pods import PodUID
 from klet.model.runtime import ContainerOrigin, ContainerRecord, PodRuntimeStatus
-from klet.runtime.hashing import container_hash
+from klet.runtime.hashing import container_hash, go_json
 
 POD_NAME = "io.kubernetes.pod.name"
 POD_NAMESPACE = "io.kubernetes.pod.namespace"
@@ -63,9 +63,9 @@ def container_annotations(pod: Pod, container: Container | EphemeralContainer, *
     if pod.spec.termination_grace_period_seconds is not None:
         annotations[TERMINATION_GRACE_PERIOD] = str(pod.spec.termination_grace_period_seconds)
     if container.lifecycle is not None and container.lifecycle.pre_stop is not None:
-        annotations[PRE_STOP_HANDLER] = encode(container.lifecycle.pre_stop).decode()
+        annotations[PRE_STOP_HANDLER] = go_json(container.lifecycle.pre_stop)
     if container.ports:
-        annotations[PORTS] = encode(container.ports).decode()
+        annotations[PORTS] = go_json(container.ports)
     return annotations
 
 
