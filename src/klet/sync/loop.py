@@ -131,7 +131,8 @@ class SyncLoop:
 
     def _take_in(self, kind: ChangeKind, source: str, pod: Pod) -> None:
         if is_mirror(pod):
-            return  # the reflection of a static pod; its own file says what to run
+            self._take_in_mirror(kind, pod)
+            return
         uid = uid_of(pod)
         match kind:
             case ChangeKind.ADD:
@@ -149,6 +150,13 @@ class SyncLoop:
                     self._update(UpdateKind.SYNC, pod, cause)
             case ChangeKind.REMOVE:
                 self._remove(uid, pod, source)
+
+    def _take_in_mirror(self, kind: ChangeKind, mirror: Pod) -> None:
+        """The reflection of a static pod: only that pod's own manifest says what to run."""
+        if kind is ChangeKind.REMOVE:
+            self._pods.remove_mirror(mirror)
+        else:
+            self._pods.put_mirror(mirror)
 
     def _remove(self, uid: PodUID, pod: Pod, source: str) -> None:
         self._pods.remove(uid)

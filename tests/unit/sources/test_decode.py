@@ -125,7 +125,7 @@ def spec(**changes) -> dict:
     [
         pytest.param(b"", ["the text is not an object"], id="nothing"),
         pytest.param(b"[1]", ["the text is not an object"], id="no object"),
-        pytest.param(b"\xff\xfe", ["the text is not UTF-8 (byte 0)"], id="not text"),
+        pytest.param(b"\xff\xfe", ["the text is not UTF-8 (line 1, column 1): save it as UTF-8"], id="not text"),
         pytest.param(
             b"kind: Pod\na: b: c\n",
             ["error converting YAML to JSON: yaml: line 2: mapping values are not allowed in this context"],

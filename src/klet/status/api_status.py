@@ -1,0 +1,68 @@
+"""The status to write to the API: what this node knows, joined with what others have written there (mergePodStatus)."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from klet.api.pod import Pod, PodCondition, PodStatus
+from klet.api.times import Time
+from klet.model.pods import is_mirror
+from klet.status.conditions import CONTAINERS_READY, DISRUPTION_TARGET, FALSE, OWNED, READY, TRUE
+from klet.status.phase import FAILED, is_terminal
+
+
+def merge_status(old: PodStatus, new: PodStatus, *, may_run: bool, now: Time) -> PodStatus:
+    """What the API server has, brought up to date. A pod is not said to have ended while containers may run."""
+    ends = not is_terminal(old.phase) and is_terminal(new.phase)
+    conditions = _merge_conditions(old.conditions, new.conditions, ends=ends and not may_run, now=now)
+    merged = replace(
+        new,
+        conditions=conditions,
+        resource_claim_statuses=old.resource_claim_statuses,
+        extended_resource_claim_status=old.extended_resource_claim_status,
+    )
+    if ends and may_run:
+        merged = replace(merged, phase=old.phase, reason=old.reason, message=old.message)
+    if is_terminal(merged.phase) and any(_is_true(each) for each in conditions):
+        merged = replace(merged, conditions=_not_ready(conditions, merged.phase, now))
+    return merged
+
+
+def may_be_deleted(pod: Pod, *, is_finished: bool) -> bool:
+    """Whether the API object of a pod that is being deleted can go: it has ended, and the node holds nothing of it."""
+    is_leaving = pod.metadata.deletion_timestamp is not None and not is_mirror(pod)
+    return is_leaving and is_terminal(pod.status.phase) and is_finished
+
+
+def _merge_conditions(
+    old: Sequence[PodCondition], new: Sequence[PodCondition], *, ends: bool, now: Time
+) -> tuple[PodCondition, ...]:
+    merged = [each for each in old if each.type not in OWNED]
+    merged += [each for each in new if each.type in OWNED]
+    disrupted = next((each for each in new if each.type == DISRUPTION_TARGET), None)
+    if not ends or disrupted is None:
+        return tuple(merged)
+    before = next((each for each in merged if each.type == DISRUPTION_TARGET), None)
+    if before is None:
+        return (*merged, replace(disrupted, last_transition_time=now))
+    since = before.last_transition_time if before.status == disrupted.status else now
+    return tuple(replace(disrupted, last_transition_time=since) if each is before else each for each in merged)
+
+
+def _is_true(condition: PodCondition) -> bool:
+    return condition.type in {READY, CONTAINERS_READY} and condition.status == TRUE
+
+
+def _not_ready(conditions: Sequence[PodCondition], phase: str, now: Time) -> tuple[PodCondition, ...]:
+    reason = "PodFailed" if phase == FAILED else "PodCompleted"
+    there = {each.type: each for each in conditions}
+    closed = {kind: _closed(there.get(kind), kind, reason, now) for kind in (READY, CONTAINERS_READY)}
+    merged = [closed.pop(each.type, each) for each in conditions]
+    return (*merged, *closed.values())
+
+
+def _closed(condition: PodCondition | None, kind: str, reason: str, now: Time) -> PodCondition:
+    if condition is None:
+        return PodCondition(type=kind, status=FALSE, reason=reason, last_transition_time=now)
+    since = condition.last_transition_time if condition.status == FALSE else now
+    return replace(condition, status=FALSE, reason=reason, message="", last_transition_time=since)

@@ -1,0 +1,195 @@
+"""Tells the API server what the status board says, and lets go of pods that are over (status manager, API side).
+
+A status is patched, never put, and only for the pod with that UID. Pods do not wait for one another. What the watch or
+the last answer showed is the base of a patch, so that a change costs one request.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Protocol
+
+from klet.aio.backoff import Backoff
+from klet.aio.clock import Clock
+from klet.aio.workqueue import WorkQueue
+from klet.api.patches.strategic_diff import create_strategic_patch
+from klet.api.pod import Pod
+from klet.api.times import Time
+from klet.errors import KletError
+from klet.model.pods import PodUID, format_pod, is_static, uid_of
+from klet.status.api_status import may_be_deleted, merge_status
+from klet.status.board import Reported, StatusBoard
+from klet.status.transitions import is_same
+
+logger = logging.getLogger(__name__)
+
+SWEEP: Final = timedelta(seconds=10)
+_PARALLEL: Final = 8
+_FIRST_DELAY: Final = timedelta(milliseconds=500)
+
+
+class PodApiError(KletError):
+    """The API server did not do it; it may later."""
+
+
+class PodGone(PodApiError):
+    """The API server has no such pod, or another one of its name."""
+
+
+class PodApi(Protocol):
+    """Pods at the API server."""
+
+    def seen(self, pod: Pod) -> Pod | None:
+        """The newest state of the pod with this UID that the watch has shown."""
+        ...
+
+    async def read(self, pod: Pod) -> Pod:
+        """Ask for it; raises PodGone, also if another pod has its name now."""
+        ...
+
+    async def patch_status(self, pod: Pod, patch: dict[str, Any]) -> Pod: ...
+
+    async def delete(self, pod: Pod) -> None:
+        """Let it go at once, if it is still that one."""
+        ...
+
+
+class WantedPods(Protocol):
+    """The pods this node should run, and their mirrors."""
+
+    def get(self, uid: PodUID) -> Pod | None: ...
+
+    def mirror_of(self, pod: Pod) -> Pod | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """The newest version that the API server has, and for which object."""
+
+    api_uid: PodUID
+    version: int
+    answer: Pod
+
+
+class StatusPublisher:
+    """Keeps the API server's statuses equal to the board's."""
+
+    def __init__(
+        self,
+        *,
+        board: StatusBoard,
+        pods: WantedPods,
+        api: PodApi,
+        may_run: Callable[[PodUID], bool],
+        clock: Clock,
+    ) -> None:
+        self._board = board
+        self._pods = pods
+        self._api = api
+        self._may_run = may_run
+        self._clock = clock
+        self._queue = WorkQueue[PodUID](clock=clock)
+        self._sent: dict[PodUID, _Sent] = {}
+        self._backoff = Backoff[PodUID](first=_FIRST_DELAY, longest=SWEEP)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow(), name="status-changes")
+            group.create_task(self._sweep(), name="status-sweep")
+            for number in range(_PARALLEL):
+                group.create_task(self._work(), name=f"status-writer-{number}")
+
+    async def _follow(self) -> None:
+        with self._board.changes() as changes:
+            for uid in self._board.all():
+                self._queue.add(uid)
+            async for uid in changes:
+                self._queue.add(uid)
+                if changes.lagged:
+                    changes.lagged = False
+                    for each in self._board.all():
+                        self._queue.add(each)
+
+    async def _sweep(self) -> None:
+        """Find what a lost request, or someone else's write, has made differ."""
+        while True:
+            await self._clock.sleep(SWEEP)
+            known = self._board.all()
+            for uid in [uid for uid in self._sent if uid not in known]:
+                del self._sent[uid]
+            for uid in known:
+                if self._differs(uid):
+                    self._queue.add(uid)
+
+    def _differs(self, uid: PodUID) -> bool:
+        reported, pod = self._board.reported(uid), self._pods.get(uid)
+        target = None if pod is None else self._target(pod)
+        if reported is None or target is None:
+            return False
+        sent = self._sent.get(uid)
+        if sent is None or sent.version < reported.version or sent.api_uid != uid_of(target):
+            return True
+        seen = self._api.seen(target)
+        if seen is None:
+            return False
+        if may_be_deleted(seen, is_finished=reported.is_finished):
+            return True
+        wanted = merge_status(seen.status, reported.status, may_run=self._may_run(uid), now=self._now())
+        if is_same(wanted, seen.status):
+            return False
+        del self._sent[uid]  # someone else wrote it: compare anew with what is there
+        return True
+
+    async def _work(self) -> None:
+        while True:
+            uid = await self._queue.get()
+            try:
+                await self._publish(uid)
+                self._backoff.reset(uid)
+            except PodGone:
+                self._sent.pop(uid, None)  # its source will say so
+            except PodApiError as error:
+                delay = self._backoff.next(uid, now=self._clock.now())
+                logger.warning("Pod status not written", extra={"uid": uid, "error": str(error)})
+                self._queue.add_after(uid, delay)
+            finally:
+                self._queue.done(uid)
+
+    async def _publish(self, uid: PodUID) -> None:
+        reported, pod = self._board.reported(uid), self._pods.get(uid)
+        target = None if pod is None else self._target(pod)
+        if reported is None or target is None:
+            return
+        current = await self._write(uid, target, reported)
+        if may_be_deleted(current, is_finished=reported.is_finished):
+            await self._api.delete(current)
+            logger.info("Pod fully terminated and removed", extra={"pod": format_pod(current)})
+
+    async def _write(self, uid: PodUID, target: Pod, reported: Reported) -> Pod:
+        current = await self._base(uid, target)
+        sent = self._sent.get(uid)
+        if sent is not None and sent.version == reported.version and sent.api_uid == uid_of(target):
+            return current
+        wanted = merge_status(current.status, reported.status, may_run=self._may_run(uid), now=self._now())
+        patch = create_strategic_patch(Pod(status=current.status), Pod(status=wanted), Pod)
+        if patch:
+            current = await self._api.patch_status(current, {**patch, "metadata": {"uid": current.metadata.uid}})
+        self._sent[uid] = _Sent(uid_of(current), reported.version, current)
+        return current
+
+    async def _base(self, uid: PodUID, target: Pod) -> Pod:
+        sent, seen = self._sent.get(uid), self._api.seen(target)
+        answer = sent.answer if sent is not None and sent.api_uid == uid_of(target) else None
+        known = [each for each in (answer, seen) if each is not None]
+        if not known:
+            return await self._api.read(target)
+        return max(known, key=lambda each: int(each.metadata.resource_version or 0))
+
+    def _target(self, pod: Pod) -> Pod | None:
+        """The API object that shows the pod: a static pod is shown by its mirror, if it has one."""
+        return self._pods.mirror_of(pod) if is_static(pod) else pod
+
+    def _now(self) -> Time:
+        return Time.of(self._clock.now())
