@@ -1,0 +1,1 @@
+"""Kubernetes Events, made from cause records."""

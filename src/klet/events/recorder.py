@@ -1,0 +1,180 @@
+"""Tells users what happened, as Kubernetes Events: every cause record that concerns them becomes one.
+
+Recording never waits. What cannot be written is tried again for a while; what comes too fast is dropped.
+"""
+
+import asyncio
+import logging
+import random
+from collections import deque
+from datetime import timedelta
+from typing import Final, Protocol
+
+from klet.aio.clock import Clock
+from klet.api.event import Event, EventSource
+from klet.api.meta import ObjectMeta
+from klet.api.pod import Pod
+from klet.api.references import ObjectReference
+from klet.api.times import Time
+from klet.errors import KletError
+from klet.events.correlator import Correlator, Count, Drop, Post
+from klet.events.kinds import event_type
+from klet.model.causes import CauseId, CauseRecorder, Finding, Subject
+from klet.model.pods import PodUID
+
+logger = logging.getLogger(__name__)
+
+QUEUE: Final = 1000
+TRIES: Final = 12
+PAUSE: Final = timedelta(seconds=10)
+COMPONENT: Final = "kubelet"
+
+
+class EventsUnreachable(KletError):
+    """No answer; it may come through later."""
+
+
+class EventRefused(KletError):
+    """The API server does not want this Event."""
+
+
+class EventGone(EventRefused):
+    """The Event to count up is not there any more."""
+
+
+class EventApi(Protocol):
+    """Events at the API server."""
+
+    async def create(self, event: Event) -> Event: ...
+
+    async def count_up(self, event: Event) -> Event:
+        """Write count, time and message of an Event that is there; raises EventGone."""
+        ...
+
+
+class Pods(Protocol):
+    """Pods by UID."""
+
+    def get(self, uid: PodUID) -> Pod | None: ...
+
+
+class EventingRecorder:
+    """Records causes, and puts those that users should see where the writer finds them."""
+
+    def __init__(self, *, inner: CauseRecorder, clock: Clock) -> None:
+        self._inner = inner
+        self._clock = clock
+        self._queue: deque[tuple[Finding, Time]] = deque()
+        self._arrived = asyncio.Event()
+
+    def record(self, finding: Finding, *, parent: CauseId | None = None) -> CauseId:
+        cause = self._inner.record(finding, parent=parent)
+        if event_type(finding) is not None:
+            if len(self._queue) < QUEUE:
+                self._queue.append((finding, Time.of(self._clock.now())))
+                self._arrived.set()
+            else:
+                logger.warning("Event dropped: too many wait", extra={"reason": finding.decision})
+        return cause
+
+    async def next(self) -> tuple[Finding, Time]:
+        """The oldest that was not told yet, and when it was found."""
+        while not self._queue:
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self._queue.popleft()
+
+
+class EventWriter:
+    """Writes Events in the order in which things happened."""
+
+    def __init__(
+        self,
+        *,
+        findings: EventingRecorder,
+        pods: Pods,
+        api: EventApi,
+        node_name: str,
+        clock: Clock,
+        randomness: random.Random,
+    ) -> None:
+        self._findings = findings
+        self._pods = pods
+        self._api = api
+        self._node_name = node_name
+        self._clock = clock
+        self._randomness = randomness
+        self._correlator = Correlator()
+
+    async def run(self) -> None:
+        while True:
+            finding, at = await self._findings.next()
+            event = self._make(finding, at)
+            match self._correlator.decide(event, now=self._clock.now()):
+                case Post(first):
+                    await self._write(first, is_new=True)
+                case Count(again):
+                    await self._write(again, is_new=False)
+                case Drop():
+                    logger.debug("Event dropped: too many of its kind", extra={"reason": event.reason})
+
+    async def _write(self, event: Event, *, is_new: bool) -> None:
+        for turn in range(TRIES):
+            try:
+                if is_new:
+                    await self._api.create(event)
+                else:
+                    await self._api.count_up(event)
+                return
+            except EventGone:
+                is_new = True
+            except EventRefused as error:
+                logger.warning("Event refused", extra={"reason": event.reason, "error": str(error)})
+                return
+            except EventsUnreachable as error:
+                logger.debug("Event not written yet", extra={"reason": event.reason, "error": str(error)})
+                await self._clock.sleep(PAUSE if turn else PAUSE * self._randomness.random())
+        logger.warning("Event given up", extra={"reason": event.reason})
+
+    def _make(self, finding: Finding, at: Time) -> Event:
+        involved = self._reference(finding.subject)
+        kind = event_type(finding)
+        assert kind is not None
+        nanoseconds = int(self._clock.now().timestamp() * 1_000_000_000) + self._randomness.randrange(1000)
+        return Event(
+            metadata=ObjectMeta(name=f"{involved.name}.{nanoseconds:x}", namespace=involved.namespace or "default"),
+            involved_object=involved,
+            reason=finding.decision,
+            message=finding.message,
+            source=EventSource(component=COMPONENT, host=self._node_name),
+            first_timestamp=at,
+            last_timestamp=at,
+            count=1,
+            type=kind,
+            reporting_component=COMPONENT,
+            reporting_instance=self._node_name,
+        )
+
+    def _reference(self, subject: Subject) -> ObjectReference:
+        if not subject.name:
+            return ObjectReference(api_version="v1", kind="Node", name=self._node_name)
+        pod = self._pods.get(PodUID(subject.uid))
+        return ObjectReference(
+            api_version="v1",
+            kind="Pod",
+            namespace=subject.namespace,
+            name=subject.name,
+            uid=subject.uid,
+            resource_version="" if pod is None else pod.metadata.resource_version,
+            field_path=container_path(pod, subject.container) if subject.container else "",
+        )
+
+
+def container_path(pod: Pod | None, name: str) -> str:
+    """Where in its pod a container is, as Events write it."""
+    if pod is not None:
+        if any(each.name == name for each in pod.spec.init_containers):
+            return f"spec.initContainers{{{name}}}"
+        if any(each.name == name for each in pod.spec.ephemeral_containers):
+            return f"spec.ephemeralContainers{{{name}}}"
+    return f"spec.containers{{{name}}}"
