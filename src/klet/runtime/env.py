@@ -22,6 +22,7 @@ from klet.api.quantity import Quantity
 from klet.api.service import Service
 from klet.errors import KletError
 from klet.model.expansion import expand
+from klet.model.objects import ObjectMissing
 from klet.model.pods import is_static
 from klet.runtime.downward import field_value, resource_value
 from klet.runtime.env_files import EnvFileError, find_variable
@@ -29,10 +30,6 @@ from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
 from klet.runtime.service_env import build_service_environment
 
 T = TypeVar("T")
-
-
-class ObjectMissing(KletError):
-    """A config map or secret that does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

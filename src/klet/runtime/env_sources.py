@@ -11,6 +11,7 @@ from klet.api.quantity import Quantity
 from klet.api.service import Service
 from klet.errors import KletError
 from klet.host.contained import read_contained
+from klet.model.objects import container_config_maps, container_secrets
 from klet.runtime.env import EnvironmentInputs
 
 T = TypeVar("T")
@@ -118,9 +119,9 @@ class EnvironmentReader:
             pod_ips=pod_ips,
             node_ips=self._node_ips,
             config_maps=await _read_all(
-                config_maps_of(container), lambda name: self._objects.config_map(namespace, name)
+                container_config_maps(container), lambda name: self._objects.config_map(namespace, name)
             ),
-            secrets=await _read_all(secrets_of(container), lambda name: self._objects.secret(namespace, name)),
+            secrets=await _read_all(container_secrets(container), lambda name: self._objects.secret(namespace, name)),
             files=await _read_all(
                 [found for found in files_of(container) if found[0] in volumes],
                 lambda found: self._files.read(volumes[found[0]], found[1]),
@@ -129,20 +130,6 @@ class EnvironmentReader:
             allocatable=self._node.allocatable(),
             devices=devices,
         )
-
-
-def config_maps_of(container: Container | EphemeralContainer) -> list[str]:
-    """The names of the config maps that a container's environment refers to."""
-    whole = [source.config_map_ref.name for source in container.env_from if source.config_map_ref is not None]
-    sources = [variable.value_from for variable in container.env if variable.value_from is not None]
-    return whole + [each.config_map_key_ref.name for each in sources if each.config_map_key_ref is not None]
-
-
-def secrets_of(container: Container | EphemeralContainer) -> list[str]:
-    """The names of the secrets that a container's environment refers to."""
-    whole = [source.secret_ref.name for source in container.env_from if source.secret_ref is not None]
-    sources = [variable.value_from for variable in container.env if variable.value_from is not None]
-    return whole + [each.secret_key_ref.name for each in sources if each.secret_key_ref is not None]
 
 
 def files_of(container: Container | EphemeralContainer) -> list[tuple[str, str]]:

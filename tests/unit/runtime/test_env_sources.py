@@ -16,7 +16,8 @@ from klet.api.container import (
     SecretEnvSource,
     SecretKeySelector,
 )
-from klet.runtime.env import EnvironmentInputs, ObjectMissing
+from klet.model.objects import ObjectMissing
+from klet.runtime.env import EnvironmentInputs
 from klet.runtime.env_sources import EnvironmentReader, KnownResources, NoApiServer, NoObjects, VolumeFiles
 from klet.testing.builders import make_container, make_pod
 

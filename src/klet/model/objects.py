@@ -1,0 +1,119 @@
+"""Config maps, secrets and tokens of pods: who they are, which ones a pod or one of its volumes refers to. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+from klet.api.container import Container, EphemeralContainer
+from klet.api.pod import Pod
+from klet.api.volume import Volume
+from klet.errors import KletError
+
+
+class ObjectKind(StrEnum):
+    """The kinds that have a cache, as messages name them."""
+
+    CONFIG_MAP = "configmap"
+    SECRET = "secret"  # noqa: S105 - the name of a kind
+
+
+class ObjectRef(NamedTuple):
+    """One object of a namespace."""
+
+    kind: ObjectKind
+    namespace: str
+    name: str
+
+
+class ObjectMissing(KletError):
+    """A config map or secret that does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedToken:
+    """A token of a service account, and when to ask for the next one; None if it never has to be renewed."""
+
+    token: str = field(repr=False)
+    refresh_at: datetime | None
+
+
+def pod_secrets(pod: Pod) -> frozenset[str]:
+    """The names of all secrets that a pod refers to by itself."""
+    names = [reference.name for reference in pod.spec.image_pull_secrets]
+    for container in _containers(pod):
+        names += container_secrets(container)
+    for volume in pod.spec.volumes:
+        names += volume_secrets(volume)
+        names += _legacy_secrets(volume)
+    return frozenset(name for name in names if name)
+
+
+def pod_config_maps(pod: Pod) -> frozenset[str]:
+    """The names of all config maps that a pod refers to."""
+    names: list[str] = []
+    for container in _containers(pod):
+        names += container_config_maps(container)
+    for volume in pod.spec.volumes:
+        names += volume_config_maps(volume)
+    return frozenset(name for name in names if name)
+
+
+def container_config_maps(container: Container | EphemeralContainer) -> list[str]:
+    """The names of the config maps that a container's environment refers to."""
+    whole = [source.config_map_ref.name for source in container.env_from if source.config_map_ref is not None]
+    sources = [variable.value_from for variable in container.env if variable.value_from is not None]
+    return whole + [each.config_map_key_ref.name for each in sources if each.config_map_key_ref is not None]
+
+
+def container_secrets(container: Container | EphemeralContainer) -> list[str]:
+    """The names of the secrets that a container's environment refers to."""
+    whole = [source.secret_ref.name for source in container.env_from if source.secret_ref is not None]
+    sources = [variable.value_from for variable in container.env if variable.value_from is not None]
+    return whole + [each.secret_key_ref.name for each in sources if each.secret_key_ref is not None]
+
+
+def volume_secrets(volume: Volume) -> list[str]:
+    """The names of the secrets whose content a volume shows."""
+    names = [volume.secret.secret_name] if volume.secret is not None else []
+    sources = volume.projected.sources if volume.projected is not None else ()
+    return names + [source.secret.name for source in sources if source.secret is not None]
+
+
+def volume_config_maps(volume: Volume) -> list[str]:
+    """The names of the config maps whose content a volume shows."""
+    names = [volume.config_map.name] if volume.config_map is not None else []
+    sources = volume.projected.sources if volume.projected is not None else ()
+    return names + [source.config_map.name for source in sources if source.config_map is not None]
+
+
+def volume_objects(volume: Volume, namespace: str) -> frozenset[ObjectRef]:
+    """Everything whose content a volume shows."""
+    maps = {ObjectRef(ObjectKind.CONFIG_MAP, namespace, name) for name in volume_config_maps(volume)}
+    return frozenset(maps | {ObjectRef(ObjectKind.SECRET, namespace, name) for name in volume_secrets(volume)})
+
+
+def _containers(pod: Pod) -> Iterator[Container | EphemeralContainer]:
+    yield from pod.spec.init_containers
+    yield from pod.spec.containers
+    yield from pod.spec.ephemeral_containers
+
+
+def _legacy_secrets(volume: Volume) -> Iterator[str]:
+    """Secrets that a driver needs to mount a volume; those of a persistent volume are read when they are needed."""
+    if volume.azure_file is not None:
+        yield volume.azure_file.secret_name
+    if volume.csi is not None and volume.csi.node_publish_secret_ref is not None:
+        yield volume.csi.node_publish_secret_ref.name
+    for source in (
+        volume.cephfs,
+        volume.cinder,
+        volume.flex_volume,
+        volume.rbd,
+        volume.scale_io,
+        volume.iscsi,
+        volume.storageos,
+    ):
+        if source is not None and source.secret_ref is not None:
+            yield source.secret_ref.name
