@@ -187,7 +187,7 @@ def test_a_pod_runs_is_shown_is_replaced_and_leaves_nothing(node):
     assert "hello from" in node.run("logs", name_of("hello"), "--tail", "1", "--timestamps")
     story = node.run("explain", "pod/hello")
     assert "Started" in story
-    assert "waiting for nothing" in story
+    assert "nothing is wrong: every container is ready" in story
     # The same again changes nothing; an edit replaces the pod.
     node.up(str(node.file))
     assert [pod["metadata"]["uid"]] == [same["metadata"]["uid"] for same in node.pods().values()]

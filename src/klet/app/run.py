@@ -11,6 +11,7 @@ import uvloop
 from klet.aio.clock import Clock, SystemClock
 from klet.aio.threads import Threads
 from klet.app.container_ports import open_container_ports
+from klet.app.journal_view import JournalRecords
 from klet.app.left_files import HostLeftFiles
 from klet.app.lifecycle import run_parts
 from klet.app.log_format import start_logging
@@ -19,7 +20,7 @@ from klet.app.machine_facts import read_machine_facts
 from klet.app.pod_sources import build_sources, source_names
 from klet.app.ports import open_pod_cgroups, open_runtime
 from klet.app.settings import AgentSettings, cut_settings
-from klet.app.views import AgentHealth, BoardPods, JournalRecords, RuntimeLogs
+from klet.app.views import AgentHealth, BoardPods, RuntimeLogs
 from klet.app.wiring import Agent, Part, Ports, build_agent
 from klet.checkpoint import CheckpointFile, Found
 from klet.config.command_line import Settings, ShowText
@@ -29,6 +30,7 @@ from klet.config.loader import load_command_line
 from klet.cri.client import CriClient
 from klet.cri.events import ContainerdEvents, CriEvents
 from klet.errors import KletError
+from klet.host.addresses import find_node_addresses
 from klet.host.cgroups.discover import find_hierarchy
 from klet.host.errors import HostError
 from klet.host.http_client import HttpClient
@@ -111,7 +113,8 @@ async def run_agent(given: Settings, settings: AgentSettings) -> None:
             given, node_name=settings.node_name, sink=config, recorder=journal, threads=threads, clock=clock
         )
         _record_start(journal, settings, version)
-        listener = _build_listener(agent, settings, client, journal, clock)
+        shown_ips = find_node_addresses(given.flags.node_ip.split(","))
+        listener = _build_listener(agent, settings, client, journal, shown_ips, clock)
         await run_parts((journal, *agent.parts, *sources, listener))
 
 
@@ -159,15 +162,20 @@ async def _open_ports(
     )
 
 
-def _build_listener(agent: Agent, settings: AgentSettings, client: CriClient, journal: Journal, clock: Clock) -> Part:
+def _build_listener(
+    agent: Agent, settings: AgentSettings, client: CriClient, journal: Journal, node_ips: tuple[str, ...], clock: Clock
+) -> Part:
     """The agent's own API."""
-    pods = BoardPods(pods=agent.pods, statuses=agent.statuses, ledger=agent.ledger)
+    pods = BoardPods(pods=agent.pods, statuses=agent.statuses, ledger=agent.ledger, node_ips=node_ips)
+    records = JournalRecords(
+        journal=journal, pods=pods, node_errors=agent.runtime.errors, node_name=settings.node_name, clock=clock
+    )
     return SocketListener(
         path=settings.socket,
         routes=(
             PodRoutes(pods=pods, logs=RuntimeLogs(runtime=client, clock=clock)),
             HealthRoutes(health=AgentHealth(loop=agent.loop)),
-            KletRoutes(pods=pods, journal=JournalRecords(journal=journal, clock=clock)),
+            KletRoutes(pods=pods, journal=records),
         ),
     )
 

@@ -1,6 +1,5 @@
-"""Joins boards, files and the journal into what the HTTP API shows."""
+"""Joins boards and files into what the HTTP API shows."""
 
-import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import datetime
@@ -9,16 +8,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from klet.aio.clock import Clock
-from klet.api.pod import Pod
+from klet.api.pod import Pod, PodIP
 from klet.api.times import Time
 from klet.cri.errors import CriError, NotFound, Unavailable
 from klet.cri.port import RuntimeService
-from klet.journal.records import CauseQuery
-from klet.journal.store import Journal
-from klet.journal.timeline import build_timeline, render_timeline
 from klet.logs.reader import read_logs
 from klet.logs.render import LogOptions, resolve_since
-from klet.model.causes import Cause
 from klet.model.pods import uid_of
 from klet.model.runtime import ContainerId
 from klet.pods.store import PodStore
@@ -33,10 +28,13 @@ from klet.wire import cri_v1_pb2 as cri
 class BoardPods:
     """The wanted pods with the statuses of the board."""
 
-    def __init__(self, *, pods: PodStore, statuses: StatusBoard, ledger: WorkerLedger) -> None:
+    def __init__(
+        self, *, pods: PodStore, statuses: StatusBoard, ledger: WorkerLedger, node_ips: tuple[str, ...] = ()
+    ) -> None:
         self._pods = pods
         self._statuses = statuses
         self._ledger = ledger
+        self._node_ips = node_ips
 
     def pods(self) -> tuple[Pod, ...]:
         return tuple(self._with_status(pod) for pod in self._pods.all())
@@ -54,8 +52,12 @@ class BoardPods:
         return self._with_status(pod) if pod is not None else None
 
     def _with_status(self, pod: Pod) -> Pod:
-        status = self._statuses.get(uid_of(pod))
-        return replace(pod, api_version="v1", kind="Pod", status=status or pod.status)
+        status = self._statuses.get(uid_of(pod)) or pod.status
+        if pod.spec.host_network and not status.pod_ip and status.phase == "Running":
+            # It has no address of its own: it is found under the node's.
+            first = self._node_ips[0] if self._node_ips else ""
+            status = replace(status, pod_ip=first, pod_ips=tuple(PodIP(ip=ip) for ip in self._node_ips))
+        return replace(pod, api_version="v1", kind="Pod", status=status)
 
 
 class RuntimeLogs:
@@ -105,92 +107,8 @@ class AgentHealth:
         return {"ping": None, "log": None, "syncloop": self._loop.health_error()}
 
 
-class JournalRecords:
-    """Cause records as JSON."""
-
-    def __init__(self, *, journal: Journal, clock: Clock) -> None:
-        self._journal = journal
-        self._clock = clock
-
-    async def records(self, *, namespace: str, name: str, since: datetime | None) -> AsyncGenerator[bytes, None]:
-        for cause in await self._journal.find(_query(namespace, name, since)):
-            yield _line(cause)
-
-    async def follow(self, *, namespace: str, name: str, since: datetime | None) -> AsyncGenerator[bytes, None]:
-        query = _query(namespace, name, since)
-        with self._journal.follow() as news:
-            last = ""
-            for cause in await self._journal.find(query):
-                last = cause.id
-                yield _line(cause)
-            async for cause in news:
-                if cause.id > last and query.matches(cause):
-                    yield _line(cause)
-
-    async def explain(self, *, namespace: str, name: str) -> bytes | None:
-        causes = await self._journal.find(_query(namespace, name, None))
-        if not causes:
-            return None
-        timeline = build_timeline(causes)
-        waiting = timeline.waiting
-        document = {
-            "pod": {"namespace": namespace, "name": name},
-            "timeline": [
-                {
-                    **cause_to_json(step.cause),
-                    "times": step.times,
-                    "depth": step.depth,
-                    "offsetSeconds": step.offset.total_seconds(),
-                    "lastedSeconds": step.lasted.total_seconds() if step.lasted is not None else None,
-                }
-                for step in timeline.steps
-            ],
-            "waitingFor": None
-            if waiting is None
-            else {
-                "on": waiting.on,
-                "container": waiting.subject.container,
-                "message": waiting.message,
-                "since": waiting.since.isoformat(),
-            },
-            "text": render_timeline(timeline, now=self._clock.now()),
-        }
-        return json.dumps(document).encode()
-
-
 def _as_deleted(pod: Pod, since: datetime | None) -> Pod:
     """A static pod that goes has no deletion of its own; here it gets one, so that every reader understands it."""
     if pod.metadata.deletion_timestamp is not None or since is None:
         return pod
     return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=Time.of(since)))
-
-
-def cause_to_json(cause: Cause) -> dict[str, object]:
-    """A record in the form of the API."""
-    finding = cause.finding
-    subject = finding.subject
-    return {
-        "id": cause.id,
-        "parent": cause.parent,
-        "at": cause.at.isoformat(),
-        "subject": {
-            "namespace": subject.namespace,
-            "name": subject.name,
-            "uid": subject.uid,
-            "container": subject.container,
-        },
-        "decider": finding.decider,
-        "decision": finding.decision,
-        "message": finding.message,
-        "measurements": dict(finding.measurements),
-        "since": finding.since.isoformat() if finding.since is not None else None,
-        "next": finding.next,
-    }
-
-
-def _line(cause: Cause) -> bytes:
-    return json.dumps(cause_to_json(cause)).encode()
-
-
-def _query(namespace: str, name: str, since: datetime | None) -> CauseQuery:
-    return CauseQuery(namespace=namespace, name=name, since=since)

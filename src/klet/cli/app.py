@@ -164,15 +164,16 @@ def logs(
 @app.command()
 def explain(
     pod: PodName,
-    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="Print the records as JSON.")] = "",
+    every: Annotated[bool, typer.Option("--all", "-a", help="Tell every decision, of earlier pods too.")] = False,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="Print all of it as JSON.")] = "",
     namespace: Namespace = None,
     state_dir: StateDir = DEFAULT_STATE,
 ) -> None:
-    """Tell what happened to a pod, why, and what it waits for."""
+    """Tell why a pod is as it is, what comes next, and what happened to it; also of a pod that is gone."""
     # Imported here for the same reason as above.
     from klet.cli.explain import print_explanation  # noqa: PLC0415
 
-    print_explanation(_client(state_dir), pod, namespace=namespace, as_json=_is_json(output))
+    print_explanation(_client(state_dir), pod, namespace=namespace, as_json=_is_json(output), is_whole=every)
 
 
 @app.command()

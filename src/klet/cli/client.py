@@ -54,21 +54,64 @@ class CauseRecord(msgspec.Struct, frozen=True, kw_only=True):
     next: str = ""
 
 
-class WaitingFor(msgspec.Struct, frozen=True, kw_only=True):
-    """What the newest open decision waits for."""
+class StoryStep(CauseRecord, frozen=True, kw_only=True, rename="camel"):
+    """A decision, or several equal ones, in the story of a pod."""
 
-    on: str = ""
+    life: int = 0
+    times: int = 1
+    depth: int = 0
+    offset_seconds: float = 0.0
+
+
+class PodState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a pod is, in numbers."""
+
+    phase: str = ""
+    ready: bool = False
+    containers_ready: int = 0
+    containers: int = 0
+    restarts: int = 0
+    terminating: bool = False
+    known: bool = True
+
+
+class Why(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One reason why a pod is as it is."""
+
+    kind: str = "trouble"
+    reason: str = ""
     container: str = ""
     message: str = ""
+    measurements: Mapping[str, str | int | float | bool] = {}
     since: datetime | None = None
+    next: str = ""
+    next_at: datetime | None = None
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The timeline of one pod, and what it waits for now."""
+    """What a pod is, why, and how it came to that."""
 
-    timeline: tuple[CauseRecord, ...] = ()
-    text: tuple[str, ...] = ()
-    waiting_for: WaitingFor | None = None
+    pod: CauseSubject = CauseSubject()
+    now: datetime
+    state: PodState = PodState()
+    summary: str = ""
+    why: tuple[Why, ...] = ()
+    timeline: tuple[StoryStep, ...] = ()
+
+
+class ToldPod(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod that the journal remembers."""
+
+    namespace: str
+    name: str
+    last: datetime
+
+
+class ToldPods(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Every pod that the journal remembers, on the node of this name."""
+
+    node_name: str = ""
+    pods: tuple[ToldPod, ...] = ()
 
 
 class AgentClient:
@@ -98,6 +141,10 @@ class AgentClient:
 
     def explain(self, namespace: str, name: str) -> bytes:
         return self._get(f"/klet/v1/explain/{quote(namespace)}/{quote(name)}")
+
+    def told_pods(self) -> ToldPods:
+        """The pods that there are records about, also those that are gone."""
+        return msgspec.json.decode(self._get("/klet/v1/explain"), type=ToldPods)
 
     def logs(self, namespace: str, pod: str, container: str, query: Mapping[str, str]) -> Iterator[bytes]:
         """Pieces of a container's log as they come."""

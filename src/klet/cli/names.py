@@ -1,9 +1,11 @@
 """Finds the pod that a user means: by its full name, or by the name in the manifest."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from klet.api.pod import Pod
+from klet.cli.client import ToldPod
 from klet.errors import KletError
 
 
@@ -53,6 +55,53 @@ def find_pod(pods: Sequence[Pod], reference: PodReference) -> Pod:
         )
     choices = ", ".join(sorted(f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in found))
     raise UnclearName(f"{reference.name!r} means {len(found)} pods: {choices}; give one of these names")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PodName:
+    """A name that one pod after the other may have had."""
+
+    namespace: str
+    name: str
+    manifest_name: str
+
+    @property
+    def label(self) -> str:
+        return f"{self.namespace}/{self.manifest_name}"
+
+
+def pod_names(pods: Iterable[Pod]) -> frozenset[PodName]:
+    return frozenset(PodName(pod.metadata.namespace, pod.metadata.name, manifest_name(pod)) for pod in pods)
+
+
+def told_names(pods: Iterable[ToldPod], *, node_name: str) -> frozenset[PodName]:
+    """The names of pods that only the journal may know: every one may have been a static pod of this node."""
+    return frozenset(PodName(pod.namespace, pod.name, pod.name.removesuffix(f"-{node_name}")) for pod in pods)
+
+
+def choose_name(reference: PodReference, known: frozenset[PodName], told: frozenset[PodName]) -> PodName:
+    """The one name that is meant; pods that are there go before those that are gone."""
+    for names in (known, told):
+        here = [one for one in names if reference.namespace in {None, one.namespace}]
+        found = [one for one in here if one.name == reference.name] or [
+            one for one in here if one.manifest_name == reference.name
+        ]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            choices = ", ".join(f"{one.namespace}/{one.name}" for one in sorted(found))
+            raise UnclearName(f"{reference.name!r} means {len(found)} pods: {choices}; give one of these names")
+    raise UnclearName(_never_seen(reference, known, told))
+
+
+def _never_seen(reference: PodReference, known: frozenset[PodName], told: frozenset[PodName]) -> str:
+    where = f" in namespace {reference.namespace!r}" if reference.namespace is not None else ""
+    text = f"there is no pod {reference.name!r}{where}, and none is remembered"
+    labels = {name: one.label for one in sorted(known | told) for name in (one.manifest_name, one.name)}
+    if near := get_close_matches(reference.name, labels, n=3):
+        return f"{text}; did you mean: {', '.join(dict.fromkeys(labels[name] for name in near))}?"
+    there = ", ".join(sorted(one.label for one in known))
+    return f"{text}; there are: {there}" if there else f"{text}; none runs"
 
 
 def choose_container(pod: Pod, container: str | None) -> str:

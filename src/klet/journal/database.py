@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from klet.errors import KletError
-from klet.journal.records import CauseQuery, from_microseconds, to_id, to_microseconds, to_number
+from klet.journal.records import CauseQuery, ToldPod, from_microseconds, to_id, to_microseconds, to_number
 from klet.model.causes import Cause, CauseId, Finding, Measurement, Subject
 
 
@@ -101,6 +101,14 @@ class Database:
             return None
         statement = f"SELECT {_COLUMNS} FROM causes WHERE id = :id"  # noqa: S608 - constant columns
         return next(self._read(statement, {"id": number}), None)
+
+    def pods(self) -> tuple[ToldPod, ...]:
+        statement = "SELECT namespace, name, max(at) FROM causes WHERE name != '' GROUP BY name, namespace"
+        try:
+            rows = self._connection.execute(statement).fetchall()
+        except sqlite3.Error as error:
+            raise _translated("read", self._path, error) from error
+        return tuple(ToldPod(namespace, name, from_microseconds(at)) for namespace, name, at in rows)
 
     def close(self) -> None:
         self._connection.close()
@@ -195,8 +203,8 @@ def _to_row(cause: Cause) -> Row:
 
 
 def _from_row(row: Row) -> Cause:
-    number, parent, at, namespace, name, uid, container, decider, decision, message, measured, since, *rest = row
-    following, next_at = rest
+    number, parent, at, namespace, name, uid, container, decider, decision, message, measured = row[:11]
+    since, following, next_at = row[11:]
     measurements: Mapping[str, Measurement] = _MEASUREMENTS.decode(measured)
     return Cause(
         id=to_id(number),

@@ -42,6 +42,27 @@ class CauseQuery:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ToldPod:
+    """A pod, or a manifest of that name, that the journal has records about."""
+
+    namespace: str
+    name: str
+    last: datetime
+    """The instant of the newest record."""
+
+
+def told_pods(causes: Iterable[Cause]) -> tuple[ToldPod, ...]:
+    """The pods that records are about, by name."""
+    newest: dict[tuple[str, str], datetime] = {}
+    for cause in causes:
+        subject = cause.finding.subject
+        if subject.name:
+            key = subject.namespace, subject.name
+            newest[key] = max(newest.get(key, cause.at), cause.at)
+    return tuple(ToldPod(namespace, name, newest[namespace, name]) for namespace, name in sorted(newest))
+
+
 def select_causes(causes: Iterable[Cause], query: CauseQuery) -> tuple[Cause, ...]:
     """The newest matching records, oldest first, each once."""
     found = {cause.id: cause for cause in causes if query.matches(cause)}

@@ -18,7 +18,15 @@ from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.journal.database import Database, JournalDamaged, JournalError, set_aside
 from klet.journal.memory import DEFAULT_RECORDS
-from klet.journal.records import CauseQuery, bound_finding, next_number, select_causes, to_id
+from klet.journal.records import (
+    CauseQuery,
+    ToldPod,
+    bound_finding,
+    next_number,
+    select_causes,
+    to_id,
+    told_pods,
+)
 from klet.model.causes import Cause, CauseId, Finding
 
 logger = logging.getLogger(__name__)
@@ -118,6 +126,13 @@ class Journal:
         written = await self._threads.run(self._find_written, query)
         return select_causes((*written, *unwritten), query)
 
+    async def pods(self) -> tuple[ToldPod, ...]:
+        """Every pod that there are records about, also those that are gone."""
+        unwritten = told_pods(self._unwritten)
+        found = {(pod.namespace, pod.name): pod for pod in await self._threads.run(self._pods_written)}
+        found |= {(pod.namespace, pod.name): pod for pod in unwritten}
+        return tuple(found[key] for key in sorted(found))
+
     async def chain(self, cause_id: CauseId) -> tuple[Cause, ...]:
         """What led to a record: its known ancestors, the first one first, and itself."""
         unwritten = {cause.id: cause for cause in self._unwritten}
@@ -137,6 +152,13 @@ class Journal:
     def _find_written(self, query: CauseQuery) -> tuple[Cause, ...]:
         try:
             return self._with_database(lambda database: database.find(query))
+        except JournalError as error:
+            logger.warning("Journal not read", extra={"error": str(error)})
+            return ()
+
+    def _pods_written(self) -> tuple[ToldPod, ...]:
+        try:
+            return self._with_database(Database.pods)
         except JournalError as error:
             logger.warning("Journal not read", extra={"error": str(error)})
             return ()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from klet.model.causes import Cause, CauseId, Finding, Measurement, Subject
+from klet.model.causes import Cause, CauseId, Finding, Subject
 
 BEGINNING: Final = "PodAdded"
 ENDINGS: Final = frozenset({"Stopped", "Finished", "Removed"})
@@ -49,6 +49,8 @@ class Life:
     uid: str
     began: datetime
     steps: tuple[Step, ...]
+    causes: tuple[Cause, ...]
+    """The records themselves, each one, for who looks for something in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,55 +72,6 @@ def build_timeline(causes: Iterable[Cause]) -> Timeline:
         return Timeline(lives=(), waiting=None)
     _, newest = lives[-1]
     return Timeline(lives=tuple(_tell(uid, life) for uid, life in lives), waiting=_waiting(newest))
-
-
-def render_timeline(timeline: Timeline, *, now: datetime) -> list[str]:
-    """The story as lines of text; each life begins with its date, and the last line says what is waited for."""
-    lines: list[str] = []
-    for life in timeline.lives:
-        named = f", uid {life.uid}" if life.uid else ""
-        lines.append(f"from {life.began:%Y-%m-%d %H:%M:%S} UTC{named}")
-        lines += [_render_step(step) for step in life.steps]
-    if timeline.waiting is not None:
-        waiting = timeline.waiting
-        about = f"{waiting.subject.container}: " if waiting.subject.container else ""
-        began = f"{waiting.since:%H:%M:%S} UTC ({render_duration(now - waiting.since)} ago)"
-        lines.append(f"waiting since {began} for: {about}{waiting.on}")
-    return lines
-
-
-def render_decision(
-    decision: str, *, container: str, message: str, measurements: Mapping[str, Measurement], times: int = 1
-) -> str:
-    """One decision on one line, the same wherever it is shown."""
-    about = f"{container}: " if container else ""
-    repeated = f" ({times} times)" if times > 1 else ""
-    why = f": {message}" if message else ""
-    numbers = f" [{render_measurements(measurements)}]" if measurements else ""
-    return f"{about}{decision}{repeated}{why}{numbers}"
-
-
-def render_duration(duration: timedelta) -> str:
-    """A length of time in the two largest units that matter: `12ms`, `3.4s`, `2m05s`, `3h10m`, `2d04h`."""
-    milliseconds = max(0, round(duration / timedelta(milliseconds=1)))
-    if milliseconds < 1000:
-        return f"{milliseconds}ms"
-    if milliseconds < 60_000:
-        return f"{milliseconds / 1000:.1f}s"
-    minutes, seconds = divmod(milliseconds // 1000, 60)
-    if minutes < 60:
-        return f"{minutes}m{seconds:02}s"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 24:
-        return f"{hours}h{minutes:02}m"
-    days, hours = divmod(hours, 24)
-    return f"{days}d{hours:02}h"
-
-
-def render_measurements(measurements: Mapping[str, Measurement]) -> str:
-    return " ".join(
-        f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in measurements.items()
-    )
 
 
 def _lives(ordered: list[Cause]) -> list[tuple[str, list[Cause]]]:
@@ -157,7 +110,7 @@ def _tell(uid: str, ordered: list[Cause]) -> Life:
                 lasted=None if following is None else following - first.at,
             )
         )
-    return Life(uid=uid, began=ordered[0].at, steps=tuple(reversed(steps)))
+    return Life(uid=uid, began=ordered[0].at, steps=tuple(reversed(steps)), causes=tuple(ordered))
 
 
 def _depths(ordered: list[Cause]) -> dict[CauseId, int]:
@@ -227,15 +180,3 @@ def _waiting_since(ordered: list[Cause], cause: Cause) -> datetime:
 
 def _is_ending(cause: Cause) -> bool:
     return not cause.finding.subject.container and cause.finding.decision in ENDINGS
-
-
-def _render_step(step: Step) -> str:
-    finding = step.cause.finding
-    told = render_decision(
-        finding.decision,
-        container=finding.subject.container,
-        message=finding.message,
-        measurements=finding.measurements,
-        times=step.times,
-    )
-    return f"+{render_duration(step.offset):>7}  {'  ' * step.depth}{told}"

@@ -49,5 +49,9 @@ class JournalView(Protocol):
         ...
 
     async def explain(self, *, namespace: str, name: str) -> bytes | None:
-        """The causal timeline of a pod as one JSON document; None if nothing is known of it."""
+        """Why a pod is as it is, and its causal timeline, as one JSON document; None if nothing is known of it."""
+        ...
+
+    async def pods(self) -> bytes:
+        """The pods that there are records about, also those that are gone, as one JSON document."""
         ...

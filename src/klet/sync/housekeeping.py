@@ -16,6 +16,7 @@ from klet.aio.tasks import first_of
 from klet.api.container import Container
 from klet.api.meta import ObjectMeta
 from klet.api.pod import Pod, PodSpec, PodStatus
+from klet.api.times import Time
 from klet.errors import KletError
 from klet.model.causes import CauseRecorder, Finding, Subject
 from klet.model.pods import PodUID, uid_of
@@ -264,9 +265,15 @@ class Housekeeping:
 
 def synthetic_pod(status: PodRuntimeStatus) -> Pod:
     """A pod made from what the runtime knows: enough to stop it."""
+    made = [sandbox.created_at for sandbox in status.sandboxes]
     names = dict.fromkeys(record.name for record in status.containers)
     images = {record.name: record.image for record in status.containers}
     return Pod(
-        metadata=ObjectMeta(name=status.name, namespace=status.namespace, uid=status.uid),
+        metadata=ObjectMeta(
+            name=status.name,
+            namespace=status.namespace,
+            uid=status.uid,
+            creation_timestamp=Time.of(min(made)) if made else None,
+        ),
         spec=PodSpec(containers=tuple(Container(name=name, image=images[name]) for name in names)),
     )

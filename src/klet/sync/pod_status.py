@@ -1,13 +1,14 @@
 """Computes a pod's status from everything that is known of it, and puts it on the status board."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from klet.aio.clock import Clock
+from klet.api.container_status import ContainerStateTerminated
 from klet.api.pod import Pod, PodStatus
 from klet.model.causes import CauseId, CauseRecorder, Finding
 from klet.model.pods import PodUID, is_static, subject_of, uid_of
@@ -173,7 +174,9 @@ class PodStatuses:
             self._record_change(pod, previous, status, cause)
 
     def _record_change(self, pod: Pod, old: PodStatus, new: PodStatus, cause: CauseId | None) -> None:
-        """Phase and readiness are what people wait for."""
+        """Phase and readiness are what people wait for, and the ends of containers what they ask about."""
+        for ended in find_ends(old, new):
+            self._recorder.record(describe_end(pod, ended), parent=cause)
         if old.phase != new.phase:
             self._record(pod, "PhaseChanged", f"{old.phase or 'new'} -> {new.phase}", cause)
         if new.reason == DEADLINE_EXCEEDED and old.reason != new.reason:
@@ -186,6 +189,33 @@ class PodStatuses:
     def _record(self, pod: Pod, decision: str, message: str, cause: CauseId | None) -> None:
         finding = Finding(subject=subject_of(pod), decider=DECIDER, decision=decision, message=message)
         self._recorder.record(finding, parent=cause)
+
+
+def find_ends(old: PodStatus, new: PodStatus) -> list[tuple[str, ContainerStateTerminated]]:
+    """The containers that have ended since the old status, by name, with how."""
+    known = {ended.container_id for _, ended in _ends(old)}
+    return [(name, ended) for name, ended in _ends(new) if ended.container_id and ended.container_id not in known]
+
+
+def describe_end(pod: Pod, end: tuple[str, ContainerStateTerminated]) -> Finding:
+    name, ended = end
+    how = f"by signal {ended.signal}" if ended.signal else f"with exit code {ended.exit_code}"
+    return Finding(
+        subject=subject_of(pod, name),
+        decider=DECIDER,
+        decision="Exited",
+        message=f"it ended {how}" + (f" ({ended.reason})" if ended.reason else ""),
+        measurements={"exitCode": ended.exit_code},
+        since=ended.finished_at,
+    )
+
+
+def _ends(status: PodStatus) -> Iterator[tuple[str, ContainerStateTerminated]]:
+    every = (*status.init_container_statuses, *status.container_statuses, *status.ephemeral_container_statuses)
+    for each in every:
+        for state in (each.last_state, each.state):
+            if state.terminated is not None:
+                yield each.name, state.terminated
 
 
 def reported_failures(status: PodStatus) -> dict[str, StartFailure]:

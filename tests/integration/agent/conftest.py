@@ -203,7 +203,17 @@ def build_node(tmp_path):
     return build
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
+def new_node():
+    """Builds a node in a directory: for fixtures that outlive a test."""
+
+    def build(directory: Path, containerd) -> Node:
+        return Node(directory=directory, containerd=containerd)
+
+    return build
+
+
+@pytest.fixture(scope="session")
 def manifest():
     """A pod of busybox shells: `manifest("web", main="sleep 1000")`."""
 

@@ -1,43 +1,8 @@
 """A shim that hangs holds up its own pod and nobody else."""
 
-import os
-import signal
-from contextlib import contextmanager
-from pathlib import Path
-
-import pytest
-
-from klet.wire import cri_v1_pb2 as pb
+from klet.testing.shims import shim_of, stopped
 
 FOREVER = "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
-
-
-async def shim_of(cri, uid: str, containerd) -> int:
-    """The process of the shim that keeps a pod."""
-    wanted = pb.PodSandboxFilter(label_selector={"io.kubernetes.pod.uid": uid})
-    [sandbox] = (await cri.list_pod_sandbox(pb.ListPodSandboxRequest(filter=wanted))).items
-    return find_shim(sandbox.id, str(containerd.settings.socket))
-
-
-def find_shim(sandbox: str, socket: str) -> int:
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            arguments = (process / "cmdline").read_bytes().decode().split("\0")
-        except OSError:
-            continue  # it has just ended
-        is_shim = arguments[0].rpartition("/")[2].startswith("containerd-shim")
-        if is_shim and {sandbox, socket} <= set(arguments):
-            return int(process.name)
-    pytest.fail(f"no shim keeps sandbox {sandbox}")
-
-
-@contextmanager
-def stopped(pid: int):
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 async def test_a_hung_shim_blocks_only_its_own_pod(node, manifest, cri, containerd):

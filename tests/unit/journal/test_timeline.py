@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from klet.journal.records import to_id
-from klet.journal.timeline import Waiting, build_timeline, render_decision, render_duration, render_timeline
+from klet.journal.timeline import Waiting, build_timeline
 from klet.model.causes import Cause, Finding, Subject
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -131,26 +131,6 @@ def test_waiting(causes, expected):
     assert build_timeline(causes).waiting == expected
 
 
-def test_the_story_as_text():
-    story = build_timeline(
-        [
-            cause(1, 0, "SyncPod", message="the pod is new"),
-            cause(
-                2, 0.012, "PullImage", APP, parent=1, message="not present", measurements={"size": 4096, "load": 0.25}
-            ),
-            cause(3, 3, "Wait", APP, parent=2, next="the registry to answer"),
-            cause(4, 4, "Wait", APP, parent=2, next="the registry to answer"),
-        ]
-    )
-    assert render_timeline(story, now=at(64)) == [
-        "from 2030-01-01 00:00:00 UTC, uid u1",
-        "+    0ms  SyncPod: the pod is new",
-        "+   12ms    app: PullImage: not present [size=4096 load=0.25]",
-        "+   3.0s      app: Wait (2 times)",
-        "waiting since 00:00:03 UTC (1m01s ago) for: app: the registry to answer",
-    ]
-
-
 def test_each_pod_of_a_name_has_a_story_of_its_own():
     story = build_timeline(
         [
@@ -162,16 +142,15 @@ def test_each_pod_of_a_name_has_a_story_of_its_own():
             cause(6, 13, "ManifestRejected", NAMELESS),
         ]
     )
-    assert render_timeline(story, now=at(20)) == [
-        "from 2030-01-01 00:00:00 UTC, uid u1",
-        "+    0ms  ManifestSettled",
-        "+   1.0s  PodAdded",
-        "+  11.0s  Finished",
-        "from 2030-01-01 00:00:10 UTC, uid u2",
-        "+    0ms  PodAdded",
-        "+   2.0s  app: Started",
-        "+   3.0s  ManifestRejected",
+    told = [
+        (life.uid, life.began, [(step.cause.finding.decision, step.offset.total_seconds()) for step in life.steps])
+        for life in story.lives
     ]
+    assert told == [
+        ("u1", at(0), [("ManifestSettled", 0), ("PodAdded", 1), ("Finished", 11)]),
+        ("u2", at(10), [("PodAdded", 0), ("Started", 2), ("ManifestRejected", 3)]),
+    ]
+    assert [len(life.causes) for life in story.lives] == [3, 3]
 
 
 def test_a_pod_that_comes_again_with_its_uid_begins_another_life():
@@ -212,34 +191,3 @@ def test_what_every_sync_decides_again_is_told_once_in_a_life():
         ("Ready", 2),
         ("MissingClusterDNS", 1),
     ]
-
-
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        pytest.param({}, "Start", id="the word alone"),
-        pytest.param({"message": "it is new"}, "Start: it is new", id="with its reason"),
-        pytest.param({"container": "web"}, "web: Start", id="of a container"),
-        pytest.param({"measurements": {"a": 1, "b": "x", "c": 10.0}}, "Start [a=1 b=x c=10]", id="with measurements"),
-        pytest.param({"times": 3, "message": "why"}, "Start (3 times): why", id="several times"),
-    ],
-)
-def test_render_decision(more, expected):
-    assert render_decision("Start", **{"container": "", "message": "", "measurements": {}, **more}) == expected
-
-
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [
-        (0, "0ms"),
-        (-1, "0ms"),
-        (0.0125, "12ms"),
-        (1, "1.0s"),
-        (59.94, "59.9s"),
-        (125, "2m05s"),
-        (11_400, "3h10m"),
-        (187_200, "2d04h"),
-    ],
-)
-def test_render_duration(seconds, expected):
-    assert render_duration(timedelta(seconds=seconds)) == expected

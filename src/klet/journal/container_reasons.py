@@ -1,0 +1,284 @@
+"""Says what is wrong with one container, from its status and the records about it. Pure."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from klet.api.container import Container
+from klet.api.container_status import ContainerStateTerminated, ContainerStatus
+from klet.api.handlers import Probe
+from klet.journal.evidence import Evidence, Kind, Reason, plain_error
+from klet.model.causes import Cause, Measurement
+
+IMAGE_WORDS: Final = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "ImageInspectError",
+        "RegistryUnavailable",
+        "SignatureValidationFailed",
+    }
+)
+QUIET_WORDS: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
+"""Waiting that has no reason of its own."""
+START_ERROR: Final = "StartError"
+"""containerd's word for a container whose process could not be started."""
+STARTED: Final = "Started"
+UNHEALTHY: Final = "Unhealthy"
+KILLING: Final = "Killing"
+LONGEST_WORDS: Final = 160
+DEFAULT_PERIOD: Final = 10
+"""Seconds between two probes, unless the probe says otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """A container, as its pod has it."""
+
+    spec: Container
+    status: ContainerStatus
+    records: Evidence
+    is_init: bool = False
+
+    @property
+    def who(self) -> str:
+        return f"init container {self.spec.name}" if self.is_init else f"container {self.spec.name}"
+
+    @property
+    def run(self) -> Evidence:
+        """The records since it last started."""
+        return self.records.after(self.records.newest_of(STARTED))
+
+    @property
+    def ended_run(self) -> Evidence:
+        """The records of the run that ended last."""
+        if self.status.state.running is None:
+            return self.run
+        current = self.records.newest_of(STARTED)
+        earlier = self.records.before(current)
+        return earlier.after(earlier.newest_of(STARTED))
+
+
+def explain_container(seat: Seat, *, now: datetime) -> Reason | None:
+    """What is wrong with a container, or what it is about; None if there is nothing to say."""
+    state = seat.status.state
+    if state.waiting is not None:
+        return _waiting(seat, state.waiting.reason, state.waiting.message)
+    if state.terminated is not None:
+        return None if state.terminated.exit_code == 0 else _ended(seat, state.terminated, state.terminated.reason)
+    if state.running is not None:
+        return _failing_probe(seat, now=now) or _not_ready(seat, now=now) or _past_end(seat)
+    return None
+
+
+def _waiting(seat: Seat, word: str, message: str) -> Reason | None:
+    if word in QUIET_WORDS:
+        return _under_way(seat)
+    if word in IMAGE_WORDS:
+        return _no_image(seat, word, message)
+    last = seat.status.last_state.terminated
+    if last is not None and word == "CrashLoopBackOff":
+        return _ended(seat, last, word)
+    following = seat.run.newest
+    return Reason(
+        word=word,
+        container=seat.spec.name,
+        message=f"{seat.who} cannot be started: {plain_error(message) or word}",
+        measurements={"restarts": seat.status.restart_count},
+        since=_since(seat.run.of("Failed", "FailedPostStartHook")),
+        next="start it again",
+        next_at=following.finding.next_at if following is not None else None,
+    )
+
+
+def _under_way(seat: Seat) -> Reason | None:
+    """What the newest record about a container that is about to start says it is doing."""
+    newest = seat.records.newest
+    if newest is None:
+        return None
+    doing = {
+        "Pulling": (f'the image "{seat.spec.image}" of {seat.who} is being pulled', "start the container with it"),
+        "PostStartHook": (f"the postStart hook of {seat.who} is running", "the container counts as started after it"),
+    }.get(newest.finding.decision)
+    if doing is None:
+        return None
+    return Reason(
+        kind=Kind.PROGRESS,
+        word=newest.finding.decision,
+        container=seat.spec.name,
+        message=doing[0],
+        measurements={"image": seat.spec.image},
+        since=newest.at,
+        next=doing[1],
+    )
+
+
+def _no_image(seat: Seat, word: str, message: str) -> Reason:
+    image = seat.spec.image
+    tries = seat.records.after(seat.records.newest_of(STARTED, "Pulled"))
+    newest = tries.of("BackOff", "Failed").newest
+    next_at = newest.finding.next_at if newest is not None else None
+    if word == "ErrImageNeverPull":
+        text = f'the image "{image}" of {seat.who} is not on this node, and its imagePullPolicy is Never'
+    elif word == "InvalidImageName":
+        text = f'the image "{image}" of {seat.who} has a name that is not valid: {plain_error(message)}'
+    else:
+        text = f'the image "{image}" of {seat.who} cannot be pulled: {plain_error(message)}'
+    return Reason(
+        word=word,
+        container=seat.spec.name,
+        message=text,
+        measurements={"image": image},
+        since=_since(tries.of("Failed", "InspectFailed", "ErrImageNeverPull")),
+        next="pull it again" if next_at is not None else "look again whether it is there",
+        next_at=next_at,
+    )
+
+
+def _ended(seat: Seat, ended: ContainerStateTerminated, word: str, *, kind: Kind = Kind.TROUBLE) -> Reason:
+    """A container that ended, and how; what follows is in the newest record about it."""
+    following = seat.run.newest
+    next_at = following.finding.next_at if following is not None and kind is Kind.TROUBLE else None
+    word, message, measured = _how(seat, ended, word)
+    return Reason(
+        kind=kind,
+        word=word,
+        container=seat.spec.name,
+        message=message,
+        measurements=measured | {"exitCode": ended.exit_code, "restarts": seat.status.restart_count},
+        since=ended.finished_at,
+        next="start it again" if next_at is not None else "",
+        next_at=next_at,
+    )
+
+
+def _how(seat: Seat, ended: ContainerStateTerminated, word: str) -> tuple[str, str, dict[str, Measurement]]:
+    """The word, the sentence and the measurements for an end."""
+    count = seat.status.restart_count
+    times = f", {count} restart{'s' if count > 1 else ''} so far" if count else ""
+    if ended.reason == START_ERROR:
+        command = " ".join((*seat.spec.command, *seat.spec.args))
+        text = f"{seat.who} cannot be started: {plain_error(ended.message)}{times}"
+        return "RunContainerError", text, {"command": command} if command else {}
+    failure = _fatal_probe(seat.ended_run)
+    if failure is not None:
+        return UNHEALTHY, f"{seat.who} was killed: {_answer(failure)}{times}", dict(failure.finding.measurements)
+    if ended.reason == "OOMKilled":
+        limit = seat.spec.resources.limits.get("memory")
+        limited = f" (its memory limit is {limit})" if limit is not None else ""
+        return "OOMKilled", f"{seat.who} was killed because it ran out of memory{limited}{times}", {}
+    how = f"by signal {ended.signal}" if ended.signal else f"with exit code {ended.exit_code}"
+    said = plain_error(" ".join(ended.message.split()))[:LONGEST_WORDS]
+    last_words = f'; it said: "{said}"' if said else ""
+    return word or "Error", f"{seat.who} ended {how}{times}{last_words}", {}
+
+
+def _fatal_probe(run: Evidence) -> Cause | None:
+    """The last answer of the probe for which a run was ended, if it was."""
+    kill = run.of(KILLING, "KillContainer").where(lambda cause: "probe" in cause.finding.message).newest
+    return _unhealthy(run.before(kill), "liveness", "startup") if kill is not None else None
+
+
+def _failing_probe(seat: Seat, *, now: datetime) -> Reason | None:
+    """A container that runs, and whose liveness or startup probe fails at the moment."""
+    failure = _unhealthy(seat.run, "liveness", "startup")
+    if failure is None:
+        return None
+    probe = seat.spec.startup_probe if _probe_of(failure) == "startup" else seat.spec.liveness_probe
+    kill = seat.run.after(failure).newest_of(KILLING)
+    if kill is None and not _is_fresh(failure, probe, now=now):
+        return None
+    finding = failure.finding
+    ending = f"{seat.who} is being killed" if kill is not None else f"{seat.who} is about to be killed"
+    return Reason(
+        word=UNHEALTHY,
+        container=seat.spec.name,
+        message=f"{ending}: {_answer(failure)}",
+        measurements=dict(finding.measurements) | {"restarts": seat.status.restart_count},
+        since=_since(seat.run.where(lambda cause: _probe_of(cause) == _probe_of(failure))),
+        next="it ends, or its grace is over, and its restart policy decides" if kill is not None else finding.next,
+        next_at=_grace_end(kill) if kill is not None else _next_probe(failure, probe, now=now),
+    )
+
+
+def _not_ready(seat: Seat, *, now: datetime) -> Reason | None:
+    if seat.status.ready or (seat.is_init and seat.spec.restart_policy != "Always"):
+        return None
+    is_starting = seat.spec.startup_probe is not None and not seat.status.started
+    kind, probe = ("startup", seat.spec.startup_probe) if is_starting else ("readiness", seat.spec.readiness_probe)
+    if probe is None:
+        return None
+    running = seat.status.state.running
+    started_at = running.started_at if running is not None else None
+    failure = _unhealthy(seat.run, kind)
+    if failure is None:
+        first = timedelta(seconds=probe.initial_delay_seconds)
+        return Reason(
+            kind=Kind.PROGRESS,
+            word="NotReady",
+            container=seat.spec.name,
+            message=f"{seat.who} runs, and its {kind} probe has not succeeded yet",
+            since=started_at,
+            next="its first probe" if first else "the next probe",
+            next_at=started_at + first if started_at is not None and started_at + first > now else None,
+        )
+    next_at = _next_probe(failure, probe, now=now)
+    period = probe.period_seconds or DEFAULT_PERIOD
+    return Reason(
+        word=UNHEALTHY,
+        container=seat.spec.name,
+        message=f"{seat.who} is not ready: {_answer(failure)}",
+        measurements=dict(failure.finding.measurements) | {"periodSeconds": period},
+        since=_since(seat.run.where(lambda cause: _probe_of(cause) == kind)),
+        next=f"it is ready when the probe succeeds; asked every {period} s{', again' if next_at else ''}",
+        next_at=next_at,
+    )
+
+
+def _past_end(seat: Seat) -> Reason | None:
+    """A container that runs well now, and did not always."""
+    last = seat.status.last_state.terminated
+    if last is None or not seat.status.restart_count:
+        return None
+    return _ended(seat, last, last.reason, kind=Kind.PAST)
+
+
+def _unhealthy(records: Evidence, *kinds: str) -> Cause | None:
+    return records.where(lambda cause: _probe_of(cause) in kinds).newest
+
+
+def _probe_of(cause: Cause) -> str:
+    """The kind of probe that a record tells the failure of; empty for other records."""
+    return str(cause.finding.measurements.get("probe", "")) if cause.finding.decision == UNHEALTHY else ""
+
+
+def _answer(failure: Cause) -> str:
+    """What the probe answered, with how often."""
+    measured = failure.finding.measurements
+    count, threshold = measured.get("failuresInARow"), measured.get("failureThreshold")
+    often = f" ({count} in a row, {threshold} are too many)" if count and threshold else ""
+    return f"{' '.join(failure.finding.message.split())}{often}"
+
+
+def _is_fresh(failure: Cause, probe: Probe | None, *, now: datetime) -> bool:
+    """Whether the probe has not succeeded since: that is told by nobody, but the next failure would be."""
+    if probe is None:
+        return False
+    patience = 2 * (probe.period_seconds or DEFAULT_PERIOD) + (probe.timeout_seconds or 1)
+    return now - failure.at <= timedelta(seconds=patience)
+
+
+def _next_probe(failure: Cause, probe: Probe | None, *, now: datetime) -> datetime | None:
+    at = failure.at + timedelta(seconds=(probe.period_seconds or DEFAULT_PERIOD) if probe is not None else 0)
+    return at if at > now else None
+
+
+def _grace_end(kill: Cause) -> datetime | None:
+    grace = kill.finding.measurements.get("graceSeconds")
+    return kill.at + timedelta(seconds=grace) if isinstance(grace, int | float) else None
+
+
+def _since(records: Evidence) -> datetime | None:
+    return records.first.at if records.first is not None else None

@@ -1,0 +1,214 @@
+"""Names why a pod is as it is, from its status and its records: the first screen of `klet explain`. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from klet.api.pod import Pod
+from klet.journal.container_reasons import Seat, explain_container
+from klet.journal.evidence import Evidence, Kind, Reason
+from klet.journal.pod_reasons import (
+    explain_end,
+    explain_failing_sync,
+    explain_manifest,
+    explain_place,
+    explain_silence,
+    explain_stop,
+)
+from klet.journal.timeline import ENDINGS, Timeline
+from klet.model.causes import Cause
+
+FAILURES: Final = (
+    *("DeadlineExceeded", "BackOff", "Failed", "FailedCreatePodSandBox", "NetworkNotReady", "Unhealthy", "Exited"),
+)
+"""Of a pod that is gone, the records that tell what was wrong with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodState:
+    """What a pod is, in numbers."""
+
+    phase: str = ""
+    is_ready: bool = False
+    containers_ready: int = 0
+    containers: int = 0
+    restarts: int = 0
+    is_terminating: bool = False
+    is_known: bool = True
+    """Whether the agent has the pod; otherwise only the journal remembers it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """What a pod is, and why."""
+
+    state: PodState
+    summary: str
+    """One sentence when nothing is wrong; otherwise empty."""
+    reasons: tuple[Reason, ...]
+    """The one that explains most comes first."""
+
+
+def diagnose(
+    pod: Pod | None, story: Timeline, *, node_errors: Sequence[str] = (), earlier: Pod | None = None, now: datetime
+) -> Diagnosis:
+    """Say what is wrong with a pod and what it waits for.
+
+    `node_errors` are complaints about the node itself; `earlier` is a pod of the same name that has not stopped yet.
+    """
+    lives = {life.uid: Evidence(life.causes) for life in story.lives}
+    newest = Evidence(story.lives[-1].causes) if story.lives else Evidence(())
+    if pod is None:
+        return _remembered(newest)
+    records = lives.get(pod.metadata.uid, Evidence(()))
+    state = _state_of(pod)
+    reasons = list(_find_reasons(pod, records, state, node_errors, now=now))
+    manifest = explain_manifest(newest)
+    if manifest is not None:
+        reasons.append(manifest)
+    if earlier is not None:
+        reasons = [*_predecessor(earlier, lives.get(earlier.metadata.uid, Evidence(())), now=now), *reasons]
+    ordered = sorted(reasons, key=lambda reason: list(Kind).index(reason.kind))
+    is_well = all(reason.kind is Kind.PAST for reason in ordered)
+    return Diagnosis(state=state, summary=_summary(pod, state) if is_well else "", reasons=tuple(ordered))
+
+
+def _find_reasons(
+    pod: Pod, records: Evidence, state: PodState, node_errors: Sequence[str], *, now: datetime
+) -> Iterator[Reason]:
+    if pod.status.phase in {"Succeeded", "Failed"}:
+        end = explain_end(pod, records)
+        if end is not None:
+            yield end
+            return
+        for reason in _container_reasons(pod, records, now=now):
+            yield replace(reason, next=reason.next or "nothing: a pod that is over does not run again")
+        return
+    for error in node_errors:
+        yield Reason(
+            word="RuntimeNotReady",
+            message=f"the node takes no pod in: {error}",
+            next="look again every second until the runtime is well",
+        )
+    silent = list(explain_silence(records))
+    yield from silent
+    if state.is_terminating:
+        hung = {reason.container for reason in silent}
+        yield from (reason for reason in explain_stop(pod, records, now=now) if reason.container not in hung)
+        return
+    place = None if state.is_ready else explain_place(records, now=now)
+    containers = list(_container_reasons(pod, records, now=now))
+    if place is not None:
+        yield place
+    # Without a place to run in, what the containers say of earlier days explains nothing.
+    yield from containers if place is None else ()
+    if not silent and not containers and place is None and not state.is_ready:
+        yield from _remaining(pod, records, now=now)
+
+
+def _container_reasons(pod: Pod, records: Evidence, *, now: datetime) -> Iterator[Reason]:
+    init = {status.name: status for status in pod.status.init_container_statuses}
+    for spec in pod.spec.init_containers:
+        if (status := init.get(spec.name)) is not None:
+            seat = Seat(spec=spec, status=status, records=records.about(spec.name), is_init=True)
+            if (reason := explain_container(seat, now=now)) is not None:
+                yield reason
+    own = {status.name: status for status in pod.status.container_statuses}
+    for spec in pod.spec.containers:
+        if (status := own.get(spec.name)) is not None:
+            seat = Seat(spec=spec, status=status, records=records.about(spec.name))
+            if (reason := explain_container(seat, now=now)) is not None:
+                yield reason
+
+
+def _remaining(pod: Pod, records: Evidence, *, now: datetime) -> Iterator[Reason]:
+    """What is left to say of a pod that is not ready, and of which nothing tells why."""
+    if (failing := explain_failing_sync(records, now=now)) is not None:
+        yield failing
+        return
+    for gate in pod.spec.readiness_gates:
+        conditions = {condition.type: condition.status for condition in pod.status.conditions}
+        if conditions.get(gate.condition_type) != "True":
+            text = f'the readiness gate "{gate.condition_type}" of the pod is not True'
+            yield Reason(word="ReadinessGatesNotReady", message=text, next="whoever sets that condition")
+            return
+    newest = records.newest
+    if newest is not None:
+        told = newest.finding
+        message = told.message or told.decision
+        yield Reason(
+            kind=Kind.PROGRESS,
+            word=told.decision,
+            container=told.subject.container,
+            message=f"the pod is on its way: {message}",
+            since=newest.at,
+            next=told.next,
+            next_at=told.next_at,
+        )
+
+
+def _predecessor(earlier: Pod, records: Evidence, *, now: datetime) -> Iterator[Reason]:
+    """Why a pod has to wait for another one that has its name."""
+    whole = [*explain_silence(records), *explain_stop(earlier, records, now=now)]
+    prefix = "an earlier pod of this name has not stopped yet, and this one waits for it"
+    if not whole:
+        yield Reason(word="Terminating", message=prefix, measurements={"uid": earlier.metadata.uid})
+    for reason in whole:
+        yield replace(reason, kind=Kind.TROUBLE, message=f"{prefix}: {reason.message}")
+
+
+def _remembered(records: Evidence) -> Diagnosis:
+    """A pod that only the journal knows."""
+    manifest = explain_manifest(records)
+    phases = [cause.finding.message.rpartition(" -> ")[2] for cause in records.about("").of("PhaseChanged").causes]
+    state = PodState(phase=phases[-1] if phases else "", is_known=False)
+    end = records.about("").newest_of("PodRemoved", "Terminate", *ENDINGS)
+    asked = records.about("").newest_of("PodRemoved") or records.about("").newest_of("Terminate") or end
+    reasons = [] if manifest is None else [manifest]
+    if asked is not None:
+        reasons.append(_past(asked))
+    before = records.before(records.about("").newest_of("Terminate") or asked)
+    failures = before.of(*FAILURES).where(lambda cause: cause.finding.measurements.get("exitCode") != 0)
+    if (trouble := failures.newest) is not None and not before.after(trouble).of("Ready").causes:
+        reasons.append(_past(trouble))
+    if asked is None and manifest is None:
+        text = "no source has the pod, and the agent does not run it"
+        reasons.append(Reason(kind=Kind.PAST, word="Gone", message=text))
+    return Diagnosis(state=state, summary="", reasons=tuple(reasons))
+
+
+def _past(cause: Cause) -> Reason:
+    finding = cause.finding
+    return Reason(
+        kind=Kind.PAST,
+        word=finding.decision,
+        container=finding.subject.container,
+        message=finding.message,
+        measurements=dict(finding.measurements),
+        since=cause.at,
+    )
+
+
+def _state_of(pod: Pod) -> PodState:
+    sidecars = {spec.name for spec in pod.spec.init_containers if spec.restart_policy == "Always"}
+    status = pod.status
+    lasting = [*status.container_statuses, *(each for each in status.init_container_statuses if each.name in sidecars)]
+    return PodState(
+        phase=status.phase,
+        is_ready=any(condition.type == "Ready" and condition.status == "True" for condition in status.conditions),
+        containers_ready=sum(each.ready for each in lasting),
+        containers=len(pod.spec.containers) + len(sidecars),
+        restarts=sum(each.restart_count for each in (*status.init_container_statuses, *status.container_statuses)),
+        is_terminating=pod.metadata.deletion_timestamp is not None,
+    )
+
+
+def _summary(pod: Pod, state: PodState) -> str:
+    if state.phase == "Succeeded":
+        return "nothing is wrong: every container has ended with success"
+    if state.is_ready:
+        ready = next(condition for condition in pod.status.conditions if condition.type == "Ready")
+        since = ready.last_transition_time
+        return "nothing is wrong: every container is ready" + (f" since {since:%H:%M:%S} UTC" if since else "")
+    return "nothing is known to be wrong"

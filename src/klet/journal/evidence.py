@@ -1,0 +1,92 @@
+"""Looks through the records of one pod for what a question needs. Pure."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from klet.model.causes import Cause, Measurement
+
+
+class Kind(StrEnum):
+    """What a reason tells."""
+
+    TROUBLE = "trouble"
+    """Something is wrong now."""
+    PROGRESS = "progress"
+    """Something is under way and takes its time."""
+    PAST = "past"
+    """Something went wrong before, or ended the pod."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why a pod is as it is: one cause with its measurements, since when, and what comes next."""
+
+    word: str
+    """The word that Kubernetes has for it, as `CrashLoopBackOff`."""
+    message: str
+    kind: Kind = Kind.TROUBLE
+    container: str = ""
+    measurements: Mapping[str, Measurement] = field(default_factory=dict)
+    since: datetime | None = None
+    next: str = ""
+    next_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Records, oldest first."""
+
+    causes: tuple[Cause, ...]
+
+    def about(self, container: str) -> "Evidence":
+        """Those of one container, or with an empty name those of the pod itself."""
+        return self.where(lambda cause: cause.finding.subject.container == container)
+
+    def where(self, holds: Callable[[Cause], bool]) -> "Evidence":
+        return Evidence(tuple(cause for cause in self.causes if holds(cause)))
+
+    def of(self, *decisions: str) -> "Evidence":
+        return self.where(lambda cause: cause.finding.decision in decisions)
+
+    def after(self, cause: Cause | None) -> "Evidence":
+        """Those made later; all of them if there is no such record."""
+        return self if cause is None else self.where(lambda other: other.id > cause.id)
+
+    def before(self, cause: Cause | None) -> "Evidence":
+        return self if cause is None else self.where(lambda other: other.id < cause.id)
+
+    @property
+    def first(self) -> Cause | None:
+        return self.causes[0] if self.causes else None
+
+    @property
+    def newest(self) -> Cause | None:
+        return self.causes[-1] if self.causes else None
+
+    def newest_of(self, *decisions: str) -> Cause | None:
+        return self.of(*decisions).newest
+
+
+def plain_error(text: str) -> str:
+    """An error without the layers that it came through: what is left says what is wrong."""
+    previous = None
+    while previous != text:
+        previous = text
+        text = _LAYERS.sub("", text, count=1).strip()
+    return text.removesuffix(": unknown")
+
+
+_LAYERS: Final = re.compile(
+    r"^(?:rpc error: code = \w+ desc = "
+    r"|Error: "
+    r"|failed to create containerd task: |failed to create shim task: |failed to start containerd task \"[^\"]*\": "
+    r"|OCI runtime (?:create|start) failed: |runc (?:create|start) failed: |unable to start container process: "
+    r"|failed to pull and unpack image \"[^\"]*\": |failed to resolve reference \"[^\"]*\": |failed to do request: "
+    r"|Back-off pulling image \"[^\"]*\": |ErrImagePull: "
+    r"|Failed to create pod sandbox: |failed to setup network for sandbox \"[^\"]*\": "
+    r")"
+)

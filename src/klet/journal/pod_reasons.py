@@ -1,0 +1,191 @@
+"""Says what is wrong with a pod as a whole: its end, its stop, its sandbox, the runtime that does not answer. Pure."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Final
+
+from klet.api.pod import Pod
+from klet.journal.evidence import Evidence, Kind, Reason, plain_error
+from klet.model.causes import Cause
+
+DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
+NOT_ANSWERING: Final = "RuntimeNotAnswering"
+BEFORE_CONTAINERS: Final = ("FailedCreatePodSandBox", "FailedPodSandBoxStatus", "NetworkNotReady", "Failed")
+"""What keeps a pod from having a place for its containers."""
+PROGRESS: Final = ("SandboxCreated", "Started", "Ready")
+NETWORK: Final = "failed to setup network for sandbox"
+STALE: Final = timedelta(minutes=1)
+"""A failing sync is tried again, and told again, well before."""
+NETWORK_STALE: Final = timedelta(seconds=10)
+
+
+def explain_end(pod: Pod, records: Evidence) -> Reason | None:
+    """Why a pod has failed, if that was not one of its containers."""
+    status = pod.status
+    if status.phase != "Failed" or not status.reason:
+        return None
+    told = records.about("").newest_of(status.reason, "PhaseChanged")
+    deadline = pod.spec.active_deadline_seconds
+    if status.reason == DEADLINE_EXCEEDED and deadline is not None:
+        started = f" (it started at {status.start_time:%H:%M:%S} UTC)" if status.start_time is not None else ""
+        text = f"the pod was active for longer than its activeDeadlineSeconds of {deadline}{started}, and was stopped"
+        measured: dict[str, str | int] = {"activeDeadlineSeconds": deadline}
+    else:
+        text, measured = status.message or "the pod has failed", {}
+    return Reason(
+        word=status.reason,
+        message=text,
+        measurements=measured,
+        since=told.at if told is not None else None,
+        next="nothing: a pod that has failed does not run again",
+    )
+
+
+def explain_silence(records: Evidence) -> Iterator[Reason]:
+    """Calls about this pod that the runtime has not answered yet."""
+    # An agent that was started anew waits for none of the calls of the one before.
+    current = records.after(records.newest_of("PodAdded", "Stopped", "Finished", "Removed"))
+    open_calls: dict[str, Cause] = {}
+    for cause in current.of(NOT_ANSWERING, "RuntimeAnswered").causes:
+        container = cause.finding.subject.container
+        if cause.finding.decision == NOT_ANSWERING:
+            open_calls[container] = cause
+        else:
+            open_calls.pop(container, None)
+    for container, cause in open_calls.items():
+        finding = cause.finding
+        yield Reason(
+            word=NOT_ANSWERING,
+            container=container,
+            message=finding.message,
+            measurements=dict(finding.measurements),
+            since=finding.since,
+            next=f"{finding.next}; the call is given up" if finding.next_at is not None else finding.next,
+            next_at=finding.next_at,
+        )
+
+
+def explain_stop(pod: Pod, records: Evidence, *, now: datetime) -> Iterator[Reason]:
+    """What a pod that is to stop waits for: a hook, or a container within its grace."""
+    asked = records.about("").newest_of("Terminate")
+    why = f"the pod is to stop ({asked.finding.message}), and " if asked is not None else "the pod is to stop, and "
+    current = records.after(asked)
+    names = dict.fromkeys(cause.finding.subject.container for cause in current.of("Killing").causes)
+    for name in names:
+        steps = current.about(name)
+        newest = steps.newest_of("Killing", "PreStopHook", "PreStopHookUnfinished", "FailedPreStopHook")
+        if newest is None:
+            continue
+        yield _stopping(pod, name, steps, newest, why, now=now)
+    failed = current.about("").newest_of("FailedKillPod", "ExceededGracePeriod")
+    if failed is not None:
+        yield _as_told(failed, next_step="stop it again")
+
+
+def _stopping(pod: Pod, name: str, steps: Evidence, newest: Cause, why: str, *, now: datetime) -> Reason:
+    grace = newest.finding.measurements.get("graceSeconds")
+    seconds = grace if isinstance(grace, int | float) else 0
+    over_at = newest.at + timedelta(seconds=seconds)
+    match newest.finding.decision:
+        case "PreStopHook":
+            text = f"{why}the preStop hook{_hook_kind(pod, name)} of container {name} has not ended"
+            text = f"{text} ({seconds:g} s of grace)"
+            following = "the container is told to stop when the hook ends, or when its grace is over"
+        case "PreStopHookUnfinished":
+            text = f"{why}the preStop hook{_hook_kind(pod, name)} of container {name} did not end"
+            text = f"{text} within its grace of {seconds:g} s"
+            following, over_at = "the container is told to stop, and killed", newest.at + timedelta(seconds=2)
+        case _:
+            text = f"{why}container {name} has not ended ({seconds:g} s of grace)"
+            following = "the container is killed if it has not ended"
+    first = steps.newest_of("PreStopHook") or newest
+    return Reason(
+        kind=Kind.TROUBLE if newest.finding.decision.startswith("PreStop") else Kind.PROGRESS,
+        word="Terminating" if newest.finding.decision in {"Killing", "FailedPreStopHook"} else newest.finding.decision,
+        container=name,
+        message=text,
+        measurements=dict(newest.finding.measurements),
+        since=first.at,
+        next=following,
+        next_at=over_at if over_at > now else None,
+    )
+
+
+def _hook_kind(pod: Pod, name: str) -> str:
+    """How the hook is carried out, in brackets."""
+    spec = next((spec for spec in (*pod.spec.containers, *pod.spec.init_containers) if spec.name == name), None)
+    hook = spec.lifecycle.pre_stop if spec is not None and spec.lifecycle is not None else None
+    if hook is None:
+        return ""
+    kinds = {"exec": hook.exec, "httpGet": hook.http_get, "tcpSocket": hook.tcp_socket, "sleep": hook.sleep}
+    return next((f" ({kind})" for kind, action in kinds.items() if action is not None), "")
+
+
+def explain_place(records: Evidence, *, now: datetime) -> Reason | None:
+    """Why there is no sandbox that containers could be started in, or what is done about it now."""
+    own = records.about("")
+    current = records.after(records.newest_of(*PROGRESS)).about("")
+    failure = current.newest_of(*BEFORE_CONTAINERS)
+    if failure is not None and failure.finding.decision == "NetworkNotReady" and now - failure.at > NETWORK_STALE:
+        return None  # told every second as long as it is so
+    attempt = own.after(failure).newest_of("CreateSandbox")
+    if failure is None:
+        has_place = bool(records.of(*PROGRESS).after(attempt).causes)
+        return None if attempt is None or has_place else _creating(attempt)
+    message = failure.finding.message
+    failures = current.of(failure.finding.decision)
+    if NETWORK in message:
+        text = f"the pod's network cannot be set up: {plain_error(message)}"
+    elif failure.finding.decision == "FailedCreatePodSandBox":
+        text = f"the pod's sandbox cannot be created: {plain_error(message)}"
+    else:
+        text = plain_error(message)
+    next_at = failure.finding.next_at
+    return Reason(
+        word=failure.finding.decision,
+        message=text,
+        measurements=dict(failure.finding.measurements) | {"failures": len(failures.causes)},
+        since=failures.first.at if failures.first is not None else failure.at,
+        next=f"another try is under way since {attempt.at:%H:%M:%S} UTC" if attempt is not None else "try again",
+        next_at=next_at if attempt is None and next_at is not None and next_at > now else None,
+    )
+
+
+def explain_failing_sync(records: Evidence, *, now: datetime) -> Reason | None:
+    """A step that fails again and again, when nothing else says why."""
+    failure = records.about("").newest_of("FailedSync", "FailedCreatePodContainer")
+    if failure is None or records.after(failure).of(*PROGRESS).causes or now - failure.at > STALE:
+        return None
+    return _as_told(failure, next_step="try again after a back-off")
+
+
+def explain_manifest(records: Evidence) -> Reason | None:
+    """A manifest of this name that was refused and has not been corrected."""
+    complaint = records.newest_of("ManifestRejected", "ManifestSettled", "FailedValidation")
+    if complaint is None or complaint.finding.decision == "ManifestSettled":
+        return None
+    return _as_told(complaint, next_step="read the manifest again when it is corrected")
+
+
+def _creating(attempt: Cause) -> Reason:
+    return Reason(
+        kind=Kind.PROGRESS,
+        word="CreateSandbox",
+        message="the pod's sandbox, with its network, is being created",
+        measurements=dict(attempt.finding.measurements),
+        since=attempt.at,
+        next="start its containers",
+    )
+
+
+def _as_told(cause: Cause, *, next_step: str) -> Reason:
+    finding = cause.finding
+    return Reason(
+        word=finding.decision,
+        container=finding.subject.container,
+        message=plain_error(finding.message),
+        measurements=dict(finding.measurements),
+        since=finding.since or cause.at,
+        next=next_step,
+        next_at=finding.next_at,
+    )
