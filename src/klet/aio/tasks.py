@@ -10,7 +10,15 @@ T = TypeVar("T")
 async def first_of(*waits: Coroutine[Any, Any, object]) -> None:
     """Return when one of the waits has ended; the others are cancelled and awaited. Their results are dropped."""
     async with asyncio.TaskGroup() as group:
+        one_ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def end(_task: asyncio.Task[object]) -> None:
+            if not one_ended.done():
+                one_ended.set_result(None)
+
         tasks = [group.create_task(wait) for wait in waits]
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.add_done_callback(end)
+        await one_ended
         for task in tasks:
             task.cancel()

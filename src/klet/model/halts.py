@@ -23,7 +23,7 @@ class PodHalts:
 
     def __init__(self) -> None:
         self._halted: set[PodUID] = set()
-        self._waiting: dict[PodUID, set[asyncio.Event]] = {}
+        self._waiting: dict[PodUID, dict[asyncio.Event, None]] = {}
 
     def halt(self, uid: PodUID) -> None:
         self._halted.add(uid)
@@ -48,14 +48,14 @@ class PodHalts:
             results.append(await work)
 
         event = asyncio.Event()
-        self._waiting.setdefault(uid, set()).add(event)
+        self._waiting.setdefault(uid, {})[event] = None
         try:
             await first_of(keep(), event.wait())
         except BaseExceptionGroup as group:
             # What the work raises is for its caller to handle, as if it had been awaited there.
             raise group.exceptions[0] from None
         finally:
-            self._waiting[uid].discard(event)
+            del self._waiting[uid][event]
             if not self._waiting[uid]:
                 del self._waiting[uid]
         if not results:
