@@ -48,7 +48,8 @@ class VirtualLoop(base_events.BaseEventLoop):
         super().__init__()
         self._stopping = False
         self._closed = False
-        self._virtual_now = 0.0
+        self.instant = 0.0
+        """What `time` says."""
         self._created = 0
         self._ties = None if seed is None else random.Random(seed)
         self._ready: deque[_Handle] = deque()
@@ -57,7 +58,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         self._alarm: Callable[[], None] | None = None
 
     def time(self) -> float:
-        return self._virtual_now
+        return self.instant
 
     def after_steps(self, steps: int, alarm: Callable[[], None]) -> None:
         """Call between two callbacks, when that many more have run: tasks may be stopped at any of their awaits."""
@@ -87,7 +88,7 @@ class VirtualLoop(base_events.BaseEventLoop):
     ) -> asyncio.Handle:
         if self._closed:
             raise RuntimeError("Event loop is closed")
-        handle = _Handle(callback, args, context, self._virtual_now)
+        handle = _Handle(callback, args, context, self.instant)
         self._ready.append(handle)
         return handle
 
@@ -100,7 +101,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        return self.call_at(self._virtual_now + delay, callback, *args, context=context)
+        return self.call_at(self.instant + delay, callback, *args, context=context)
 
     def call_at(
         self,
@@ -137,7 +138,7 @@ class VirtualLoop(base_events.BaseEventLoop):
             passes += 1
             if passes > _MAX_PASSES_AT_ONE_INSTANT:
                 self._stuck("time stands still, tasks keep waking each other")
-            due = self._virtual_now + _RESOLUTION
+            due = self.instant + _RESOLUTION
             while timers and timers[0][0] <= due:
                 ready.append(heapq.heappop(timers)[3])
             for _ in range(len(ready)):
@@ -164,7 +165,7 @@ class VirtualLoop(base_events.BaseEventLoop):
             heapq.heappop(timers)
         if not timers:
             self._stuck("nothing is ready and no timer is set")
-        self._virtual_now = max(self._virtual_now, timers[0][0])
+        self.instant = max(self.instant, timers[0][0])
 
     def _count_down(self) -> None:
         self._steps_left -= 1
@@ -178,7 +179,7 @@ class VirtualLoop(base_events.BaseEventLoop):
     def _stuck(self, why: str) -> NoReturn:
         tasks = sorted(asyncio.all_tasks(self), key=lambda task: task.get_name())
         lines = "".join(f"\n  {task.get_name()} waits at {_place(task)}" for task in tasks) or "\n  no task is left"
-        message = f"Deadlock at {self._virtual_now:.6f} s: {why}.{lines}"
+        message = f"Deadlock at {self.instant:.6f} s: {why}.{lines}"
         raise StuckError(message)
 
 
@@ -189,6 +190,15 @@ class VirtualClock(LoopClock):
         super().__init__(epoch=epoch)
         self._instant = 0.0
         self._date = epoch
+        self._loop: VirtualLoop | None = None
+
+    def monotonic(self) -> float:
+        if self._loop is None:
+            running = asyncio.get_running_loop()
+            if not isinstance(running, VirtualLoop):
+                raise TypeError("a VirtualClock is for a VirtualLoop")
+            self._loop = running
+        return self._loop.instant
 
     def now(self) -> datetime:
         instant = self.monotonic()

@@ -51,12 +51,20 @@ Steps: TypeAlias = Generator[Wait, None, Message]
 HandlerTable: TypeAlias = Mapping[str, Callable[[Any], Message | Steps]]
 
 
+def _ignore() -> None:
+    """Nobody cares."""
+
+
 class Call:
     """One call on its way."""
 
-    def __init__(self, rpc: str, steps: Steps) -> None:
+    def __init__(self, rpc: str, request: Message) -> None:
         self.rpc = rpc
-        self.steps = steps
+        self.request = request
+        self.steps: Steps | None = None
+        self.is_slow = False
+        """It waits for something, beyond the time that every call takes."""
+        self.when_slow: Callable[[], None] = _ignore
         self.response: Message | None = None
         self.failure: RpcFailure | None = None
         self.arming = 0

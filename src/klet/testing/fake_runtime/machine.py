@@ -8,7 +8,8 @@ import random
 from collections import deque
 from collections.abc import Callable, Generator
 from datetime import datetime, timedelta
-from typing import assert_never
+from functools import partial
+from typing import Any, assert_never
 
 from google.protobuf.message import Message
 
@@ -100,15 +101,19 @@ class FakeRuntime:
         mine = type(request)()
         mine.CopyFrom(request)
         self.history.append(CallRecord(at=self.now, rpc=rpc, request=mine))
-        call = Call(rpc, self._perform(rpc, mine))
-        self._resume(call)
+        call = Call(rpc, mine)
+        if delay := self._script.latency(rpc, self._random):
+            self._world.timeline.at(self.now + delay, partial(self._begin, call))
+        else:
+            self._begin(call)
         return call
 
     def give_up(self, call: Call) -> None:
         """The caller no longer waits. What was done stays done."""
         if not call.is_done:
             call.arming += 1
-            call.steps.close()
+            if call.steps is not None:
+                call.steps.close()
             self._finish(call, None, RpcFailure(Code.CANCELLED, "context canceled"))
 
     def next_due(self) -> datetime | None:
@@ -185,13 +190,26 @@ class FakeRuntime:
         """Break every event stream, as a restart of the runtime does."""
         self.disconnected.fire()
 
-    def _perform(self, rpc: str, request: Message) -> Steps:
-        if delay := self._script.latency(rpc, self._random):
-            yield Wait(until=self.now + delay)
-        fault = self.faults.take(rpc, request)
-        match fault.effect if fault is not None else None:
-            case None:
-                return (yield from self._handle(rpc, request))
+    def _begin(self, call: Call) -> None:
+        if call.is_done:
+            return  # it was given up before
+        fault = self.faults.take(call.rpc, call.request)
+        try:
+            if fault is None:
+                answer = self._handler(call.rpc)(call.request)
+            else:
+                answer = self._perform(call.rpc, call.request, fault)
+        except RpcFailure as failure:
+            self._finish(call, None, failure)
+            return
+        if isinstance(answer, Message):
+            self._finish(call, answer, None)
+        else:
+            call.steps = answer
+            self._resume(call, answer)
+
+    def _perform(self, rpc: str, request: Message, fault: Fault) -> Steps:
+        match fault.effect:
             case Fail(code=code, message=message):
                 raise RpcFailure(code, message)
             case Delay(by=by, after_effect=False):
@@ -218,11 +236,14 @@ class FakeRuntime:
             case unknown:
                 assert_never(unknown)
 
-    def _handle(self, rpc: str, request: Message) -> Steps:
+    def _handler(self, rpc: str) -> Callable[[Any], Message | Steps]:
         handler = self._handlers.get(rpc)
         if handler is None:
             raise RpcFailure(Code.UNIMPLEMENTED, f"unknown method {rpc} for service runtime.v1.RuntimeService")
-        answer = handler(request)
+        return handler
+
+    def _handle(self, rpc: str, request: Message) -> Steps:
+        answer = self._handler(rpc)(request)
         return answer if isinstance(answer, Message) else (yield from answer)
 
     def _handle_again(self, rpc: str, request: Message) -> Steps:
@@ -232,31 +253,34 @@ class FakeRuntime:
         except RpcFailure:
             return request
 
-    def _resume(self, call: Call) -> None:
+    def _resume(self, call: Call, steps: Steps) -> None:
         try:
-            wait = next(call.steps)
+            wait = next(steps)
         except StopIteration as stop:
             answer: Message = stop.value
             self._finish(call, answer, None)
         except RpcFailure as failure:
             self._finish(call, None, failure)
         else:
-            self._arm(call, wait)
+            self._arm(call, steps, wait)
 
     def _finish(self, call: Call, answer: Message | None, failure: RpcFailure | None) -> None:
         code = Code.OK if failure is None else failure.code
         self.history.append(AnswerRecord(at=self.now, rpc=call.rpc, code=code))
         call.finish(answer, failure)
 
-    def _arm(self, call: Call, wait: Wait) -> None:
+    def _arm(self, call: Call, steps: Steps, wait: Wait) -> None:
         """Resume once: when the time comes or the signal fires, whichever is first."""
+        if not call.is_slow:
+            call.is_slow = True
+            call.when_slow()
         call.arming += 1
         arming = call.arming
 
         def resume() -> None:
             if call.arming == arming:
                 call.arming += 1
-                self._resume(call)
+                self._resume(call, steps)
 
         if wait.until is not None:
             self._world.timeline.at(wait.until, resume)
@@ -264,8 +288,8 @@ class FakeRuntime:
             wait.on.listen(resume)
 
 
-def _until_released(fault: Fault | None) -> Generator[Wait, None, None]:
-    while fault is not None and not fault.is_released:
+def _until_released(fault: Fault) -> Generator[Wait, None, None]:
+    while not fault.is_released:
         yield Wait(on=fault.released)
 
 

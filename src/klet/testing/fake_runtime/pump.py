@@ -114,14 +114,18 @@ class Pump:
         loop = asyncio.get_running_loop()
         call = self._runtime.call(rpc, request, now=self._clock.now())
         done: asyncio.Future[None] = loop.create_future()
-        deadline: asyncio.TimerHandle | None = None
+        deadlines: list[asyncio.TimerHandle] = []
         if call.is_done:
             # Even a call that is done at once lets others run, as any call to a real runtime does.
             loop.call_soon(_set, done)
         else:
             call.when_done(partial(_set, done))
             if timeout is not None:
-                deadline = loop.call_later(timeout.total_seconds(), _expire, done)
+                at = loop.time() + timeout.total_seconds()
+                # Most calls need no more than their latency, and no timer then.
+                call.when_slow = lambda: deadlines.append(loop.call_at(at, _expire, done))
+                if call.is_slow:
+                    call.when_slow()
         try:
             await done
         except (asyncio.CancelledError, TimeoutError):
@@ -129,7 +133,7 @@ class Pump:
                 self._runtime.give_up(call)
             raise
         finally:
-            if deadline is not None:
+            for deadline in deadlines:
                 deadline.cancel()
         return call.result()
 

@@ -40,7 +40,8 @@ class Lifeline:
 
     async def before_call(self) -> bool:
         """Count a call; True when the agent dies between the call's effect and its answer."""
-        await self.stay()
+        if self.died.is_set():
+            await self.stay()
         if self._calls_left is None:
             return False
         self._calls_left -= 1
