@@ -53,14 +53,20 @@ class SocketListener:
             self._path.unlink(missing_ok=True)
 
     def _bind(self) -> socket.socket:
-        """Bind with mode 0600 from the first instant, in place of the socket of an earlier life."""
+        """Bind with mode 0600 from the first instant, in place of the socket of an earlier life.
+
+        Under its own name it appears only when it listens: whoever sees it come can connect.
+        """
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             listener.settimeout(0)
-            self._path.unlink(missing_ok=True)
+            coming = self._path.with_suffix(".new")
+            coming.unlink(missing_ok=True)
             # fchmod before bind sets the mode that the socket file is created with.
             os.fchmod(listener.fileno(), 0o600)
-            listener.bind(str(self._path))
+            listener.bind(str(coming))
+            listener.listen(BACKLOG)
+            coming.rename(self._path)
         except OSError as error:
             listener.close()
             raise ListenError(f"cannot listen on {self._path}: {error.strerror}") from error

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import sha256
@@ -192,7 +192,8 @@ async def add_image(daemon: PrivateContainerd, client: CriClient, *, name: str, 
 async def remove_pods(client: CriClient, *, clock: Clock) -> None:
     """Stop and remove every sandbox with its containers."""
     for container in (await client.list_containers(pb.ListContainersRequest())).containers:
-        await client.stop_container(pb.StopContainerRequest(container_id=container.id, timeout=0))
+        with suppress(NotFound):  # an agent that was just killed may have asked for its removal
+            await client.stop_container(pb.StopContainerRequest(container_id=container.id, timeout=0))
     for sandbox in (await client.list_pod_sandbox(pb.ListPodSandboxRequest())).items:
         await _remove_sandbox(client, sandbox.id, clock=clock)
 

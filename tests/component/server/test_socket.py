@@ -7,7 +7,7 @@ import os
 import socket
 import stat
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -15,9 +15,11 @@ import aiohttp
 import pytest
 from msgspec.structs import replace
 
+from klet.aio.tasks import first_of
 from klet.api.container_status import ContainerState, ContainerStateRunning, ContainerStatus
 from klet.api.pod import Pod, PodStatus
 from klet.errors import KletError
+from klet.host.inotify import Change, ChangeKind, watch_directory
 from klet.model.runtime import ContainerId
 from klet.server.listener import ListenError, SocketListener
 from klet.server.log_query import LogQuery
@@ -126,26 +128,21 @@ class Bench:
 
 @asynccontextmanager
 async def serving(listener: SocketListener, path: Path):
-    """Run a listener until the block ends; enter when it answers."""
-    async with asyncio.TaskGroup() as group:
+    """Run a listener until the block ends; enter when its socket is there, or it has failed."""
+    async with asyncio.TaskGroup() as group, aclosing(watch_directory(path.parent)) as changes:
+        await anext(changes)  # the watch is in place
         task = group.create_task(listener.run())
-        while not await asyncio.to_thread(_answers, path):
-            await asyncio.sleep(0.01)
-            if task.done():
-                break
+        await first_of(_has_come(path, changes), asyncio.wait([task]))
         try:
             yield task
         finally:
             task.cancel()
 
 
-def _answers(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as client:
-        try:
-            client.connect(str(path))
-        except OSError:
-            return False
-    return True
+async def _has_come(path: Path, changes: AsyncGenerator[Change, None]) -> None:
+    async for change in changes:
+        if change == Change(ChangeKind.MOVED_IN, path.name):
+            return
 
 
 @pytest.fixture

@@ -5,27 +5,34 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import aiohttp
 import pytest
 
+from klet.aio.tasks import first_of
 from klet.api.codec import decode
 from klet.api.pod import Pod, PodList, PodStatus
+from klet.host.inotify import ChangeKind, watch_directory
 from klet.status.checkpoint import MemoryFormat
 
 DEADLINE = 40 if "KLET_VM" not in os.environ else 300  # an emulated machine is slow
+
+MEMORY, SOCKET = "klet-memory.json", "klet.sock"
 
 
 class RunningAgent:
     """One life of the agent."""
 
-    def __init__(self, *, process: asyncio.subprocess.Process, session: aiohttp.ClientSession, log: Path) -> None:
+    def __init__(
+        self, *, process: asyncio.subprocess.Process, session: aiohttp.ClientSession, root: Path, log: Path
+    ) -> None:
         self.process = process
         self.session = session
+        self._root = root
         self._log = log
         self._since = datetime.now(UTC).isoformat()
 
@@ -48,22 +55,24 @@ class RunningAgent:
 
     async def first_line(self, name: str, container: str) -> str:
         """What a container says first, waiting for it: Ready only means that its process runs."""
+        return await self.said(name, container, until="\n")
+
+    async def said(self, name: str, container: str, *, until: str) -> str:
+        """What a container has said, line by line, once it has come to that."""
         path = f"http://agent/containerLogs/default/{name}-node/{container}"
+        said = ""
         async with asyncio.timeout(DEADLINE), self.session.get(path, params={"follow": "true"}) as answer:
-            return (await answer.content.readline()).decode()
+            while until not in said and (line := await answer.content.readline()):
+                said += line.decode()
+        return said
 
     async def heard(self, name: str, *decisions: str, uid: str = "") -> list[dict]:
         """Wait until this life of the agent has told these decisions about a pod, in this order; returns them."""
         found = []
         wanted = list(decisions)
-        query = {"name": f"{name}-node", "follow": "true", "since": self._since}
         try:
-            async with (
-                asyncio.timeout(DEADLINE),
-                self.session.get("http://agent/klet/v1/journal", params=query) as answer,
-            ):
-                async for line in answer.content:
-                    record = json.loads(line)
+            async with asyncio.timeout(DEADLINE), aclosing(self.records(name=f"{name}-node")) as records:
+                async for record in records:
                     if uid and record["subject"]["uid"] != uid:
                         continue
                     if record["decision"] == wanted[0]:
@@ -76,16 +85,31 @@ class RunningAgent:
         story = await self.text(f"/klet/v1/journal?name={name}-node")
         pytest.fail(f"{name}: {wanted} never came; the journal says:\n{story}\nthe agent says:\n{self.log}")
 
+    async def records(self, **query: str) -> AsyncGenerator[dict, None]:
+        """What this life tells, as it tells it, from its beginning."""
+        query = {"follow": "true", "since": self._since} | query
+        async with self.session.get("http://agent/klet/v1/journal", params=query) as answer:
+            async for line in answer.content:
+                yield json.loads(line)
+
     async def until(self, condition: Callable[[dict[str, Pod]], bool], *, what: str) -> None:
-        """Wait for a state that no single decision tells."""
+        """Wait for a state that no single decision tells. Every change of a status is in the memory at once."""
         try:
-            async with asyncio.timeout(DEADLINE):
-                while True:
+            async with asyncio.timeout(DEADLINE), aclosing(changes_of(self._root / MEMORY)) as changes:
+                async for _ in changes:
                     if condition(await self.pods()):
                         return
-                    await asyncio.sleep(0.1)  # another process
         except TimeoutError:
             pytest.fail(f"{what} never came; the agent says:\n{self.log}\n{await self.text('/pods')}")
+
+    async def until_told(self, condition: Callable[[], Awaitable[bool]], *, what: str) -> None:
+        """Wait for a state of the machine that comes with one of the agent's decisions."""
+        try:
+            async with asyncio.timeout(DEADLINE), aclosing(self.records()) as records:
+                while not await condition():
+                    await anext(records)
+        except TimeoutError:
+            pytest.fail(f"{what} never came; the journal says:\n{await self.text('/klet/v1/journal')}\n{self.log}")
 
     async def kill(self) -> None:
         """The end without warning."""
@@ -133,13 +157,12 @@ class Node:
 
     async def remembers(self, statuses: dict[str, PodStatus]) -> None:
         """Wait until what was reported is on disk: that is so some milliseconds later."""
-        file = self.root / "klet-memory.json"
-        async with asyncio.timeout(DEADLINE):
-            while True:
+        file = self.root / MEMORY
+        async with asyncio.timeout(DEADLINE), aclosing(changes_of(file)) as changes:
+            async for _ in changes:
                 known = list(MemoryFormat().decode(file.read_bytes()).statuses.values()) if file.exists() else []
                 if all(status in known for status in statuses.values()):
                     return
-                await asyncio.sleep(0.01)  # another process writes it
 
     @asynccontextmanager
     async def run(self, *arguments: str, **settings):
@@ -147,7 +170,7 @@ class Node:
         async with self.started(*arguments, **settings) as process:
             connector = aiohttp.UnixConnector(path=str(self.root / "klet.sock"))
             async with aiohttp.ClientSession(connector=connector) as session:
-                agent = RunningAgent(process=process, session=session, log=self.log)
+                agent = RunningAgent(process=process, session=session, root=self.root, log=self.log)
                 await self._until_it_answers(agent)
                 yield agent
 
@@ -177,15 +200,31 @@ class Node:
         return process.returncode or 0, output.decode()
 
     async def _until_it_answers(self, agent: RunningAgent) -> None:
-        async with asyncio.timeout(DEADLINE):
-            while agent.process.returncode is None:
+        try:
+            async with asyncio.timeout(DEADLINE):
+                await first_of(self._until_listening(agent), agent.process.wait())
+        except TimeoutError:
+            pytest.fail(f"the agent does not answer:\n{agent.log}")
+        if agent.process.returncode is not None:
+            pytest.fail(f"the agent did not come up:\n{agent.log}")
+
+    async def _until_listening(self, agent: RunningAgent) -> None:
+        """The socket appears when the agent listens on it; one that an earlier life left answers nobody."""
+        async with aclosing(changes_of(self.root / SOCKET)) as changes:
+            async for _ in changes:
                 try:
                     await agent.text("/healthz/ping")
                 except aiohttp.ClientConnectionError:
-                    await asyncio.sleep(0.02)  # the socket does not exist yet, so nothing can wake us
-                else:
-                    return
-        pytest.fail(f"the agent did not come up:\n{agent.log}")
+                    continue
+                return
+
+
+async def changes_of(file: Path) -> AsyncGenerator[None, None]:
+    """Yield once for what the file is now, and again whenever another is in its place."""
+    async with aclosing(watch_directory(file.parent)) as changes:
+        async for change in changes:
+            if change.kind is ChangeKind.RESCAN or change.name == file.name:
+                yield
 
 
 @pytest.fixture

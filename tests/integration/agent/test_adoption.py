@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime
 
+from klet.api.pod import Pod
 from klet.wire import cri_v1_pb2 as pb
 
 FOREVER = "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
@@ -52,11 +53,13 @@ async def test_the_first_status_of_each_pod_equals_the_last(node, manifest, cri)
     node.write("new", manifest("new", main=FOREVER))
     began = datetime.now(UTC)
     async with node.run() as agent:
-        seen = 0
-        while seen < len(last):
-            pods = {name: pod.status for name, pod in (await agent.pods()).items() if name in last}
-            assert pods == {name: last[name] for name in pods}
-            seen = len(pods)
+
+        def are_all_as_before(pods: dict[str, Pod]) -> bool:
+            seen = {name: pod.status for name, pod in pods.items() if name in last}
+            assert seen == {name: last[name] for name in seen}
+            return seen.keys() == last.keys()
+
+        await agent.until(are_all_as_before, what="the first status of each pod")
         [ready] = await agent.heard("new", "Ready")
         for name in last:
             await agent.heard(name, "Adopted")
@@ -71,6 +74,30 @@ async def test_the_first_status_of_each_pod_equals_the_last(node, manifest, cri)
         assert [c.restart_count for c in (await agent.pod("crash")).status.container_statuses] == [2]
         flips = [r for r in await records(agent, since=began.isoformat()) if r["decision"] in FLIPS]
         assert {r["subject"]["name"] for r in flips} <= {"new-node", "crash-node"}
+        assert "Traceback" not in agent.log
+
+
+async def test_a_pull_that_failed_is_tried_again_when_its_back_off_is_over_and_no_sooner(node, manifest):
+    def is_backing_off(pods: dict[str, Pod]) -> bool:
+        [status] = pods["web"].status.container_statuses if "web" in pods else [None]
+        waiting = status.state.waiting if status is not None else None
+        return waiting is not None and waiting.reason == "ImagePullBackOff"
+
+    pod = manifest("web", main=FOREVER)
+    pod["spec"]["containers"][0]["image"] = "127.0.0.1:1/nobody/listens:1"
+    async with node.run() as agent:
+        node.write("web", pod)
+        [failed] = await agent.heard("web", "Failed")
+        await agent.until(is_backing_off, what="the back-off")
+        last = (await agent.pod("web")).status
+        await node.remembers({"web": last})
+        await agent.kill()
+    async with node.run() as agent:
+        await agent.until(lambda pods: "web" in pods, what="the first status")
+        assert (await agent.pod("web")).status == last
+        _, pulling = await agent.heard("web", "BackOff", "Pulling")
+        waited = datetime.fromisoformat(pulling["at"]) - datetime.fromisoformat(failed["at"])
+        assert 9.9 <= waited.total_seconds() <= DEADLINE + 10
         assert "Traceback" not in agent.log
 
 

@@ -1,12 +1,8 @@
 """Environments and mounts as processes in real containers see them."""
 
-import asyncio
-
 import pytest
 
 from klet.host.mounts import has_mounts_under, unmount_tree
-
-DEADLINE = 40
 
 FOREVER = "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
 NAME = {"name": "NAME", "valueFrom": {"fileKeyRef": {"volumeName": "vars", "path": "app.env", "key": "NAME"}}}
@@ -17,16 +13,6 @@ def _no_mounts_left(node):
     """A test that fails half-way leaves mounts, which would keep its directory from being removed."""
     yield
     unmount_tree(node.root, lazy=True)
-
-
-async def said_by(agent, name: str, *, until: str) -> str:
-    """What the main container has written, once it has come to that: its log is written by another process."""
-    async with asyncio.timeout(DEADLINE):
-        while True:
-            said = await agent.text(f"/containerLogs/default/{name}-node/main")
-            if until in said:
-                return said
-            await asyncio.sleep(0.01)
 
 
 async def test_an_environment_of_all_kinds_and_parts_of_volumes(node, manifest):
@@ -53,7 +39,7 @@ async def test_an_environment_of_all_kinds_and_parts_of_volumes(node, manifest):
     async with node.run() as agent:
         node.write("web", pod)
         await agent.heard("web", "Started", "Started", "Ready")
-        said = await said_by(agent, "web", until="hello\n")
+        said = await agent.said("web", "main", until="hello\n")
         assert said.splitlines()[:3] == ["Ada", "Lovelace|250|1048576|web-node|in web-node", "hello"]
         uid = (await agent.pod("web")).metadata.uid
         directory = node.root / "pods" / uid
