@@ -109,7 +109,8 @@ class PodExecutor:
         progress = _Progress()
         if not await self._kill(pod, status, actions, progress, parent):
             return progress.outcome()
-        if not (actions.create_sandbox or actions.starts):
+        has_place = actions.create_sandbox or not actions.kill_pod
+        if not has_place or not (actions.create_sandbox or actions.starts):
             return progress.outcome()
         with self._turns.queue(uid_of(pod)) as turn:
             try:

@@ -185,6 +185,18 @@ def test_killing_the_pod_alone_stops_everything_and_starts_nothing(on_bench):
     on_bench(test)
 
 
+def test_in_a_pod_that_was_killed_for_good_no_ephemeral_container_starts(on_bench):
+    async def test(bench) -> None:
+        pod = make_pod("main")
+        await bench.sync(pod)
+        status = await bench.status(pod)
+        pod = replace(pod, spec=replace(pod.spec, ephemeral_containers=(EphemeralContainer(name="debug", image="x"),)))
+        outcome = await bench.carry_out(pod, status, PodActions(kill_pod=True, start_ephemeral=(0,)))
+        assert (outcome.errors, len(bench.calls("CreateContainer"))) == ((), 1)
+
+    on_bench(test)
+
+
 def test_a_sandbox_that_cannot_be_made(on_bench):
     async def test(bench) -> None:
         bench.runtime.faults.add(Fault("RunPodSandbox", Fail(Code.UNKNOWN, "no network")))

@@ -3,8 +3,6 @@
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from klet.api.container import ContainerRestartRule, ContainerRestartRuleOnExitCodes, EphemeralContainer
@@ -359,43 +357,3 @@ def test_plan_sandbox(sandboxes, host_network, want):
     pod = replace(pod, spec=replace(pod.spec, host_network=host_network))
     plan = plan_sandbox(pod, make_status(pod, sandboxes=sandboxes))
     assert (plan.create, plan.attempt, plan.id) == (want.create, want.attempt, want.id)
-
-
-STATES = st.sampled_from([None, RUNNING, CREATED, UNKNOWN, 0, 1])
-
-
-@settings(max_examples=300, deadline=None)
-@given(
-    policy=st.sampled_from(["Always", "OnFailure", "Never"]),
-    states=st.fixed_dictionaries(dict.fromkeys(("foo1", "foo2", "foo3", "init1", "init2"), STATES)),
-    sidecar=st.booleans(),
-    has_sandbox=st.booleans(),
-)
-def test_carrying_out_the_actions_reaches_rest_and_never_doubles_a_container(policy, states, sidecar, has_sandbox):
-    inits = [make_container("init1"), make_container("init2", restart_policy="Always" if sidecar else None)]
-    pod = make_pod("foo1", "foo2", "foo3", init=inits, restart_policy=policy)
-    world = {name: record for record in _records(pod, states, states, None) for name in (record.name,)}
-    sandbox = 0 if has_sandbox else None
-    for _ in range(20):
-        sandboxes = () if sandbox is None else (make_sandbox(attempt=sandbox),)
-        actions = compute_pod_actions(pod, make_status(pod, *world.values(), sandboxes=sandboxes), probes={})
-        if actions.is_idle or (actions.kill_pod and not actions.create_sandbox):
-            return
-        killed = {kill.name for kill in actions.kill}
-        if actions.kill_pod:
-            killed |= set(world)
-            sandbox = actions.attempt
-            world = {name: record for name, record in world.items() if name.startswith("foo")}
-        for name in killed & world.keys():
-            if world[name].state in {RUNNING, UNKNOWN}:
-                world[name] = make_record(pod, name, EXITED, exit_code=137)
-        for index in actions.start_init:
-            name = pod.spec.init_containers[index].name
-            assert name not in world or world[name].state is not RUNNING
-            is_side = pod.spec.init_containers[index].restart_policy == "Always"
-            world[name] = make_record(pod, name, RUNNING if is_side else EXITED)
-        for index in actions.start:
-            name = pod.spec.containers[index].name
-            assert name not in world or world[name].state is not RUNNING
-            world[name] = make_record(pod, name, RUNNING)
-    pytest.fail("the actions never come to rest")
