@@ -11,6 +11,7 @@ from typing import Protocol
 from aiohttp import web
 
 from klet.errors import KletError
+from klet.server.request_log import request_logger
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +41,13 @@ class SocketListener:
         application = web.Application()
         for routes in self._routes:
             routes.add_to(application.router)
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=CLOSE_WITHIN, handler_cancellation=True)
+        runner = web.AppRunner(
+            application,
+            access_log=None,
+            logger=request_logger(),
+            shutdown_timeout=CLOSE_WITHIN,
+            handler_cancellation=True,
+        )
         listener = self._bind()
         try:
             await runner.setup()

@@ -3,6 +3,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import socket
 import stat
@@ -101,6 +102,9 @@ class Journal:
 
     async def explain(self, *, namespace: str, name: str) -> bytes | None:
         return b'{"known":true}' if name == "web" else None
+
+    async def pods(self) -> bytes:
+        return b'{"pods":[]}'
 
 
 class Bench:
@@ -284,6 +288,37 @@ async def test_clients_that_leave_before_the_answer_begins_are_no_error(bench, c
     assert "Error handling request" not in caplog.text
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(b"GET /pods HTTP/1.1\r\nno header\r\n\r\n", id="a header without a colon"),
+        pytest.param(b"GET /pods HTTP/9.9.9\r\n\r\n", id="a version that does not exist"),
+        pytest.param(b"GET /pods HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 20_000 + b"\r\n\r\n", id="a header without end"),
+        pytest.param(b"POST /pods HTTP/1.1\r\nContent-Length: no\r\n\r\n", id="a length that is no number"),
+    ],
+)
+async def test_nonsense_is_refused_and_told_in_one_line(bench, caplog, request_):
+    reader, writer = await asyncio.open_unix_connection(str(bench.path))
+    async with asyncio.timeout(PROMPTLY):
+        writer.write(request_)
+        answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    assert answer.startswith(b"HTTP/1.0 400 ")
+    told = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert [(record.levelname, record.exc_info) for record in told] == [("WARNING", None)]
+    assert told[0].getMessage().startswith("Request refused")
+    assert await bench.get("/healthz") == (200, "ok")
+
+
+async def test_a_view_that_fails_is_told_with_its_trace(bench, caplog):
+    bench.health.errors = None
+    status, _ = await bench.get("/healthz")
+    assert status == 500
+    [told] = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert told.exc_info is not None
+
+
 async def test_followers_do_not_keep_the_agent_from_ending(tmp_path):
     bench = Bench(tmp_path / "klet.sock")
     async with bench.session:
@@ -306,6 +341,7 @@ async def test_cause_records(bench):
         404,
         'nothing is recorded about pod "default/gone"',
     )
+    assert await bench.get("/klet/v1/explain") == (200, '{"pods":[]}')
 
 
 @pytest.mark.parametrize(

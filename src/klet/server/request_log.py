@@ -1,0 +1,29 @@
+"""What aiohttp logs about requests, in klet's form: nonsense from a client is one line, a bug keeps its trace."""
+
+import logging
+from typing import Final
+
+from aiohttp.http_exceptions import HttpProcessingError
+
+LONGEST_ERROR: Final = 200
+
+
+class PlainComplaints(logging.Filter):
+    """Tells of a request that is no HTTP in one line: its trace would only show where aiohttp found out."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+        if isinstance(error, HttpProcessingError):
+            record.levelno, record.levelname = logging.WARNING, logging.getLevelName(logging.WARNING)
+            record.msg, record.args, record.exc_info = "Request refused: it is not HTTP as the API speaks it", (), None
+            # The text of the error shows the request's bytes with a mark under them, on lines of their own.
+            record.error = " ".join(error.message.split())[:LONGEST_ERROR]
+        return True
+
+
+def request_logger() -> logging.Logger:
+    """The logger that aiohttp is given."""
+    logger = logging.getLogger("klet.server.requests")
+    if not any(isinstance(each, PlainComplaints) for each in logger.filters):
+        logger.addFilter(PlainComplaints())
+    return logger
