@@ -1,0 +1,1 @@
+"""Objects of the API server that pods use: config maps, secrets, service account tokens."""

@@ -1,0 +1,46 @@
+"""What can go wrong between a pod and the objects it refers to.
+
+ObjectCacheError
+├── NotRegistered    nobody said that a pod needs the object
+├── NotSynced        the API server has not shown it yet
+├── TokenFailed      no token could be had
+├── Standalone       what is asked for is on an API server, and there is none
+└── UnknownStrategy  a change detection strategy that does not exist
+
+An object that does not exist is `model.objects.ObjectMissing`; other refusals are those of `kube`.
+"""
+
+from klet.errors import KletError
+
+
+class ObjectCacheError(KletError):
+    """Base of the errors of the object caches."""
+
+
+class NotRegistered(ObjectCacheError):
+    """Nobody said that a pod needs the object."""
+
+    def __init__(self, namespace: str, name: str) -> None:
+        super().__init__(f'object "{namespace}"/"{name}" not registered')
+
+
+class NotSynced(ObjectCacheError):
+    """The API server has not shown the object yet."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"failed to sync {kind} cache: timed out waiting for the condition")
+
+
+class TokenFailed(ObjectCacheError):
+    """No token could be had."""
+
+
+class Standalone(ObjectCacheError):
+    """There is no API server."""
+
+
+class UnknownStrategy(ObjectCacheError):
+    """A strategy that does not exist."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"unknown configmap and secret manager mode: {name}")

@@ -1,0 +1,118 @@
+"""Tokens of service accounts: asked for on behalf of pods, kept, renewed before they run out (token manager)."""
+
+import logging
+import random
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from klet.aio.clock import Clock
+from klet.api.authentication import TokenRequest
+from klet.api.base import ApiObject
+from klet.api.config import ServiceAccount
+from klet.errors import KletError
+from klet.kube.errors import NotFound
+from klet.model.objects import IssuedToken
+from klet.model.pods import PodUID
+from klet.objectcache.errors import TokenFailed
+from klet.objectcache.token_rules import LONGEST_JITTER, TokenKey, has_expired, refresh_due, token_key
+
+logger = logging.getLogger(__name__)
+
+S = TypeVar("S", bound=ApiObject)
+
+SWEEP: Final = timedelta(minutes=1)
+_API_VERSION: Final = "authentication.k8s.io/v1"
+
+
+class TokenClient(Protocol):
+    """The part of the API client that asks for tokens."""
+
+    async def create_sub(self, struct: type[ApiObject], name: str, namespace: str, subresource: str, body: S) -> S: ...
+
+    async def read(self, path: str) -> bytes: ...
+
+
+class _Resource(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _Resources(msgspec.Struct, frozen=True):
+    resources: tuple[_Resource, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    issued: TokenRequest
+    due: datetime | None
+
+    def as_issued(self) -> IssuedToken:
+        return IssuedToken(self.issued.status.token, self.due)
+
+
+class TokenCache:
+    """Tokens by what was asked for."""
+
+    def __init__(self, *, client: TokenClient, randomness: random.Random, clock: Clock) -> None:
+        self._client = client
+        self._randomness = randomness
+        self._clock = clock
+        self._kept: dict[TokenKey, _Kept] = {}
+        self._has_tokens = False
+        """Whether the API server is known to make tokens at all."""
+
+    async def run(self) -> None:
+        """Forget tokens that have run out."""
+        while True:
+            await self._clock.sleep(SWEEP)
+            now = self._clock.now()
+            self._kept = {key: kept for key, kept in self._kept.items() if not has_expired(kept.issued, now)}
+
+    async def get(self, namespace: str, account: str, request: TokenRequest) -> IssuedToken:
+        """A token that is good for a while; the kept one if a new one cannot be had and it still is good."""
+        key = token_key(namespace, account, request)
+        kept = self._kept.get(key)
+        if kept is not None and (kept.due is None or self._clock.now() < kept.due):
+            return kept.as_issued()
+        try:
+            issued = await self._ask(namespace, account, request)
+        except KletError as error:
+            if kept is None:
+                raise TokenFailed(f"failed to fetch token: {error}") from error
+            if has_expired(kept.issued, self._clock.now()):
+                raise TokenFailed(f"token {key} expired and refresh failed: {error}") from error
+            logger.warning("Token not renewed", extra={"account": account, "namespace": namespace, "error": str(error)})
+            return kept.as_issued()
+        jitter = timedelta(seconds=self._randomness.randrange(LONGEST_JITTER))
+        kept = self._kept[key] = _Kept(issued, refresh_due(issued, jitter=jitter))
+        return kept.as_issued()
+
+    def forget_pod(self, uid: PodUID) -> None:
+        """Drop the tokens that are bound to a pod."""
+        self._kept = {key: kept for key, kept in self._kept.items() if key.bound is None or key.bound.uid != uid}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    async def _ask(self, namespace: str, account: str, request: TokenRequest) -> TokenRequest:
+        body = replace(request, api_version=_API_VERSION, kind="TokenRequest")
+        try:
+            return await self._client.create_sub(ServiceAccount, account, namespace, "token", body)
+        except NotFound as error:
+            if await self._makes_tokens():
+                raise
+            raise TokenFailed("the API server does not have TokenRequest endpoints enabled") from error
+
+    async def _makes_tokens(self) -> bool:
+        """Tells an account that does not exist from an API server that makes no tokens."""
+        if not self._has_tokens:
+            try:
+                found = msgspec.json.decode(await self._client.read("/api/v1"), type=_Resources)
+            except (KletError, msgspec.MsgspecError) as error:
+                logger.warning("Discovery failed", extra={"error": str(error)})
+                return True  # nobody knows, and what the server said about this request is better than a guess
+            self._has_tokens = any(resource.name == "serviceaccounts/token" for resource in found.resources)
+        return self._has_tokens

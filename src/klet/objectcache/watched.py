@@ -1,0 +1,169 @@
+"""Objects that are followed while pods refer to them (strategy `Watch`, upstream's watch-based manager).
+
+There is one watch per object, since a node may only watch objects of its own pods, each by its name.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, Generic, Protocol
+
+from klet.aio.broadcast import Subscription
+from klet.aio.clock import Clock
+from klet.aio.tasks import first_of
+from klet.kube.informer import ObjectKey
+from klet.model.objects import ObjectKind, ObjectMissing
+from klet.model.pods import PodUID
+from klet.objectcache.errors import NotRegistered, NotSynced
+from klet.objectcache.store import Kept_co, T, version_of
+
+SYNC_PATIENCE: Final = timedelta(seconds=1)
+SWEEP: Final = timedelta(minutes=1)
+IDLE_SYNCS: Final = 5
+"""A watch of an object that nobody read for so many sync periods is stopped."""
+
+
+class Follower(Protocol[Kept_co]):
+    """A copy of one object that follows the API server: kube's informer."""
+
+    def get(self, name: str, namespace: str = "") -> Kept_co | None: ...
+
+    @property
+    def is_synced(self) -> bool: ...
+
+    async def until_synced(self) -> None: ...
+
+    def changes(self) -> Subscription[ObjectKey]: ...
+
+    async def run(self) -> None: ...
+
+
+@dataclass(slots=True)
+class _Item(Generic[T]):
+    follower: Follower[T]
+    read_at: float
+    pods: set[PodUID] = field(default_factory=set)
+    task: asyncio.Task[None] | None = None
+    version: str | None = None
+    """What readers have been told of; None before the first look."""
+    is_stopped: bool = False
+    """Nobody reads it; the next one who does starts a new watch."""
+
+
+class WatchedObjects(Generic[T]):
+    """Objects of one kind, always as the API server has them."""
+
+    def __init__(
+        self,
+        *,
+        kind: ObjectKind,
+        follow: Callable[[str, str], Follower[T]],
+        on_change: Callable[[str, str], None],
+        idle_after: timedelta,
+        clock: Clock,
+    ) -> None:
+        self._kind = kind
+        self._follow = follow
+        self._on_change = on_change
+        self._idle_after = idle_after.total_seconds()
+        self._clock = clock
+        self._items: dict[ObjectKey, _Item[T]] = {}
+        self._group: asyncio.TaskGroup | None = None
+
+    async def run(self) -> None:
+        """Own the watches until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                for key, item in self._items.items():
+                    self._start(key, item)
+                while True:
+                    await self._clock.sleep(SWEEP)
+                    self._stop_idle()
+            finally:
+                self._group = None
+
+    def add_reference(self, namespace: str, name: str, uid: PodUID) -> None:
+        key = ObjectKey(namespace, name)
+        item = self._items.get(key)
+        if item is None:
+            item = self._items[key] = _Item(self._follow(namespace, name), self._clock.monotonic())
+            self._start(key, item)
+        item.pods.add(uid)
+
+    def drop_reference(self, namespace: str, name: str, uid: PodUID) -> None:
+        key = ObjectKey(namespace, name)
+        item = self._items.get(key)
+        if item is None:
+            return
+        item.pods.discard(uid)
+        if not item.pods:
+            del self._items[key]
+            _cancel(item)
+
+    async def get(self, namespace: str, name: str) -> T:
+        key = ObjectKey(namespace, name)
+        item = self._items.get(key)
+        if item is None:
+            raise NotRegistered(namespace, name)
+        item.read_at = self._clock.monotonic()
+        if item.is_stopped:
+            item.follower, item.is_stopped = self._follow(namespace, name), False
+            self._start(key, item)
+        follower = item.follower
+        if not follower.is_synced:
+            await first_of(follower.until_synced(), self._clock.sleep(SYNC_PATIENCE))
+        if not follower.is_synced:
+            raise NotSynced(self._kind)
+        obj = follower.get(name, namespace)
+        if obj is None:
+            raise ObjectMissing(f'{self._kind} "{name}" not found')
+        return obj
+
+    def watched(self) -> frozenset[ObjectKey]:
+        """The objects that a watch runs for."""
+        return frozenset(key for key, item in self._items.items() if item.task is not None)
+
+    def _start(self, key: ObjectKey, item: _Item[T]) -> None:
+        """Before `run` nothing is started; it starts what it finds."""
+        if self._group is not None:
+            name = f"watch {self._kind} {key.namespace}/{key.name}"
+            item.task = self._group.create_task(self._watch(key, item), name=name)
+
+    async def _watch(self, key: ObjectKey, item: _Item[T]) -> None:
+        """Follow one object; one that cannot change any more is kept as it is and followed no longer."""
+        with item.follower.changes() as changes:
+            async with asyncio.TaskGroup() as group:
+                following = group.create_task(item.follower.run())
+                await item.follower.until_synced()
+                while not self._note(key, item):
+                    await changes.get()
+                following.cancel()
+        item.task = None
+
+    def _note(self, key: ObjectKey, item: _Item[T]) -> bool:
+        """Tell of a change. What was there at first is none. True for an object that is immutable."""
+        obj = item.follower.get(key.name, key.namespace)
+        known, item.version = item.version, version_of(obj)
+        if known is not None and known != item.version:
+            self._on_change(key.namespace, key.name)
+        return obj is not None and bool(obj.immutable)
+
+    def _stop_idle(self) -> None:
+        oldest = self._clock.monotonic() - self._idle_after
+        for item in self._items.values():
+            if item.task is not None and item.follower.is_synced and item.read_at < oldest:
+                item.is_stopped = True
+                _cancel(item)
+
+
+def idle_time(sync_period: timedelta) -> timedelta:
+    """How long an object goes unread before its watch is stopped."""
+    return max(IDLE_SYNCS * sync_period, SWEEP)
+
+
+def _cancel(item: _Item[T]) -> None:
+    if item.task is not None:
+        item.task.cancel()
+        item.task = None

@@ -1,0 +1,140 @@
+"""Tokens: kept, renewed, forgotten."""
+
+import asyncio
+import random
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from klet.api.authentication import BoundObjectReference, TokenRequest, TokenRequestSpec, TokenRequestStatus
+from klet.api.codec import encode
+from klet.api.config import ServiceAccount
+from klet.api.meta import Status
+from klet.api.times import Time
+from klet.kube.errors import NotFound, Unreachable
+from klet.objectcache.errors import TokenFailed
+from klet.objectcache.standalone import StandaloneTokens
+from klet.objectcache.tokens import TokenCache
+
+HOUR = timedelta(hours=1)
+
+
+def request_for(uid="u", seconds=3600):
+    bound = BoundObjectReference(kind="Pod", api_version="v1", name="p", uid=uid)
+    return TokenRequest(spec=TokenRequestSpec(audiences=(), expiration_seconds=seconds, bound_object_ref=bound))
+
+
+class TokenServer:
+    """Makes tokens that are numbered."""
+
+    def __init__(self, clock):
+        self._clock = clock
+        self.asked = []
+        self.error = None
+        self.resources = ["serviceaccounts/token"]
+
+    async def create_sub(self, struct, name, namespace, subresource, body):
+        self.asked.append((struct, name, namespace, subresource, body))
+        if self.error is not None:
+            raise self.error
+        until = Time.of(self._clock.now() + timedelta(seconds=body.spec.expiration_seconds))
+        status = TokenRequestStatus(token=f"token-{len(self.asked)}", expiration_timestamp=until)
+        return replace(body, status=status)
+
+    async def read(self, path):
+        assert path == "/api/v1"
+        return encode({"resources": [{"name": name} for name in self.resources]})
+
+
+@pytest.fixture
+def server(clock):
+    return TokenServer(clock)
+
+
+@pytest.fixture
+def tokens(server, clock):
+    return TokenCache(client=server, randomness=random.Random(1), clock=clock)
+
+
+async def test_a_token_is_asked_for_on_behalf_of_a_pod(tokens, server):
+    found = await tokens.get("ns", "sa", request_for())
+    assert found.token == "token-1"
+    struct, name, namespace, subresource, body = server.asked[0]
+    assert (struct, name, namespace, subresource) == (ServiceAccount, "sa", "ns", "token")
+    assert (body.api_version, body.kind) == ("authentication.k8s.io/v1", "TokenRequest")
+    assert body.spec == request_for().spec
+
+
+async def test_a_token_is_kept_until_it_is_due(tokens, server, clock):
+    found = await tokens.get("ns", "sa", request_for())
+    assert timedelta(minutes=47) < found.refresh_at - clock.now() <= timedelta(minutes=48)
+    clock.advance(timedelta(minutes=47))
+    assert await tokens.get("ns", "sa", request_for()) == found
+    clock.advance_to(found.refresh_at)
+    assert (await tokens.get("ns", "sa", request_for())).token == "token-2"
+
+
+async def test_the_first_token_cannot_be_had(tokens, server):
+    server.error = Unreachable("away")
+    with pytest.raises(TokenFailed, match=r"^failed to fetch token: away$"):
+        await tokens.get("ns", "sa", request_for())
+
+
+async def test_an_old_token_is_good_while_a_new_one_cannot_be_had(tokens, server, clock):
+    found = await tokens.get("ns", "sa", request_for())
+    server.error = Unreachable("away")
+    clock.advance(timedelta(minutes=55))
+    assert await tokens.get("ns", "sa", request_for()) == found
+
+
+async def test_an_expired_token_is_good_for_nothing(tokens, server, clock):
+    await tokens.get("ns", "sa", request_for())
+    server.error = Unreachable("away")
+    clock.advance(timedelta(minutes=61))
+    with pytest.raises(TokenFailed, match=r'^token "sa"/"ns"/\[\]string.*/"" expired and refresh failed: away$'):
+        await tokens.get("ns", "sa", request_for())
+
+
+async def test_an_account_that_does_not_exist(tokens, server):
+    server.error = NotFound(Status(message='serviceaccounts "sa" not found'))
+    with pytest.raises(TokenFailed, match=r'^failed to fetch token: serviceaccounts "sa" not found$'):
+        await tokens.get("ns", "sa", request_for())
+
+
+async def test_an_api_server_that_makes_no_tokens(tokens, server):
+    server.error = NotFound(Status(message="the server could not find the requested resource"))
+    server.resources = ["pods"]
+    with pytest.raises(
+        TokenFailed, match=r"^failed to fetch token: the API server does not have TokenRequest endpoints enabled$"
+    ):
+        await tokens.get("ns", "sa", request_for())
+
+
+async def test_a_pod_that_is_gone_takes_its_tokens_along(tokens):
+    await tokens.get("ns", "sa", request_for("u"))
+    await tokens.get("ns", "sa", request_for("v"))
+    tokens.forget_pod("u")
+    assert len(tokens) == 1
+
+
+async def test_expired_tokens_are_forgotten(tokens, clock):
+    await tokens.get("ns", "sa", request_for())
+    await tokens.get("ns", "sa", request_for(seconds=7200))
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(tokens.run())
+        await clock.run(timedelta(minutes=62))
+        task.cancel()
+    assert len(tokens) == 1
+
+
+async def test_a_token_is_not_shown_in_messages(tokens):
+    assert "token-1" not in repr(await tokens.get("ns", "sa", request_for()))
+
+
+async def test_a_node_without_an_api_server_has_no_tokens():
+    tokens = StandaloneTokens()
+    message = r"^failed to fetch token: cannot use TokenManager when kubelet is in standalone mode$"
+    with pytest.raises(TokenFailed, match=message):
+        await tokens.get("ns", "sa", request_for())
+    tokens.forget_pod("u")
