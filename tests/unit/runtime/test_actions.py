@@ -228,6 +228,12 @@ def probed(container: str, kind: ProbeKind, result: ProbeResult):
             id="sidecar liveness is unknown",
         ),
         pytest.param(
+            sidecars(probe="liveness_probe", init3=None),
+            probed("init2", ProbeKind.LIVENESS, SUCCESS),
+            Want(init=(2,)),
+            id="sidecar liveness passed",
+        ),
+        pytest.param(
             sidecars(probe="startup_probe", init3=None),
             probed("init1", ProbeKind.STARTUP, SUCCESS),
             ALL_GOOD,
@@ -256,6 +262,9 @@ def probed(container: str, kind: ProbeKind, result: ProbeResult):
 def test_actions_by_probes(case, probes, want):
     pod, status = case
     assert shown(compute_pod_actions(pod, status, probes=probes)) == want
+
+
+LIVENESS_FAILED = probed("foo1", ProbeKind.LIVENESS, FAILURE)
 
 
 def policies(pod_policy: str, *own: str | None, sandboxes=None, **states):
@@ -320,6 +329,154 @@ def test_ephemeral_containers(state, started):
     pod = replace(pod, spec=replace(pod.spec, ephemeral_containers=(debugger,)))
     records = [make_record(pod, "foo1")] + ([make_record(pod, "debug", state)] if state else [])
     assert compute_pod_actions(pod, make_status(pod, *records), probes={}).start_ephemeral == started
+
+
+def test_a_running_ephemeral_container_does_not_keep_a_pod_alive():
+    pod = make_pod("foo1", restart_policy="Never")
+    pod = replace(pod, spec=replace(pod.spec, ephemeral_containers=(EphemeralContainer(name="debug", image="x"),)))
+    status = make_status(pod, make_record(pod, "foo1", EXITED), make_record(pod, "debug"))
+    assert shown(compute_pod_actions(pod, status, probes={})) == Want(kill_pod=True)
+
+
+def worked_example(**states) -> tuple[Pod, PodRuntimeStatus]:
+    """A plain init container, a sidecar with a startup probe, another plain one, and the main container."""
+    side = replace(make_container("s1", restart_policy="Always"), startup_probe=Probe())
+    pod = make_pod("m", init=("i0", side, "i2"))
+    return pod, make_status(pod, *_records(pod, list(states), states, None))
+
+
+STARTED = probed("s1", ProbeKind.STARTUP, SUCCESS)
+
+
+@pytest.mark.parametrize(
+    ("case", "probes", "want"),
+    [
+        pytest.param(worked_example(), {}, Want(init=(0,)), id="nothing ran yet"),
+        pytest.param(worked_example(i0=RUNNING), {}, ALL_GOOD, id="the first one runs"),
+        pytest.param(worked_example(i0=0), {}, Want(init=(1,)), id="the sidecar comes next"),
+        pytest.param(worked_example(i0=0, s1=RUNNING), {}, ALL_GOOD, id="the sidecar has not been probed"),
+        pytest.param(
+            worked_example(i0=0, s1=RUNNING),
+            probed("s1", ProbeKind.STARTUP, UNSURE),
+            ALL_GOOD,
+            id="nobody knows whether the sidecar has started",
+        ),
+        pytest.param(worked_example(i0=0, s1=RUNNING), STARTED, Want(init=(2,)), id="the sidecar has started"),
+        pytest.param(worked_example(i0=0, s1=1, i2=RUNNING), {}, Want(init=(1,)), id="the sidecar ended meanwhile"),
+        pytest.param(worked_example(i0=0, s1=RUNNING, i2=0), STARTED, Want(start=(0,)), id="all have done their part"),
+        pytest.param(
+            worked_example(i0=0, s1=1, i2=0),
+            {},
+            Want(init=(1,), start=(0,)),
+            id="the sidecar and the main one together",
+        ),
+        pytest.param(worked_example(m=RUNNING), {}, Want(init=(1,)), id="what runs proves that all was done"),
+        pytest.param(
+            worked_example(i0=0, s1=RUNNING, m=1), STARTED, Want(init=(2,)), id="what has ended proves nothing"
+        ),
+    ],
+)
+def test_the_way_to_an_initialized_pod(case, probes, want):
+    pod, status = case
+    assert shown(compute_pod_actions(pod, status, probes=probes)) == want
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "want"),
+    [
+        pytest.param("Always", 0, Want(init=(2,)), id="Always tries again"),
+        pytest.param("OnFailure", 0, Want(kill_pod=True), id="OnFailure takes its code at its word"),
+        pytest.param("OnFailure", 137, Want(init=(2,)), id="OnFailure with a code tries again"),
+        pytest.param("Never", 0, Want(kill_pod=True), id="Never ends the pod"),
+    ],
+)
+def test_an_init_container_that_ran_out_of_memory_has_failed(policy, code, want):
+    pod, status = init(policy, init3=None)
+    record = make_record(pod, "init3", EXITED, exit_code=code, reason="OOMKilled")
+    status = make_status(pod, *status.containers, record)
+    assert shown(compute_pod_actions(pod, status, probes={})) == want
+
+
+@pytest.mark.parametrize(
+    ("policy", "probes", "want"),
+    [
+        pytest.param("Always", LIVENESS_FAILED, Want(start=(0,), kill=("foo1",)), id="it is restarted"),
+        pytest.param("Never", LIVENESS_FAILED, Want(kill_pod=True, kill=("foo1",)), id="with Never the pod is over"),
+    ],
+)
+def test_the_only_container_fails_its_probe(policy, probes, want):
+    pod = make_pod("foo1", restart_policy=policy)
+    actions = compute_pod_actions(pod, make_status(pod, make_record(pod, "foo1")), probes=probes)
+    assert shown(actions) == want
+
+
+@pytest.mark.parametrize(
+    ("case", "probes", "reason", "message"),
+    [
+        pytest.param(
+            regular(foo1="changed"), {}, "Unknown", "Container foo1 definition changed, R", id="another image"
+        ),
+        pytest.param(
+            regular("Never", foo1="changed"),
+            {},
+            "Unknown",
+            "Container foo1 definition changed, R",
+            id="another image restarts whatever the policy says",
+        ),
+        pytest.param(
+            regular(), LIVENESS_FAILED, "LivenessProbe", "Container foo1 failed liveness probe, R", id="liveness"
+        ),
+        pytest.param(
+            regular("Never"),
+            LIVENESS_FAILED,
+            "LivenessProbe",
+            "Container foo1 failed liveness probe",
+            id="and no restart",
+        ),
+        pytest.param(
+            regular(),
+            probed("foo1", ProbeKind.STARTUP, FAILURE),
+            "StartupProbe",
+            "Container foo1 failed startup probe, R",
+            id="startup",
+        ),
+        pytest.param(
+            regular(foo1=UNKNOWN),
+            {},
+            "Unknown",
+            'Container is in "unknown" state, try killing it before restart',
+            id="unknown",
+        ),
+        pytest.param(
+            init(init3=UNKNOWN),
+            {},
+            "Unknown",
+            'Init container is in "unknown" state, try killing it before restart',
+            id="an unknown init container",
+        ),
+        pytest.param(
+            sidecars(init3="changed"), {}, "Unknown", "Init container init3 definition changed", id="another sidecar"
+        ),
+        pytest.param(
+            sidecars(probe="liveness_probe"),
+            probed("init3", ProbeKind.LIVENESS, FAILURE),
+            "LivenessProbe",
+            "Init container init3 failed liveness probe",
+            id="liveness of a sidecar",
+        ),
+        pytest.param(
+            sidecars(probe="startup_probe"),
+            probed("init3", ProbeKind.STARTUP, FAILURE),
+            "StartupProbe",
+            "Init container init3 failed startup probe",
+            id="startup of a sidecar",
+        ),
+    ],
+)
+def test_why_a_container_is_killed(case, probes, reason, message):
+    pod, status = case
+    (kill,) = compute_pod_actions(pod, status, probes=probes).kill
+    assert (kill.reason, kill.message) == (reason, message.replace(", R", ", will be restarted"))
 
 
 def test_a_deleted_pod_starts_nothing():

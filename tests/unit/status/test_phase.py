@@ -27,6 +27,7 @@ STATES = {
     "S": {"state": ended(0)},
     "F": {"state": ended(1)},
     "W": {"state": WAIT},
+    "none": {},
     "WL0": {"state": WAIT, "last_state": ended(0)},
     "WL1": {"state": WAIT, "last_state": ended(1)},
 }
@@ -65,6 +66,13 @@ def phase(pod, regular, init=None, *, terminal=False, initialized=False) -> str:
         pytest.param("Always", {"A": "R"}, False, PENDING, id="one has no status"),
         pytest.param("Always", {"A": "R", "B": "W"}, False, PENDING, id="one waits"),
         pytest.param("Always", {"A": "R", "B": "WL1"}, False, RUNNING, id="one waits to be restarted"),
+        pytest.param("Never", {"A": "R", "B": "WL1"}, False, RUNNING, id="Never: one runs, one waits after its end"),
+        pytest.param("Always", {"A": "R", "B": "F"}, False, RUNNING, id="Always: one runs, one failed"),
+        pytest.param("OnFailure", {"A": "R", "B": "F"}, False, RUNNING, id="OnFailure: one runs, one failed"),
+        pytest.param("Always", {"A": "F", "B": "F"}, True, FAILED, id="Always, over: all failed"),
+        pytest.param("OnFailure", {"A": "S", "B": "F"}, False, RUNNING, id="OnFailure: one of two is restarted"),
+        pytest.param("Never", {"A": "WL0", "B": "S"}, False, FAILED, id="what waits is not counted as succeeded"),
+        pytest.param("Always", {"A": "none", "B": "R"}, False, PENDING, id="one of which nothing is known"),
     ],
 )
 def test_regular_containers(policy, regular, terminal, want):
@@ -82,6 +90,9 @@ def test_regular_containers(policy, regular, terminal, want):
         pytest.param("Never", {"X": "WL1"}, {}, FAILED, id="init waits after its last failure"),
         pytest.param("Never", {"X": "WL0"}, {}, PENDING, id="init waits after a success"),
         pytest.param("Always", {"X": "S"}, {"A": "R", "B": "R"}, RUNNING, id="init done"),
+        pytest.param("Always", {"X": "none"}, {}, PENDING, id="nothing is known of init"),
+        pytest.param("OnFailure", {"X": "F"}, {}, PENDING, id="OnFailure: init failed and is retried"),
+        pytest.param("Never", {"X": "S"}, {"A": "S", "B": "S"}, SUCCEEDED, id="init and all others done"),
     ],
 )
 def test_init_containers(policy, init, regular, want):
@@ -96,6 +107,10 @@ def test_init_containers(policy, init, regular, want):
         pytest.param("Always", {"X": "S"}, {"A": "R", "B": "R"}, {"initialized": True}, RUNNING, id="it stopped"),
         pytest.param("Always", {"X": "WL1"}, {"A": "R", "B": "R"}, {"initialized": True}, RUNNING, id="in back-off"),
         pytest.param("Always", {"X": "r"}, {"A": "R", "B": "R"}, {}, PENDING, id="not started in a new sandbox"),
+        pytest.param("Always", {"X": "R"}, {"A": "R", "B": "R"}, {}, RUNNING, id="started in a new sandbox"),
+        pytest.param("Always", {"X": "none"}, {"A": "R", "B": "R"}, {}, PENDING, id="nothing is known of it"),
+        pytest.param("Always", {"X": "W"}, {"A": "R", "B": "R"}, {"initialized": True}, PENDING, id="it waits"),
+        pytest.param("Always", {}, {"A": "R", "B": "R"}, {"initialized": True}, PENDING, id="it has no status"),
         pytest.param("Always", {"X": "S"}, {"A": "S", "B": "S"}, {"terminal": True}, SUCCEEDED, id="over, ended well"),
         pytest.param("Always", {"X": "F"}, {"A": "S", "B": "S"}, {"terminal": True}, SUCCEEDED, id="its exit is moot"),
         pytest.param("Never", {"X": "R"}, {"A": "S", "B": "S"}, {}, RUNNING, id="until it stops"),
@@ -143,6 +158,7 @@ def test_container_policies(pod_policy, own, regular, want):
     [
         pytest.param("Always", "Never", FAILED, id="init with own Never"),
         pytest.param("Never", "OnFailure", PENDING, id="init with own OnFailure"),
+        pytest.param("Never", "Always", PENDING, id="a sidecar is started again"),
     ],
 )
 def test_init_container_policies(pod_policy, own, want):
