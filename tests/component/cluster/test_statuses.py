@@ -1,0 +1,218 @@
+"""Statuses, mirrors and Events on their way to an API server."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from msgspec.structs import replace
+
+from klet.aio.clock import SystemClock
+from klet.api.event import Event
+from klet.api.meta import ObjectMeta
+from klet.api.node import Node
+from klet.api.pod import Pod, PodCondition, PodIP, PodStatus
+from klet.app.cluster.pod_api import ApiEvents, ApiMirrors, ApiPods
+from klet.embedded import refusals
+from klet.embedded.faults import Cut, Refuse
+from klet.events.recorder import EventingRecorder, EventWriter
+from klet.journal.memory import MemoryJournal
+from klet.kube.errors import NotFound
+from klet.kube.informer import Informer, InformerSettings
+from klet.kube.watch import Scope
+from klet.model.causes import Finding, Subject
+from klet.model.pods import HASH_ANNOTATION, MIRROR_ANNOTATION, SOURCE_ANNOTATION, uid_of
+from klet.pods.mirrors import MirrorKeeper
+from klet.pods.store import PodStore
+from klet.status.board import StatusBoard
+from klet.status.publisher import StatusPublisher
+from klet.testing.builders import make_pod
+
+GATE = PodCondition(type="example.com/gate", status="True")
+READY = PodCondition(type="Ready", status="True")
+UNREADY = PodCondition(type="Ready", status="False", reason="PodFailed")
+
+
+def status(phase: str, **fields) -> PodStatus:
+    return PodStatus(phase=phase, qos_class="BestEffort", **fields)
+
+
+class Bench:
+    """A board whose statuses are published, and what an API server makes of them."""
+
+    def __init__(self, cluster):
+        clock = SystemClock()
+        self.cluster = cluster
+        self.client = cluster.client
+        self.pods, self.board = PodStore(), StatusBoard(clock=clock)
+        settings = InformerSettings(cluster.client, cluster.watcher, clock, random.Random(1))
+        self.followed = Informer(struct=Pod, scope=Scope(), settings=settings)
+        self.nodes = Informer(struct=Node, scope=Scope(), settings=settings)
+        self.running: set[str] = set()
+        self.publisher = StatusPublisher(
+            board=self.board,
+            pods=self.pods,
+            api=ApiPods(client=cluster.client, pods=self.followed),
+            may_run=lambda uid: uid in self.running,
+            clock=clock,
+        )
+        self.mirrors = MirrorKeeper(
+            pods=self.pods,
+            api=ApiMirrors(client=cluster.client, nodes=self.nodes, node_name="n"),
+            is_ending=lambda _: False,
+            clock=clock,
+        )
+
+    @asynccontextmanager
+    async def running_parts(self) -> AsyncIterator[None]:
+        parts = (self.followed, self.nodes, self.publisher, self.mirrors)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(part.run()) for part in parts]
+            await self.followed.until_synced()
+            await self.nodes.until_synced()
+            yield
+            for task in tasks:
+                task.cancel()
+
+    async def bound_pod(self) -> Pod:
+        made = make_pod(name="p")
+        pod = await self.client.create(replace(made, spec=replace(made.spec, node_name="n")), "default")
+        self.pods.put(pod)
+        return pod
+
+    async def until(self, holds) -> Pod | None:
+        """Wait until the pod at the API server is so."""
+        with self.followed.changes() as changes:
+            async with asyncio.timeout(20):
+                while not holds(found := self.followed.get("p", "default")):
+                    await changes.get()
+            return found
+
+
+@pytest.fixture
+async def bench(cluster):
+    bench = Bench(cluster)
+    async with bench.running_parts():
+        yield bench
+
+
+async def test_a_status_arrives_and_others_conditions_stay(bench):
+    pod = await bench.bound_pod()
+    gate = {"status": {"conditions": [{"type": GATE.type, "status": "True"}]}}
+    await bench.client.patch(Pod, "p", "default", patch=gate, subresource="status")
+    bench.board.put(
+        uid_of(pod), status(phase="Running", conditions=(READY,), pod_ip="10.0.0.1", pod_ips=(PodIP(ip="10.0.0.1"),))
+    )
+    found = await bench.until(lambda each: each is not None and each.status.phase == "Running")
+    assert {each.type for each in found.status.conditions} == {GATE.type, "Ready"}
+    assert found.status.pod_ip == "10.0.0.1"
+
+
+async def test_the_newest_status_wins_over_a_server_that_fails(bench):
+    pod = await bench.bound_pod()
+    bench.cluster.api.faults.plan(Refuse(refusals.internal("boom")), applies=lambda ask: ask.method == "PATCH", times=2)
+    bench.board.put(uid_of(pod), status(phase="Pending", message="first"))
+    bench.board.put(uid_of(pod), status(phase="Running", message="second"))
+    found = await bench.until(lambda each: each is not None and each.status.phase == "Running")
+    assert found.status.message == "second"
+
+
+async def test_a_pod_is_let_go_when_it_has_ended_and_nothing_is_held(bench):
+    pod = await bench.bound_pod()
+    await bench.client.delete(Pod, "p", "default")
+    leaving = await bench.until(lambda each: each is not None and each.metadata.deletion_timestamp is not None)
+    bench.pods.put(replace(pod, metadata=leaving.metadata))
+    bench.running.add(uid_of(pod))
+    bench.board.put(uid_of(pod), status(phase="Failed", conditions=(UNREADY,)))
+    found = await bench.until(lambda each: each is not None and bool(each.status.conditions))
+    assert found.status.phase == "Pending"
+    bench.running.clear()
+    bench.board.put(uid_of(pod), status(phase="Failed"), is_finished=True)
+    await bench.until(lambda each: each is None)
+    with pytest.raises(NotFound):
+        await bench.client.get(Pod, "p", "default")
+
+
+async def test_another_pod_of_the_name_is_not_touched(bench):
+    pod = await bench.bound_pod()
+    await bench.client.delete(Pod, "p", "default", grace=0)
+    other = await bench.client.create(replace(make_pod(name="p"), metadata=ObjectMeta(name="p")), "default")
+    bench.board.put(uid_of(pod), status(phase="Failed"), is_finished=True)
+    marker = await bench.client.create(replace(make_pod(name="q"), metadata=ObjectMeta(name="q")), "default")
+    bench.pods.put(marker)
+    bench.board.put(uid_of(marker), status(phase="Running"))
+    with bench.followed.changes() as changes:
+        while (seen := bench.followed.get("q", "default")) is None or seen.status.phase != "Running":
+            await changes.get()
+    assert (await bench.client.get(Pod, "p", "default")).status == other.status
+
+
+def static(hash_: str = "h1") -> Pod:
+    pod = make_pod(name="p")
+    annotations = {SOURCE_ANNOTATION: "file", HASH_ANNOTATION: hash_}
+    return replace(
+        pod,
+        metadata=replace(pod.metadata, annotations=annotations, uid=f"static-{hash_}"),
+        spec=replace(pod.spec, node_name="n"),
+    )
+
+
+async def test_a_static_pod_has_a_mirror_that_follows_it(bench):
+    node = await bench.client.create(Node(metadata=ObjectMeta(name="n")))
+    bench.pods.put(static())
+    mirror = await bench.until(lambda each: each is not None)
+    assert mirror.metadata.annotations[MIRROR_ANNOTATION] == "h1"
+    assert mirror.metadata.owner_references[0].uid == node.metadata.uid
+    assert mirror.metadata.uid != "static-h1"
+    bench.pods.put_mirror(mirror)
+    bench.board.put("static-h1", status(phase="Running"))
+    await bench.until(lambda each: each is not None and each.status.phase == "Running")
+    bench.pods.remove("static-h1")
+    bench.pods.put(static("h2"))
+    changed = await bench.until(lambda each: each is not None and each.metadata.annotations[MIRROR_ANNOTATION] == "h2")
+    bench.pods.put_mirror(changed)
+    bench.pods.remove("static-h2")
+    await bench.until(lambda each: each is None)
+
+
+async def test_an_event_is_written_once_and_then_counted(bench):
+    pod = await bench.bound_pod()
+    recorder = EventingRecorder(inner=MemoryJournal(clock=SystemClock()), clock=SystemClock())
+    writer = EventWriter(
+        findings=recorder,
+        pods=bench.pods,
+        api=ApiEvents(client=bench.client),
+        node_name="n",
+        clock=SystemClock(),
+        randomness=random.Random(1),
+    )
+    subject = Subject(namespace="default", name="p", uid=pod.metadata.uid, container="main")
+    started = Finding(subject=subject, decider="d", decision="Started", message="Container started")
+    settings = InformerSettings(bench.client, bench.cluster.watcher, SystemClock(), random.Random(1))
+    events = Informer(struct=Event, scope=Scope("default"), settings=settings)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(part.run()) for part in (writer, events)]
+        await events.until_synced()
+        with events.changes() as changes:
+            bench.cluster.api.faults.plan(Cut(), applies=lambda ask: ask.method == "PATCH")
+            recorder.record(replace_decision(started, "NotForUsers"))
+            recorder.record(started)
+            await changes.get()
+            [event] = events.all()
+            assert (event.reason, event.type, event.count) == ("Started", "Normal", 1)
+            assert event.involved_object.field_path == "spec.containers{main}"
+            assert (event.source.component, event.reporting_instance) == ("kubelet", "n")
+            await bench.client.delete(Event, event.metadata.name, "default")
+            await changes.get()
+            recorder.record(started)
+            bench.cluster.api.faults.clear()
+            await changes.get()
+            [again] = events.all()
+            assert (again.metadata.name, again.count) == (event.metadata.name, 2)
+        for task in tasks:
+            task.cancel()
+
+
+def replace_decision(finding: Finding, decision: str) -> Finding:
+    return Finding(subject=finding.subject, decider=finding.decider, decision=decision)
