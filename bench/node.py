@@ -117,6 +117,8 @@ class AgentUnderTest:
                     async with self._open.get("http://agent/healthz") as answer:
                         if answer.status == 200:
                             return
+                if self._running.returncode is not None:
+                    raise RuntimeError((self._directory / "agent.log").read_text())
                 await asyncio.sleep(0.01)
 
     async def end(self, *, kill: bool = False) -> None:

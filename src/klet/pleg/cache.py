@@ -32,15 +32,18 @@ class RuntimeCache:
         """Every pod of which the runtime had something at its last reading."""
         return {uid: reading.status for uid, reading in self._readings.items() if not reading.status.is_empty}
 
-    def put(self, reading: Reading) -> bool:
-        """Store a reading unless a newer one is there; tell listeners if the pod looks different now."""
+    def put(self, reading: Reading, *, quietly: bool = False) -> bool:
+        """Store a reading unless a newer one is there; tell listeners if the pod looks different now.
+
+        Quietly: whoever asked for it is the one to be told.
+        """
         uid = reading.status.uid
         known = self._readings.get(uid)
         if known is not None and known.read_at > reading.read_at:
             return False
         changed = known is None or known.status != reading.status or (known.error is None) != (reading.error is None)
         self._readings[uid] = reading
-        if changed:
+        if changed and not quietly:
             self._changes.send(uid)
         return changed
 

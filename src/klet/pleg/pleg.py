@@ -7,8 +7,8 @@ contradicts the event that caused it is repeated: for a second at once, then now
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -29,12 +29,22 @@ logger = logging.getLogger(__name__)
 
 READERS = 16
 FINDERS = 4
+OWN_STARTS = timedelta(seconds=5)
+"""While klet changes pods, the owner of what comes up is not asked for so long: most often klet is about to read it."""
 AGREE_FOR = timedelta(seconds=1)
 AGREE_PAUSE = timedelta(milliseconds=5)
 LONGEST_SEARCH_PAUSE = timedelta(milliseconds=200)
 FIRST_RETRY = timedelta(milliseconds=100)
 LONGEST_RETRY = timedelta(seconds=3)
 HEALTH_THRESHOLD = timedelta(minutes=3)
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """An event about a container of which it is not known whose it is."""
+
+    kind: EventKind
+    seen_at: float
 
 
 class PlegError(KletError):
@@ -84,7 +94,8 @@ class Pleg:
         self._expected: dict[PodUID, dict[str, EventKind]] = {}
         self._doubted_since: dict[PodUID, float] = {}
         self._members: dict[PodUID, Mapping[str, str]] = {}
-        self._strays: dict[str, EventKind] = {}
+        self._strays: dict[str, Stray] = {}
+        self._changing = 0
         self._lookups = WorkQueue[str](clock=clock)
         self._streaming = False
         self._opened_at = float("-inf")
@@ -115,15 +126,28 @@ class Pleg:
         """Return when the cache has been filled once: before that, a running pod looks like one to be started."""
         await self._relisted.wait()
 
+    @contextmanager
+    def changing(self, uid: PodUID) -> Iterator[None]:
+        """While klet itself changes a pod; afterwards it is read, without an event that says so."""
+        self._changing += 1
+        try:
+            yield
+        finally:
+            self._changing -= 1
+            self._queue.add(uid)
+
     async def read_now(self, uid: PodUID) -> PodRuntimeStatus:
         """A status that was read after this call."""
         return await self.fresh_status(uid, newer_than=self._clock.monotonic())
 
     async def fresh_status(self, uid: PodUID, *, newer_than: float) -> PodRuntimeStatus:
-        """A status that was read after an instant of the monotonic clock, reading now if none is there."""
+        """A status that was read after an instant of the monotonic clock, reading now if none is there.
+
+        Asked by the pod's worker, which therefore is not woken by what is read.
+        """
         reading = self._cache.get(uid)
         if reading is None or reading.read_at <= newer_than:
-            reading = await self._read(uid)
+            reading = await self._read(uid, quietly=True)
         if reading.error is not None:
             raise reading.error
         return reading.status
@@ -159,8 +183,9 @@ class Pleg:
         if uid is not None:
             self._expect(uid, event.container_id, event.kind)
             return
-        self._strays[event.container_id] = event.kind
-        self._lookups.add(event.container_id)
+        self._strays[event.container_id] = Stray(event.kind, self._clock.monotonic())
+        may_be_own = self._changing > 0 and event.kind in {EventKind.CREATED, EventKind.STARTED}
+        self._lookups.add_after(event.container_id, OWN_STARTS if may_be_own else timedelta(0))
 
     def _expect(self, uid: PodUID, member: str, kind: EventKind) -> None:
         if kind is not EventKind.OOM:
@@ -175,10 +200,18 @@ class Pleg:
                 uid = await self._find_owner(member)
             finally:
                 self._lookups.done(member)
-            kind = self._strays.pop(member, None)
-            if uid is not None and kind is not None:
+            stray = self._strays.pop(member, None)
+            if uid is not None and stray is not None:
                 self._owners[member] = uid
-                self._expect(uid, member, kind)
+                if not self._is_shown(uid, member, stray):
+                    self._expect(uid, member, stray.kind)
+
+    def _is_shown(self, uid: PodUID, member: str, stray: Stray) -> bool:
+        """Whether what the event said has been read since."""
+        reading = self._cache.get(uid)
+        if reading is None or reading.error is not None or reading.read_at <= stray.seen_at:
+            return False
+        return agrees(reading.status, {member: stray.kind})
 
     async def _find_owner(self, member: str) -> PodUID | None:
         """None: not a pod's container, or gone already; the relist sees what is left."""
@@ -282,7 +315,7 @@ class Pleg:
         else:
             del self._doubted_since[uid]
 
-    async def _read(self, uid: PodUID) -> Reading:
+    async def _read(self, uid: PodUID, *, quietly: bool = False) -> Reading:
         started = self._clock.monotonic()
         try:
             async with asyncio.timeout(self._settings.read_deadline.total_seconds()):
@@ -297,7 +330,7 @@ class Pleg:
             reading = Reading(self._with_kept_ips(status), started)
             self._owners.update(dict.fromkeys((record.id for record in status.containers), uid))
             self._owners.update(dict.fromkeys((sandbox.id for sandbox in status.sandboxes), uid))
-        self._cache.put(reading)
+        self._cache.put(reading, quietly=quietly)
         return reading
 
     def _with_kept_ips(self, status: PodRuntimeStatus) -> PodRuntimeStatus:

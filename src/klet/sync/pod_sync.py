@@ -1,5 +1,6 @@
 """The steps of a pod's life: bring it to what its spec wants, stop it, release what it held (SyncPod and siblings)."""
 
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Protocol
 
@@ -37,6 +38,14 @@ class PodProbes(Protocol):
     def remove_pod(self, uid: PodUID) -> None: ...
 
 
+class RuntimeViews(FreshStatuses, Protocol):
+    """What the runtime shows of a pod."""
+
+    def changing(self, uid: PodUID) -> AbstractContextManager[None]:
+        """While the pod is changed; what it looks like afterwards is read, and wakes its worker."""
+        ...
+
+
 class PodSync:
     """Carries out the steps that the workers ask for."""
 
@@ -47,7 +56,7 @@ class PodSync:
         killer: PodKiller,
         statuses: PodStatuses,
         probes: PodProbes,
-        fresh: FreshStatuses,
+        fresh: RuntimeViews,
         ground: PodGround,
         halts: PodHalts,
         recorder: CauseRecorder,
@@ -93,7 +102,8 @@ class PodSync:
         if self._halts.is_halted(uid):
             raise Halted("the pod is to stop")
         parent = self._record(actions, cause)
-        outcome = await self._executor.carry_out(pod, status, actions, parent=parent)
+        with self._fresh.changing(uid):
+            outcome = await self._executor.carry_out(pod, status, actions, parent=parent)
         if self._statuses.note_failures(uid, outcome.failures) and outcome.failures:
             self._statuses.report(pod, status, cause=parent)
         return StepResult(errors=outcome.errors, retry_at=outcome.retry_at)

@@ -476,3 +476,34 @@ def test_containers_that_live_for_a_moment_are_seen():
         assert bench.state() is EXITED
 
     on_bench(test, lives=always(runs_for(timedelta(milliseconds=1), exit_code=0)))
+
+
+def test_what_klet_itself_starts_is_read_once_and_never_searched_for():
+    async def test(bench: Bench) -> None:
+        await bench.sleep(5)
+        before = bench.reads()
+        with bench.pleg.changing(PodUID("u-1")):
+            await bench.make("u-1")
+            await bench.sleep(1)
+            assert bench.reads() == before
+        await bench.sleep(0.1)
+        assert bench.state("u-1") is RUNNING
+        await bench.sleep(10)
+        assert bench.reads() == before + 1
+
+    on_bench(test)
+
+
+def test_what_others_start_meanwhile_is_found_a_little_later():
+    async def test(bench: Bench) -> None:
+        await bench.sleep(5)
+        with bench.pleg.changing(PodUID("u-1")):
+            _, container = await bench.make("u-2")
+            await bench.sleep(5.5)
+            assert bench.state("u-2") is RUNNING
+            _, container = await bench.make("u-3")
+            bench.end(container, 1)
+            await bench.sleep(0.1)
+            assert bench.state("u-3") is EXITED
+
+    on_bench(test)
