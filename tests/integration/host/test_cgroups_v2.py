@@ -19,7 +19,6 @@ TESTS = (
     "tests/integration/resources",
     "tests/integration/test_one_pod_by_hand.py::test_a_pod_from_start_to_removal",
     "tests/integration/agent/test_static_pods.py::test_a_pod_lives_from_manifest_to_nothing",
-    "tests/integration/agent/runtimes/test_runtime_classes.py::test_a_pod_runs_under_crun_and_its_overhead_counts",
 )
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root")]
