@@ -1,0 +1,85 @@
+"""The API server of this node: one set of credentials, three clients with limits of their own, the shared informers."""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from klet.aio.clock import Clock
+from klet.api.node import Node, RuntimeClass
+from klet.api.pod import Pod
+from klet.api.service import Service
+from klet.config.configuration import KubeletConfiguration
+from klet.kube.access import Access
+from klet.kube.client import KubeClient
+from klet.kube.credentials import Credentials
+from klet.kube.informer import Informer, InformerSettings
+from klet.kube.throttle import Throttle, Unlimited, throttle_for
+from klet.kube.transport import Transport
+from klet.kube.watch import Scope, Watcher
+
+REQUEST_TIMEOUT: Final = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterClients:
+    """What speaks to the API server. A flood of one kind of requests does not hold up the others."""
+
+    main: KubeClient
+    heartbeat: KubeClient
+    """Never throttled, and impatient: a heartbeat that comes late is worth nothing."""
+    events: KubeClient
+    informers: InformerSettings
+    transport: Transport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterInformers:
+    """What the node follows all the time."""
+
+    node: Informer[Node]
+    pods: Informer[Pod]
+    services: Informer[Service]
+    runtime_classes: Informer[RuntimeClass]
+
+
+@asynccontextmanager
+async def connect_cluster(
+    access: Access, config: KubeletConfiguration, *, clock: Clock, randomness: random.Random
+) -> AsyncIterator[ClusterClients]:
+    """Clients for one kubeconfig; nothing is asked yet."""
+    transport = Transport(access=access, credentials=Credentials(login=access.login, clock=clock))
+    patience = min(config.node_status_update_frequency, timedelta(seconds=config.node_lease_duration_seconds))
+
+    def client(throttle: Throttle, timeout: timedelta) -> KubeClient:
+        return KubeClient(transport=transport, throttle=throttle, timeout=timeout, clock=clock)
+
+    throttle = throttle_for(config.kube_api_qps, config.kube_api_burst, clock)
+    main = client(throttle, REQUEST_TIMEOUT)
+    watcher = Watcher(transport=transport, throttle=throttle, randomness=randomness)
+    try:
+        yield ClusterClients(
+            main=main,
+            heartbeat=client(Unlimited(), patience),
+            events=client(throttle_for(config.event_record_qps, config.event_burst, clock), REQUEST_TIMEOUT),
+            informers=InformerSettings(main, watcher, clock, randomness),
+            transport=transport,
+        )
+    finally:
+        await transport.close()
+
+
+def build_informers(settings: InformerSettings, node_name: str) -> ClusterInformers:
+    """One watch for each kind, however many parts read it."""
+    own = (("fieldSelector", f"metadata.name={node_name}"),)
+    bound = (("fieldSelector", f"spec.nodeName={node_name}"),)
+    # Headless services have no address that could be told to containers.
+    with_address = (("fieldSelector", "spec.clusterIP!=None"),)
+    return ClusterInformers(
+        node=Informer(struct=Node, scope=Scope(selectors=own), settings=settings),
+        pods=Informer(struct=Pod, scope=Scope(selectors=bound), settings=settings),
+        services=Informer(struct=Service, scope=Scope(selectors=with_address), settings=settings),
+        runtime_classes=Informer(struct=RuntimeClass, scope=Scope(), settings=settings),
+    )
