@@ -25,15 +25,15 @@ from klet.cli.node.machine import (
     resolv_conf,
     which,
 )
-from klet.cli.node.node import Node, NodeError, last_lines
+from klet.cli.node.node import Node, NodeError
 from klet.cli.node.own_images import build_own_images, import_missing
 from klet.cli.node.packages import Install, Missing, Ready, install_commands, plan_packages
 from klet.cli.node.record import NodeRecord, choose_ports, read_record, write_record
+from klet.cli.node.runtime_wait import until_runtime_ready
 from klet.cli.node.services import Service
 from klet.cli.node.subnet import choose_subnet, parse_ipv4_routes
 from klet.cli.progress import Progress
-from klet.cri.client import CriClient, connect
-from klet.cri.errors import CriError
+from klet.cri.client import connect
 from klet.host.cni import build_cni_list
 from klet.host.containerd_config import ContainerdSettings, build_containerd_config
 from klet.host.containerd_probe import CAP_SYS_RESOURCE, find_snapshotter, has_capability
@@ -41,12 +41,9 @@ from klet.host.files import read_text, remove_tree, write_atomic, write_text
 from klet.host.processes import run_process
 from klet.host.procfs import ProcReader
 from klet.version import __version__
-from klet.wire import cri_v1_pb2 as pb
 
 INSTALL_DEADLINE = timedelta(minutes=10)
-RUNTIME_DEADLINE = timedelta(seconds=60)
 CALL_DEADLINE = timedelta(seconds=10)
-POLL = timedelta(milliseconds=50)
 
 IPV4_FORWARDING = "net/ipv4/ip_forward"
 IPV6_FORWARDING = "net/ipv6/conf/all/forwarding"
@@ -73,7 +70,7 @@ class Preparation:
         paths = self._node.paths
         with self._progress.step("containerd") as step:
             await run_services(self._node, self._without_new_agent(containerd, agent), clock=self._clock)
-            step.note(await self._until_runtime_ready())
+            step.note(await until_runtime_ready(self._node, clock=self._clock))
         with self._progress.step("Images") as step:
             images = await build_own_images(programs.busybox)
             async with connect(runtime_endpoint=str(paths.containerd_socket), timeout=CALL_DEADLINE) as cri:
@@ -189,30 +186,6 @@ class Preparation:
     def _without_new_agent(self, containerd: Service, agent: Service) -> Sequence[Service]:
         """A new agent waits for the images; one that runs goes on while containerd is looked after."""
         return (containerd,) if daemon(self._node, AGENT) is None else (containerd, agent)
-
-    async def _until_runtime_ready(self) -> str:
-        """Wait until containerd answers and its network is ready; returns what it calls itself."""
-        began = self._clock.monotonic()
-        while True:
-            try:
-                socket_path = str(self._node.paths.containerd_socket)
-                async with connect(runtime_endpoint=socket_path, timeout=CALL_DEADLINE) as cri:
-                    problem = await _runtime_problem(cri)
-                    if not problem:
-                        version = await cri.version(pb.VersionRequest())
-                        return f"{version.runtime_name} {version.runtime_version}"
-            except CriError as error:
-                problem = str(error)
-            if self._clock.monotonic() - began > RUNTIME_DEADLINE.total_seconds():
-                log = self._node.paths.logs / "containerd.log"
-                raise NodeError(f"containerd is not ready: {problem}; {log} ends with:\n{last_lines(log)}")
-            await self._clock.sleep(POLL)
-
-
-async def _runtime_problem(cri: CriClient) -> str:
-    answer = await cri.status(pb.StatusRequest())
-    problems = [f"{c.type} is false: {c.reason} {c.message}" for c in answer.status.conditions if not c.status]
-    return "; ".join(problems)
 
 
 def _more_runtimes(programs: Programs) -> dict[str, str]:
