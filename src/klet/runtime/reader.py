@@ -207,6 +207,8 @@ def build_container_record(
 
 def read_resources(given: cri.LinuxContainerResources) -> GivenResources | None:
     """What the runtime says a container has (toKubeContainerResources); None if it says nothing."""
+    if not (given.cpu_quota or given.cpu_shares or given.memory_limit_in_bytes):
+        return None
     limit = millicpu_from_quota(given.cpu_quota, given.cpu_period) if given.cpu_period > 0 else 0
     resources = GivenResources(
         cpu_request=millicpu_from_shares(given.cpu_shares) or None,
