@@ -1,33 +1,26 @@
 """Many stories of a simulated node, one after the other or on several processors."""
 
 import argparse
-import logging
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from contextlib import closing
 
-from klet.app.simulation.story import Outcome, run_seed
-
-CHUNK = 8
+from klet.app.simulation.many import processors, run_seeds
+from klet.app.simulation.story import Outcome
 
 
 def main() -> int:
     options = _options()
-    logging.disable(logging.CRITICAL)
     started = time.perf_counter()
-    seeds = range(options.start, options.start + options.seeds)
     bad = lives = told = 0
-    run = partial(run_seed, verbose=options.verbose)
-    with ProcessPoolExecutor(max_workers=options.jobs) as pool:
-        outcomes = map(run, seeds) if options.jobs == 1 else pool.map(run, seeds, chunksize=CHUNK)
+    seeds = range(options.start, options.start + options.seeds)
+    with closing(run_seeds(seeds, jobs=options.jobs, verbose=options.verbose)) as outcomes:
         for outcome in outcomes:
             lives += outcome.lives
             told += 1
             bad += bool(outcome.violations)
             _print(outcome, verbose=options.verbose)
             if bad >= options.most:
-                pool.shutdown(cancel_futures=True)
                 break
     took = time.perf_counter() - started
     print(f"{told} seeds, {bad} violations, {lives:,} pod lives, {took:.0f} s")
@@ -50,7 +43,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/simulate", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100, help="how many")
     parser.add_argument("--start", type=int, default=0, help="the first one")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--jobs", type=int, default=processors(), help="processes; as many as there are processors")
     parser.add_argument("--most", type=int, default=1, help="stop after so many seeds with a violation")
     parser.add_argument("--verbose", action="store_true", help="tell every story")
     return parser.parse_args()

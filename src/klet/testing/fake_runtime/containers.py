@@ -120,13 +120,15 @@ class ContainerCalls:
 
     def _list(self, request: pb.ListContainersRequest) -> pb.ListContainersResponse:
         wanted = request.filter
+        id_, sandbox_id, selector = wanted.id, wanted.pod_sandbox_id, dict(wanted.label_selector)
+        state = wanted.state.state if wanted.HasField("state") else None
         containers = [
             views.container_item(container)
             for container in self._world.containers.values()
-            if matches(container.id, wanted.id)
-            and matches(container.sandbox.id, wanted.pod_sandbox_id)
-            and (not wanted.HasField("state") or container.state == wanted.state.state)
-            and has_labels(container.config.labels, wanted.label_selector)
+            if matches(container.id, id_)
+            and matches(container.sandbox.id, sandbox_id)
+            and state in (None, container.state)
+            and has_labels(container.labels, selector)
         ]
         return pb.ListContainersResponse(containers=containers)
 

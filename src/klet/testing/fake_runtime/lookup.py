@@ -29,7 +29,7 @@ def matches(id_: str, wanted: str) -> bool:
 
 
 def has_labels(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
-    for key, value in selector.items():  # noqa: SIM110  # a generator costs more than the comparison, thousands of times
+    for key, value in selector.items():  # noqa: SIM110  # a generator costs more than the comparison, a thousand times
         if labels.get(key) != value:
             return False
     return True

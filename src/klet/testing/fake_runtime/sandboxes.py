@@ -94,12 +94,12 @@ class SandboxCalls:
 
     def _list(self, request: pb.ListPodSandboxRequest) -> pb.ListPodSandboxResponse:
         wanted = request.filter
+        id_, selector = wanted.id, dict(wanted.label_selector)
+        state = wanted.state.state if wanted.HasField("state") else None
         items = [
             views.sandbox_item(sandbox)
             for sandbox in self._world.sandboxes.values()
-            if matches(sandbox.id, wanted.id)
-            and (not wanted.HasField("state") or sandbox.state == wanted.state.state)
-            and has_labels(sandbox.config.labels, wanted.label_selector)
+            if matches(sandbox.id, id_) and state in (None, sandbox.state) and has_labels(sandbox.labels, selector)
         ]
         return pb.ListPodSandboxResponse(items=items)
 

@@ -52,9 +52,14 @@ class Sandbox:
     state: pb.PodSandboxState = pb.SANDBOX_READY
     has_network: bool = True
     containers: dict[str, "Container"] = field(default_factory=dict)
+    labels: dict[str, str] = field(init=False)
     item: pb.PodSandbox | None = None
     status: pb.PodSandboxStatus | None = None
     """What the CRI showed of it last."""
+
+    def __post_init__(self) -> None:
+        # Every list looks at the labels of everything, and a message's own map is slow.
+        self.labels = dict(self.config.labels)
 
     @property
     def is_ready(self) -> bool:
@@ -90,9 +95,13 @@ class Container:
     timers: list[Timer] = field(default_factory=list)
     ended: Signal = field(default_factory=Signal)
     exited: Signal = field(default_factory=Signal)
+    labels: dict[str, str] = field(init=False)
     item: pb.Container | None = None
     status: pb.ContainerStatus | None = None
     """What the CRI showed of it last."""
+
+    def __post_init__(self) -> None:
+        self.labels = dict(self.config.labels)
 
     @property
     def is_running(self) -> bool:

@@ -1,0 +1,46 @@
+"""Many stories, one after the other or on several processors; the order of the outcomes is that of the seeds."""
+
+import gc
+import logging
+import multiprocessing
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+
+from klet.app.simulation.story import Alteration, Outcome, leave_as_is, run_seed
+
+CHUNK = 8
+_YOUNG = 50_000
+"""Objects made before the collector looks: a story makes many, and most of them go by themselves."""
+
+
+def run_seeds(
+    seeds: Sequence[int], *, jobs: int = 1, alter: Alteration = leave_as_is, verbose: bool = False
+) -> Iterator[Outcome]:
+    """Tell the stories of seeds. Whoever stops listening ends the work after what has begun."""
+    run = partial(run_seed, alter=alter, verbose=verbose)
+    if jobs == 1:
+        prepare_process()
+        yield from map(run, seeds)
+        return
+    # Forked: nothing is imported again.
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(max_workers=jobs, mp_context=context, initializer=prepare_process) as pool:
+        try:
+            yield from pool.map(run, seeds, chunksize=CHUNK)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def processors() -> int:
+    """How many stories can be told at once."""
+    return len(os.sched_getaffinity(0))
+
+
+def prepare_process() -> None:
+    """Everything that goes wrong is meant to, and need not be logged; what is there already is not garbage."""
+    logging.disable(logging.CRITICAL)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG, 20, 100)
