@@ -7,16 +7,13 @@ from klet.api.pod import Pod
 from klet.api.pod_resources import HUGEPAGES_PREFIX
 from klet.api.quantity import ZERO, Quantity
 from klet.api.validation import formats
+from klet.model.downward import format_map, in_units, split_subscript
 from klet.model.pod_resources import CPU, MEMORY
 from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
 
 EPHEMERAL_STORAGE = "ephemeral-storage"
-_ESCAPES = {
-    '"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
-}  # fmt: skip
 _MAPS = frozenset({"metadata.labels", "metadata.annotations"})
 _KNOWN_WITHOUT_VALUE = frozenset({"spec.restartPolicy", "spec.schedulerName", "status.phase"})
-_ONE = Quantity.of(1)
 
 Limits = Mapping[str, Quantity]
 
@@ -24,7 +21,7 @@ Limits = Mapping[str, Quantity]
 def field_value(pod: Pod, path: str, *, pod_ips: tuple[str, ...], node_ips: tuple[str, ...]) -> str:
     """The text of one of the pod's own fields."""
     meta = pod.metadata
-    if (split := _split_subscript(path)) is not None:
+    if (split := split_subscript(path)) is not None:
         return _map_entry(pod, path, *split)
     pod_ips = one_per_family(pod_ips, node_ips)
     simple = {
@@ -43,7 +40,7 @@ def field_value(pod: Pod, path: str, *, pod_ips: tuple[str, ...], node_ips: tupl
         return simple[path]
     if path in _MAPS:
         values = meta.labels if path == "metadata.labels" else meta.annotations
-        return "\n".join(f"{key}={_quoted(values[key])}" for key in sorted(values))
+        return format_map(values)
     if path in _KNOWN_WITHOUT_VALUE:
         raise _error(f"unsupported fieldPath: {path}")
     raise _error(f"field label not supported: {path}")
@@ -67,10 +64,7 @@ def resource_value(
     amount = amounts.get(resource, ZERO)
     if not amount and kind == "limits" and is_defaulted and not resource.startswith(HUGEPAGES_PREFIX):
         amount = _most_possible(pod, resource, allocatable)
-    divisor = wanted.divisor or _ONE
-    if resource == CPU:
-        return str(-(-amount.milli_value() // divisor.milli_value()))
-    return str(-(-amount.value() // divisor.value()))
+    return in_units(amount, wanted.divisor, resource)
 
 
 def one_per_family(pod_ips: tuple[str, ...], node_ips: tuple[str, ...]) -> tuple[str, ...]:
@@ -80,12 +74,6 @@ def one_per_family(pod_ips: tuple[str, ...], node_ips: tuple[str, ...]) -> tuple
         first.setdefault(":" in ip, ip)
     ipv6_leads = bool(node_ips) and ":" in node_ips[0]
     return tuple(ip for family, ip in sorted(first.items(), reverse=ipv6_leads)) if node_ips else tuple(first.values())
-
-
-def _split_subscript(path: str) -> tuple[str, str] | None:
-    """`metadata.labels['key']` in two."""
-    front, opening, key = path.removesuffix("']").partition("['")
-    return (front, key) if path.endswith("']") and opening and front else None
 
 
 def _map_entry(pod: Pod, path: str, front: str, key: str) -> str:
@@ -125,19 +113,3 @@ def _most_possible(pod: Pod, resource: str, allocatable: Limits) -> Quantity:
 
 def _error(message: str) -> StartError:
     return StartError(CREATE_CONFIG_ERROR, message)
-
-
-def _quoted(text: str) -> str:
-    """Quote a text as Go does (`%q`)."""
-    return '"' + "".join(_escaped(character) for character in text) + '"'
-
-
-def _escaped(character: str) -> str:
-    if character in _ESCAPES:
-        return _ESCAPES[character]
-    code = ord(character)
-    if character.isprintable():
-        return character
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

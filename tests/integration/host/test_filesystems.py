@@ -1,0 +1,53 @@
+from pathlib import Path
+
+import pytest
+
+from klet.host import mounts
+from klet.host.errors import FileMissing
+from klet.host.filesystems import Magic, filesystem_type, is_mount_root
+from klet.host.mounts import Propagation
+
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root")]
+
+
+@pytest.fixture
+def place(tmp_path: Path):
+    """A private tmpfs, so that nothing a test mounts can reach the rest of the machine or stay behind."""
+    base = tmp_path / "base"
+    base.mkdir()
+    mounts.mount("klet-test", base, fs_type="tmpfs", options=["size=1m"])
+    mounts.set_propagation(base, Propagation.PRIVATE)
+    yield base
+    mounts.unmount_tree(base)
+
+
+def test_a_tmpfs_is_known_by_its_type(place):
+    assert filesystem_type(place) == Magic.TMPFS
+    assert filesystem_type(Path("/proc")) == 0x9FA0
+
+
+def test_a_mount_is_told_from_a_directory(place):
+    inner = place / "inner"
+    inner.mkdir()
+    assert is_mount_root(place)
+    assert not is_mount_root(inner)
+
+
+def test_a_bind_mount_of_the_same_filesystem_is_seen(place):
+    source, target = place / "source", place / "target"
+    source.mkdir()
+    target.mkdir()
+    mounts.bind(source, target)
+    assert is_mount_root(target)
+
+
+def test_a_link_to_a_mount_is_none(place):
+    link = place / "link"
+    link.symlink_to(place)
+    assert not is_mount_root(link)
+
+
+@pytest.mark.parametrize("look", [filesystem_type, is_mount_root])
+def test_what_is_not_there_is_said(place, look):
+    with pytest.raises(FileMissing):
+        look(place / "missing")
