@@ -6,11 +6,12 @@ A runtime that does not answer for a moment is no reason to worry: only after ha
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from klet.aio.backoff import exponential_delays
+from klet.aio.broadcast import Broadcast, Subscription
 from klet.aio.clock import Clock
 from klet.aio.tasks import first_of
 from klet.cri.errors import CriError
@@ -52,7 +53,8 @@ class RuntimeReport:
     runtime_error: str | None
     network_error: str | None
     handlers: tuple[RuntimeHandler, ...] = ()
-    supplemental_groups_policy: bool = False
+    supplemental_groups_policy: bool | None = None
+    """None: it does not say."""
 
 
 class RuntimeState:
@@ -64,6 +66,7 @@ class RuntimeState:
         self._report = RuntimeReport(runtime_error=None, network_error="network state unknown")
         self._well_at: datetime | None = None
         self._noted = asyncio.Event()
+        self._changes = Broadcast[RuntimeReport]()
 
     @property
     def report(self) -> RuntimeReport:
@@ -71,11 +74,22 @@ class RuntimeState:
 
     def note(self, report: RuntimeReport) -> None:
         """Take in what the runtime just said. What it can do is believed only while it is ready."""
-        self._report = report
+        before, was_late = self._report, describe_age(self._well_at, now=self._clock.now()) is not None
         if report.runtime_error is None:
             self._well_at = self._clock.now()
+        else:
+            report = replace(
+                report, handlers=before.handlers, supplemental_groups_policy=before.supplemental_groups_policy
+            )
+        self._report = report
         self._noted.set()
         self._noted = asyncio.Event()
+        if report != before or was_late:
+            self._changes.send(report)
+
+    def changes(self) -> Subscription[RuntimeReport]:
+        """Reports that differ from the one before, or that end a silence, from now on."""
+        return self._changes.subscribe()
 
     def errors(self) -> tuple[str, ...]:
         """Why no pod should be taken in now; empty when all is well."""
@@ -161,7 +175,9 @@ def judge_status(answer: cri.StatusResponse) -> RuntimeReport:
             )
             for handler in answer.runtime_handlers
         ),
-        supplemental_groups_policy=answer.features.supplemental_groups_policy,
+        supplemental_groups_policy=(
+            answer.features.supplemental_groups_policy if answer.HasField("features") else None
+        ),
     )
 
 

@@ -1,0 +1,85 @@
+"""What the machine has, and what of it is left for pods (upstream: the MachineInfo setter). Pure."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from klet.api.pod_resources import HUGEPAGES_PREFIX
+from klet.api.quantity import ZERO, Format, Quantity
+from klet.api.validation.resources import is_extended_resource
+from klet.model.pod_resources import CPU, PODS
+from klet.node.observation import DeviceResources, Machine, Unknown
+from klet.node.settings import EPHEMERAL_STORAGE, MEMORY, NodeSettings, Reservations
+
+Resources = Mapping[str, Quantity]
+
+REQUIRED: Final = (CPU, MEMORY, PODS)
+"""Without these a node is not ready."""
+
+
+def compute_capacity(
+    before: Resources,
+    machine: Machine | Unknown,
+    *,
+    storage: int | None,
+    devices: DeviceResources,
+    settings: NodeSettings,
+) -> dict[str, Quantity]:
+    """The capacity. What is there and not ours to know, such as an administrator's own resource, stays."""
+    if isinstance(machine, Unknown):
+        unknown = {CPU: ZERO, MEMORY: Quantity.of(0, Format.BINARY_SI), PODS: Quantity.of(settings.max_pods)}
+        return {**before, **unknown}
+    capacity = {**before, **machine_capacity(machine), PODS: Quantity.of(_max_pods(machine, settings))}
+    if settings.counts_storage and storage is not None:
+        capacity[EPHEMERAL_STORAGE] = Quantity.of(storage, Format.BINARY_SI)
+    # A device that went away stays with nothing left: that is how it differs from one that never was there.
+    return {**capacity, **devices.capacity, **dict.fromkeys(devices.removed, ZERO)}
+
+
+def compute_allocatable(
+    before: Resources, capacity: Resources, *, devices: DeviceResources, reservations: Reservations
+) -> dict[str, Quantity]:
+    """What pods can have: the capacity without what is reserved, kept free or made into huge pages."""
+    kept = {name: left for name, left in before.items() if name in capacity or not is_extended_resource(name)}
+    computed = {name: _floor(has - reservations.of(name, has)) for name, has in capacity.items()}
+    allocatable = {**kept, **computed, **devices.allocatable}
+    if MEMORY in allocatable:
+        for name, size in capacity.items():
+            if is_hugepage(name):
+                allocatable[MEMORY] = _floor(allocatable[MEMORY] - size)
+    return allocatable
+
+
+def find_reservation_problems(capacity: Resources, reservations: Reservations) -> Iterator[str]:
+    """Reservations that the machine cannot meet; no agent starts with one."""
+    for name, has in capacity.items():
+        if (reserved := reservations.of(name, has)) > has:
+            yield (
+                f'Resource "{name}" has a reservation of {reserved} but capacity of {has}. '
+                "Expected capacity >= reservation."
+            )
+
+
+def machine_capacity(machine: Machine) -> dict[str, Quantity]:
+    """CPUs, memory and huge pages."""
+    return {
+        CPU: Quantity.of(machine.cpus),
+        MEMORY: Quantity.of(machine.memory, Format.BINARY_SI),
+        **{
+            f"{HUGEPAGES_PREFIX}{Quantity.of(size, Format.BINARY_SI)}": Quantity.of(size * count, Format.BINARY_SI)
+            for size, count in machine.hugepages.items()
+        },
+    }
+
+
+def is_hugepage(resource: str) -> bool:
+    return resource.startswith(HUGEPAGES_PREFIX)
+
+
+def _max_pods(machine: Machine, settings: NodeSettings) -> int:
+    if settings.pods_per_core <= 0:
+        return settings.max_pods
+    return min(machine.cpus * settings.pods_per_core, settings.max_pods)
+
+
+def _floor(amount: Quantity) -> Quantity:
+    return amount if amount.sign >= 0 else Quantity(0, amount.format)
