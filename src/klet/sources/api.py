@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from klet.aio.broadcast import Subscription
 from klet.api.pod import Pod
+from klet.kube.informer import ObjectKey
 from klet.sources.config import PodSink
 
 API: Final = "api"
@@ -19,7 +20,7 @@ class FollowedPods(Protocol):
 
     async def until_synced(self) -> None: ...
 
-    def changes(self) -> Subscription[tuple[str, str]]: ...
+    def changes(self) -> Subscription[ObjectKey]: ...
 
 
 class FollowedNode(Protocol):

@@ -1,0 +1,52 @@
+"""Joins the agent with its pods at the API server: they come from there, and their statuses and Events go there."""
+
+import random
+
+from klet.aio.clock import Clock
+from klet.app.cluster.connection import ClusterClients, ClusterInformers
+from klet.app.cluster.pod_api import ApiEvents, ApiMirrors, ApiPods
+from klet.app.wiring import Agent, Part
+from klet.events.recorder import EventingRecorder, EventWriter
+from klet.pods.mirrors import MirrorKeeper
+from klet.sources.api import ApiSource
+from klet.sources.config import PodSink
+from klet.status.publisher import StatusPublisher
+from klet.sync.pod_queries import PodQueries
+
+
+def build_pod_parts(
+    agent: Agent,
+    clients: ClusterClients,
+    informers: ClusterInformers,
+    *,
+    recorder: EventingRecorder,
+    sink: PodSink,
+    node_name: str,
+    clock: Clock,
+    randomness: random.Random,
+) -> tuple[Part, ...]:
+    """What an API server needs besides the agent itself. The informers are parts of their own."""
+    queries = PodQueries(ledger=agent.ledger)
+    publisher = StatusPublisher(
+        board=agent.statuses,
+        pods=agent.pods,
+        api=ApiPods(client=clients.main, pods=informers.pods),
+        may_run=queries.could_have_running_containers,
+        clock=clock,
+    )
+    mirrors = MirrorKeeper(
+        pods=agent.pods,
+        api=ApiMirrors(client=clients.main, nodes=informers.node, node_name=node_name),
+        is_ending=queries.is_static_terminating,
+        clock=clock,
+    )
+    events = EventWriter(
+        findings=recorder,
+        pods=agent.pods,
+        api=ApiEvents(client=clients.events),
+        node_name=node_name,
+        clock=clock,
+        randomness=randomness,
+    )
+    source = ApiSource(node=informers.node, pods=informers.pods, sink=sink)
+    return (source, publisher, mirrors, events)
