@@ -16,6 +16,7 @@ from typing import Protocol
 from klet.aio.backoff import exponential_delays
 from klet.aio.clock import Clock
 from klet.aio.tasks import first_of
+from klet.aio.turns import Turns
 from klet.aio.workqueue import WorkQueue
 from klet.api.times import Duration
 from klet.cri.errors import CriError, Unimplemented
@@ -28,6 +29,8 @@ from klet.pleg.cache import Reading, RuntimeCache
 logger = logging.getLogger(__name__)
 
 READERS = 16
+LONGEST_READ = timedelta(seconds=1)
+"""A pod that is being read for longer no longer counts as one of those."""
 FINDERS = 4
 OWN_STARTS = timedelta(seconds=5)
 """While klet changes pods, the owner of what comes up is not asked for so long: most often klet is about to read it."""
@@ -45,6 +48,14 @@ class Stray:
 
     kind: EventKind
     seen_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """What events said of a pod, and the runtime did not show within a second."""
+
+    since: float
+    expected: Mapping[str, EventKind]
 
 
 class PlegError(KletError):
@@ -90,9 +101,10 @@ class Pleg:
         self._clock = clock
         self._settings = settings
         self._queue = WorkQueue[PodUID](clock=clock)
+        self._turns = Turns(at_once=READERS, longest=LONGEST_READ, clock=clock)
         self._owners: dict[str, PodUID] = {}
         self._expected: dict[PodUID, dict[str, EventKind]] = {}
-        self._doubted_since: dict[PodUID, float] = {}
+        self._doubts: dict[PodUID, Doubt] = {}
         self._members: dict[PodUID, Mapping[str, str]] = {}
         self._strays: dict[str, Stray] = {}
         self._changing = 0
@@ -108,8 +120,7 @@ class Pleg:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._relist_forever(), name="pleg-relist")
             group.create_task(self._follow_events(), name="pleg-events")
-            for number in range(READERS):
-                group.create_task(self._read_forever(), name=f"pleg-reader-{number}")
+            group.create_task(self._read_forever(group), name="pleg-reads")
             for number in range(FINDERS):
                 group.create_task(self._find_owners_forever(), name=f"pleg-finder-{number}")
 
@@ -270,50 +281,70 @@ class Pleg:
         self._relisted.set()
 
     async def _read_all(self, uids: Iterable[PodUID]) -> None:
-        turns = asyncio.Semaphore(READERS)
-
         async def read(uid: PodUID) -> None:
-            async with turns:
+            with self._turns.queue() as turn:
+                await turn.take()
                 await self._read(uid)
 
         async with asyncio.TaskGroup() as group:
             for uid in uids:
-                group.create_task(read(uid))
+                group.create_task(read(uid), name=f"pleg-read-{uid}")
 
-    async def _read_forever(self) -> None:
+    async def _read_forever(self, group: asyncio.TaskGroup) -> None:
+        """Each pod by itself: those that the runtime does not answer about hold up the others for a moment only."""
         while True:
             uid = await self._queue.get()
-            try:
+            group.create_task(self._read_queued(uid), name=f"pleg-read-{uid}")
+
+    async def _read_queued(self, uid: PodUID) -> None:
+        try:
+            with self._turns.queue() as turn:
+                await turn.take()
                 await self._read_until_agreed(uid)
-            finally:
-                self._queue.done(uid)
+        finally:
+            self._queue.done(uid)
 
     async def _read_until_agreed(self, uid: PodUID) -> None:
-        expected: dict[str, EventKind] = {}
-        give_up = self._clock.monotonic() + AGREE_FOR.total_seconds()
+        known = self._doubts.get(uid)
+        expected = dict(known.expected) if known is not None else {}
+        give_up = self._clock.monotonic()
         while True:
             # What came meanwhile counts too: of a container that has gone since, nobody need wait for its start.
-            expected |= self._expected.pop(uid, {})
+            if said := self._expected.pop(uid, {}):
+                expected |= said
+                give_up = self._clock.monotonic() + AGREE_FOR.total_seconds()
             reading = await self._read(uid)
             if reading.error is not None:
                 self._expected[uid] = expected | self._expected.get(uid, {})
                 return
+            expected = self._without_gone(reading.status, expected)
             if agrees(reading.status, expected):
-                self._doubted_since.pop(uid, None)
+                self._doubts.pop(uid, None)
                 return
             if self._clock.monotonic() >= give_up:
                 self._doubt(uid, expected)
                 return
             await self._clock.sleep(AGREE_PAUSE)
 
+    def _without_gone(self, status: PodRuntimeStatus, expected: dict[str, EventKind]) -> dict[str, EventKind]:
+        """What was there before and is no more does not start, whatever an event says that comes too late."""
+        there = {record.id for record in status.containers} | {sandbox.id for sandbox in status.sandboxes}
+
+        def is_gone(member: str) -> bool:
+            return member in self._owners and member not in there
+
+        return {
+            member: kind for member, kind in expected.items() if kind is not EventKind.STARTED or not is_gone(member)
+        }
+
     def _doubt(self, uid: PodUID, expected: dict[str, EventKind]) -> None:
         """A busy runtime's view may lag for seconds: look again now and then, until the safety relist would have."""
-        since = self._doubted_since.setdefault(uid, self._clock.monotonic())
-        if self._clock.monotonic() - since < self._settings.safety_relist.total_seconds():
-            self._expected[uid] = expected | self._expected.get(uid, {})
+        now = self._clock.monotonic()
+        known = self._doubts.pop(uid, None)
+        since = known.since if known is not None else now
+        if now - since < self._settings.safety_relist.total_seconds():
+            self._doubts[uid] = Doubt(since, expected)
             self._queue.add_after(uid, self._settings.relist)
-        else:
-            del self._doubted_since[uid]
 
     async def _read(self, uid: PodUID, *, quietly: bool = False) -> Reading:
         started = self._clock.monotonic()

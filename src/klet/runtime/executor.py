@@ -18,7 +18,7 @@ from klet.runtime.errors import Backoff, PostStartFailed, SandboxFailed, StartEr
 from klet.runtime.killer import PodKiller
 from klet.runtime.post_start import PostStart
 from klet.runtime.sandboxes import SandboxMaker
-from klet.runtime.start_turns import StartTurns, Turn
+from klet.runtime.start_turns import PodTurn, StartTurns
 from klet.runtime.starter import ContainerStarter
 from klet.wire import cri_v1_pb2 as cri
 
@@ -66,7 +66,7 @@ class _Stage:
     """Where the containers of a pod are started, whose turn it is, and what became of it."""
 
     place: Place
-    turn: Turn
+    turn: PodTurn
     progress: _Progress
 
 

@@ -1,8 +1,10 @@
 """The PLEG on the fake runtime in virtual time: events, relists, faults."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -10,13 +12,13 @@ import pytest
 from klet.aio.clock import LoopClock
 from klet.app.simulation import MemoryLeftFiles
 from klet.cri.client import CriClient
-from klet.cri.errors import Code
-from klet.cri.events import ContainerdEvents, CriEvents, EventSource
+from klet.cri.errors import Code, Unavailable
+from klet.cri.events import ContainerdEvents, CriEvents, EventSource, RuntimeEvent
 from klet.model.network import DnsConfig
 from klet.model.pods import PodUID
 from klet.model.runtime import ContainerState
 from klet.pleg.cache import RuntimeCache
-from klet.pleg.pleg import Pleg, PlegError, PlegSettings
+from klet.pleg.pleg import READERS, Pleg, PlegError, PlegSettings
 from klet.runtime import labels
 from klet.runtime.reader import PodReader
 from klet.runtime.sandbox_config import SandboxSettings, build_sandbox_config
@@ -30,7 +32,9 @@ from klet.testing.fake_runtime import (
     Fault,
     Features,
     Hang,
+    Late,
     MemorySink,
+    Repeat,
     Script,
 )
 from klet.testing.fake_runtime.faults import Delay, Fail
@@ -238,6 +242,124 @@ def test_lost_events_are_made_up_for_by_the_relist():
     on_bench(test)
 
 
+class CutStream:
+    """Events up to some instant; from then on the stream cannot be opened any more."""
+
+    def __init__(self, inner: EventSource, *, until: float) -> None:
+        self._inner = inner
+        self._until = until
+
+    async def subscribe(self) -> AsyncGenerator[RuntimeEvent, None]:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout_at(self._until), aclosing(self._inner.subscribe()) as events:
+                async for event in events:
+                    yield event
+        except TimeoutError:
+            raise Unavailable(Code.UNAVAILABLE, f"cut at {loop.time()}") from None
+
+
+def cut_stream(client: CriClient) -> Sequence[EventSource]:
+    return (CutStream(ContainerdEvents(connection=client.runtime), until=10),)
+
+
+def test_a_stream_that_is_cut_for_good_leaves_the_relist_of_each_second():
+    async def test(bench: Bench) -> None:
+        sandbox, container = await bench.make("old")
+        await bench.sleep(20.5)
+        _, other = await bench.make("new")
+        bench.end(container, 1)
+        await bench.sleep(1)
+        assert (bench.state("old"), bench.state("new")) == (EXITED, RUNNING)
+        bench.end(other, 1)
+        await bench.remove(sandbox)
+        await bench.sleep(1)
+        assert (bench.state("old"), bench.state("new")) == (None, EXITED)
+        assert bench.pleg.health_error() is None
+        late = [at for at in bench.relists() if at > 15]
+        assert all(after - before < 1.01 for before, after in pairwise(late))
+
+    on_bench(test, sources=cut_stream)
+
+
+def test_a_stream_that_falls_silent_leaves_the_relist_of_each_minute():
+    async def test(bench: Bench) -> None:
+        sandbox, container = await bench.make("old")
+        await bench.sleep(5)
+        bench.runtime.faults.add_to_events(EventFault(ANY, Drop(), count=None))
+        _, other = await bench.make("new")
+        bench.end(container, 1)
+        await bench.sleep(60)
+        assert (bench.state("old"), bench.state("new")) == (EXITED, RUNNING)
+        bench.end(other, 1)
+        await bench.remove(sandbox)
+        await bench.sleep(60)
+        assert (bench.state("old"), bench.state("new")) == (None, EXITED)
+
+    on_bench(test)
+
+
+def test_events_that_come_twice_do_no_harm():
+    async def test(bench: Bench) -> None:
+        await bench.sleep(5)
+        bench.runtime.faults.add_to_events(EventFault(ANY, Repeat(), count=None))
+        sandbox, container = await bench.make()
+        await bench.sleep(0.1)
+        assert bench.state() is RUNNING
+        bench.end(container, 1)
+        await bench.sleep(0.1)
+        assert bench.state() is EXITED
+        await bench.remove(sandbox)
+        await bench.sleep(2)
+        assert bench.cache.pods() == {}
+        settled = bench.reads()
+        await bench.sleep(30)
+        assert bench.reads() == settled
+
+    on_bench(test)
+
+
+def test_events_that_come_late_come_to_the_same():
+    async def test(bench: Bench) -> None:
+        await bench.sleep(5)
+        bench.runtime.faults.add_to_events(EventFault(ANY, Late(timedelta(seconds=5)), count=None))
+        sandbox, container = await bench.make()
+        await bench.sleep(5.1)
+        assert bench.state() is RUNNING
+        bench.end(container, 1)
+        await bench.sleep(5.1)
+        assert bench.state() is EXITED
+        await bench.remove(sandbox)
+        await bench.sleep(10)
+        assert bench.cache.pods() == {}
+        settled = bench.reads()
+        await bench.sleep(30)
+        assert bench.reads() == settled
+
+    on_bench(test)
+
+
+@pytest.mark.parametrize("topic", ["/containers/create", "/tasks/start", "/tasks/exit"])
+def test_an_event_that_comes_after_those_that_followed_it_turns_nothing_back(topic):
+    async def test(bench: Bench) -> None:
+        await bench.sleep(5)
+        bench.runtime.faults.add_to_events(EventFault(topic, Late(timedelta(seconds=10)), count=None))
+        sandbox, container = await bench.make()
+        await bench.sleep(1)
+        bench.end(container, 1)
+        await bench.sleep(1)
+        await bench.remove(sandbox)
+        await bench.sleep(0.1)
+        assert bench.cache.pods() == {}
+        await bench.sleep(12)
+        assert bench.cache.pods() == {}
+        settled = bench.reads()
+        await bench.sleep(30)
+        assert bench.reads() == settled
+
+    on_bench(test)
+
+
 def test_a_broken_stream_is_opened_again_and_what_it_missed_is_listed():
     async def test(bench: Bench) -> None:
         await bench.sleep(10)
@@ -285,8 +407,11 @@ def test_a_view_that_lags_for_seconds_is_looked_at_now_and_then():
         _, container = await bench.make()
         await bench.sleep(10)
         bench.end(container, 1)
-        await bench.sleep(4)
+        await bench.sleep(1.1)
+        before = bench.reads()
+        await bench.sleep(2.9)
         assert bench.state() is not EXITED
+        assert bench.reads() - before == 2
         await bench.sleep(3.5)
         assert bench.state() is EXITED
 
@@ -311,6 +436,10 @@ def of_pod(uid: str) -> Callable[[cri.ListPodSandboxRequest], bool]:
     return lambda request: request.filter.label_selector.get(labels.POD_UID) == uid
 
 
+def of_container(container: str) -> Callable[[cri.ContainerStatusRequest], bool]:
+    return lambda request: request.container_id == container
+
+
 def test_a_hung_read_of_one_pod_blocks_nobody():
     async def test(bench: Bench) -> None:
         await bench.sleep(5)
@@ -325,6 +454,46 @@ def test_a_hung_read_of_one_pod_blocks_nobody():
         reading = bench.cache.get(PodUID("stuck"))
         assert reading is not None
         assert str(reading.error) == "the runtime did not answer within 0:00:10"
+
+    on_bench(test)
+
+
+def test_a_stuck_pod_marks_only_itself():
+    async def test(bench: Bench) -> None:
+        _, container = await bench.make("stuck")
+        _, other = await bench.make("well")
+        await bench.sleep(5)
+        stuck = bench.runtime.faults.add(Fault("ContainerStatus", Hang(), matches=of_container(container), count=None))
+        bench.end(container, 1)
+        bench.end(other, 1)
+        await bench.sleep(600)
+        readings = {uid: bench.cache.get(PodUID(uid)) for uid in ("stuck", "well")}
+        assert readings["stuck"].error is not None
+        assert readings["well"].error is None
+        assert (bench.state("stuck"), bench.state("well")) == (RUNNING, EXITED)
+        assert bench.pleg.health_error() is None
+        stuck.release()
+        await bench.sleep(12)
+        assert bench.state("stuck") is EXITED
+
+    on_bench(test)
+
+
+def test_more_stuck_pods_than_readers_hold_up_nobody():
+    async def test(bench: Bench) -> None:
+        stuck = [await bench.make(f"stuck-{number}") for number in range(3 * READERS)]
+        _, container = await bench.make("well")
+        await bench.sleep(5)
+        ids = {member for member, _ in stuck}
+        bench.runtime.faults.add(
+            Fault("PodSandboxStatus", Hang(), matches=lambda request: request.pod_sandbox_id in ids, count=None)
+        )
+        for _, member in stuck:
+            bench.end(member, 1)
+        await bench.sleep(30)
+        bench.end(container, 1)
+        await bench.sleep(0.1)
+        assert bench.state("well") is EXITED
 
     on_bench(test)
 

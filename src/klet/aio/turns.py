@@ -1,0 +1,93 @@
+"""Turns for work that only so many may do at once, first come first served; who takes too long loses its turn.
+
+Unlike a semaphore's, a turn that is never given back keeps nobody waiting for ever.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from klet.aio.clock import Clock
+from klet.aio.tasks import first_of
+
+SHORTEST_WAIT = timedelta(milliseconds=1)
+
+
+class Turns:
+    """At most `at_once` turns are held, and none counts for longer than `longest`."""
+
+    def __init__(self, *, at_once: int, longest: timedelta, clock: Clock) -> None:
+        self._at_once = at_once
+        self._longest = longest
+        self._clock = clock
+        self._arrivals = 0
+        self._held: dict[int, float] = {}
+        self._waiting: dict[int, asyncio.Event] = {}
+
+    @contextmanager
+    def queue(self) -> Iterator["Turn"]:
+        """A place in the queue; its turn is given back at the end of the block."""
+        self._arrivals += 1
+        turn = Turn(turns=self, number=self._arrivals)
+        try:
+            yield turn
+        finally:
+            turn.give_back()
+
+    def renew(self, number: int) -> bool:
+        if self._held.get(number, 0.0) <= self._clock.monotonic():
+            return False
+        self._hold(number)
+        return True
+
+    async def take(self, number: int) -> None:
+        if self.renew(number):
+            return
+        self.give_back(number)
+        granted = self._waiting[number] = asyncio.Event()
+        self._hand_out()
+        try:
+            while not granted.is_set():
+                first_lost = timedelta(seconds=min(self._held.values()) - self._clock.monotonic())
+                # Timers may fire a moment early, and durations are rounded: never wait for nothing.
+                await first_of(granted.wait(), self._clock.sleep(max(first_lost, SHORTEST_WAIT)))
+                self._hand_out()
+        finally:
+            self._waiting.pop(number, None)
+
+    def give_back(self, number: int) -> None:
+        if self._held.pop(number, None) is not None:
+            self._hand_out()
+
+    def _hand_out(self) -> None:
+        """To those that came first, as long as there are turns."""
+        if not self._waiting:
+            return
+        now = self._clock.monotonic()
+        self._held = {number: until for number, until in self._held.items() if until > now}
+        for number in sorted(self._waiting)[: max(0, self._at_once - len(self._held))]:
+            self._hold(number)
+            self._waiting.pop(number).set()
+
+    def _hold(self, number: int) -> None:
+        self._held[number] = self._clock.monotonic() + self._longest.total_seconds()
+
+
+class Turn:
+    """A place in the queue. One that was given back comes again before those of whoever came later."""
+
+    def __init__(self, *, turns: Turns, number: int) -> None:
+        self._turns = turns
+        self._number = number
+
+    def renew(self) -> bool:
+        """Hold on for as long again; False if there is no turn to hold on to."""
+        return self._turns.renew(self._number)
+
+    async def take(self) -> None:
+        """Hold a turn, anew if there is one."""
+        await self._turns.take(self._number)
+
+    def give_back(self) -> None:
+        self._turns.give_back(self._number)
