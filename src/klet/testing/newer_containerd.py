@@ -92,6 +92,7 @@ def _download(scratch: Path) -> list[Path]:
     }
     lines = [f'{name} "{scratch / value}";' for name, value in settings.items()]
     lines += ['APT::Sandbox::User "root";', 'Acquire::Languages "none";', 'Acquire::Retries "2";']
+    lines += ['APT::Update::Error-Mode "any";']
     # Hooks that look after the machine's own lists have nothing to do here, and neither have its catalogues.
     lines += [
         "#clear APT::Update::Post-Invoke-Success;",
