@@ -7,33 +7,24 @@ from klet.model.pods import PodUID
 from klet.model.runtime import PodRuntimeStatus
 from klet.pleg.cache import RuntimeCache
 from klet.sync.ledger import WorkerLedger
-from klet.sync.worker_state import Stage
+from klet.sync.pod_queries import PodQueries
 
 
 class LedgerFates:
-    """The pod workers' ledger. A pod without a worker is gone for good once all sources have been seen."""
+    """The pod workers' answers."""
 
     def __init__(self, *, ledger: WorkerLedger, sources_ready: Callable[[], bool]) -> None:
-        self._ledger = ledger
+        self._queries = PodQueries(ledger=ledger)
         self._sources_ready = sources_ready
 
     def are_sources_ready(self) -> bool:
         return self._sources_ready()
 
     def should_content_be_removed(self, uid: PodUID) -> bool:
-        state = self._ledger.get(uid)
-        if state is None:
-            return self._sources_ready()
-        if state.restart_requested:
-            return False  # it comes back under the same UID, and counts on from what it was
-        # Not before it has finished: its last status is still to be made from what is left of it.
-        return state.is_evicted or (state.is_deleted and state.stage is Stage.FINISHED)
+        return self._queries.should_content_be_removed(uid)
 
     def should_runtime_be_removed(self, uid: PodUID) -> bool:
-        state = self._ledger.get(uid)
-        if state is None:
-            return self._sources_ready()
-        return state.terminated_at is not None
+        return self._queries.should_runtime_be_removed(uid)
 
 
 class CachedPods:

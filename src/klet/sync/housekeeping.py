@@ -196,6 +196,7 @@ class Housekeeping:
         self._settle_workers()
         self._start_forgotten()
         self._nudge_orphans()
+        self._ledger.mark_complete()
         wanted = self._pods.uids()
         self._memories.forget_all_but(wanted | self._ledger.all().keys())
         in_runtime = self._cache.pods()

@@ -9,6 +9,15 @@ class WorkerLedger:
 
     def __init__(self) -> None:
         self._states: dict[PodUID, WorkerState] = {}
+        self._is_complete = False
+
+    @property
+    def is_complete(self) -> bool:
+        """True once every pod that any source wants has had its worker: whoever has none now is gone for good."""
+        return self._is_complete
+
+    def mark_complete(self) -> None:
+        self._is_complete = True
 
     def get(self, uid: PodUID) -> WorkerState | None:
         return self._states.get(uid)

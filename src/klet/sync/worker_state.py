@@ -66,6 +66,8 @@ class WorkerState:
     started_at: datetime | None = None
     terminating_at: datetime | None = None
     terminated_at: datetime | None = None
+    is_stopping: bool = False
+    """Its termination has not only been asked for: it has begun."""
     grace: int = 0
     """Seconds; zero until termination is requested."""
     is_grace_imposed: bool = False
@@ -111,7 +113,12 @@ def first_state(update: PodUpdate, *, runtime_is_quiet: bool, now: datetime) -> 
     state = WorkerState(pod=update.pod, is_runtime_only=update.is_runtime_only, cause=update.cause)
     if update.pod.status.phase in TERMINAL_PHASES and runtime_is_quiet and not update.is_runtime_only:
         state = replace(
-            state, stage=Stage.TERMINATED, terminating_at=now, terminated_at=now, recent=("over before it was seen",)
+            state,
+            stage=Stage.TERMINATED,
+            terminating_at=now,
+            terminated_at=now,
+            is_stopping=True,
+            recent=("over before it was seen",),
         )
         return Transition(state=state, wake=True)
     return apply_update(state, update, now=now)
@@ -146,12 +153,21 @@ def started(state: WorkerState, *, now: datetime) -> WorkerState:
     return state if state.started_at is not None else replace(state, started_at=now)
 
 
+def stopping(state: WorkerState) -> WorkerState:
+    """The pod's first step of termination begins: from here on no container of it is started."""
+    return state if state.is_stopping else replace(state, is_stopping=True)
+
+
 def after_sync(state: WorkerState, *, is_terminal: bool, now: datetime) -> Transition:
     """A sync has returned. A pod whose work is done goes on to terminating."""
     if not is_terminal or state.stage is not Stage.SYNCING:
         return Transition(state=state)
     state = replace(
-        state, stage=Stage.TERMINATING, terminating_at=now, recent=_recent(state, "reached a terminal phase")
+        state,
+        stage=Stage.TERMINATING,
+        terminating_at=now,
+        is_stopping=True,
+        recent=_recent(state, "reached a terminal phase"),
     )
     return Transition(
         state=state,

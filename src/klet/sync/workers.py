@@ -38,6 +38,7 @@ from klet.sync.worker_state import (
     first_state,
     orphaned,
     started,
+    stopping,
 )
 
 logger = logging.getLogger(__name__)
@@ -296,6 +297,7 @@ class PodWorkers:
                 )
                 return result
             case Stage.TERMINATING:
+                self._ledger.put(uid, stopping(state))
                 await self._steps.terminate(
                     state.pod,
                     status,

@@ -23,6 +23,7 @@ from klet.sync.worker_state import (
     first_state,
     orphaned,
     started,
+    stopping,
 )
 from klet.testing.builders import NOW, make_pod
 
@@ -211,6 +212,25 @@ def test_a_pod_whose_work_is_done_terminates_with_its_containers_own_grace():
     transition = after_sync(syncing(), is_terminal=True, now=LATER)
     assert (transition.state.stage, transition.state.grace, transition.wake) == (TERMINATING, 0, True)
     assert decisions(transition) == [("Terminate", "the pod has reached a terminal phase")]
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        pytest.param(syncing(), False, id="it runs"),
+        pytest.param(apply(syncing(), KILL).state, False, id="it was only asked to stop"),
+        pytest.param(stopping(apply(syncing(), KILL).state), True, id="its first step of termination"),
+        pytest.param(after_sync(syncing(), is_terminal=True, now=LATER).state, True, id="its work is done"),
+        pytest.param(
+            first_state(PodUpdate(kind=CREATE, pod=in_phase("Failed")), runtime_is_quiet=True, now=NOW).state,
+            True,
+            id="it was over before it was seen",
+        ),
+    ],
+)
+def test_whether_termination_has_begun(state, expected):
+    assert state.is_stopping is expected
+    assert stopping(state).is_stopping
 
 
 def test_a_sync_that_ends_after_a_kill_does_not_turn_it_back():
