@@ -20,9 +20,12 @@ def find_node_addresses(given: Iterable[str]) -> tuple[str, ...]:
     return found if default is None else (default,)
 
 
-def find_default_address() -> str | None:
-    """The address that the kernel would use towards the world, IPv4 first; None without a default route."""
-    for family, far in _FAR:
+def find_default_address(*, prefer: int = 4) -> str | None:
+    """The address that the kernel would use towards the world; None without a default route.
+
+    `prefer` is the version of IP that is tried first.
+    """
+    for family, far in _FAR if prefer == 4 else reversed(_FAR):
         try:
             with socket.socket(family, socket.SOCK_DGRAM) as probe:
                 probe.connect((far, _DISCARD))
@@ -30,6 +33,16 @@ def find_default_address() -> str | None:
         except OSError:
             continue  # no such family, or no route in it
     return None
+
+
+def look_up_addresses(name: str) -> tuple[str, ...]:
+    """What the resolver says of a name, in its order; nothing if it does not know it. It may block for long."""
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return ()
+    # A link-local address comes with its interface behind a percent sign.
+    return tuple(dict.fromkeys(str(address[0]).partition("%")[0] for *_, address in found))
 
 
 def _is_usable(text: str) -> bool:

@@ -5,11 +5,21 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from klet.host.cgroups.discover import find_hugepage_sizes
 from klet.host.cpulist import parse_cpu_list
 from klet.host.errors import FileError, FileMissing, MalformedFile
 from klet.host.files import read_text
 
 _NODE = re.compile(r"node(\d+)")
+_ARCHITECTURES = {
+    "x86_64": "amd64",
+    "aarch64": "arm64",
+    "armv7l": "arm",
+    "armv6l": "arm",
+    "i686": "386",
+    "i386": "386",
+    "loongarch64": "loong64",
+}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -44,6 +54,14 @@ class MachineReader:
 
     def online_cpus(self) -> frozenset[int]:
         return parse_cpu_list(read_text(self._root / "sys/devices/system/cpu/online"))
+
+    def hugepages(self) -> dict[int, int]:
+        """How many huge pages there are of each size in bytes."""
+        directory = self._root / "sys/kernel/mm/hugepages"
+        return {
+            size: int(read_text(directory / f"hugepages-{size >> 10}kB" / "nr_hugepages"))
+            for size in find_hugepage_sizes(directory)
+        }
 
     def topology(self) -> tuple[Cpu, ...]:
         """The online CPUs. What the kernel does not tell is 0: one socket, one NUMA node; a core is its CPU's own."""
@@ -84,6 +102,11 @@ class MachineReader:
 
     def _existing(self, *paths: str) -> str:
         return next((path for path in paths if (self._root / path).exists()), paths[0])
+
+
+def go_architecture(machine: str) -> str:
+    """The name that Kubernetes has for an architecture, which uname(2) calls differently."""
+    return _ARCHITECTURES.get(machine, machine)
 
 
 def parse_os_release(text: str) -> dict[str, str]:

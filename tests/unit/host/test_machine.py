@@ -1,7 +1,7 @@
 import pytest
 
 from klet.host.errors import FileMissing, MalformedFile
-from klet.host.machine import Cpu, MachineReader, parse_os_release
+from klet.host.machine import Cpu, MachineReader, go_architecture, parse_os_release
 
 
 @pytest.fixture
@@ -66,3 +66,22 @@ def test_topology_that_the_kernel_does_not_tell(machine, write):
     write("sys/devices/system/cpu/online", "0-1\n")
     write("sys/devices/system/cpu/cpu1/topology/physical_package_id", "-1\n")
     assert machine.topology() == (Cpu(0, 0, 0, 0), Cpu(1, 1, 0, 0))
+
+
+def test_huge_pages_are_counted_by_size(machine, write):
+    assert machine.hugepages() == {}
+    write("sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "0\n")
+    write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "512\n")
+    assert machine.hugepages() == {2 << 20: 512, 1 << 30: 0}
+
+
+@pytest.mark.parametrize(
+    ("machine", "architecture"),
+    [
+        pytest.param("x86_64", "amd64", id="Intel and AMD"),
+        pytest.param("aarch64", "arm64", id="ARM"),
+        pytest.param("riscv64", "riscv64", id="an architecture with one name"),
+    ],
+)
+def test_names_of_architectures(machine, architecture):
+    assert go_architecture(machine) == architecture
