@@ -18,6 +18,9 @@ def inside(mount: Path, path: str) -> Path:
 
 def make_directories(mount: Path, path: str) -> tuple[Path, ...]:
     """Make a directory and its parents below a mount; returns those that are new, outermost first."""
+    whole = inside(mount, path)
+    if whole.parent.is_dir():  # most often only the last one is missing
+        return (whole,) if make_directory(whole) else ()
     created: list[Path] = []
     current = mount
     try:
