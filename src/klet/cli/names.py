@@ -97,9 +97,11 @@ def choose_name(reference: PodReference, known: frozenset[PodName], told: frozen
 def _never_seen(reference: PodReference, known: frozenset[PodName], told: frozenset[PodName]) -> str:
     where = f" in namespace {reference.namespace!r}" if reference.namespace is not None else ""
     text = f"there is no pod {reference.name!r}{where}, and none is remembered"
-    labels = {name: one.label for one in sorted(known | told) for name in (one.manifest_name, one.name)}
-    if near := get_close_matches(reference.name, labels, n=3):
-        return f"{text}; did you mean: {', '.join(dict.fromkeys(labels[name] for name in near))}?"
+    every = sorted(known | told)
+    spellings = {name for one in every for name in (one.manifest_name, one.name)}
+    if near := get_close_matches(reference.name, sorted(spellings), n=3):
+        meant = [one.label for name in near for one in every if name in (one.manifest_name, one.name)]
+        return f"{text}; did you mean: {', '.join(dict.fromkeys(meant))}?"
     there = ", ".join(sorted(one.label for one in known))
     return f"{text}; there are: {there}" if there else f"{text}; none runs"
 

@@ -68,7 +68,8 @@ def explain_silence(records: Evidence) -> Iterator[Reason]:
 def explain_stop(pod: Pod, records: Evidence, *, now: datetime) -> Iterator[Reason]:
     """What a pod that is to stop waits for: a hook, or a container within its grace."""
     asked = records.about("").newest_of("Terminate")
-    why = f"the pod is to stop ({asked.finding.message}), and " if asked is not None else "the pod is to stop, and "
+    told = f" ({asked.finding.message})" if asked is not None and asked.finding.message else ""
+    why = f"the pod is to stop{told}, and "
     current = records.after(asked)
     names = dict.fromkeys(cause.finding.subject.container for cause in current.of("Killing").causes)
     for name in names:

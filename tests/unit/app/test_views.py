@@ -1,7 +1,9 @@
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
+from klet.api.pod import PodStatus
 from klet.app.views import BoardPods
 from klet.model.pods import uid_of
 from klet.pods.store import PodStore
@@ -31,3 +33,21 @@ def test_pods_on_their_way_out(stage, is_wanted, expected):
         store.put(pod)
     pods = BoardPods(pods=store, statuses=StatusBoard(clock=ManualClock()), ledger=ledger)
     assert [pod.metadata.deletion_timestamp for pod in pods.terminating()] == expected
+
+
+@pytest.mark.parametrize(
+    ("is_on_host", "phase", "ips", "expected"),
+    [
+        pytest.param(True, "Running", ("192.0.2.7", "2001:db8::7"), "192.0.2.7", id="on the node's network"),
+        pytest.param(True, "Running", (), "", id="on the network of a node without an address"),
+        pytest.param(True, "Pending", ("192.0.2.7",), "", id="not there yet"),
+        pytest.param(False, "Running", ("192.0.2.7",), "", id="on a network of its own"),
+    ],
+)
+def test_a_pod_on_the_nodes_network_has_the_nodes_address(is_on_host, phase, ips, expected):
+    pod, store = make_pod(), PodStore()
+    store.put(replace(pod, spec=replace(pod.spec, host_network=is_on_host), status=PodStatus(phase=phase)))
+    view = BoardPods(pods=store, statuses=StatusBoard(clock=ManualClock()), ledger=WorkerLedger(), node_ips=ips)
+    [shown] = view.pods()
+    assert shown.status.pod_ip == expected
+    assert [each.ip for each in shown.status.pod_ips] == (list(ips) if expected else [])

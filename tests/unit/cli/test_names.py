@@ -1,6 +1,17 @@
 import pytest
 
-from klet.cli.names import PodReference, UnclearName, choose_container, find_pod, manifest_name, parse_reference
+from klet.cli.client import ToldPod
+from klet.cli.names import (
+    PodReference,
+    UnclearName,
+    choose_container,
+    choose_name,
+    find_pod,
+    manifest_name,
+    parse_reference,
+    pod_names,
+    told_names,
+)
 
 
 @pytest.mark.parametrize(
@@ -70,3 +81,55 @@ def test_choose_container(build_pod):
     assert choose_container(pod, "i") == "i"
     with pytest.raises(UnclearName, match="no container 'x'; it has: a, b, i"):
         choose_container(pod, "x")
+
+
+@pytest.fixture
+def told(now):
+    """Names that the journal remembers."""
+
+    def build(*names):
+        pods = [ToldPod(namespace=namespace, name=name, last=now) for namespace, name in names]
+        return told_names(pods, node_name="node")
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("reference", "expected"),
+    [
+        pytest.param(PodReference("web", "hello"), ("web", "hello-node"), id="a pod that is there"),
+        pytest.param(PodReference(None, "old"), ("default", "old-node"), id="one that is gone, by its manifest's name"),
+        pytest.param(PodReference(None, "old-node"), ("default", "old-node"), id="one that is gone, by its full name"),
+        pytest.param(PodReference(None, "db"), ("default", "db-node"), id="one that is there goes first"),
+    ],
+)
+def test_choose_name(pods, told, reference, expected):
+    remembered = told(("default", "old-node"), ("other", "db-node"), ("default", "hello-node"))
+    name = choose_name(reference, pod_names(pods), remembered)
+    assert (name.namespace, name.name) == expected
+
+
+def test_a_pod_that_leaves_and_the_one_that_comes_have_one_name(build_pod):
+    pods = [build_pod(name="web-node"), build_pod(name="web-node", metadata={"uid": "u2"})]
+    assert choose_name(PodReference(None, "web"), pod_names(pods), frozenset()).name == "web-node"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        pytest.param(
+            "helo", "no pod 'helo', and none is remembered; did you mean: default/hello, web/hello", id="near"
+        ),
+        pytest.param("odl", "did you mean: default/old\\?", id="near one that is gone"),
+        pytest.param("zzzzzz", "none is remembered; there are: default/db, default/db-node, default/hello", id="far"),
+        pytest.param("hello", "'hello' means 2 pods: default/hello-node, web/hello-node", id="two meanings"),
+    ],
+)
+def test_names_that_mean_nothing_or_too_much(pods, told, name, message):
+    with pytest.raises(UnclearName, match=message):
+        choose_name(PodReference(None, name), pod_names(pods), told(("default", "old-node")))
+
+
+def test_nothing_is_there_and_nothing_remembered():
+    with pytest.raises(UnclearName, match="no pod 'x' in namespace 'web', and none is remembered; none runs"):
+        choose_name(PodReference("web", "x"), frozenset(), frozenset())

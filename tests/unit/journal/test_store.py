@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from klet.journal.records import CauseQuery
+from klet.journal.records import CauseQuery, ToldPod
 from klet.journal.store import MOST_UNWRITTEN, Journal
 from klet.model.causes import CauseId, Finding, Subject
 from klet.testing.clock import ManualClock
@@ -242,6 +242,18 @@ async def test_without_a_file_only_the_newest_records_are_kept(opened, path):
     kept = await decisions(journal, CauseQuery(limit=MOST_UNWRITTEN * 2))
     assert len(kept) == MOST_UNWRITTEN
     assert kept[0] == "Step5"
+
+
+async def test_the_pods_that_are_told_of(opened, clock):
+    journal = await opened()
+    journal.record(finding("First"))
+    journal.record(finding("Node", subject=Subject()))
+    await journal.flush()
+    clock.advance(SECOND)
+    journal.record(finding("Second", subject=Subject(namespace="ns", name="web", container="main")))
+    journal.record(finding("Other", subject=Subject(namespace="a", name="db")))
+    now = clock.now()
+    assert await journal.pods() == (ToldPod("a", "db", now), ToldPod("ns", "web", now))
 
 
 async def test_a_file_of_the_first_version_is_read_on(opened, path):

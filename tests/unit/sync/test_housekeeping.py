@@ -268,6 +268,7 @@ def test_a_pod_made_from_what_the_runtime_knows():
     assert uid_of(pod) == UID
     assert (pod.metadata.name, pod.metadata.namespace) == ("pod", "default")
     assert [container.name for container in pod.spec.containers] == ["main"]
+    assert pod.metadata.creation_timestamp == LIVE.sandboxes[0].created_at
 
 
 def test_a_finished_pod_that_is_still_wanted_stays_finished():

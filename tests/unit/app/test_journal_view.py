@@ -1,0 +1,87 @@
+import json
+from datetime import timedelta
+
+import pytest
+
+from klet.app.journal_view import JournalRecords
+from klet.journal.store import Journal
+from klet.model.causes import Finding
+from klet.model.pods import subject_of
+from klet.testing.builders import make_pod
+from klet.testing.clock import ManualClock
+
+POD = make_pod(name="web-node", uid="u2")
+EARLIER = make_pod(name="web-node", uid="u1", deleted=True)
+
+
+class Pods:
+    """The pods that the agent has."""
+
+    def __init__(self, *pods, leaving=()):
+        self._pods = {(pod.metadata.namespace, pod.metadata.name): pod for pod in pods}
+        self._leaving = leaving
+
+    def find(self, namespace, name):
+        return self._pods.get((namespace, name))
+
+    def terminating(self):
+        return self._leaving
+
+
+@pytest.fixture
+async def explain(tmp_path):
+    """What is said of the pod when the agent has these pods and has recorded these decisions."""
+    clock = ManualClock()
+    journal = Journal(path=tmp_path / "journal.db", clock=clock)
+    await journal.open()
+
+    async def ask(*pods, leaving=(), decisions=(), errors=(), name="web-node"):
+        view = JournalRecords(
+            journal=journal,
+            pods=Pods(*pods, leaving=leaving),
+            node_errors=lambda: errors,
+            node_name="node",
+            clock=clock,
+        )
+        for pod, decision in decisions:
+            at = clock.now() + timedelta(seconds=5)
+            journal.record(Finding(subject=subject_of(pod), decider="test", decision=decision, next="go", next_at=at))
+        told = await view.explain(namespace="default", name=name)
+        return (json.loads(told) if told is not None else None), json.loads(await view.pods())
+
+    yield ask
+    await journal.close()
+
+
+async def test_a_pod_of_which_nothing_is_known(explain):
+    assert await explain(POD, name="other") == (None, {"nodeName": "node", "pods": []})
+
+
+async def test_a_pod_without_records_is_explained_by_its_status(explain):
+    told, _ = await explain(POD, errors=("runtime is down",))
+    assert told["pod"] == {"namespace": "default", "name": "web-node", "uid": "u2"}
+    assert told["why"][0]["message"] == "the node takes no pod in: runtime is down"
+    assert told["timeline"] == []
+
+
+async def test_a_pod_that_is_gone_is_remembered(explain):
+    told, known = await explain(decisions=[(POD, "PodAdded"), (POD, "PodRemoved"), (POD, "Removed")])
+    assert told["state"]["known"] is False
+    assert [why["reason"] for why in told["why"]] == ["PodRemoved"]
+    assert [(pod["namespace"], pod["name"]) for pod in known["pods"]] == [("default", "web-node")]
+
+
+async def test_a_pod_that_waits_for_the_one_before(explain):
+    decisions = [(EARLIER, "PodAdded"), (EARLIER, "Terminate"), (POD, "PodAdded")]
+    told, _ = await explain(POD, leaving=(EARLIER,), decisions=decisions)
+    assert told["pod"]["uid"] == "u2"
+    assert told["why"][0]["message"].startswith("an earlier pod of this name has not stopped yet")
+    assert [step["life"] for step in told["timeline"]] == [0, 0, 1]
+
+
+async def test_a_pod_on_its_way_out(explain):
+    told, _ = await explain(leaving=(EARLIER,), decisions=[(EARLIER, "PodAdded")])
+    assert told["state"]["terminating"] is True
+    [step] = told["timeline"]
+    assert step["nextAt"] > told["now"]
+    assert told["waitingFor"]["on"] == "go"
