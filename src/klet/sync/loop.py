@@ -124,10 +124,12 @@ class SyncLoop:
             change = await self._changes.next_change()
             # While the runtime is not well nothing new is begun; what comes is taken in when it is well again.
             await self._until_runtime_well()
+            was_ready = self._changes.all_ready()
             for pod in sorted(change.pods, key=_age):
                 self._take_in(change.kind, change.source, pod)
             self._changes.mark_handled(change.source)
-            self._housekeeping()
+            if change.kind is not ChangeKind.ADD or not was_ready:
+                self._housekeeping()
 
     def _take_in(self, kind: ChangeKind, source: str, pod: Pod) -> None:
         if is_mirror(pod):
