@@ -95,7 +95,7 @@ def cgroups_left(agent: Agent) -> None:
         destroy_uid, orphans = staticmethod(keep), staticmethod(none)
 
     _part(agent, Housekeeping)._leftovers._cgroups = Kept()
-    _steps(agent)._cgroups.release = keep
+    _steps(agent)._ground._cgroups.release = keep
 
 
 def terminal_phase_flips(agent: Agent) -> None:
