@@ -67,7 +67,8 @@ class Database:
     def append(self, causes: Iterable[Cause], *, max_records: int) -> None:
         """Add records and prune the oldest, in one transaction.
 
-        Pruning takes a tenth more than it must, so that it is not done with each write.
+        Pruning takes a tenth more than it must, so that it is not done with each write. A pod that has more than its
+        share loses of its own first: a probe that fails every second must not push out what is known of the others.
         """
         rows = [_to_row(cause) for cause in causes]
         excess = self._count + len(rows) - max_records
@@ -77,7 +78,10 @@ class Database:
                 self._connection.execute("BEGIN IMMEDIATE")
                 self._connection.executemany(_INSERT, rows)
                 if excess > 0:
-                    pruned = self._connection.execute(_PRUNE, (excess + max_records // 10,)).rowcount
+                    wanted = excess + max_records // 10
+                    pruned = self._connection.execute(_PRUNE_LOUD, (max_records // SHARES, wanted)).rowcount
+                    if pruned < wanted:
+                        pruned += self._connection.execute(_PRUNE, (wanted - pruned,)).rowcount
         except sqlite3.Error as error:
             raise _translated("write", self._path, error) from error
         self._count += len(rows) - pruned
@@ -131,6 +135,9 @@ def set_aside(path: Path, *, stamp: str) -> Path:
     return target
 
 
+SHARES: Final = 10
+"""One pod may have so many parts of a full journal, and no more."""
+
 Row: TypeAlias = tuple[int, int | None, int, str, str, str, str, str, str, str, str, int | None, str, int | None]
 
 _VERSION: Final = 2
@@ -138,6 +145,14 @@ _COLUMNS: Final = (
     "id, parent, at, namespace, name, uid, container, decider, decision, message, measurements, since, next, next_at"
 )
 _INSERT: Final = f"INSERT OR IGNORE INTO causes ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants
+_PRUNE_LOUD: Final = """
+DELETE FROM causes WHERE id IN (
+    SELECT id FROM (
+        SELECT id, row_number() OVER (PARTITION BY name, namespace ORDER BY id DESC) AS place
+        FROM causes WHERE name != ''
+    ) WHERE place > ? ORDER BY id LIMIT ?
+)
+"""
 _PRUNE: Final = "DELETE FROM causes WHERE id IN (SELECT id FROM causes ORDER BY id LIMIT ?)"
 _SCHEMA: Final = f"""
 CREATE TABLE causes (

@@ -124,6 +124,20 @@ async def test_the_oldest_records_are_pruned(opened):
     assert kept == [f"Step{number}" for number in range(250 - len(kept), 250)]
 
 
+async def test_a_loud_pod_does_not_push_out_the_others(opened):
+    journal = await opened(max_records=100)
+    for number in range(9):
+        journal.record(finding(f"Step{number}", subject=Subject(namespace="ns", name="quiet")))
+    journal.record(finding("Node", subject=Subject()))
+    for number in range(500):
+        journal.record(finding("Unhealthy", subject=Subject(namespace="ns", name="loud", container="app")))
+        if number % 10 == 9:
+            await journal.flush()
+    assert len(await decisions(journal, CauseQuery(name="quiet"))) == 9
+    assert (await decisions(journal))[9] == "Node"
+    assert 10 <= len(await decisions(journal, CauseQuery(name="loud"))) <= 90
+
+
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
