@@ -13,6 +13,7 @@ from klet.config.command_line import Settings
 from klet.model.causes import CauseRecorder
 from klet.sources.config import PodSink
 from klet.sources.file import FileSource
+from klet.sources.gated_fields import GatedPods
 from klet.sources.http import HttpSource, url_origin
 from klet.sources.manifests import ManifestReader
 
@@ -32,6 +33,7 @@ def build_sources(
 ) -> tuple[Part, ...]:
     config = given.config
     sink = ClassedPods(classes={each.metadata.name: each for each in given.klet.runtime_classes}, sink=sink)
+    sink = GatedPods(is_enabled=given.gates.enabled, sink=sink)
     prevent = given.gates.enabled(PREVENT_API_REFERENCES)
     sources: list[Part] = []
     if config.static_pod_path:
