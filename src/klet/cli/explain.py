@@ -20,10 +20,12 @@ def print_explanation(
     client: AgentClient, text: str, *, namespace: str | None, as_json: bool, is_whole: bool = False
 ) -> None:
     reference = parse_reference(text, namespace=namespace)
-    known = pod_names(client.all_pods())
-    told = client.told_pods()
-    name = choose_name(reference, known, told_names(told.pods, node_name=told.node_name))
-    body = _explain(client, name)
+
+    def remembered() -> frozenset[PodName]:
+        told = client.told_pods()
+        return told_names(told.pods, node_name=told.node_name)
+
+    body = _explain(client, choose_name(reference, pod_names(client.all_pods()), remembered))
     if as_json:
         shown = as_json_text(msgspec.json.decode(body))
     else:

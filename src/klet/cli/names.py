@@ -1,6 +1,6 @@
 """Finds the pod that a user means: by its full name, or by the name in the manifest."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -79,19 +79,24 @@ def told_names(pods: Iterable[ToldPod], *, node_name: str) -> frozenset[PodName]
     return frozenset(PodName(pod.namespace, pod.name, pod.name.removesuffix(f"-{node_name}")) for pod in pods)
 
 
-def choose_name(reference: PodReference, known: frozenset[PodName], told: frozenset[PodName]) -> PodName:
-    """The one name that is meant; pods that are there go before those that are gone."""
-    for names in (known, told):
-        here = [one for one in names if reference.namespace in {None, one.namespace}]
-        found = [one for one in here if one.name == reference.name] or [
-            one for one in here if one.manifest_name == reference.name
-        ]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            choices = ", ".join(f"{one.namespace}/{one.name}" for one in sorted(found))
-            raise UnclearName(f"{reference.name!r} means {len(found)} pods: {choices}; give one of these names")
-    raise UnclearName(_never_seen(reference, known, told))
+def choose_name(reference: PodReference, known: frozenset[PodName], told: Callable[[], frozenset[PodName]]) -> PodName:
+    """The one name that is meant; pods that are there go before those that are gone, which are only then asked for."""
+    if (name := _match(reference, known)) is not None:
+        return name
+    remembered = told()
+    if (name := _match(reference, remembered)) is not None:
+        return name
+    raise UnclearName(_never_seen(reference, known, remembered))
+
+
+def _match(reference: PodReference, names: frozenset[PodName]) -> PodName | None:
+    here = [one for one in names if reference.namespace in {None, one.namespace}]
+    exact = [one for one in here if one.name == reference.name]
+    found = exact or [one for one in here if one.manifest_name == reference.name]
+    if len(found) > 1:
+        choices = ", ".join(f"{one.namespace}/{one.name}" for one in sorted(found))
+        raise UnclearName(f"{reference.name!r} means {len(found)} pods: {choices}; give one of these names")
+    return found[0] if found else None
 
 
 def _never_seen(reference: PodReference, known: frozenset[PodName], told: frozenset[PodName]) -> str:

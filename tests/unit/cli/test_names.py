@@ -105,13 +105,13 @@ def told(now):
 )
 def test_choose_name(pods, told, reference, expected):
     remembered = told(("default", "old-node"), ("other", "db-node"), ("default", "hello-node"))
-    name = choose_name(reference, pod_names(pods), remembered)
+    name = choose_name(reference, pod_names(pods), lambda: remembered)
     assert (name.namespace, name.name) == expected
 
 
 def test_a_pod_that_leaves_and_the_one_that_comes_have_one_name(build_pod):
     pods = [build_pod(name="web-node"), build_pod(name="web-node", metadata={"uid": "u2"})]
-    assert choose_name(PodReference(None, "web"), pod_names(pods), frozenset()).name == "web-node"
+    assert choose_name(PodReference(None, "web"), pod_names(pods), frozenset).name == "web-node"
 
 
 @pytest.mark.parametrize(
@@ -127,9 +127,9 @@ def test_a_pod_that_leaves_and_the_one_that_comes_have_one_name(build_pod):
 )
 def test_names_that_mean_nothing_or_too_much(pods, told, name, message):
     with pytest.raises(UnclearName, match=message):
-        choose_name(PodReference(None, name), pod_names(pods), told(("default", "old-node")))
+        choose_name(PodReference(None, name), pod_names(pods), lambda: told(("default", "old-node")))
 
 
 def test_nothing_is_there_and_nothing_remembered():
     with pytest.raises(UnclearName, match="no pod 'x' in namespace 'web', and none is remembered; none runs"):
-        choose_name(PodReference("web", "x"), frozenset(), frozenset())
+        choose_name(PodReference("web", "x"), frozenset(), frozenset)
