@@ -36,7 +36,7 @@ async def measure(parts: list[str], options: argparse.Namespace) -> list[Row]:
             run_containerd(directory / "c") as containerd,
             connect(runtime_endpoint=containerd.endpoint, timeout=REQUEST_TIMEOUT) as client,
         ):
-            floor = Floor(client=client, containerd=containerd)
+            floor = Floor(client=client, containerd=containerd, is_bare=options.bare)
             node = Node(directory=directory, containerd=containerd, client=client)
             at_once = options.at_once
             if not at_once and {"thirty", "hundred"}.intersection(parts):
@@ -69,6 +69,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, help="how often klet and the floor take turns")
     parser.add_argument("--seconds", type=float, default=30.0, help="how long CPU is measured for")
     parser.add_argument("--at-once", type=int, default=0, help="pods at a time of the floor; the best is searched for")
+    parser.add_argument("--bare", action="store_true", help="a floor that asks for less than any kubelet")
     parser.add_argument("-o", choices=("table", "json"), default="table", dest="output", help="form of the result")
     options = parser.parse_args()
     parts = options.only.split(",")

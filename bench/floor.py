@@ -1,6 +1,8 @@
 """The floor: the CRI calls that a pod cannot do without, with the concurrency that suits this containerd best.
 
-The same image, command, network and log directory as klet's pods; a sandbox, a container, its start, and nothing else.
+A sandbox, a container and its start, asked for in klet's own words, so that the runtime has the same work: the image,
+command, network, log directory, pod cgroup, seccomp profile of the sandbox, hosts file and termination log of klet's
+pods. A bare floor leaves out what only a kubelet asks for.
 """
 
 import asyncio
@@ -10,6 +12,7 @@ from collections.abc import Sequence
 from bench.node import SCRIPT, remove_all
 from bench.rows import Round
 from klet.cri.client import CriClient
+from klet.runtime.security import MASKED_PATHS, READONLY_PATHS
 from klet.testing.containerd import PrivateContainerd
 from klet.testing.cri_configs import build_container_config, build_sandbox_config
 from klet.wire import cri_v1_pb2 as cri
@@ -20,10 +23,12 @@ CANDIDATES = (4, 6, 8, 12, 16)
 class Floor:
     """Starts pods with no kubelet."""
 
-    def __init__(self, *, client: CriClient, containerd: PrivateContainerd) -> None:
+    def __init__(self, *, client: CriClient, containerd: PrivateContainerd, is_bare: bool = False) -> None:
         self._client = client
         self._containerd = containerd
+        self._is_bare = is_bare
         self._rounds = 0
+        self._files = containerd.directory.parent / "floor"
 
     async def start(self, count: int, *, at_once: int) -> Round:
         """Start so many pods, so many at a time, and remove them again."""
@@ -42,20 +47,45 @@ class Floor:
 
     async def start_one(self, name: str, script: str) -> str:
         """Run one pod; returns its container."""
-        sandbox = build_sandbox_config(
-            name=name,
-            log_directory=self._containerd.directory.parent / "logs" / f"default_{name}_{name}-uid",
-            cgroup_parent=self._containerd.cgroup_parent,
-        )
+        sandbox, container = self._configs(name, script)
         made = await self._client.run_pod_sandbox(cri.RunPodSandboxRequest(config=sandbox))
-        container = build_container_config(name="main", command=["sh", "-c", script])
-        container.log_path = "main/0.log"
         request = cri.CreateContainerRequest(
             pod_sandbox_id=made.pod_sandbox_id, config=container, sandbox_config=sandbox
         )
         created = await self._client.create_container(request)
         await self._client.start_container(cri.StartContainerRequest(container_id=created.container_id))
         return created.container_id
+
+    def _configs(self, name: str, script: str) -> tuple[cri.PodSandboxConfig, cri.ContainerConfig]:
+        parent = self._containerd.cgroup_parent
+        sandbox = build_sandbox_config(
+            name=name,
+            log_directory=self._containerd.directory.parent / "logs" / f"default_{name}_{name}-uid",
+            cgroup_parent=parent if self._is_bare else f"{parent}/kubepods/besteffort/pod{name}",
+        )
+        container = build_container_config(name="main", command=["sh", "-c", script])
+        container.log_path = "main/0.log"
+        if not self._is_bare:
+            self._ask_as_klet(sandbox, container)
+        return sandbox, container
+
+    def _ask_as_klet(self, sandbox: cri.PodSandboxConfig, container: cri.ContainerConfig) -> None:
+        """All that has a share in the runtime's work; labels and annotations have none."""
+        sandbox.dns_config.servers.append("10.255.255.53")
+        sandbox.linux.security_context.seccomp.profile_type = cri.SecurityProfile.RuntimeDefault
+        sandbox.linux.resources.CopyFrom(cri.LinuxContainerResources(cpu_period=100_000, cpu_shares=2))
+        pod = self._files / sandbox.metadata.uid
+        pod.mkdir(parents=True)
+        for file, path in (("etc-hosts", "/etc/hosts"), ("termination-log", "/dev/termination-log")):
+            (pod / file).touch()
+            container.mounts.append(cri.Mount(container_path=path, host_path=str(pod / file)))
+        container.linux.resources.CopyFrom(
+            cri.LinuxContainerResources(cpu_period=100_000, cpu_shares=2, oom_score_adj=1000)
+        )
+        security = container.linux.security_context
+        security.masked_paths.extend(MASKED_PATHS)
+        security.readonly_paths.extend(READONLY_PATHS)
+        security.seccomp.profile_type = cri.SecurityProfile.Unconfined
 
     async def find_best(self, count: int, candidates: Sequence[int] = CANDIDATES) -> int:
         """The concurrency with which the last of so many pods runs soonest."""
