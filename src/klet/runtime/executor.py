@@ -27,8 +27,9 @@ DECIDER = "runtime.executor"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncOutcome:
-    """What a sync could not do."""
+    """What a sync started, and what it could not do."""
 
+    started: frozenset[str] = frozenset()
     failures: Mapping[str, StartFailure] = field(default_factory=dict)
     errors: tuple[str, ...] = ()
     retry_at: datetime | None = None
@@ -37,12 +38,18 @@ class SyncOutcome:
 
 @dataclass(slots=True)
 class _Progress:
+    started: set[str] = field(default_factory=set)
     failures: dict[str, StartFailure] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     retry_at: datetime | None = None
 
     def outcome(self) -> SyncOutcome:
-        return SyncOutcome(failures=self.failures, errors=tuple(self.errors), retry_at=self.retry_at)
+        return SyncOutcome(
+            started=frozenset(self.started),
+            failures=self.failures,
+            errors=tuple(self.errors),
+            retry_at=self.retry_at,
+        )
 
     def fail_place(self, error: SandboxFailed) -> None:
         if error.action:
@@ -203,4 +210,5 @@ class PodExecutor:
                 )
                 self._recorder.record(finding, parent=parent)
             return False
+        stage.progress.started.add(container.name)
         return True

@@ -1,8 +1,10 @@
 """Computes a pod's status from everything that is known of it, and puts it on the status board."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -29,6 +31,7 @@ from klet.sync.worker_state import StatusChange
 logger = logging.getLogger(__name__)
 
 DECIDER = "sync.pod_status"
+MOST_FAILURES = 1000
 
 
 class Probes(Protocol):
@@ -44,22 +47,47 @@ class Probers(Protocol):
 
 
 class StartFailures:
-    """Why containers could not be started (reason cache). Written by the pod sync only."""
+    """Why containers could not be started (reason cache). Written by the pod sync only.
 
-    def __init__(self) -> None:
+    A container that was not tried keeps its reason. Of too many the least used is forgotten.
+    """
+
+    def __init__(self, *, limit: int = MOST_FAILURES) -> None:
+        self._limit = limit
         self._failures: dict[PodUID, dict[str, StartFailure]] = {}
+        self._used = OrderedDict[tuple[PodUID, str], None]()
 
-    def get(self, uid: PodUID) -> dict[str, StartFailure]:
-        return self._failures.get(uid, {})
+    def get(self, uid: PodUID) -> Mapping[str, StartFailure]:
+        known = self._failures.get(uid, {})
+        for name in known:
+            self._used.move_to_end((uid, name))
+        return MappingProxyType(known)
 
-    def put(self, uid: PodUID, failures: dict[str, StartFailure]) -> bool:
-        """Replace what is known of a pod; say whether it changed."""
-        changed = self.get(uid) != failures
-        if failures:
-            self._failures[uid] = failures
-        else:
-            self._failures.pop(uid, None)
-        return changed
+    def note(self, uid: PodUID, failures: Mapping[str, StartFailure], *, started: Iterable[str] = ()) -> bool:
+        """Take in what became of starts; say whether anything is told differently now."""
+        before = dict(self._failures.get(uid, {}))
+        for name in started:
+            self._drop(uid, name)
+        for name, failure in failures.items():
+            self._failures.setdefault(uid, {})[name] = failure
+            self._used[uid, name] = None
+            self._used.move_to_end((uid, name))
+        while len(self._used) > self._limit:
+            self._drop(*next(iter(self._used)))
+        return self._failures.get(uid, {}) != before
+
+    def forget(self, uid: PodUID) -> None:
+        for name in tuple(self._failures.get(uid, ())):
+            self._drop(uid, name)
+
+    def _drop(self, uid: PodUID, name: str) -> None:
+        if (uid, name) not in self._used:
+            return
+        del self._used[uid, name]
+        known = self._failures[uid]
+        del known[name]
+        if not known:
+            del self._failures[uid]
 
 
 class PodStatuses:
@@ -100,7 +128,7 @@ class PodStatuses:
         previous = self._previous(pod)
         # Only a kubelet writes the start time; the phase Pending comes with every new pod.
         if adopts := not self._board.is_reported(uid) and previous.start_time is not None:
-            self._failures.put(uid, reported_failures(previous))
+            self._failures.note(uid, reported_failures(previous))
         inputs = StatusInputs(
             previous=previous,
             runtime_name=self._runtime_name,
@@ -143,13 +171,13 @@ class PodStatuses:
     def probe_view(self) -> ProbeView:
         return self._probes.view()
 
-    def note_failures(self, uid: PodUID, failures: Mapping[str, StartFailure]) -> bool:
+    def note_starts(self, uid: PodUID, failures: Mapping[str, StartFailure], *, started: Iterable[str]) -> bool:
         """Remember why containers did not start; say whether that is news."""
-        return self._failures.put(uid, dict(failures))
+        return self._failures.note(uid, failures, started=started)
 
     def forget(self, uid: PodUID) -> None:
         self._board.forget(uid)
-        self._failures.put(uid, {})
+        self._failures.forget(uid)
 
     def _previous(self, pod: Pod) -> PodStatus:
         """What was reported last. Before the first report of this life the API server's word counts, if it has one."""

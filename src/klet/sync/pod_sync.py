@@ -94,7 +94,6 @@ class PodSync:
         uid = uid_of(pod)
         actions = compute_pod_actions(pod, status, probes=self._statuses.probe_view())
         if actions.is_idle:
-            self._statuses.note_failures(uid, {})
             return StepResult()
         if (held := self._executor.held_back(pod, actions)) is not None:
             return StepResult(errors=held.errors, retry_at=held.retry_at)
@@ -104,7 +103,8 @@ class PodSync:
         parent = self._record(actions, cause)
         with self._fresh.changing(uid):
             outcome = await self._executor.carry_out(pod, status, actions, parent=parent)
-        if self._statuses.note_failures(uid, outcome.failures) and outcome.failures:
+        is_news = self._statuses.note_starts(uid, outcome.failures, started=outcome.started)
+        if is_news and outcome.failures:
             self._statuses.report(pod, status, cause=parent)
         return StepResult(errors=outcome.errors, retry_at=outcome.retry_at)
 

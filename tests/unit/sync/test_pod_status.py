@@ -1,49 +1,56 @@
-from datetime import UTC, datetime
+"""Why containers could not be started, and for how long that is known."""
 
 import pytest
 
-from klet.api.container_status import ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStatus
-from klet.api.pod import PodStatus
-from klet.api.times import Time
-from klet.sync.pod_status import describe_end, find_ends
-from klet.testing.builders import make_pod
+from klet.model.pods import PodUID
+from klet.model.runtime import StartFailure
+from klet.sync.pod_status import MOST_FAILURES, StartFailures
 
-FINISHED = Time.of(datetime(2030, 1, 1, tzinfo=UTC))
-
-
-def end(container: str, code: int = 1) -> ContainerState:
-    return ContainerState(
-        terminated=ContainerStateTerminated(
-            exit_code=code, reason="Error", finished_at=FINISHED, container_id=container
-        )
-    )
-
-
-RUNS = ContainerState(running=ContainerStateRunning())
-
-
-def status(state: ContainerState, last: ContainerState = ContainerState()) -> PodStatus:  # noqa: B008 - immutable
-    return PodStatus(container_statuses=(ContainerStatus(name="main", state=state, last_state=last),))
+ONE, TWO = PodUID("one"), PodUID("two")
+PULL = StartFailure("ErrImagePull", "no such host")
+CRASH = StartFailure("CrashLoopBackOff", "back-off 10s")
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "expected"),
+    ("failures", "started", "expected", "is_news"),
     [
-        pytest.param(PodStatus(), status(RUNS), [], id="a container that runs"),
-        pytest.param(status(RUNS), status(end("a")), ["a"], id="one that has ended"),
-        pytest.param(status(RUNS), status(RUNS, end("a")), ["a"], id="one that runs again already"),
-        pytest.param(status(end("a")), status(RUNS, end("a")), [], id="an end that is known"),
-        pytest.param(status(RUNS, end("a")), status(end("b"), end("a")), ["b"], id="the next end"),
-        pytest.param(PodStatus(), status(end("")), [], id="an end that was never seen"),
+        pytest.param({"a": CRASH}, (), {"a": CRASH, "b": PULL}, True, id="another reason"),
+        pytest.param({"a": PULL}, (), {"a": PULL, "b": PULL}, False, id="the same reason"),
+        pytest.param({"c": CRASH}, (), {"a": PULL, "b": PULL, "c": CRASH}, True, id="one more container"),
+        pytest.param({}, (), {"a": PULL, "b": PULL}, False, id="what was not tried keeps its reason"),
+        pytest.param({}, ("a",), {"b": PULL}, True, id="what was started has none any more"),
+        pytest.param({}, ("c",), {"a": PULL, "b": PULL}, False, id="nor had it one before"),
+        pytest.param({"b": CRASH}, ("a",), {"b": CRASH}, True, id="both"),
     ],
 )
-def test_find_ends(old, new, expected):
-    assert [ended.container_id for _, ended in find_ends(old, new)] == expected
+def test_what_became_of_starts(failures, started, expected, is_news):
+    known = StartFailures()
+    known.note(ONE, {"a": PULL, "b": PULL})
+    known.note(TWO, {"a": PULL})
+    assert known.note(ONE, failures, started=started) is is_news
+    assert known.get(ONE) == expected
+    assert known.get(TWO) == {"a": PULL}
 
 
-def test_an_end_is_told_with_its_code_and_time():
-    [found] = find_ends(PodStatus(), status(end("a", code=3)))
-    told = describe_end(make_pod(), found)
-    assert (told.decision, told.subject.container) == ("Exited", "main")
-    assert told.message == "it ended with exit code 3 (Error)"
-    assert (told.measurements, told.since) == ({"exitCode": 3}, FINISHED)
+def test_a_pod_that_is_gone():
+    known = StartFailures()
+    known.note(ONE, {"a": PULL})
+    known.forget(ONE)
+    known.forget(TWO)
+    assert known.get(ONE) == {}
+
+
+def test_of_too_many_the_least_used_is_forgotten():
+    known = StartFailures(limit=2)
+    known.note(ONE, {"a": PULL})
+    known.note(TWO, {"a": PULL})
+    known.get(ONE)
+    known.note(TWO, {"b": CRASH})
+    assert (known.get(ONE), known.get(TWO)) == ({"a": PULL}, {"b": CRASH})
+
+
+def test_as_many_as_upstream_remembers():
+    known = StartFailures()
+    for number in range(MOST_FAILURES + 1):
+        known.note(PodUID(f"{number}"), {"a": PULL})
+    assert (known.get(PodUID("0")), known.get(PodUID("1")), MOST_FAILURES) == ({}, {"a": PULL}, 1000)
