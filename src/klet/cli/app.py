@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from klet.aio.clock import SystemClock
+from klet.aio.wall import WallClock
 from klet.api.times import Duration, TimeError
 from klet.cli.client import AgentClient
 from klet.cli.node.node import find_node
@@ -78,7 +78,8 @@ def up(
     state_dir: StateDir = DEFAULT_STATE,
 ) -> None:
     """Make this machine a node, run the pods of FILE…, and wait until each is Ready or has Succeeded."""
-    # Imported here: gRPC, images and the terminal's display take a while, and `klet ps` needs none of it.
+    # Imported here: asyncio, gRPC and the terminal's display take a while, and `klet ps` needs none of it.
+    from klet.aio.clock import SystemClock  # noqa: PLC0415
     from klet.cli.checking import check_manifest  # noqa: PLC0415
     from klet.cli.manifests import STDIN  # noqa: PLC0415
     from klet.cli.progress import choose_progress  # noqa: PLC0415
@@ -110,6 +111,7 @@ def down(
 ) -> None:
     """Stop the pods and the node, and leave nothing behind."""
     # Imported here for the same reason as above.
+    from klet.aio.clock import SystemClock  # noqa: PLC0415
     from klet.cli.down import run_down  # noqa: PLC0415
     from klet.cli.progress import choose_progress  # noqa: PLC0415
 
@@ -129,11 +131,11 @@ def ps(
     """List the pods."""
     client = _client(state_dir)
     if not watch:
-        print_pods(client, namespace=namespace, form=output, clock=SystemClock())
+        print_pods(client, namespace=namespace, form=output, clock=WallClock())
         return
     if output in {PodFormat.JSON, PodFormat.YAML}:
         raise typer.BadParameter("--watch prints a table; leave -o json or yaml out")
-    watch_pods(client, namespace=namespace, is_wide=output is PodFormat.WIDE, clock=SystemClock())
+    watch_pods(client, namespace=namespace, is_wide=output is PodFormat.WIDE, clock=WallClock())
 
 
 @app.command()

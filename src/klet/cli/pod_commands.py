@@ -2,14 +2,13 @@
 
 import sys
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from math import ceil
+from typing import Protocol
 
 import msgspec
-import yaml
 
-from klet.aio.clock import Clock
 from klet.cli.client import AgentClient
 from klet.cli.journal_feed import JournalFeed
 from klet.cli.json_text import as_json_text
@@ -18,6 +17,12 @@ from klet.cli.pod_table import build_row
 from klet.cli.table import column_widths, pod_columns, pod_header, render_lines, render_table
 
 WATCH_SECONDS = 1.0
+
+
+class Instants(Protocol):
+    """Says what time it is."""
+
+    def now(self) -> datetime: ...
 
 
 class PodFormat(StrEnum):
@@ -29,13 +34,13 @@ class PodFormat(StrEnum):
     YAML = "yaml"
 
 
-def print_pods(client: AgentClient, *, namespace: str | None, form: PodFormat, clock: Clock) -> None:
+def print_pods(client: AgentClient, *, namespace: str | None, form: PodFormat, clock: Instants) -> None:
     if form in {PodFormat.JSON, PodFormat.YAML}:
         value = msgspec.json.decode(client.raw_pods())
         value["items"] = [
             item for item in value["items"] or [] if namespace in {None, item["metadata"].get("namespace")}
         ]
-        _write(as_json_text(value) if form is PodFormat.JSON else yaml.safe_dump(value, sort_keys=False))
+        _write(as_json_text(value) if form is PodFormat.JSON else _as_yaml_text(value))
         return
     rows = _rows(client, namespace=namespace, is_wide=form is PodFormat.WIDE, clock=clock)
     if rows:
@@ -44,7 +49,7 @@ def print_pods(client: AgentClient, *, namespace: str | None, form: PodFormat, c
         sys.stderr.write("No pods.\n")
 
 
-def watch_pods(client: AgentClient, *, namespace: str | None, is_wide: bool, clock: Clock) -> None:
+def watch_pods(client: AgentClient, *, namespace: str | None, is_wide: bool, clock: Instants) -> None:
     """The table, and then each row again when it changes, until interrupted."""
     shown: dict[str, list[str]] = {}
     widths: list[int] = []
@@ -90,7 +95,14 @@ def log_query(
     return query
 
 
-def _rows(client: AgentClient, *, namespace: str | None, is_wide: bool, clock: Clock) -> dict[str, list[str]]:
+def _as_yaml_text(value: object) -> str:
+    # Imported here: the table, which nearly everybody wants, should not wait for it.
+    import yaml  # noqa: PLC0415
+
+    return str(yaml.safe_dump(value, sort_keys=False))
+
+
+def _rows(client: AgentClient, *, namespace: str | None, is_wide: bool, clock: Instants) -> dict[str, list[str]]:
     pods = [pod for pod in client.all_pods() if namespace in {None, pod.metadata.namespace}]
     pods.sort(key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
     return {pod.metadata.uid: pod_columns(build_row(pod, now=clock.now()), is_wide=is_wide) for pod in pods}
