@@ -2,14 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from ipaddress import IPv4Address, IPv6Address
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from klet.api.quantity import Quantity
 from klet.api.times import Time
 from klet.node.runtime_state import RuntimeReport
 
 IPAddress: TypeAlias = IPv4Address | IPv6Address
+
+PATIENCE: Final = timedelta(seconds=2)
+"""How long a status waits for somebody outside: it must go out though a resolver or the runtime hangs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,92 @@
+"""Makes the node's object anew from the one that is there and from what is observed."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from klet.api.node import Node, NodeCondition, NodeStatus
+from klet.model.causes import Finding
+from klet.node.findings import REBOOTED
+from klet.node.initial_node import build_initial_node, repair_labels
+from klet.node.observation import Observation
+from klet.node.settings import NodeSettings
+from klet.node.status import compose_status
+
+logger = logging.getLogger(__name__)
+
+
+class Observer(Protocol):
+    """Looks at what a status is made of."""
+
+    async def observe(self, node: Node) -> Observation: ...
+
+
+class Cidrs(Protocol):
+    """Takes the node's pod CIDRs; says whether they were new."""
+
+    async def apply(self, cidrs: tuple[str, ...]) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A node as it should become. Its findings are told once it is settled."""
+
+    original: Node
+    node: Node
+    is_changed: bool
+    findings: tuple[Finding, ...]
+
+
+class NodeComposer:
+    """Composes nodes, and remembers what of them has been told."""
+
+    def __init__(self, *, observer: Observer, cidrs: Cidrs, settings: NodeSettings) -> None:
+        self._observer = observer
+        self._cidrs = cidrs
+        self._settings = settings
+        self._was_unschedulable = False
+        self._told_reboot = False
+        self._problems: tuple[str, ...] = ()
+
+    async def compose_initial(self) -> Draft:
+        """The node as it would be registered."""
+        initial = build_initial_node(self._settings)
+        return await self._compose(initial, initial)
+
+    async def compose(self, original: Node) -> Draft:
+        """The node that is there, as it should be now. New pod CIDRs count as a change."""
+        has_new_cidrs = await self._cidrs.apply(original.spec.pod_cidrs)
+        repaired = repair_labels(original, self._settings)
+        draft = await self._compose(original, repaired)
+        is_changed = has_new_cidrs or repaired is not original or has_changed(original.status, draft.node.status)
+        return Draft(original, draft.node, is_changed, draft.findings)
+
+    def settle(self, node: Node, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+        """The node holds: which findings there are to tell. A reboot is told once in the life of the agent."""
+        self._was_unschedulable = node.spec.unschedulable
+        told = tuple(each for each in findings if each.decision != REBOOTED or not self._told_reboot)
+        self._told_reboot = self._told_reboot or any(each.decision == REBOOTED for each in told)
+        return told
+
+    async def _compose(self, original: Node, node: Node) -> Draft:
+        seen = await self._observer.observe(node)
+        composed = compose_status(node, seen, self._settings, was_unschedulable=self._was_unschedulable)
+        if composed.problems != self._problems:
+            self._problems = composed.problems
+            for problem in composed.problems:
+                logger.warning("Failed to set some node status fields", extra={"error": problem})
+        return Draft(original, composed.node, is_changed=True, findings=composed.findings)
+
+
+def has_changed(before: NodeStatus, after: NodeStatus) -> bool:
+    """Whether a status says something new: not only that it is still true, nor in another order."""
+    if _without_heartbeats(before.conditions) != _without_heartbeats(after.conditions):
+        return True
+    return replace(before, conditions=()) != replace(after, conditions=())
+
+
+def _without_heartbeats(conditions: tuple[NodeCondition, ...]) -> dict[str, NodeCondition]:
+    return {condition.type: replace(condition, last_heartbeat_time=None) for condition in conditions}

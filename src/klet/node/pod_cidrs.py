@@ -1,0 +1,58 @@
+"""Hands the node's pod CIDRs to whoever makes addresses of them: the runtime, and klet's own bridge if that is used."""
+
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+from klet.errors import KletError
+from klet.wire import cri_v1_pb2 as cri
+
+logger = logging.getLogger(__name__)
+
+
+class CidrUser(Protocol):
+    """Somebody who needs to know the CIDRs; raises KletError if it could not take them."""
+
+    async def use(self, cidrs: tuple[str, ...]) -> None: ...
+
+
+class RuntimeConfigCall(Protocol):
+    """The part of the runtime that is told."""
+
+    async def update_runtime_config(
+        self, request: cri.UpdateRuntimeConfigRequest
+    ) -> cri.UpdateRuntimeConfigResponse: ...
+
+
+class RuntimeCidrs:
+    """Tells the runtime, which may have a template for its network."""
+
+    def __init__(self, *, runtime: RuntimeConfigCall) -> None:
+        self._runtime = runtime
+
+    async def use(self, cidrs: tuple[str, ...]) -> None:
+        network = cri.NetworkConfig(pod_cidr=",".join(cidrs))
+        request = cri.UpdateRuntimeConfigRequest(runtime_config=cri.RuntimeConfig(network_config=network))
+        await self._runtime.update_runtime_config(request)
+
+
+class PodCidrs:
+    """Remembers which CIDRs are in use."""
+
+    def __init__(self, *, users: Sequence[CidrUser]) -> None:
+        self._users = users
+        self._used: tuple[str, ...] = ()
+
+    async def apply(self, cidrs: tuple[str, ...]) -> bool:
+        """Hand them on if they are new; True if so. Whoever could not take them is asked again next time."""
+        if not cidrs or cidrs == self._used:
+            return False
+        try:
+            for user in self._users:
+                await user.use(cidrs)
+        except KletError as error:
+            logger.warning("Pod CIDRs not taken", extra={"cidrs": ",".join(cidrs), "error": str(error)})
+            return True
+        logger.info("Pod CIDRs in use", extra={"cidrs": ",".join(cidrs), "before": ",".join(self._used)})
+        self._used = cidrs
+        return True

@@ -1,0 +1,103 @@
+"""Registers the node with the API server, or adopts the one that is there (upstream: `registerWithAPIServer`)."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from typing import Any, Final, Protocol
+
+from klet.aio.backoff import exponential_delays
+from klet.aio.clock import Clock
+from klet.api.node import Node
+from klet.kube.errors import AlreadyExists, Forbidden, KubeError
+from klet.model.causes import CauseRecorder, Finding, Subject
+from klet.node.board import NodeBoard
+from klet.node.composer import Draft
+from klet.node.initial_node import adopt_node, build_status_patch
+
+logger = logging.getLogger(__name__)
+
+DECIDER: Final = "node.registrar"
+FIRST_DELAY: Final = timedelta(milliseconds=100)
+LONGEST_DELAY: Final = timedelta(seconds=7)
+
+
+class NodeApi(Protocol):
+    """Nodes at the API server; raises KubeError."""
+
+    async def get(self, struct: type[Node], name: str) -> Node: ...
+
+    async def create(self, obj: Node) -> Node: ...
+
+    async def patch(self, struct: type[Node], name: str, *, patch: Mapping[str, Any], subresource: str) -> Node: ...
+
+
+class InitialNodes(Protocol):
+    """Makes the node as it would be registered."""
+
+    async def compose_initial(self) -> Draft: ...
+
+    def settle(self, node: Node, findings: Iterable[Finding]) -> tuple[Finding, ...]: ...
+
+
+class NodeRegistrar:
+    """Tries until the node is there. Its client is the main one, not that of the heartbeats."""
+
+    def __init__(
+        self,
+        *,
+        api: NodeApi,
+        initial: InitialNodes,
+        reset_devices: Callable[[], bool],
+        board: NodeBoard,
+        recorder: CauseRecorder,
+        clock: Clock,
+    ) -> None:
+        self._api = api
+        self._initial = initial
+        self._reset_devices = reset_devices
+        """Whether no device plugin is remembered: then what an adopted node says of devices is not true."""
+        self._board = board
+        self._recorder = recorder
+        self._clock = clock
+
+    async def register(self) -> Node:
+        """The node as the API server has it. A pause comes before each try, the first one too."""
+        for delay in exponential_delays(first=FIRST_DELAY, longest=LONGEST_DELAY):
+            await self._clock.sleep(delay)
+            draft = await self._initial.compose_initial()
+            name = draft.node.metadata.name
+            try:
+                node = await self._try(draft)
+            except KubeError as error:
+                logger.warning("Unable to register node with API server", extra={"node": name, "error": str(error)})
+            else:
+                self._board.put(node)
+                return node
+        raise AssertionError("there is always another delay")
+
+    async def _try(self, draft: Draft) -> Node:
+        try:
+            node = await self._api.create(draft.node)
+        except (AlreadyExists, Forbidden) as error:
+            # A node may be allowed to change itself, and not to make itself.
+            logger.debug("Node not created", extra={"node": draft.node.metadata.name, "error": str(error)})
+            return await self._adopt(draft.node)
+        for finding in self._initial.settle(node, draft.findings):
+            self._recorder.record(finding)
+        self._record("NodeRegistered", "the API server had no node of this name")
+        return node
+
+    async def _adopt(self, initial: Node) -> Node:
+        name = initial.metadata.name
+        existing = await self._api.get(Node, name)
+        adopted = adopt_node(existing, initial, reset_devices=self._reset_devices())
+        if patch := build_status_patch(existing, adopted):
+            existing = await self._api.patch(Node, name, patch=patch, subresource="status")
+        self._record("NodeAdopted", "the API server has a node of this name")
+        return existing
+
+    def _record(self, decision: str, message: str) -> None:
+        logger.info(message, extra={"decision": decision})
+        self._recorder.record(
+            Finding(subject=Subject(), decider=DECIDER, decision=decision, message=message, next="tell its status")
+        )

@@ -1,0 +1,158 @@
+"""One pass of telling the API server how the node is: compute, compare, patch (upstream: `updateNodeStatus`)."""
+
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum, auto
+from typing import Any, Final, Protocol
+
+from klet.aio.clock import Clock
+from klet.api.node import Node
+from klet.kube.errors import KubeError, NotFound
+from klet.model.causes import CauseRecorder, Finding
+from klet.node.board import NodeBoard, newer_of
+from klet.node.composer import Draft
+from klet.node.conditions import is_ready
+from klet.node.initial_node import build_status_patch
+from klet.node.settings import ReportTimes
+
+logger = logging.getLogger(__name__)
+
+TRIES: Final = 5
+START_PATIENCE: Final = timedelta(seconds=2)
+"""So long after its start the agent does not say of a ready node that it is not: it has hardly looked yet."""
+
+
+class StatusApi(Protocol):
+    """The node at the API server; raises KubeError."""
+
+    async def get(self, struct: type[Node], name: str) -> Node: ...
+
+    async def patch(self, struct: type[Node], name: str, *, patch: Mapping[str, Any], subresource: str) -> Node: ...
+
+
+class SeenNodes(Protocol):
+    """What the watch has shown."""
+
+    def get(self, name: str) -> Node | None: ...
+
+
+class Composer(Protocol):
+    """Makes the node anew."""
+
+    async def compose(self, original: Node) -> Draft: ...
+
+    def settle(self, node: Node, findings: Iterable[Finding]) -> tuple[Finding, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeats:
+    """How the node is kept alive: a client without limits, and what to do when that fails again and again."""
+
+    api: StatusApi
+    on_failure: Callable[[], Awaitable[None]]
+
+
+class Outcome(Enum):
+    """How a pass has ended."""
+
+    POSTED = auto()
+    UNCHANGED = auto()
+    HELD = auto()
+    """The node would have become not ready, too early after the start to be believed."""
+    FAILED = auto()
+
+
+class StatusSync:
+    """Keeps the node's status true at the API server, one pass at a time."""
+
+    def __init__(
+        self,
+        *,
+        heartbeats: Heartbeats,
+        seen: SeenNodes,
+        composer: Composer,
+        board: NodeBoard,
+        recorder: CauseRecorder,
+        clock: Clock,
+        times: ReportTimes,
+        randomness: random.Random,
+    ) -> None:
+        self._heartbeats = heartbeats
+        self._seen = seen
+        self._composer = composer
+        self._board = board
+        self._recorder = recorder
+        self._clock = clock
+        self._times = times
+        self._randomness = randomness
+        self._began: datetime | None = None
+        self._reported_at: datetime | None = None
+        self._delay = timedelta()
+
+    async def sync(self, name: str) -> Outcome:
+        """Compute the status and send it if there is something to say; several tries, one right after the other."""
+        self._began = self._began or self._clock.now()
+        untold: dict[str, Finding] = {}
+        for attempt in range(TRIES):
+            try:
+                return await self._try(name, untold, ask=attempt > 0)
+            except KubeError as error:
+                logger.warning("Error updating node status, will retry", extra={"node": name, "error": str(error)})
+                if attempt > 0:
+                    await self._heartbeats.on_failure()
+        logger.error("Unable to update node status", extra={"error": "update node status exceeds retry count"})
+        return Outcome.FAILED
+
+    async def _try(self, name: str, untold: dict[str, Finding], *, ask: bool) -> Outcome:
+        original = await self._read(name, ask=ask)
+        draft = await self._composer.compose(original)
+        # A patch whose answer was lost has been applied: the next try finds nothing new, and still has it to tell.
+        untold.update({finding.decision: finding for finding in draft.findings})
+        if self._must_hold(draft):
+            return Outcome.HELD
+        if not draft.is_changed and not self._is_due():
+            self._settle(original, untold)
+            return Outcome.UNCHANGED
+        self._delay = self._choose_delay(is_changed=draft.is_changed)
+        posted = await self._post(draft, name)
+        self._reported_at = self._clock.now()
+        self._settle(posted, untold)
+        return Outcome.POSTED
+
+    async def _post(self, draft: Draft, name: str) -> Node:
+        patch = build_status_patch(draft.original, draft.node)
+        if not patch:
+            return draft.original
+        try:
+            return await self._heartbeats.api.patch(Node, name, patch=patch, subresource="status")
+        except NotFound:
+            self._board.forget()
+            raise
+
+    async def _read(self, name: str, *, ask: bool) -> Node:
+        known = None if ask else newer_of(self._seen.get(name), self._board.node)
+        return await self._heartbeats.api.get(Node, name) if known is None else known
+
+    def _settle(self, node: Node, untold: Mapping[str, Finding]) -> None:
+        for finding in self._composer.settle(node, untold.values()):
+            self._recorder.record(finding)
+        self._board.put(node)
+
+    def _must_hold(self, draft: Draft) -> bool:
+        is_early = self._began is not None and self._clock.now() - self._began < START_PATIENCE
+        stops = is_ready(draft.original.status.conditions) and not is_ready(draft.node.status.conditions)
+        return stops and is_early and self._reported_at is None
+
+    def _is_due(self) -> bool:
+        if self._reported_at is None:
+            return True
+        return self._clock.now() - self._reported_at >= self._times.report + self._delay
+
+    def _choose_delay(self, *, is_changed: bool) -> timedelta:
+        """Nodes that changed together shall not report together for ever."""
+        if is_changed or self._reported_at is None:
+            return self._times.report * self._randomness.uniform(-0.5, 0.5)
+        return timedelta()
