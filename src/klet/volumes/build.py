@@ -1,0 +1,58 @@
+"""The kinds of volumes that this node knows, put together."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from klet.aio.clock import Clock
+from klet.aio.threads import Threads
+from klet.volumes.media import NodeResources, ScratchRules
+from klet.volumes.names import Layout
+from klet.volumes.plugins.base import VolumePlugin
+from klet.volumes.plugins.empty_dir import EmptyDirPlugin
+from klet.volumes.plugins.host_path import HostPathPlugin
+from klet.volumes.plugins.image import ImagePlugin
+from klet.volumes.plugins.shown import (
+    ConfigMapPlugin,
+    DownwardApiPlugin,
+    ObjectReader,
+    ProjectedPlugin,
+    SecretPlugin,
+    TokenReader,
+)
+from klet.volumes.scratch import Mounter, ScratchDirectories
+from klet.volumes.shown_files import ShownFiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumePorts:
+    """What volumes are made of."""
+
+    root: Path
+    objects: ObjectReader
+    tokens: TokenReader
+    node: NodeResources
+    mounter: Mounter
+    threads: Threads
+    clock: Clock
+    has_api: bool
+    """Whether there is an API server at all."""
+    noswap: bool
+    """Whether the kernel can keep memory of volumes from being swapped out."""
+
+
+def build_plugins(ports: VolumePorts) -> tuple[VolumePlugin, ...]:
+    layout = Layout(ports.root)
+    scratches = ScratchDirectories(mounter=ports.mounter)
+    rules = ScratchRules(node=ports.node, noswap=ports.noswap)
+    files = ShownFiles(layout=layout, scratches=scratches, rules=rules, threads=ports.threads, clock=ports.clock)
+    return (
+        EmptyDirPlugin(layout=layout, scratches=scratches, rules=rules, threads=ports.threads),
+        HostPathPlugin(threads=ports.threads),
+        ConfigMapPlugin(files=files, objects=ports.objects),
+        SecretPlugin(files=files, objects=ports.objects),
+        DownwardApiPlugin(files=files, node=ports.node),
+        ProjectedPlugin(
+            files=files, objects=ports.objects, tokens=ports.tokens, node=ports.node, has_api=ports.has_api
+        ),
+        ImagePlugin(),
+    )

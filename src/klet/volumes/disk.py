@@ -1,0 +1,46 @@
+"""What pods have left of volumes on disk. It blocks."""
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from klet.host.errors import HostError
+from klet.host.filesystems import is_mount_root
+from klet.volumes.errors import doing
+from klet.volumes.names import escape, unescape
+
+_CSI: Final = escape("kubernetes.io/csi")
+
+
+class FoundVolume(NamedTuple):
+    """A directory of a volume."""
+
+    plugin: str
+    name: str
+    path: Path
+
+
+def find_volumes(volumes: Path) -> list[FoundVolume]:
+    """The volumes below a pod's `volumes`; none if that is not there."""
+    found = []
+    with doing("look for volumes in", volumes):
+        for plugin in _entries(volumes):
+            for entry in _entries(plugin):
+                path = entry / "mount" if plugin.name == _CSI else entry
+                if path == entry or path.exists():
+                    found.append(FoundVolume(unescape(plugin.name), entry.name, path))
+    return found
+
+
+def has_volumes(volumes: Path) -> bool:
+    """Whether something is mounted below a pod's `volumes`, or that cannot be known."""
+    try:
+        return any(is_mount_root(volume.path) for volume in find_volumes(volumes))
+    except HostError:
+        return True
+
+
+def _entries(directory: Path) -> list[Path]:
+    """In order. A plain file among the directories is no volume."""
+    if not directory.is_dir() or directory.is_symlink():
+        return []
+    return sorted(directory.iterdir())

@@ -1,0 +1,69 @@
+"""The pod's own fields and resources as the text of files (downwardAPI volumes). Pure.
+
+Volumes know fewer fields than the environment does: none that change by themselves.
+"""
+
+from collections.abc import Mapping
+
+from klet.api.container import ResourceFieldSelector
+from klet.api.pod import Pod
+from klet.api.pod_resources import HUGEPAGES_PREFIX
+from klet.api.quantity import ZERO, Quantity
+from klet.api.validation import formats
+from klet.model.downward import format_map, in_units, split_subscript
+from klet.model.pod_resources import CPU, MEMORY
+from klet.volumes.errors import VolumeError
+
+_FROM_NODE = frozenset({CPU, MEMORY, "ephemeral-storage"})
+"""A container without a limit of these could use what the node has."""
+
+
+def field_text(pod: Pod, path: str) -> str:
+    meta = pod.metadata
+    if (split := split_subscript(path)) is not None:
+        return _entry(pod, path, *split)
+    match path:
+        case "metadata.name":
+            return meta.name
+        case "metadata.namespace":
+            return meta.namespace
+        case "metadata.uid":
+            return meta.uid
+        case "metadata.labels":
+            return format_map(meta.labels)
+        case "metadata.annotations":
+            return format_map(meta.annotations)
+        case _:
+            raise VolumeError(f"unsupported fieldPath: {path}")
+
+
+def resource_text(pod: Pod, wanted: ResourceFieldSelector, *, allocatable: Mapping[str, Quantity] | None) -> str:
+    """A request or limit of a container in multiples of a divisor, rounded up."""
+    if allocatable is None:
+        raise VolumeError("failed retrieving node: it is not known yet what the node has for pods")
+    every = (*pod.spec.containers, *pod.spec.init_containers)
+    container = next((each for each in every if each.name == wanted.container_name), None)
+    if container is None:
+        raise VolumeError(f"container {wanted.container_name} not found")
+    kind, _, resource = wanted.resource.partition(".")
+    is_known = resource in _FROM_NODE or resource.startswith(HUGEPAGES_PREFIX)
+    if kind not in {"limits", "requests"} or not is_known:
+        raise VolumeError(f"unsupported container resource : {wanted.resource}")
+    amounts = container.resources.limits if kind == "limits" else container.resources.requests
+    amount = amounts.get(resource, ZERO)
+    if not amount and kind == "limits" and resource in _FROM_NODE:
+        amount = allocatable.get(resource, ZERO)
+    return in_units(amount, wanted.divisor, resource)
+
+
+def _entry(pod: Pod, path: str, front: str, key: str) -> str:
+    match front:
+        case "metadata.labels":
+            values, problems = pod.metadata.labels, formats.label_key(key)
+        case "metadata.annotations":
+            values, problems = pod.metadata.annotations, formats.annotation_key(key)
+        case _:
+            raise VolumeError(f'fieldPath "{path}" does not support subscript')
+    if problems:
+        raise VolumeError(f"invalid key subscript in {path}: {';'.join(problems)}")
+    return values.get(key, "")

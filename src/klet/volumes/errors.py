@@ -1,0 +1,62 @@
+"""What can go wrong with a volume.
+
+VolumeError
+├── NoPlugin      a kind of volume that this node does not know
+├── BadPath       a file name that a payload must not have
+├── WaitFailed    not everything was mounted, or unmounted, in time
+└── OrphanKept    a pod's directory that cannot be removed yet
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from klet.errors import KletError
+from klet.host.errors import file_error
+
+TIMED_OUT = "context deadline exceeded"
+
+
+class VolumeError(KletError):
+    """Base of the errors of volumes."""
+
+
+class NoPlugin(VolumeError):
+    """A kind of volume that this node does not know."""
+
+    def __init__(self, volume: str) -> None:
+        super().__init__(f'failed to get Plugin from volumeSpec for volume "{volume}" err=no volume plugin matched')
+
+
+class BadPath(VolumeError):
+    """A file name that a payload must not have."""
+
+    def __init__(self, rule: str) -> None:
+        super().__init__(f"invalid path: {rule}")
+
+
+class WaitFailed(VolumeError):
+    """Volumes that are not as they should be. Of a mere timeout upstream makes no event."""
+
+    def __init__(self, message: str, *, is_timeout: bool) -> None:
+        super().__init__(message)
+        self.is_timeout = is_timeout
+
+
+class OrphanKept(VolumeError):
+    """A pod's directory that cannot be removed yet."""
+
+
+@contextmanager
+def doing(action: str, path: Path) -> Iterator[None]:
+    """Translate what the operating system says."""
+    try:
+        yield
+    except OSError as error:
+        raise file_error(action, path, error) from error
+
+
+def aggregate(errors: Sequence[str]) -> str:
+    """Several errors in one line, each once, as upstream joins them."""
+    distinct = list(dict.fromkeys(errors))
+    return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"

@@ -1,0 +1,38 @@
+"""Why a volume is not as it should be, in upstream's words. Pure."""
+
+from datetime import datetime
+from typing import Final
+
+from klet.model.causes import Finding
+from klet.model.pods import subject_of
+from klet.volumes.state import ActualMount, DesiredMount
+
+DECIDER: Final = "volumes.manager"
+FAILED_MOUNT: Final = "FailedMount"
+FAILED_UNMOUNT: Final = "FailedUnmount"
+_NEXT: Final = "try again after a back-off"
+
+
+def mount_failed(desired: DesiredMount, error: str, *, retry_at: datetime) -> Finding:
+    return Finding(
+        subject=subject_of(desired.pod),
+        decider=DECIDER,
+        decision=FAILED_MOUNT,
+        message=f'MountVolume.SetUp failed for volume "{desired.volume.name}" : {error}',
+        measurements={"volume": desired.volume.name, "plugin": desired.plugin.name},
+        next=_NEXT,
+        next_at=retry_at,
+    )
+
+
+def unmount_failed(actual: ActualMount, error: str, *, retry_at: datetime) -> Finding:
+    """Upstream makes no event of it."""
+    return Finding(
+        subject=actual.subject,
+        decider=DECIDER,
+        decision=FAILED_UNMOUNT,
+        message=f'UnmountVolume.TearDown failed for volume "{actual.key.volume}" : {error}',
+        measurements={"volume": actual.name, "plugin": actual.plugin.name},
+        next=_NEXT,
+        next_at=retry_at,
+    )

@@ -1,0 +1,313 @@
+"""Gives pods their volumes and takes them back (volume manager: populator and reconciler).
+
+Nothing is polled: a volume is looked at when its pod, an object that it shows or an operation on it says so, when a
+back-off ends and when its content is due. Each volume of each pod is worked on by itself and holds up nobody else.
+"""
+
+import asyncio
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final, assert_never
+
+from klet.aio.clock import Clock
+from klet.aio.threads import Threads
+from klet.aio.workqueue import WorkQueue
+from klet.api.pod import Pod
+from klet.api.volume import Volume
+from klet.errors import KletError
+from klet.model.causes import CauseRecorder, Subject
+from klet.model.objects import ObjectRef
+from klet.model.pods import PodUID, subject_of, uid_of
+from klet.volumes import findings
+from klet.volumes.bells import PodBells
+from klet.volumes.disk import find_volumes, has_volumes
+from klet.volumes.errors import TIMED_OUT, NoPlugin, WaitFailed
+from klet.volumes.names import Layout, MountKey, VolumeName, go_list, pod_volume_name
+from klet.volumes.operations import Operation, OperationBackoff
+from klet.volumes.plugins.base import MountRequest, VolumeAttributes, VolumePlugin
+from klet.volumes.state import (
+    ActualMount,
+    ActualState,
+    DesiredMount,
+    DesiredState,
+    Leave,
+    Mount,
+    MountState,
+    Unmount,
+    decide_step,
+)
+from klet.volumes.usage import used_volumes
+
+PATIENCE: Final = timedelta(minutes=2, seconds=3)
+"""How long a pod waits for its volumes to come or to go."""
+JITTER: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class MountedVolume:
+    """A volume that containers can mount."""
+
+    path: str
+    """On the host; empty for one that only the runtime sees."""
+    attributes: VolumeAttributes
+
+
+class VolumeManager:
+    """Volumes of the node's pods."""
+
+    def __init__(
+        self,
+        *,
+        plugins: Sequence[VolumePlugin],
+        layout: Layout,
+        threads: Threads,
+        recorder: CauseRecorder,
+        refresh: timedelta,
+        randomness: random.Random,
+        clock: Clock,
+    ) -> None:
+        self._plugins = tuple(plugins)
+        self._layout = layout
+        self._threads = threads
+        self._recorder = recorder
+        self._refresh = refresh
+        self._random = randomness
+        self._clock = clock
+        self._desired = DesiredState()
+        self._actual = ActualState()
+        self._backoff = OperationBackoff()
+        self._queue = WorkQueue[MountKey](clock=clock)
+        self._busy: dict[PodUID, int] = {}
+        self._leaving: set[PodUID] = set()
+        self._bells = PodBells(clock=clock)
+
+    async def run(self) -> None:
+        """Own the operations until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                key = await self._queue.get()
+                group.create_task(self._handle(key), name=f"volume {key.volume}")
+
+    def process(self, pod: Pod) -> None:
+        """Take in a pod, or news of it. Called in every sync; what has not changed is left alone."""
+        uid, used = uid_of(pod), used_volumes(pod)
+        if uid in self._leaving:
+            return
+        for volume in pod.spec.volumes:
+            if volume.name in used:
+                self._want(uid, pod, volume)
+        self._bells.ring(uid)
+
+    def objects_changed(self, ref: ObjectRef) -> None:
+        """Bring every volume that shows an object up to date, and let no earlier failure delay it."""
+        for key in sorted(self._desired.users_of(ref)):
+            self._renew(key)
+
+    def refresh_all(self) -> None:
+        """Bring everything up to date that may have changed."""
+        for mount in list(self._desired.all()):
+            if mount.plugin.requires_remount:
+                self._renew(mount.key)
+
+    async def wait_for_attach_and_mount(self, pod: Pod) -> None:
+        """Return when the pod has every volume that it uses; raises WaitFailed. May be cancelled at any time."""
+        uid, expected = uid_of(pod), used_volumes(pod)
+        if not expected:
+            return
+        self.process(pod)
+        errors: list[str] = []
+
+        def is_settled() -> bool:
+            errors.extend(self._desired.pop_errors(uid))
+            return bool(errors) or not self._unmounted(uid, expected)
+
+        await self._bells.until(uid, is_settled, patience=PATIENCE)
+        unmounted = self._unmounted(uid, expected)
+        if not unmounted:
+            return
+        wanted = {mount.volume.name for mount in self._desired.of_pod(uid)}
+        lists = (
+            f"unmounted volumes={go_list(unmounted)}, unattached volumes=[], "
+            f"failed to process volumes={go_list(sorted(expected - wanted))}"
+        )
+        raise WaitFailed(f"{lists}: {'; '.join(sorted(errors)) or TIMED_OUT}", is_timeout=not errors)
+
+    async def wait_for_unmount(self, uid: PodUID) -> None:
+        """Take down everything of a pod that is over, also what an earlier life of the agent left; raises WaitFailed.
+
+        Nothing of the pod may run any more.
+        """
+        self._leaving.add(uid)
+        try:
+            self._desired.remove_pod(uid)
+            await self._bells.until(uid, lambda: uid not in self._busy, patience=PATIENCE)
+            await self._take_in_leftovers(uid)
+            for mount in self._actual.of_pod(uid):
+                self._queue.add(mount.key)
+            await self._bells.until(uid, lambda: not self._actual.of_pod(uid), patience=PATIENCE)
+            left = self._actual.of_pod(uid)
+        finally:
+            self._leaving.discard(uid)
+        if left:
+            names = go_list(sorted(mount.key.volume for mount in left))
+            raise WaitFailed(f"mounted volumes={names}: {TIMED_OUT}", is_timeout=True)
+
+    async def pod_volumes_exist(self, uid: PodUID) -> bool:
+        """Whether a pod still has, or may have, a volume: its directory and cgroup have to stay then."""
+        if self._actual.of_pod(uid):
+            return True
+        return await self._threads.run(has_volumes, self._layout.volumes(uid))
+
+    def mounted_volumes(self, uid: PodUID) -> Mapping[str, MountedVolume]:
+        """The volumes that containers of a pod can mount, by their name in the pod."""
+        return {
+            mount.volume.name: MountedVolume(
+                mount.plugin.path(uid, mount.volume), mount.plugin.attributes(mount.volume)
+            )
+            for mount in self._desired.of_pod(uid)
+            if self._actual.is_mounted(mount.key)
+        }
+
+    def volumes_in_use(self) -> tuple[VolumeName, ...]:
+        """What the node's status tells of volumes that a controller has to attach."""
+        every = [(mount.key.volume, mount.plugin) for mount in self._desired.all()]
+        every += [(mount.key.volume, mount.plugin) for mount in self._actual.all()]
+        return tuple(sorted({name for name, plugin in every if plugin.is_attachable}))
+
+    def _want(self, uid: PodUID, pod: Pod, volume: Volume) -> None:
+        plugin = next((plugin for plugin in self._plugins if plugin.supports(volume)), None)
+        if plugin is None:
+            self._desired.add_error(uid, str(NoPlugin(volume.name)))
+            return
+        key = MountKey(pod_volume_name(plugin.name, uid, volume.name), uid)
+        before = self._desired.get(key)
+        if before is None:
+            self._desired.put(DesiredMount(key=key, pod=pod, volume=volume, plugin=plugin))
+            self._queue.add(key)
+        elif before.pod is not pod:
+            self._desired.put(replace(before, pod=pod, volume=volume))
+            if plugin.requires_remount and has_changed(before.pod, pod):
+                self._renew(key)
+
+    def _renew(self, key: MountKey) -> None:
+        self._desired.touch(key)
+        self._backoff.forget(key)
+        self._queue.add(key)
+
+    def _unmounted(self, uid: PodUID, expected: frozenset[str]) -> list[str]:
+        there = {mount.volume.name for mount in self._desired.of_pod(uid) if self._actual.is_mounted(mount.key)}
+        return sorted(expected - there)
+
+    async def _take_in_leftovers(self, uid: PodUID) -> None:
+        """Volumes on disk that this life of the agent has not set up, or of which only a part was."""
+        by_name = {plugin.name: plugin for plugin in self._plugins}
+        for found in await self._threads.run(find_volumes, self._layout.volumes(uid)):
+            plugin = by_name.get(found.plugin)
+            key = MountKey(pod_volume_name(found.plugin, uid, found.name), uid)
+            if plugin is not None and self._actual.get(key) is None:
+                self._actual.put(
+                    ActualMount(
+                        key=key,
+                        plugin=plugin,
+                        name=found.name,
+                        state=MountState.UNCERTAIN,
+                        subject=Subject(uid=uid),
+                    )
+                )
+
+    async def _handle(self, key: MountKey) -> None:
+        """Do what one volume of one pod needs now."""
+        try:
+            with self._working(key.uid):
+                desired, actual, now = self._desired.get(key), self._actual.get(key), self._clock.now()
+                step = decide_step(desired, actual, is_leaving=key.uid in self._leaving, now=now)
+                match step:
+                    case Mount():
+                        assert desired is not None  # there is nothing to mount otherwise
+                        await self._mount(desired, step)
+                    case Unmount():
+                        assert actual is not None  # there is nothing to unmount otherwise
+                        await self._unmount(actual)
+                    case Leave(until=until):
+                        if until is not None:
+                            self._queue.add_after(key, until - now)
+                    case _:
+                        assert_never(step)
+        finally:
+            self._queue.done(key)
+            self._bells.ring(key.uid)
+
+    async def _mount(self, desired: DesiredMount, step: Mount) -> None:
+        key = desired.key
+        if self._must_wait(key, Operation.MOUNT):
+            return
+        request = MountRequest(pod=desired.pod, volume=desired.volume, is_remount=step.is_remount)
+        try:
+            old_at = await desired.plugin.set_up(request)
+        except KletError as error:
+            retry_at = self._backoff.failed(key, Operation.MOUNT, now=self._clock.now())
+            self._queue.add_after(key, retry_at - self._clock.now())
+            self._recorder.record(findings.mount_failed(desired, str(error), retry_at=retry_at))
+            return
+        self._backoff.forget(key)
+        mounted = ActualMount(
+            key=key,
+            plugin=desired.plugin,
+            name=desired.volume.name,
+            state=MountState.MOUNTED,
+            subject=subject_of(desired.pod),
+            revision=desired.revision,
+        )
+        if desired.plugin.requires_remount:
+            now = self._clock.now()
+            due = now + self._refresh * (1 + JITTER * self._random.random())
+            if old_at is not None and now < old_at < due:
+                due = old_at
+            mounted = replace(mounted, refresh_at=due)
+            self._queue.add_after(key, due - now)
+        self._actual.put(mounted)
+
+    async def _unmount(self, actual: ActualMount) -> None:
+        key = actual.key
+        if self._must_wait(key, Operation.UNMOUNT):
+            return
+        try:
+            await actual.plugin.tear_down(key.uid, actual.name)
+        except KletError as error:
+            self._actual.put(replace(actual, state=MountState.UNCERTAIN))
+            retry_at = self._backoff.failed(key, Operation.UNMOUNT, now=self._clock.now())
+            self._queue.add_after(key, retry_at - self._clock.now())
+            self._recorder.record(findings.unmount_failed(actual, str(error), retry_at=retry_at))
+            return
+        self._backoff.forget(key)
+        self._queue.forget(key)
+        self._actual.remove(key)
+
+    def _must_wait(self, key: MountKey, operation: Operation) -> bool:
+        now = self._clock.now()
+        until = self._backoff.waiting_until(key, operation, now=now)
+        if until is not None:
+            self._queue.add_after(key, until - now)
+        return until is not None
+
+    @contextmanager
+    def _working(self, uid: PodUID) -> Iterator[None]:
+        self._busy[uid] = self._busy.get(uid, 0) + 1
+        try:
+            yield
+        finally:
+            self._busy[uid] -= 1
+            if not self._busy[uid]:
+                del self._busy[uid]
+
+
+def has_changed(before: Pod, after: Pod) -> bool:
+    """Whether a pod differs in what its volumes may show."""
+    return (
+        before.metadata.labels != after.metadata.labels
+        or before.metadata.annotations != after.metadata.annotations
+        or before.spec != after.spec
+    )

@@ -1,0 +1,69 @@
+"""What volumes are called and where they lie below the agent's root. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple, NewType
+
+from klet.model.pods import PodUID
+from klet.volumes.errors import VolumeError
+
+VolumeName = NewType("VolumeName", str)
+"""Unique on the node: plugin, and pod and volume or whatever else tells two of the plugin's volumes apart."""
+
+EMPTY_DIR: Final = "kubernetes.io/empty-dir"
+READY: Final = "ready"
+
+
+class MountKey(NamedTuple):
+    """A volume as one pod uses it."""
+
+    volume: VolumeName
+    uid: PodUID
+
+
+def escape(name: str) -> str:
+    """A name as part of a path."""
+    return name.replace("/", "~")
+
+
+def unescape(name: str) -> str:
+    return name.replace("~", "/")
+
+
+def pod_volume_name(plugin: str, uid: PodUID, name: str) -> VolumeName:
+    """The unique name of a volume that belongs to one pod."""
+    return VolumeName(f"{plugin}/{uid}-{name}")
+
+
+def split_volume_name(name: VolumeName) -> tuple[str, str]:
+    """Plugin and what is the plugin's own."""
+    parts = name.split("/", 2)
+    if len(parts) < 3:
+        raise VolumeError(f"cannot split volume unique name {name} to plugin/volume components")
+    return f"{parts[0]}/{parts[1]}", parts[2]
+
+
+def go_list(names: Iterable[str]) -> str:
+    """Names as messages list them."""
+    return f"[{' '.join(names)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The directories of pods."""
+
+    root: Path
+
+    def pod(self, uid: PodUID) -> Path:
+        return self.root / "pods" / uid
+
+    def volumes(self, uid: PodUID) -> Path:
+        return self.pod(uid) / "volumes"
+
+    def volume(self, uid: PodUID, plugin: str, name: str) -> Path:
+        return self.volumes(uid) / escape(plugin) / name
+
+    def marker(self, uid: PodUID, name: str) -> Path:
+        """The file that says that a scratch directory has been set up."""
+        return self.pod(uid) / "plugins" / escape(EMPTY_DIR) / name / READY

@@ -1,0 +1,63 @@
+"""What the volume manager asks of a kind of volume."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar
+
+from klet.api.pod import Pod
+from klet.api.volume import Volume
+from klet.model.pods import PodUID
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeAttributes:
+    """How containers may mount a volume."""
+
+    read_only: bool = False
+    managed: bool = False
+    """The agent made it, so its label may be changed."""
+    relabels: bool = False
+
+
+SHOWN_FILES = VolumeAttributes(read_only=True, managed=True, relabels=True)
+"""Files that the agent shows to a pod and the pod must not change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MountRequest:
+    """A volume of a pod that is to be set up, or brought up to date."""
+
+    pod: Pod
+    volume: Volume
+    is_remount: bool = False
+
+    @property
+    def uid(self) -> PodUID:
+        return PodUID(self.pod.metadata.uid)
+
+
+class VolumePlugin(ABC):
+    """One kind of volume. Setting up twice, and taking down what is not there, does no harm."""
+
+    name: ClassVar[str]
+    requires_remount: ClassVar[bool] = False
+    """Its content changes while the pod runs."""
+    is_attachable: ClassVar[bool] = False
+
+    @abstractmethod
+    def supports(self, volume: Volume) -> bool: ...
+
+    @abstractmethod
+    def attributes(self, volume: Volume) -> VolumeAttributes: ...
+
+    @abstractmethod
+    def path(self, uid: PodUID, volume: Volume) -> str:
+        """Where it lies on the host; empty for one that only the runtime sees."""
+
+    @abstractmethod
+    async def set_up(self, request: MountRequest) -> datetime | None:
+        """Make it ready. Tells when its content will be old by itself, if it will be. A failure is a KletError."""
+
+    @abstractmethod
+    async def tear_down(self, uid: PodUID, name: str) -> None: ...

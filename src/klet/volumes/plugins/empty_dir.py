@@ -1,0 +1,58 @@
+"""emptyDir: scratch space that lives as long as the pod."""
+
+from datetime import datetime
+
+from klet.aio.threads import Threads
+from klet.api.volume import Volume
+from klet.model.pods import PodUID
+from klet.volumes.media import ScratchRules
+from klet.volumes.names import EMPTY_DIR, Layout
+from klet.volumes.plugins.base import MountRequest, VolumeAttributes, VolumePlugin
+from klet.volumes.scratch import Scratch, ScratchDirectories
+from klet.volumes.usage import fs_group
+
+
+class EmptyDirPlugin(VolumePlugin):
+    """Scratch space on disk, in memory or on huge pages."""
+
+    name = EMPTY_DIR
+
+    def __init__(
+        self,
+        *,
+        layout: Layout,
+        scratches: ScratchDirectories,
+        rules: ScratchRules,
+        threads: Threads,
+    ) -> None:
+        self._layout = layout
+        self._scratches = scratches
+        self._rules = rules
+        self._threads = threads
+
+    def supports(self, volume: Volume) -> bool:
+        return volume.empty_dir is not None
+
+    def attributes(self, volume: Volume) -> VolumeAttributes:  # noqa: ARG002 - the same for all of them
+        return VolumeAttributes(managed=True, relabels=True)
+
+    def path(self, uid: PodUID, volume: Volume) -> str:
+        return str(self._layout.volume(uid, self.name, volume.name))
+
+    async def set_up(self, request: MountRequest) -> datetime | None:
+        source = request.volume.empty_dir
+        assert source is not None  # by `supports`
+        scratch = Scratch(
+            path=self._layout.volume(request.uid, self.name, request.volume.name),
+            marker=self._layout.marker(request.uid, request.volume.name),
+            medium=source.medium,
+            options=self._rules.options(request.pod, source.medium, size_limit=source.size_limit),
+            group=fs_group(request.pod),
+            pod_uid=request.uid,
+        )
+        await self._threads.run(self._scratches.set_up, scratch)
+        return None
+
+    async def tear_down(self, uid: PodUID, name: str) -> None:
+        path, marker = self._layout.volume(uid, self.name, name), self._layout.marker(uid, name)
+        await self._threads.run(self._scratches.tear_down, path, marker)

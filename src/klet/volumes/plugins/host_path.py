@@ -1,0 +1,82 @@
+"""hostPath: a file or directory of the machine, as it is."""
+
+import stat
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from klet.aio.threads import Threads
+from klet.api.validation.formats import has_backsteps
+from klet.api.volume import Volume
+from klet.model.pods import PodUID
+from klet.volumes.errors import VolumeError, doing
+from klet.volumes.plugins.base import MountRequest, VolumeAttributes, VolumePlugin
+
+_CHECKS: Final[Mapping[str, tuple[Callable[[int], bool], str]]] = {
+    "Directory": (stat.S_ISDIR, "directory"),
+    "File": (stat.S_ISREG, "file"),
+    "Socket": (stat.S_ISSOCK, "socket file"),
+    "CharDevice": (stat.S_ISCHR, "character device"),
+    "BlockDevice": (stat.S_ISBLK, "block device"),
+}
+_OR_CREATE: Final = "OrCreate"
+
+
+class HostPathPlugin(VolumePlugin):
+    """Nothing is mounted for it; only what is there is checked, or made if that is asked for."""
+
+    name = "kubernetes.io/host-path"
+
+    def __init__(self, *, threads: Threads) -> None:
+        self._threads = threads
+
+    def supports(self, volume: Volume) -> bool:
+        return volume.host_path is not None
+
+    def attributes(self, volume: Volume) -> VolumeAttributes:  # noqa: ARG002 - the same for all of them
+        return VolumeAttributes()
+
+    def path(self, uid: PodUID, volume: Volume) -> str:  # noqa: ARG002 - the same for all pods
+        assert volume.host_path is not None  # by `supports`
+        return volume.host_path.path
+
+    async def set_up(self, request: MountRequest) -> datetime | None:
+        source = request.volume.host_path
+        assert source is not None  # by `supports`
+        if has_backsteps(source.path):
+            raise VolumeError(f"invalid HostPath `{source.path}`: must not contain '..'")
+        if source.type:
+            await self._threads.run(check_host_path, Path(source.path), source.type)
+        return None
+
+    async def tear_down(self, uid: PodUID, name: str) -> None:
+        """What is the machine's stays."""
+
+
+def check_host_path(path: Path, kind: str) -> None:
+    """Raise if a path is not what it should be; make it if it is missing and may be made. It blocks."""
+    plain = kind.removesuffix(_OR_CREATE)
+    if plain not in _CHECKS or (kind != plain and plain not in {"Directory", "File"}):
+        raise VolumeError(f"{kind} is an invalid volume type")
+    if "\0" in str(path):
+        raise VolumeError("a hostPath must not contain a NUL")
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        # Whatever the reason, upstream takes it for missing.
+        if kind.endswith(_OR_CREATE):
+            _make(path, plain)
+            return
+        mode = 0
+    holds, shown = _CHECKS[plain]
+    if not holds(mode):
+        raise VolumeError(f"hostPath type check failed: {path} is not a {shown}")
+
+
+def _make(path: Path, kind: str) -> None:
+    with doing("make", path):
+        if kind == "Directory":
+            path.mkdir(mode=0o755, parents=True, exist_ok=True)
+        else:
+            path.touch(mode=0o644)

@@ -1,0 +1,259 @@
+"""configMap, secret, downwardAPI and projected: files that the agent shows to a pod and keeps up to date."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar, Protocol
+
+from klet.api.authentication import BoundObjectReference, TokenRequest, TokenRequestSpec
+from klet.api.config import ConfigMap, Secret
+from klet.api.volume import (
+    ClusterTrustBundleProjection,
+    ProjectedVolumeSource,
+    ServiceAccountTokenProjection,
+    Volume,
+    VolumeProjection,
+)
+from klet.errors import KletError
+from klet.model.objects import IssuedToken, ObjectMissing
+from klet.model.pods import PodUID
+from klet.volumes.atomic_writer import FileProjection, Payload
+from klet.volumes.errors import VolumeError, aggregate
+from klet.volumes.media import DISK, IN_MEMORY, NodeResources
+from klet.volumes.payloads import config_map_payload, downward_payload, required_mode, secret_payload
+from klet.volumes.plugins.base import SHOWN_FILES, MountRequest, VolumeAttributes, VolumePlugin
+from klet.volumes.shown_files import ShownFiles
+from klet.volumes.usage import fs_group, fs_user
+
+_TOKEN_MODE = 0o600
+
+
+class ObjectReader(Protocol):
+    """Gets config maps and secrets; raises ObjectMissing for one that does not exist."""
+
+    async def config_map(self, namespace: str, name: str) -> ConfigMap: ...
+
+    async def secret(self, namespace: str, name: str) -> Secret: ...
+
+
+class TokenReader(Protocol):
+    """Gets tokens of service accounts."""
+
+    async def get(self, namespace: str, account: str, request: TokenRequest) -> IssuedToken: ...
+
+    def forget_pod(self, uid: PodUID) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a volume shows, and when that will be old by itself."""
+
+    payload: Payload
+    old_at: datetime | None = None
+
+
+class ShownFilesPlugin(VolumePlugin):
+    """The common way of these volumes: first all data, then the disk."""
+
+    requires_remount = True
+    medium: ClassVar[str] = IN_MEMORY
+
+    def __init__(self, *, files: ShownFiles) -> None:
+        self._files = files
+
+    @abstractmethod
+    async def collect(self, request: MountRequest) -> Content:
+        """Everything that goes into the volume; nothing is written yet."""
+
+    def attributes(self, volume: Volume) -> VolumeAttributes:  # noqa: ARG002 - the same for all of them
+        return SHOWN_FILES
+
+    def path(self, uid: PodUID, volume: Volume) -> str:
+        return str(self._files.path(uid, self.name, volume.name))
+
+    async def set_up(self, request: MountRequest) -> datetime | None:
+        content = await self.collect(request)
+        await self._files.show(request, self.name, content.payload, medium=self.medium)
+        return content.old_at
+
+    async def tear_down(self, uid: PodUID, name: str) -> None:
+        await self._files.remove(uid, self.name, name)
+
+
+class ConfigMapPlugin(ShownFilesPlugin):
+    """The keys of a config map as files, on disk."""
+
+    name = "kubernetes.io/configmap"
+    medium = DISK
+
+    def __init__(self, *, files: ShownFiles, objects: ObjectReader) -> None:
+        super().__init__(files=files)
+        self._objects = objects
+
+    def supports(self, volume: Volume) -> bool:
+        return volume.config_map is not None
+
+    async def collect(self, request: MountRequest) -> Content:
+        source = request.volume.config_map
+        assert source is not None  # by `supports`
+        found = await read_config_map(self._objects, request, source.name, is_optional=bool(source.optional))
+        mode = required_mode(source.default_mode)
+        is_optional = bool(source.optional)
+        return Content(config_map_payload(found, source.items, default_mode=mode, is_optional=is_optional))
+
+
+class SecretPlugin(ShownFilesPlugin):
+    """The keys of a secret as files, in memory."""
+
+    name = "kubernetes.io/secret"
+
+    def __init__(self, *, files: ShownFiles, objects: ObjectReader) -> None:
+        super().__init__(files=files)
+        self._objects = objects
+
+    def supports(self, volume: Volume) -> bool:
+        return volume.secret is not None
+
+    async def collect(self, request: MountRequest) -> Content:
+        source = request.volume.secret
+        assert source is not None  # by `supports`
+        is_optional = bool(source.optional)
+        found = await read_secret(self._objects, request, source.secret_name, is_optional=is_optional)
+        mode = required_mode(source.default_mode)
+        return Content(secret_payload(found, source.items, default_mode=mode, is_optional=is_optional))
+
+
+class DownwardApiPlugin(ShownFilesPlugin):
+    """The pod's own fields as files, in memory."""
+
+    name = "kubernetes.io/downward-api"
+
+    def __init__(self, *, files: ShownFiles, node: NodeResources) -> None:
+        super().__init__(files=files)
+        self._node = node
+
+    def supports(self, volume: Volume) -> bool:
+        return volume.downward_api is not None
+
+    async def collect(self, request: MountRequest) -> Content:
+        source = request.volume.downward_api
+        assert source is not None  # by `supports`
+        mode, allocatable = required_mode(source.default_mode), self._node.allocatable()
+        return Content(downward_payload(request.pod, source.items, default_mode=mode, allocatable=allocatable))
+
+
+class ProjectedPlugin(ShownFilesPlugin):
+    """Several sources in one directory, in memory; of two files with one path the later counts."""
+
+    name = "kubernetes.io/projected"
+
+    def __init__(
+        self, *, files: ShownFiles, objects: ObjectReader, tokens: TokenReader, node: NodeResources, has_api: bool
+    ) -> None:
+        super().__init__(files=files)
+        self._objects = objects
+        self._tokens = tokens
+        self._node = node
+        self._has_api = has_api
+
+    def supports(self, volume: Volume) -> bool:
+        return volume.projected is not None
+
+    async def collect(self, request: MountRequest) -> Content:
+        source = request.volume.projected
+        assert source is not None  # by `supports`
+        mode = required_mode(source.default_mode)
+        if not self._has_api and any(part.downward_api is None for part in source.sources):
+            raise VolumeError(
+                f"cannot setup projected volume {request.volume.name} because kube client is not configured"
+            )
+        return await self._merge(request, source, mode)
+
+    async def tear_down(self, uid: PodUID, name: str) -> None:
+        await super().tear_down(uid, name)
+        self._tokens.forget_pod(uid)
+
+    async def _merge(self, request: MountRequest, source: ProjectedVolumeSource, mode: int) -> Content:
+        payload: dict[str, FileProjection] = {}
+        instants: list[datetime] = []
+        errors: list[str] = []
+        for part in source.sources:
+            try:
+                content = await self._part(request, part, mode)
+            except KletError as error:
+                errors.append(str(error))
+            else:
+                payload.update(content.payload)
+                instants += [content.old_at] if content.old_at is not None else []
+        if errors:
+            raise VolumeError(aggregate(errors))
+        return Content(payload, min(instants, default=None))
+
+    async def _part(self, request: MountRequest, part: VolumeProjection, mode: int) -> Content:
+        if part.secret is not None:
+            is_optional = bool(part.secret.optional)
+            secret = await read_secret(self._objects, request, part.secret.name, is_optional=is_optional)
+            return Content(secret_payload(secret, part.secret.items, default_mode=mode, is_optional=is_optional))
+        if part.config_map is not None:
+            is_optional = bool(part.config_map.optional)
+            found = await read_config_map(self._objects, request, part.config_map.name, is_optional=is_optional)
+            items = part.config_map.items
+            return Content(config_map_payload(found, items, default_mode=mode, is_optional=is_optional))
+        if part.downward_api is not None:
+            items_of_pod, allocatable = part.downward_api.items, self._node.allocatable()
+            return Content(downward_payload(request.pod, items_of_pod, default_mode=mode, allocatable=allocatable))
+        if part.service_account_token is not None:
+            return await self._token(request, part.service_account_token, mode)
+        if part.cluster_trust_bundle is not None:
+            raise VolumeError(_trust_bundle_problem(part.cluster_trust_bundle))
+        if part.pod_certificate is not None:
+            raise VolumeError("PodCertificate projection is not supported: the gate PodCertificateRequest is off")
+        return Content({})
+
+    async def _token(self, request: MountRequest, source: ServiceAccountTokenProjection, mode: int) -> Content:
+        pod, user = request.pod, fs_user(request.pod)
+        if user is not None or fs_group(pod) is not None:
+            mode = _TOKEN_MODE  # the group's bits come with its ownership
+        issued = await self._tokens.get(
+            pod.metadata.namespace, pod.spec.service_account_name, token_request(request, source)
+        )
+        return Content({source.path: FileProjection(issued.token.encode(), mode, user)}, issued.refresh_at)
+
+
+def token_request(request: MountRequest, source: ServiceAccountTokenProjection) -> TokenRequest:
+    """A token that dies with the pod."""
+    meta = request.pod.metadata
+    bound = BoundObjectReference(api_version="v1", kind="Pod", name=meta.name, uid=meta.uid)
+    return TokenRequest(
+        spec=TokenRequestSpec(
+            audiences=(source.audience,) if source.audience else (),
+            expiration_seconds=source.expiration_seconds,
+            bound_object_ref=bound,
+        )
+    )
+
+
+async def read_config_map(objects: ObjectReader, request: MountRequest, name: str, *, is_optional: bool) -> ConfigMap:
+    """A config map; an empty one in place of one that may be missing."""
+    try:
+        return await objects.config_map(request.pod.metadata.namespace, name)
+    except ObjectMissing:
+        if not is_optional:
+            raise
+        return ConfigMap()
+
+
+async def read_secret(objects: ObjectReader, request: MountRequest, name: str, *, is_optional: bool) -> Secret:
+    """A secret; an empty one in place of one that may be missing."""
+    try:
+        return await objects.secret(request.pod.metadata.namespace, name)
+    except ObjectMissing:
+        if not is_optional:
+            raise
+        return Secret()
+
+
+def _trust_bundle_problem(source: ClusterTrustBundleProjection) -> str:
+    if source.name is None and source.signer_name is None:
+        return "ClusterTrustBundle projection requires either name or signerName to be set"
+    return "ClusterTrustBundle projection is not supported in static kubelet mode"

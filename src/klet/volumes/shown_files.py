@@ -1,0 +1,80 @@
+"""Directories of files that the agent makes and keeps: the ground of configMap, secret, downwardAPI and projected."""
+
+import contextlib
+from pathlib import Path
+
+from klet.aio.clock import Clock
+from klet.aio.threads import Threads
+from klet.errors import KletError
+from klet.host.contained import make_beneath
+from klet.host.errors import HostError
+from klet.model.pods import PodUID
+from klet.volumes.atomic_writer import Payload, clean_payload, write_payload
+from klet.volumes.errors import VolumeError
+from klet.volumes.media import ScratchRules
+from klet.volumes.names import Layout
+from klet.volumes.ownership import Ownership, change_ownership
+from klet.volumes.plugins.base import MountRequest
+from klet.volumes.scratch import Scratch, ScratchDirectories
+from klet.volumes.usage import fs_group, nested_mount_points
+
+
+class ShownFiles:
+    """Writes payloads to volumes."""
+
+    def __init__(
+        self, *, layout: Layout, scratches: ScratchDirectories, rules: ScratchRules, threads: Threads, clock: Clock
+    ) -> None:
+        self._layout = layout
+        self._scratches = scratches
+        self._rules = rules
+        self._threads = threads
+        self._clock = clock
+
+    def path(self, uid: PodUID, plugin: str, name: str) -> Path:
+        return self._layout.volume(uid, plugin, name)
+
+    async def show(self, request: MountRequest, plugin: str, payload: Payload, *, medium: str) -> None:
+        """Make the volume hold the payload."""
+        clean_payload(payload)
+        name, group = request.volume.name, fs_group(request.pod)
+        scratch = Scratch(
+            path=self.path(request.uid, plugin, name),
+            marker=self._marker(request.uid, name),
+            medium=medium,
+            options=self._rules.options(request.pod, medium),
+            group=group,
+            pod_uid=request.uid,
+        )
+        await self._threads.run(self._show, request, scratch, payload)
+
+    async def remove(self, uid: PodUID, plugin: str, name: str) -> None:
+        await self._threads.run(self._scratches.tear_down, self.path(uid, plugin, name), self._marker(uid, name))
+
+    def _marker(self, uid: PodUID, name: str) -> Path:
+        return self._layout.marker(uid, f"wrapped_{name}")
+
+    def _show(self, request: MountRequest, scratch: Scratch, payload: Payload) -> None:
+        self._scratches.set_up(scratch)
+        _make_nested(scratch.path, request)
+
+        def own() -> None:
+            if scratch.group is not None:
+                change_ownership(scratch.path, Ownership(scratch.group, read_only=True))
+
+        try:
+            write_payload(scratch.path, payload, now=self._clock.now(), own=own)
+        except KletError:
+            if not request.is_remount:
+                # What cannot be taken down now is when the pod ends; the first failure is the one to be told.
+                with contextlib.suppress(HostError):
+                    self._scratches.tear_down(scratch.path, scratch.marker)
+            raise
+
+
+def _make_nested(path: Path, request: MountRequest) -> None:
+    for point in nested_mount_points(request.pod, request.volume.name):
+        try:
+            make_beneath(path, point, mode=0o755)
+        except HostError as error:
+            raise VolumeError(f"unable to create nested volume mountpoints: {error}") from error

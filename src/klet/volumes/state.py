@@ -1,0 +1,170 @@
+"""Which volumes should be there for which pods, which are, and what to do about the difference.
+
+Both boards are written by the volume manager only.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from klet.api.pod import Pod
+from klet.api.volume import Volume
+from klet.model.causes import Subject
+from klet.model.objects import ObjectRef, volume_objects
+from klet.model.pods import PodUID
+from klet.volumes.names import MountKey
+from klet.volumes.plugins.base import VolumePlugin
+
+MOST_ERRORS: Final = 10
+"""An error is noted while a pod has no more than these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredMount:
+    """A volume that a pod should have."""
+
+    key: MountKey
+    pod: Pod
+    volume: Volume
+    plugin: VolumePlugin
+    revision: int = 0
+    """Goes up with everything that may have changed the volume's content."""
+
+
+class MountState(StrEnum):
+    """What is known of a volume of a pod. One that is not mounted has no entry."""
+
+    MOUNTED = "mounted"
+    UNCERTAIN = "uncertain"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActualMount:
+    """A volume that a pod has, or may have."""
+
+    key: MountKey
+    plugin: VolumePlugin
+    name: str
+    state: MountState
+    subject: Subject
+    revision: int = 0
+    """The state of affairs that was last brought to it."""
+    refresh_at: datetime | None = None
+    """When it is to be brought up to date even if nothing is known to have changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """Set the volume up, or bring it up to date."""
+
+    is_remount: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unmount:
+    """Take the volume down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Nothing to do, until an instant if there is one."""
+
+    until: datetime | None = None
+
+
+Step: TypeAlias = Mount | Unmount | Leave
+
+
+def decide_step(desired: DesiredMount | None, actual: ActualMount | None, *, is_leaving: bool, now: datetime) -> Step:
+    """Say what to do with one volume of one pod. Only a pod that is over loses volumes."""
+    if is_leaving:
+        return Unmount() if actual is not None else Leave()
+    if desired is None:
+        return Leave()
+    if actual is None or actual.state is MountState.UNCERTAIN:
+        return Mount(is_remount=False)
+    if desired.plugin.requires_remount:
+        is_due = actual.refresh_at is not None and now >= actual.refresh_at
+        if is_due or actual.revision != desired.revision:
+            return Mount(is_remount=True)
+    return Leave(until=actual.refresh_at)
+
+
+class DesiredState:
+    """What the node's pods should have."""
+
+    def __init__(self) -> None:
+        self._mounts: dict[PodUID, dict[MountKey, DesiredMount]] = {}
+        self._users: dict[ObjectRef, set[MountKey]] = {}
+        self._errors: dict[PodUID, set[str]] = {}
+
+    def get(self, key: MountKey) -> DesiredMount | None:
+        return self._mounts.get(key.uid, {}).get(key)
+
+    def of_pod(self, uid: PodUID) -> tuple[DesiredMount, ...]:
+        return tuple(self._mounts.get(uid, {}).values())
+
+    def all(self) -> Iterable[DesiredMount]:
+        return (mount for mounts in self._mounts.values() for mount in mounts.values())
+
+    def put(self, mount: DesiredMount) -> None:
+        self._mounts.setdefault(mount.key.uid, {})[mount.key] = mount
+        for ref in volume_objects(mount.volume, mount.pod.metadata.namespace):
+            self._users.setdefault(ref, set()).add(mount.key)
+
+    def touch(self, key: MountKey) -> None:
+        """Something that the volume shows has changed."""
+        mount = self._mounts[key.uid][key]
+        self._mounts[key.uid][key] = replace(mount, revision=mount.revision + 1)
+
+    def users_of(self, ref: ObjectRef) -> frozenset[MountKey]:
+        """The volumes that show an object."""
+        return frozenset(self._users.get(ref, ()))
+
+    def remove_pod(self, uid: PodUID) -> None:
+        for mount in self._mounts.pop(uid, {}).values():
+            for ref in volume_objects(mount.volume, mount.pod.metadata.namespace):
+                users = self._users.get(ref, set())
+                users.discard(mount.key)
+                if not users:
+                    self._users.pop(ref, None)
+        self._errors.pop(uid, None)
+
+    def add_error(self, uid: PodUID, error: str) -> None:
+        errors = self._errors.setdefault(uid, set())
+        if len(errors) <= MOST_ERRORS:
+            errors.add(error)
+
+    def pop_errors(self, uid: PodUID) -> tuple[str, ...]:
+        return tuple(sorted(self._errors.pop(uid, ())))
+
+
+class ActualState:
+    """What the node's pods have, or may have."""
+
+    def __init__(self) -> None:
+        self._mounts: dict[PodUID, dict[MountKey, ActualMount]] = {}
+
+    def get(self, key: MountKey) -> ActualMount | None:
+        return self._mounts.get(key.uid, {}).get(key)
+
+    def of_pod(self, uid: PodUID) -> tuple[ActualMount, ...]:
+        return tuple(self._mounts.get(uid, {}).values())
+
+    def all(self) -> Iterable[ActualMount]:
+        return (mount for mounts in self._mounts.values() for mount in mounts.values())
+
+    def put(self, mount: ActualMount) -> None:
+        self._mounts.setdefault(mount.key.uid, {})[mount.key] = mount
+
+    def remove(self, key: MountKey) -> None:
+        mounts = self._mounts.get(key.uid, {})
+        mounts.pop(key, None)
+        if not mounts:
+            self._mounts.pop(key.uid, None)
+
+    def is_mounted(self, key: MountKey) -> bool:
+        mount = self.get(key)
+        return mount is not None and mount.state is MountState.MOUNTED

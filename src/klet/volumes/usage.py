@@ -1,0 +1,62 @@
+"""Which volumes of a pod are used, and whom their files belong to. Pure."""
+
+import posixpath
+from collections.abc import Iterator
+
+from klet.api.container import Container, EphemeralContainer
+from klet.api.pod import Pod
+from klet.volumes.errors import VolumeError
+
+
+def used_volumes(pod: Pod) -> frozenset[str]:
+    """Names that a container mounts or has as a device. Others are never set up."""
+    mounted = {mount.name for container in _containers(pod) for mount in container.volume_mounts}
+    return frozenset(mounted | {device.name for container in _containers(pod) for device in container.volume_devices})
+
+
+def fs_group(pod: Pod) -> int | None:
+    context = pod.spec.security_context
+    return context.fs_group if context is not None else None
+
+
+def fs_user(pod: Pod) -> int | None:
+    """The user that all containers run as, if every one of them says so and they agree."""
+    users = {_run_as_user(pod, container) for container in _containers(pod)}
+    return users.pop() if len(users) == 1 else None
+
+
+def nested_mount_points(pod: Pod, volume: str) -> list[str]:
+    """Directories of a volume on which containers mount something else; relative to it.
+
+    The volume is read-only for them, so the runtime could not make these.
+    """
+    return [point for container in _containers(pod) for point in _nested_in(container, volume)]
+
+
+def _nested_in(container: Container | EphemeralContainer, volume: str) -> Iterator[str]:
+    every = sorted(posixpath.normpath(mount.mount_path) for mount in container.volume_mounts)
+    for mount in container.volume_mounts:
+        if mount.name != volume:
+            continue
+        own = posixpath.normpath(mount.mount_path)
+        if own.startswith("../"):
+            # A container must not make us create directories outside of it.
+            raise VolumeError(f"invalid container mount point {own}")
+        found: list[str] = []
+        for other in every:
+            if other.startswith(f"{own}/") and not any(other.startswith(f"{above}/") for above in found):
+                found.append(other)
+                yield other.removeprefix(f"{own}/")
+
+
+def _containers(pod: Pod) -> Iterator[Container | EphemeralContainer]:
+    yield from pod.spec.init_containers
+    yield from pod.spec.containers
+    yield from pod.spec.ephemeral_containers
+
+
+def _run_as_user(pod: Pod, container: Container | EphemeralContainer) -> int | None:
+    own, shared = container.security_context, pod.spec.security_context
+    if own is not None and own.run_as_user is not None:
+        return own.run_as_user
+    return shared.run_as_user if shared is not None else None

@@ -1,0 +1,166 @@
+"""A machine whose mounts are only noted, and an API server in a dictionary."""
+
+from datetime import timedelta
+
+import pytest
+
+from klet.api.codec import convert
+from klet.api.config import ConfigMap, Secret
+from klet.api.pod import Pod
+from klet.api.quantity import Quantity
+from klet.host.errors import FileMissing
+from klet.host.filesystems import Magic
+from klet.model.objects import IssuedToken, ObjectMissing
+from klet.objectcache.errors import TokenFailed
+from klet.testing.clock import START, ManualClock
+from klet.volumes.build import VolumePorts, build_plugins
+from klet.volumes.scratch import MountedMedium
+
+
+class InlineThreads:
+    """Runs on the spot what would run on a thread."""
+
+    async def run(self, function, *args, **kwargs):
+        return function(*args, **kwargs)
+
+
+class NotedMounts:
+    """Mounts that exist only here."""
+
+    def __init__(self):
+        self.mounts = {}
+        self.error = None
+
+    def mount(self, source, target, *, fs_type, options):
+        if self.error is not None:
+            raise self.error
+        assert target not in self.mounts
+        self.mounts[target] = (source, fs_type, tuple(options))
+
+    def unmount(self, target):
+        if self.error is not None:
+            raise self.error
+        return self.mounts.pop(target, None) is not None
+
+    def mounted_at(self, path):
+        if not path.exists():
+            raise FileMissing(f"{path} is missing", path=path)
+        if path not in self.mounts:
+            return None
+        _, kind, options = self.mounts[path]
+        size = next((option.partition("=")[2] for option in options if option.startswith("pagesize=")), "4Ki")
+        magic = Magic.HUGETLBFS if kind == "hugetlbfs" else Magic.TMPFS
+        return MountedMedium(magic, Quantity.parse(size).value())
+
+
+class Objects:
+    """Config maps and secrets by name."""
+
+    def __init__(self):
+        self.config_maps = {}
+        self.secrets = {}
+        self.error = None
+
+    async def config_map(self, namespace, name):
+        return self._found(self.config_maps, "configmap", namespace, name)
+
+    async def secret(self, namespace, name):
+        return self._found(self.secrets, "secret", namespace, name)
+
+    def _found(self, objects, kind, namespace, name):
+        assert namespace == "ns"
+        if self.error is not None:
+            raise self.error
+        if name not in objects:
+            raise ObjectMissing(f'{kind} "{name}" not found')
+        return objects[name]
+
+
+class Tokens:
+    """Makes numbered tokens."""
+
+    def __init__(self):
+        self.asked = []
+        self.forgotten = []
+        self.error = ""
+
+    async def get(self, namespace, account, request):
+        self.asked.append((namespace, account, request))
+        if self.error:
+            raise TokenFailed(self.error)
+        return IssuedToken(f"token-{len(self.asked)}", START + timedelta(minutes=48))
+
+    def forget_pod(self, uid):
+        self.forgotten.append(uid)
+
+
+class Node:
+    """What the node has for pods."""
+
+    def allocatable(self):
+        return {"cpu": Quantity.parse("3920m"), "memory": Quantity.parse("16Gi")}
+
+
+class Machine:
+    """Everything that volumes are made of."""
+
+    def __init__(self, root):
+        self.root = root
+        self.mounter = NotedMounts()
+        self.objects = Objects()
+        self.tokens = Tokens()
+        self.clock = ManualClock()
+        self.threads = InlineThreads()
+        self.plugins = self.build(has_api=True)
+
+    def build(self, *, has_api, noswap=False):
+        ports = VolumePorts(
+            root=self.root,
+            objects=self.objects,
+            tokens=self.tokens,
+            node=Node(),
+            mounter=self.mounter,
+            threads=self.threads,
+            clock=self.clock,
+            has_api=has_api,
+            noswap=noswap,
+        )
+        return {plugin.name: plugin for plugin in build_plugins(ports)}
+
+    def path(self, plugin, name="v"):
+        return self.root / "pods" / "u" / "volumes" / plugin.replace("/", "~") / name
+
+    def marker(self, name):
+        return self.root / "pods" / "u" / "plugins" / "kubernetes.io~empty-dir" / name / "ready"
+
+
+def make_pod(*volumes, uid="u", mounts=None, labels=None, **spec):
+    """A pod whose container mounts every volume, unless it is said otherwise."""
+    named = [{"name": "v", **volume} if "name" not in volume else volume for volume in volumes]
+    wanted = [{"name": volume["name"], "mountPath": f"/{volume['name']}"} for volume in named]
+    containers = [{"name": "c", "image": "i", "volumeMounts": wanted if mounts is None else mounts}]
+    meta = {"name": "p", "namespace": "ns", "uid": uid, "labels": labels or {"app": "x"}}
+    return convert(Pod, {"metadata": meta, "spec": {"containers": containers, "volumes": named, **spec}})
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(tmp_path)
+
+
+@pytest.fixture
+def pod_with():
+    return make_pod
+
+
+@pytest.fixture
+def config_map():
+    def make(**data):
+        return ConfigMap(data=data)
+
+    return make
+
+
+@pytest.fixture
+def secret():
+    return lambda **data: Secret(data={key: value.encode() for key, value in data.items()})
