@@ -13,6 +13,7 @@ from typing import Protocol
 
 from klet.aio.clock import Clock
 from klet.aio.tasks import first_of
+from klet.aio.turns import Turns
 from klet.api.container import Container
 from klet.api.meta import ObjectMeta
 from klet.api.pod import Pod, PodSpec, PodStatus
@@ -34,6 +35,9 @@ logger = logging.getLogger(__name__)
 
 DECIDER = "sync.housekeeping"
 PERIOD = timedelta(seconds=2)
+REMOVALS = 4
+LONGEST_REMOVAL = timedelta(seconds=2)
+"""A pod whose removal takes longer no longer counts among those that are removed at once: its shim may hang."""
 
 
 class OrphanDirectories(Protocol):
@@ -180,19 +184,22 @@ class Housekeeping:
         self._clock = clock
         self._call = call
         self._nudged_at = float("-inf")
+        self._turns = Turns(at_once=REMOVALS, longest=LONGEST_REMOVAL, clock=clock)
+        self._removing: set[PodUID] = set()
 
     async def run(self) -> None:
-        while True:
-            await first_of(self._call.wait(), self._clock.sleep(PERIOD))
-            if not self._sources_ready():
-                continue
-            try:
-                await self.pass_once()
-            except KletError as error:
-                logger.warning("Housekeeping was cut short", extra={"error": str(error)})
+        async with asyncio.TaskGroup() as removals:
+            while True:
+                await first_of(self._call.wait(), self._clock.sleep(PERIOD))
+                if not self._sources_ready():
+                    continue
+                try:
+                    await self._pass(removals)
+                except KletError as error:
+                    logger.warning("Housekeeping was cut short", extra={"error": str(error)})
 
-    async def pass_once(self) -> None:
-        """One pass. A pod that cannot be cleaned up now is tried again at the next."""
+    async def _pass(self, removals: asyncio.TaskGroup) -> None:
+        """One pass. A pod that cannot be cleaned up now is tried again at the next; nobody waits for it meanwhile."""
         self._settle_workers()
         self._start_forgotten()
         self._nudge_orphans()
@@ -206,10 +213,10 @@ class Housekeeping:
             if status.is_live:
                 self._workers.update(PodUpdate(kind=UpdateKind.KILL, pod=synthetic_pod(status), is_runtime_only=True))
             else:
-                await self._remove(uid, status)
+                self._begin_removal(uid, status, removals)
         known = wanted | self._ledger.all().keys() | in_runtime.keys()
         for uid in sorted(await self._leftovers.found(frozenset(known))):
-            await self._remove(uid, None)
+            self._begin_removal(uid, None, removals)
 
     def _settle_workers(self) -> None:
         """Tell workers of orphans, drop finished ones, and start those again that came back meanwhile."""
@@ -250,6 +257,19 @@ class Housekeeping:
     def _is_live(self, uid: PodUID) -> bool:
         reading = self._cache.get(uid)
         return reading is not None and (reading.error is not None or reading.status.is_live)
+
+    def _begin_removal(self, uid: PodUID, status: PodRuntimeStatus | None, removals: asyncio.TaskGroup) -> None:
+        if uid not in self._removing:
+            self._removing.add(uid)
+            removals.create_task(self._remove_in_turn(uid, status), name=f"removal-{uid}")
+
+    async def _remove_in_turn(self, uid: PodUID, status: PodRuntimeStatus | None) -> None:
+        try:
+            with self._turns.queue() as turn:
+                await turn.take()
+                await self._remove(uid, status)
+        finally:
+            self._removing.discard(uid)
 
     async def _remove(self, uid: PodUID, status: PodRuntimeStatus | None) -> None:
         if self._pods.get(uid) is not None or self._ledger.get(uid) is not None:

@@ -176,3 +176,34 @@ def test_a_kill_that_hangs_is_told_after_the_grace_and_half_of_it():
             await until(machine, lambda: "Finished" in decisions(machine))
 
     run_virtual(story())
+
+
+@pytest.mark.parametrize("rpc", ["RemoveContainer", "RemovePodSandbox"])
+def test_pods_whose_removal_hangs_hold_up_no_other(rpc):
+    machine = node()
+
+    def is_stuck(request) -> bool:
+        if rpc == "RemoveContainer":
+            owners = {container.id: container.sandbox for container in machine.runtime.containers()}
+            sandbox = owners.get(request.container_id)
+        else:
+            sandbox = next((each for each in machine.runtime.sandboxes() if each.id == request.pod_sandbox_id), None)
+        return sandbox is not None and sandbox.config.metadata.uid.startswith("stuck")
+
+    async def story():
+        wanted = WantedPods()
+        async with machine.run_agent(wanted) as running:
+            uids = [PodUID(f"stuck-{number}") for number in range(6)]
+            pods = [make_pod("main", name=uid, uid=uid, source="file", restart_policy="Never") for uid in uids]
+            wanted.add(*pods, make_pod("main", name="well", uid=UID, source="file"))
+            await until(machine, lambda: all(status(running, uid).phase == "Running" for uid in (*uids, UID)))
+            hang = machine.runtime.faults.add(Fault(rpc, Hang(), matches=is_stuck, count=None))
+            for uid in uids:
+                wanted.remove(uid)
+            await until(machine, lambda: hang.hits >= len(uids), within=40 * SECOND)
+            wanted.remove(UID)
+            await until(machine, lambda: UID not in machine.files.pods | machine.cgroups.pods, within=40 * SECOND)
+            machine.runtime.faults.clear()
+            await until(machine, lambda: is_empty(machine), within=5 * SECOND)
+
+    run_virtual(story())
