@@ -88,5 +88,6 @@ _LAYERS: Final = re.compile(
     r"|failed to pull and unpack image \"[^\"]*\": |failed to resolve reference \"[^\"]*\": |failed to do request: "
     r"|Back-off pulling image \"[^\"]*\": |ErrImagePull: "
     r"|Failed to create pod sandbox: |failed to setup network for sandbox \"[^\"]*\": "
+    r"|error killing pod: |failed to destroy network for sandbox \"[^\"]*\": "
     r")"
 )

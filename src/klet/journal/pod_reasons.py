@@ -142,12 +142,15 @@ def explain_place(records: Evidence, *, now: datetime) -> Reason | None:
     else:
         text = plain_error(message)
     next_at = failure.finding.next_at
+    following = f"another try is under way since {attempt.at:%H:%M:%S} UTC" if attempt is not None else "try again"
+    if (blocked := own.after(failure).newest_of("FailedKillPod")) is not None:
+        following = f"stop the sandbox of the last try, which fails too: {plain_error(blocked.finding.message)}"
     return Reason(
         word=failure.finding.decision,
         message=text,
         measurements=dict(failure.finding.measurements) | {"failures": len(failures.causes)},
         since=failures.first.at if failures.first is not None else failure.at,
-        next=f"another try is under way since {attempt.at:%H:%M:%S} UTC" if attempt is not None else "try again",
+        next=following,
         next_at=next_at if attempt is None and next_at is not None and next_at > now else None,
     )
 

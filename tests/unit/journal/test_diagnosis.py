@@ -276,6 +276,26 @@ CASES = [
     ),
     pytest.param(
         {"state": waiting("ContainerCreating"), "phase": "Pending"},
+        [
+            (20, "FailedCreatePodSandBox", {"message": "Failed to create pod sandbox: no space"}),
+            (3, "CreateSandbox", {}),
+            (
+                2,
+                "FailedKillPod",
+                {"message": 'error killing pod: failed to destroy network for sandbox "s": no plugin'},
+            ),
+        ],
+        (
+            "FailedCreatePodSandBox",
+            "the pod's sandbox cannot be created: no space",
+            20,
+            "stop the sandbox of the last try, which fails too: no plugin",
+            None,
+        ),
+        id="a sandbox whose predecessor does not go",
+    ),
+    pytest.param(
+        {"state": waiting("ContainerCreating"), "phase": "Pending"},
         [(3, "CreateSandbox", {})],
         ("CreateSandbox", "the pod's sandbox, with its network, is being created", 3, "start its containers", None),
         id="a sandbox that takes its time",
@@ -336,8 +356,8 @@ CASES = [
     ),
     pytest.param(
         {"state": RUNNING, **LEAVING},
-        [(10, "Terminate", {}), (9, "FailedKillPod", {"message": "error killing pod: no"})],
-        ("FailedKillPod", "error killing pod: no", 9, "stop it again", None),
+        [(10, "Terminate", {}), (9, "FailedKillPod", {"message": "error killing pod: no way"})],
+        ("FailedKillPod", "no way", 9, "stop it again", None),
         id="a stop that fails",
     ),
     pytest.param(
