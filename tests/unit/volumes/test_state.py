@@ -1,0 +1,120 @@
+"""What to do with one volume of one pod."""
+
+from datetime import timedelta
+
+import pytest
+
+from klet.model.causes import Subject
+from klet.model.objects import ObjectKind, ObjectRef
+from klet.testing.clock import START
+from klet.volumes.names import MountKey
+from klet.volumes.operations import Operation, OperationBackoff
+from klet.volumes.state import (
+    ActualMount,
+    ActualState,
+    DesiredMount,
+    DesiredState,
+    Leave,
+    Mount,
+    MountState,
+    Unmount,
+    decide_step,
+)
+
+KEY = MountKey("kubernetes.io/configmap/u-v", "u")
+CFG = ObjectRef(ObjectKind.CONFIG_MAP, "ns", "cfg")
+SOON = START + timedelta(minutes=1)
+
+
+class Changing:
+    requires_remount = True
+
+
+class Fixed:
+    requires_remount = False
+
+
+def desired(plugin=Changing, revision=0, pod=None):
+    return DesiredMount(key=KEY, pod=pod, volume=pod and pod.spec.volumes[0], plugin=plugin, revision=revision)
+
+
+def actual(state=MountState.MOUNTED, revision=0, refresh_at=SOON):
+    return ActualMount(
+        key=KEY, plugin=Changing, name="v", state=state, subject=Subject(), revision=revision, refresh_at=refresh_at
+    )
+
+
+@pytest.mark.parametrize(
+    ("want", "have", "is_leaving", "step"),
+    [
+        pytest.param(desired(), None, False, Mount(is_remount=False), id="not there yet"),
+        pytest.param(desired(), actual(MountState.UNCERTAIN), False, Mount(is_remount=False), id="perhaps there"),
+        pytest.param(desired(), actual(), False, Leave(until=SOON), id="there and new"),
+        pytest.param(desired(revision=1), actual(), False, Mount(is_remount=True), id="there and old"),
+        pytest.param(desired(), actual(refresh_at=START), False, Mount(is_remount=True), id="due"),
+        pytest.param(desired(Fixed, revision=1), actual(), False, Leave(until=SOON), id="its content is the pod's"),
+        pytest.param(None, actual(), False, Leave(), id="nobody wants it, but its pod may come: agent started anew"),
+        pytest.param(None, None, False, Leave(), id="nothing at all"),
+        pytest.param(None, actual(), True, Unmount(), id="its pod is over"),
+        pytest.param(None, actual(MountState.UNCERTAIN), True, Unmount(), id="perhaps there, its pod is over"),
+        pytest.param(None, None, True, Leave(), id="gone with its pod"),
+    ],
+)
+def test_the_next_step(want, have, is_leaving, step):
+    assert decide_step(want, have, is_leaving=is_leaving, now=START) == step
+
+
+def test_objects_lead_to_the_volumes_that_show_them(pod_with):
+    state = DesiredState()
+    state.put(desired(pod=pod_with({"configMap": {"name": "cfg"}})))
+    assert state.users_of(CFG) == {KEY}
+    state.touch(KEY)
+    assert state.get(KEY).revision == 1
+    state.remove_pod("u")
+    assert state.users_of(CFG) == set()
+    assert state.of_pod("u") == ()
+
+
+def test_errors_are_kept_until_somebody_asks():
+    state = DesiredState()
+    for number in range(20):
+        state.add_error("u", f"{number:02}")
+    state.add_error("u", "00")
+    assert state.pop_errors("u") == tuple(f"{number:02}" for number in range(11))
+    assert state.pop_errors("u") == ()
+
+
+def test_an_uncertain_volume_is_not_mounted():
+    state = ActualState()
+    state.put(actual(MountState.UNCERTAIN))
+    assert not state.is_mounted(KEY)
+    state.put(actual())
+    assert state.is_mounted(KEY)
+    state.remove(KEY)
+    state.remove(KEY)
+    assert state.of_pod("u") == ()
+
+
+def test_delays_double_up_to_two_minutes():
+    backoff, now, delays = OperationBackoff(), START, []
+    for _ in range(10):
+        until = backoff.failed(KEY, Operation.MOUNT, now=now)
+        assert backoff.waiting_until(KEY, Operation.MOUNT, now=now) == until
+        delays.append((until - now).total_seconds())
+        now = until
+        assert backoff.waiting_until(KEY, Operation.MOUNT, now=now) is None
+    assert delays == [0.5, 1, 2, 4, 8, 16, 32, 64, 122, 122]
+
+
+def test_an_unmount_does_not_wait_for_a_mount():
+    backoff = OperationBackoff()
+    backoff.failed(KEY, Operation.MOUNT, now=START)
+    assert backoff.waiting_until(KEY, Operation.UNMOUNT, now=START) is None
+    assert backoff.failed(KEY, Operation.UNMOUNT, now=START) == START + timedelta(milliseconds=500)
+
+
+def test_success_begins_anew():
+    backoff = OperationBackoff()
+    backoff.failed(KEY, Operation.MOUNT, now=START)
+    backoff.forget(KEY)
+    assert backoff.failed(KEY, Operation.MOUNT, now=START) == START + timedelta(milliseconds=500)
