@@ -95,17 +95,14 @@ class AgentUnderTest:
     async def start(self) -> None:
         """Start the process; it may not answer yet."""
         arguments = [f"--config={self._directory / 'config.json'}", f"--root-dir={self._root}"]
+        # As when it is installed: a module is compiled once, not at each start.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         with (self._directory / "agent.log").open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-P",
-                "-m",
-                "klet",
-                "run",
-                *arguments,
-                "--hostname-override=bench",
+                *(sys.executable, "-P", "-m", "klet", "run", *arguments, "--hostname-override=bench"),
                 stdout=log,
                 stderr=log,
+                env=environment,
             )
         connector = aiohttp.UnixConnector(path=str(self._root / "klet.sock"))
         self._session = aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout())
