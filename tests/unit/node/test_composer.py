@@ -1,0 +1,118 @@
+"""A node made anew from the one that is there."""
+
+from dataclasses import replace as with_fields
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from klet.api.meta import ObjectMeta
+from klet.api.node import Node, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo
+from klet.api.times import Time
+from klet.node.composer import NodeComposer, has_changed
+from klet.node.observation import Machine, Observation, SystemVersions, Unknown
+from klet.node.runtime_state import RuntimeReport
+from klet.node.settings import NodeSettings
+from klet.testing.builders import NOW
+
+LATER = Time.of(NOW + timedelta(seconds=10))
+SEEN = Observation(
+    now=Time.of(NOW),
+    machine=Machine(cpus=1, memory=1, boot_id="b"),
+    versions=SystemVersions("6", "x"),
+    runtime=RuntimeReport(runtime_error=None, network_error=None),
+    storage=1,
+)
+SETTINGS = NodeSettings(name="n1", has_external_cloud=True)
+
+
+class Scripted:
+    """Observes what it was told to, and takes pod CIDRs."""
+
+    def __init__(self):
+        self.seen = SEEN
+        self.new_cidrs = False
+
+    async def observe(self, _node):
+        return self.seen
+
+    async def apply(self, _cidrs):
+        return self.new_cidrs
+
+
+@pytest.fixture
+def world() -> Scripted:
+    return Scripted()
+
+
+@pytest.fixture
+def composer(world) -> NodeComposer:
+    return NodeComposer(observer=world, cidrs=world, settings=SETTINGS)
+
+
+async def test_the_initial_node_has_a_status(composer):
+    draft = await composer.compose_initial()
+    assert draft.node.metadata.name == "n1"
+    assert draft.node.status.conditions[-1].status == "True"
+
+
+async def test_a_node_that_is_as_it_was_has_not_changed(composer, world):
+    first = (await composer.compose_initial()).node
+    world.seen = with_fields(SEEN, now=LATER)
+    draft = await composer.compose(first)
+    assert not draft.is_changed
+    assert draft.node.status.conditions[-1].last_heartbeat_time == LATER
+
+
+async def test_new_cidrs_and_wrong_labels_are_changes(composer, world):
+    first = (await composer.compose_initial()).node
+    unlabelled = replace(first, metadata=ObjectMeta(name="n1"))
+    assert (await composer.compose(unlabelled)).is_changed
+    world.new_cidrs = True
+    assert (await composer.compose(first)).is_changed
+
+
+async def test_a_reboot_is_told_once(composer):
+    node = Node(metadata=ObjectMeta(name="n1"), status=NodeStatus(node_info=NodeSystemInfo(boot_id="a")))
+    told = []
+    for _ in range(2):
+        draft = await composer.compose(node)
+        told += [each.decision for each in composer.settle(draft.node, draft.findings)]
+    assert told.count("Rebooted") == 1
+
+
+async def test_a_cordon_is_told_when_it_is_settled(composer):
+    cordoned = Node(metadata=ObjectMeta(name="n1"), spec=NodeSpec(unschedulable=True))
+    for expected in (1, 1):
+        draft = await composer.compose(cordoned)
+        assert [each.decision for each in draft.findings].count("NodeNotSchedulable") == expected
+    composer.settle(draft.node, draft.findings)
+    assert "NodeNotSchedulable" not in [each.decision for each in (await composer.compose(cordoned)).findings]
+
+
+async def test_a_problem_is_logged_when_it_is_new(composer, world, caplog):
+    world.seen = with_fields(SEEN, versions=Unknown("no os-release"))
+    for _ in range(3):
+        await composer.compose_initial()
+    assert [record.error for record in caplog.records] == ["no os-release"]
+
+
+A, B = NodeCondition(type="A", status="True"), NodeCondition(type="B", status="True")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        pytest.param((A,), (replace(A, last_heartbeat_time=LATER),), False, id="a heartbeat"),
+        pytest.param((A, B), (B, A), False, id="another order"),
+        pytest.param((A,), (replace(A, status="False"),), True, id="another status"),
+        pytest.param((A,), (replace(A, message="x"),), True, id="another message"),
+        pytest.param((A,), (A, B), True, id="one more"),
+    ],
+)
+def test_conditions_that_change(before, after, expected):
+    assert has_changed(NodeStatus(conditions=before), NodeStatus(conditions=after)) is expected
+
+
+def test_any_other_field_counts():
+    assert has_changed(NodeStatus(), NodeStatus(volumes_in_use=("v",)))

@@ -1,0 +1,176 @@
+"""What is gathered for a status, and what is not waited for."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from klet.aio.clock import LoopClock
+from klet.api.meta import ObjectMeta
+from klet.api.node import Node
+from klet.cri.errors import Code, error_for
+from klet.node.image_list import EVERY, ImageList
+from klet.node.observation import AddressFacts, ImageRecord, Machine, SystemVersions, Unknown
+from klet.node.observer import NodeInputs, NodeObserver
+from klet.node.pod_cidrs import PodCidrs, RuntimeCidrs
+from klet.node.runtime_state import RuntimeReport, RuntimeState
+from klet.node.settings import NodeSettings
+from klet.testing.loop import EPOCH, run_virtual
+from klet.wire import cri_v1_pb2 as cri
+
+NODE = Node(metadata=ObjectMeta(name="n1"))
+DOWN = error_for(Code.UNAVAILABLE, "connection refused")
+
+
+class FixedMachine:
+    """Notes how it was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def machine(self):
+        return Machine(cpus=1, memory=1)
+
+    def versions(self):
+        return SystemVersions("6", "x")
+
+    async def storage(self):
+        return 7
+
+    async def addresses(self, **wanted):
+        self.asked.append(wanted)
+        return AddressFacts()
+
+
+class ScriptedVersion:
+    """Answers, fails or hangs."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+
+    async def version(self, _request):
+        answer = self.answers.pop(0)
+        if answer is None:
+            await asyncio.Event().wait()
+        if isinstance(answer, Exception):
+            raise answer
+        return cri.VersionResponse(runtime_name="cri-o", runtime_version=answer)
+
+
+class Images:
+    found = (ImageRecord("a"),)
+
+
+async def observe(*answers, inputs=NodeInputs(), settings=NodeSettings(name="n1"), times=1):  # noqa: B008  # frozen values
+    clock = LoopClock(epoch=EPOCH)
+    state = RuntimeState(pleg_error=lambda: None, clock=clock)
+    state.note(RuntimeReport(runtime_error=None, network_error="no network"))
+    machine = FixedMachine()
+    observer = NodeObserver(
+        machine=machine,
+        health=state,
+        runtime=ScriptedVersion(*answers),
+        images=Images(),
+        inputs=inputs,
+        settings=settings,
+        clock=clock,
+    )
+    seen = [await observer.observe(NODE) for _ in range(times)]
+    return seen, machine.asked, clock.now() - EPOCH
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected", "took"),
+    [
+        pytest.param(["v1.29.1"], ["cri-o://1.29.1"], 0, id="without the letter"),
+        pytest.param([DOWN], ["containerd://Unknown"], 0, id="a runtime that is down"),
+        pytest.param(["1.0", DOWN], ["cri-o://1.0", "cri-o://Unknown"], 0, id="a runtime that went down"),
+        pytest.param([None], ["containerd://Unknown"], 2, id="a runtime that hangs is not waited for"),
+    ],
+)
+def test_the_version_of_the_runtime(answers, expected, took):
+    seen, _, passed = run_virtual(observe(*answers, times=len(answers)))
+    assert [each.runtime_version for each in seen] == expected
+    assert passed == timedelta(seconds=took)
+
+
+def test_errors_come_in_order():
+    inputs = NodeInputs(storage_error=lambda: "no CSINode", shutdown_error=lambda: "node is shutting down")
+    ((seen,), _, _) = run_virtual(observe("1", inputs=inputs))
+    assert seen.errors == ("no network", "no CSINode", "node is shutting down")
+
+
+def test_storage_that_does_not_count_is_not_read():
+    ((seen,), _, _) = run_virtual(observe("1", settings=NodeSettings(name="n1", counts_storage=False)))
+    assert seen.storage is None
+
+
+def test_the_resolver_is_asked_only_if_need_be():
+    _, asked, _ = run_virtual(observe("1", settings=NodeSettings(name="10.1.1.1")))
+    assert asked == [{"name": "10.1.1.1", "prefer": 4, "lookup": False}]
+
+
+class Store:
+    """An image store that can fail."""
+
+    def __init__(self):
+        self.lists = 0
+        self.error = None
+
+    async def list_images(self, _request):
+        self.lists += 1
+        if self.error is not None:
+            raise self.error
+        image = cri.Image(id="i", repo_digests=["r@1"], repo_tags=["r:1"], size=5)
+        return cri.ListImagesResponse(images=[image])
+
+
+def test_images_are_listed_now_and_then():
+    async def run():
+        clock = LoopClock(epoch=EPOCH)
+        store = Store()
+        images = ImageList(images=store, clock=clock)
+        assert images.found == ()
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(images.run())
+            await clock.sleep(EVERY * 2.5)
+            task.cancel()
+        first = images.found
+        store.error = DOWN
+        await images.refresh()
+        return store.lists, first, images.found
+
+    lists, first, second = run_virtual(run())
+    assert lists == 4
+    assert first == (ImageRecord("i", ("r@1",), ("r:1",), 5),)
+    assert second == Unknown(f"error getting image list: {DOWN}")
+
+
+class Told:
+    """A runtime that is told pod CIDRs."""
+
+    def __init__(self, *errors):
+        self.errors = list(errors)
+        self.cidrs = []
+
+    async def update_runtime_config(self, request):
+        if self.errors:
+            raise self.errors.pop()
+        self.cidrs.append(request.runtime_config.network_config.pod_cidr)
+        return cri.UpdateRuntimeConfigResponse()
+
+
+async def test_pod_cidrs_are_handed_on_once():
+    runtime = Told()
+    cidrs = PodCidrs(users=(RuntimeCidrs(runtime=runtime),))
+    assert await cidrs.apply(()) is False
+    assert await cidrs.apply(("10.0.0.0/24", "fd00::/64")) is True
+    assert await cidrs.apply(("10.0.0.0/24", "fd00::/64")) is False
+    assert await cidrs.apply(("10.0.1.0/24",)) is True
+    assert runtime.cidrs == ["10.0.0.0/24,fd00::/64", "10.0.1.0/24"]
+
+
+async def test_pod_cidrs_that_were_not_taken_count_and_come_again():
+    runtime = Told(DOWN)
+    cidrs = PodCidrs(users=(RuntimeCidrs(runtime=runtime),))
+    assert [await cidrs.apply(("10.0.0.0/24",)) for _ in range(3)] == [True, True, False]
