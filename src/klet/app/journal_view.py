@@ -1,13 +1,13 @@
 """The journal as the HTTP API shows it: records as they are made, and the explanation of one pod."""
 
 import json
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
 from typing import Final, Protocol
 
 from klet.aio.clock import Clock
 from klet.api.pod import Pod
-from klet.journal.diagnosis import Diagnosis, diagnose
+from klet.journal.diagnosis import Diagnosis, NodeTroubles, diagnose
 from klet.journal.evidence import Reason
 from klet.journal.records import CauseQuery
 from klet.journal.store import Journal
@@ -26,6 +26,15 @@ class KnownPods(Protocol):
     def terminating(self) -> tuple[Pod, ...]: ...
 
 
+class NodeHealth(Protocol):
+    """How the node itself is."""
+
+    @property
+    def well_at(self) -> datetime | None: ...
+
+    def errors(self) -> Sequence[str]: ...
+
+
 class JournalRecords:
     """Cause records as JSON."""
 
@@ -34,13 +43,13 @@ class JournalRecords:
         *,
         journal: Journal,
         pods: KnownPods,
-        node_errors: Callable[[], Sequence[str]],
+        node: NodeHealth,
         node_name: str,
         clock: Clock,
     ) -> None:
         self._journal = journal
         self._pods = pods
-        self._node_errors = node_errors
+        self._node = node
         self._node_name = node_name
         self._clock = clock
 
@@ -71,7 +80,7 @@ class JournalRecords:
         diagnosis = diagnose(
             pod or leaving,
             story,
-            node_errors=self._node_errors(),
+            node=NodeTroubles(errors=self._node.errors(), since=self._node.well_at),
             earlier=leaving if pod is not None else None,
             now=now,
         )

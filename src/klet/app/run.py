@@ -167,9 +167,7 @@ def _build_listener(
 ) -> Part:
     """The agent's own API."""
     pods = BoardPods(pods=agent.pods, statuses=agent.statuses, ledger=agent.ledger, node_ips=node_ips)
-    records = JournalRecords(
-        journal=journal, pods=pods, node_errors=agent.runtime.errors, node_name=settings.node_name, clock=clock
-    )
+    records = JournalRecords(journal=journal, pods=pods, node=agent.runtime, node_name=settings.node_name, clock=clock)
     return SocketListener(
         path=settings.socket,
         routes=(

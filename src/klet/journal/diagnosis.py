@@ -26,6 +26,15 @@ FAILURES: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeTroubles:
+    """What is wrong with the node itself."""
+
+    errors: Sequence[str] = ()
+    since: datetime | None = None
+    """When all was well for the last time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodState:
     """What a pod is, in numbers."""
 
@@ -51,19 +60,21 @@ class Diagnosis:
 
 
 def diagnose(
-    pod: Pod | None, story: Timeline, *, node_errors: Sequence[str] = (), earlier: Pod | None = None, now: datetime
+    pod: Pod | None,
+    story: Timeline,
+    *,
+    node: NodeTroubles = NodeTroubles(),  # noqa: B008 - immutable
+    earlier: Pod | None = None,
+    now: datetime,
 ) -> Diagnosis:
-    """Say what is wrong with a pod and what it waits for.
-
-    `node_errors` are complaints about the node itself; `earlier` is a pod of the same name that has not stopped yet.
-    """
+    """Say what is wrong with a pod and what it waits for; `earlier` is one of its name that has not stopped yet."""
     lives = {life.uid: Evidence(life.causes) for life in story.lives}
     newest = Evidence(story.lives[-1].causes) if story.lives else Evidence(())
     if pod is None:
         return _remembered(newest)
     records = lives.get(pod.metadata.uid, Evidence(()))
     state = _state_of(pod)
-    reasons = list(_find_reasons(pod, records, state, node_errors, now=now))
+    reasons = list(_find_reasons(pod, records, state, node, now=now))
     manifest = explain_manifest(newest)
     if manifest is not None:
         reasons.append(manifest)
@@ -75,7 +86,7 @@ def diagnose(
 
 
 def _find_reasons(
-    pod: Pod, records: Evidence, state: PodState, node_errors: Sequence[str], *, now: datetime
+    pod: Pod, records: Evidence, state: PodState, node: NodeTroubles, *, now: datetime
 ) -> Iterator[Reason]:
     if pod.status.phase in {"Succeeded", "Failed"}:
         end = explain_end(pod, records)
@@ -85,17 +96,17 @@ def _find_reasons(
         for reason in _container_reasons(pod, records, now=now):
             yield replace(reason, next=reason.next or "nothing: a pod that is over does not run again")
         return
-    for error in node_errors:
+    for error in node.errors:
         yield Reason(
             word="RuntimeNotReady",
-            message=f"the node takes no pod in: {error}",
-            next="look again every second until the runtime is well",
+            message=f"the runtime of this node is not well, and nothing new is begun: {error}",
+            since=node.since,
+            next="ask the runtime again every second",
         )
     silent = list(explain_silence(records))
     yield from silent
     if state.is_terminating:
-        hung = {reason.container for reason in silent}
-        yield from (reason for reason in explain_stop(pod, records, now=now) if reason.container not in hung)
+        yield from _stop_reasons(pod, records, silent, now=now)
         return
     place = None if state.is_ready else explain_place(records, now=now)
     containers = list(_container_reasons(pod, records, now=now))
@@ -105,6 +116,17 @@ def _find_reasons(
     yield from containers if place is None else ()
     if not silent and not containers and place is None and not state.is_ready:
         yield from _remaining(pod, records, now=now)
+
+
+def _stop_reasons(pod: Pod, records: Evidence, silent: Sequence[Reason], *, now: datetime) -> Iterator[Reason]:
+    hung = {reason.container for reason in silent}
+    found = [reason for reason in explain_stop(pod, records, now=now) if reason.container not in hung]
+    if not found and not silent and (failing := explain_failing_sync(records, now=now)) is not None:
+        found = [failing]
+    if found or silent:
+        yield from found
+    else:
+        yield from _under_way(records)
 
 
 def _container_reasons(pod: Pod, records: Evidence, *, now: datetime) -> Iterator[Reason]:
@@ -133,6 +155,11 @@ def _remaining(pod: Pod, records: Evidence, *, now: datetime) -> Iterator[Reason
             text = f'the readiness gate "{gate.condition_type}" of the pod is not True'
             yield Reason(word="ReadinessGatesNotReady", message=text, next="whoever sets that condition")
             return
+    yield from _under_way(records)
+
+
+def _under_way(records: Evidence) -> Iterator[Reason]:
+    """The newest decision, for want of anything better."""
     newest = records.newest
     if newest is not None:
         told = newest.finding

@@ -72,6 +72,11 @@ class RuntimeState:
     def report(self) -> RuntimeReport:
         return self._report
 
+    @property
+    def well_at(self) -> datetime | None:
+        """When the runtime last said that it is ready."""
+        return self._well_at
+
     def note(self, report: RuntimeReport) -> None:
         """Take in what the runtime just said. What it can do is believed only while it is ready."""
         before, was_late = self._report, describe_age(self._well_at, now=self._clock.now()) is not None

@@ -1,5 +1,6 @@
 import json
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -39,7 +40,7 @@ async def explain(tmp_path):
         view = JournalRecords(
             journal=journal,
             pods=Pods(*pods, leaving=leaving),
-            node_errors=lambda: errors,
+            node=SimpleNamespace(errors=lambda: errors, well_at=clock.now()),
             node_name="node",
             clock=clock,
         )
@@ -60,7 +61,10 @@ async def test_a_pod_of_which_nothing_is_known(explain):
 async def test_a_pod_without_records_is_explained_by_its_status(explain):
     told, _ = await explain(POD, errors=("runtime is down",))
     assert told["pod"] == {"namespace": "default", "name": "web-node", "uid": "u2"}
-    assert told["why"][0]["message"] == "the node takes no pod in: runtime is down"
+    assert told["why"][0]["message"] == (
+        "the runtime of this node is not well, and nothing new is begun: runtime is down"
+    )
+    assert told["why"][0]["since"] == told["now"]
     assert told["timeline"] == []
 
 

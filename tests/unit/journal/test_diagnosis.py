@@ -2,7 +2,7 @@
 
 import pytest
 
-from klet.journal.diagnosis import PodState, diagnose
+from klet.journal.diagnosis import NodeTroubles, PodState, diagnose
 from klet.journal.evidence import Kind
 from klet.journal.timeline import build_timeline
 
@@ -361,6 +361,18 @@ CASES = [
         id="a stop that fails",
     ),
     pytest.param(
+        {"state": RUNNING, "is_ready": True, **LEAVING},
+        [(10, "Terminate", {"message": "asked to", "next": "stop its containers"})],
+        ("Terminate", "the pod is on its way: asked to", 10, "stop its containers", None),
+        id="a stop that has just been asked for",
+    ),
+    pytest.param(
+        {"state": RUNNING, "is_ready": True, **LEAVING},
+        [(10, "Terminate", {}), (3, "FailedSync", {"message": "the runtime did not answer"})],
+        ("FailedSync", "the runtime did not answer", 3, "try again after a back-off", None),
+        id="a stop that cannot begin",
+    ),
+    pytest.param(
         {"state": RUNNING, **LEAVING},
         [
             (30, "Terminate", {}),
@@ -528,15 +540,16 @@ def test_a_pod_that_is_well_again_says_what_was_wrong(build_pod, story, now):
     assert "Liveness probe failed: 404" in reason.message
 
 
-def test_the_node_goes_first(build_pod, story, now):
+def test_the_node_goes_first(build_pod, story, now, ago):
     found = diagnose(
         build_pod(state=waiting("ContainerCreating")),
         story([(3, "CreateSandbox", {})]),
-        node_errors=("container runtime is down",),
+        node=NodeTroubles(errors=("container runtime is down",), since=ago(40)),
         now=now,
     )
     assert [reason.word for reason in found.reasons] == ["RuntimeNotReady", "CreateSandbox"]
-    assert found.reasons[0].message == "the node takes no pod in: container runtime is down"
+    assert found.reasons[0].message.endswith("is not well, and nothing new is begun: container runtime is down")
+    assert found.reasons[0].since == ago(40)
 
 
 def test_a_manifest_that_was_refused_is_told_beside_the_pod_that_runs_on(build_pod, story, now):
