@@ -153,6 +153,14 @@ class PodExecutor:
                 )
         except CriError as error:
             progress.fail_at("KillPodSandbox" if actions.kill_pod else "KillContainer", target, str(error))
+            finding = Finding(
+                subject=subject_of(pod, "" if actions.kill_pod else target),
+                decider=DECIDER,
+                decision="FailedKillPod" if actions.kill_pod else "FailedKillContainer",
+                message=f"error killing {'pod' if actions.kill_pod else 'container'}: {error}",
+                next="try again after a back-off",
+            )
+            self._recorder.record(finding, parent=parent)
             return False
         return True
 
