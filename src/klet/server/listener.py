@@ -1,33 +1,58 @@
-"""Serves the agent's HTTP API on a Unix socket that only its owner may open."""
+"""Serves the agent's HTTP API: on a Unix socket that only its owner may open, with TLS for the cluster, and plainly."""
 
 import asyncio
 import logging
 import os
 import socket
-from collections.abc import Sequence
+import ssl
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
 
+from klet.aio.clock import Clock
 from klet.errors import KletError
+from klet.server.front import HEAD_LIMIT, Front, FrontLimits
+from klet.server.guard import Gatekeeper, Routes, build_application
+from klet.server.places import find_health, find_place
 from klet.server.request_log import request_logger
+from klet.server.tls.stream import TlsStream
 
 logger = logging.getLogger(__name__)
 
-CLOSE_WITHIN = 2.0
-BACKLOG = 1024
+CLOSE_WITHIN: Final = 2.0
+BACKLOG: Final = 1024
 """How many clients may come while the loop is busy; a Unix socket turns away the next at once."""
+IDLE: Final = 90.0
+HANDSHAKE_WITHIN: Final = timedelta(seconds=10)
+LISTEN_AGAIN: Final = timedelta(seconds=5)
+_LONGEST_PLAIN_LINE: Final = 8190
 
 
 class ListenError(KletError):
     """The socket cannot be served."""
 
 
-class Routes(Protocol):
-    """A family of paths."""
+class Contexts(Protocol):
+    """The TLS context for a new connection; None while there is no certificate."""
 
-    def add_to(self, router: web.UrlDispatcher) -> None: ...
+    def current(self) -> ssl.SSLContext | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where to listen; port 0 is any that is free."""
+
+    host: str
+    port: int
+    name: str
+    """The settings that say so, for the message if it fails."""
 
 
 class SocketListener:
@@ -38,24 +63,17 @@ class SocketListener:
         self._routes = routes
 
     async def run(self) -> None:
-        application = web.Application()
-        for routes in self._routes:
-            routes.add_to(application.router)
-        runner = web.AppRunner(
-            application,
-            access_log=None,
-            logger=request_logger(),
-            shutdown_timeout=CLOSE_WITHIN,
-            handler_cancellation=True,
-        )
         listener = self._bind()
         try:
-            await runner.setup()
-            await web.SockSite(runner, listener, backlog=BACKLOG).start()
-            logger.info("Serving the agent's API", extra={"socket": str(self._path)})
-            await asyncio.Event().wait()
+            application = build_application(self._routes, gate=None, find=partial(find_place, has_debugging=True))
+            async with _handlers(application, longest_line=_LONGEST_PLAIN_LINE) as make_handler:
+                limits = FrontLimits()
+                server = await asyncio.get_running_loop().create_unix_server(
+                    lambda: Front(make_handler=make_handler, limits=limits), sock=listener, backlog=BACKLOG
+                )
+                logger.info("Serving the agent's API", extra={"socket": str(self._path)})
+                await _until_cancelled(server)
         finally:
-            await runner.cleanup()
             listener.close()
             self._path.unlink(missing_ok=True)
 
@@ -78,3 +96,135 @@ class SocketListener:
             listener.close()
             raise ListenError(f"cannot listen on {self._path}: {error.strerror}") from error
         return listener
+
+
+class SecureListener:
+    """The API with TLS, for the API server and everybody else who is allowed (port 10250)."""
+
+    def __init__(
+        self,
+        *,
+        address: Address,
+        contexts: Contexts,
+        gate: Gatekeeper,
+        routes: Sequence[Routes],
+        has_debugging: bool = True,
+        limits: FrontLimits | None = None,
+        handshake: timedelta = HANDSHAKE_WITHIN,
+    ) -> None:
+        self._address = address
+        self._contexts = contexts
+        self._gate = gate
+        self._routes = routes
+        self._has_debugging = has_debugging
+        self._limits = limits or FrontLimits()
+        self._handshake = handshake
+        self._listener: socket.socket | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on, once it is bound."""
+        assert self._listener is not None
+        port: int = self._listener.getsockname()[1]
+        return port
+
+    def bind(self) -> None:
+        """Take the port. Raises ListenError. `run` does it if nobody has."""
+        self._listener = _bind(self._address)
+
+    async def run(self) -> None:
+        if self._listener is None:
+            self.bind()
+        assert self._listener is not None
+        try:
+            find = partial(find_place, has_debugging=self._has_debugging)
+            application = build_application(self._routes, gate=self._gate, find=find)
+            async with _handlers(application, longest_line=HEAD_LIMIT) as make_handler:
+                server = await asyncio.get_running_loop().create_server(
+                    lambda: self._connection(make_handler), sock=self._listener, backlog=BACKLOG
+                )
+                logger.info("Serving the kubelet API", extra={"host": self._address.host, "port": self.port})
+                await _until_cancelled(server)
+        finally:
+            self._listener.close()
+
+    def _connection(self, make_handler: Callable[[], RequestHandler]) -> TlsStream:
+        return TlsStream(
+            context=self._contexts.current(),
+            make_protocol=lambda: Front(make_handler=make_handler, limits=self._limits),
+            handshake=self._handshake,
+        )
+
+
+class HealthListener:
+    """`/healthz` without TLS, on a port that only the node itself should reach (port 10248)."""
+
+    def __init__(self, *, address: Address, routes: Sequence[Routes], clock: Clock) -> None:
+        self._address = address
+        self._routes = routes
+        self._clock = clock
+
+    async def run(self) -> None:
+        """A port that is taken is tried again: it is no reason not to run pods."""
+        while True:
+            try:
+                listener = _bind(self._address)
+            except ListenError as error:
+                logger.error("Failed to start healthz server", extra={"error": str(error)})
+                await self._clock.sleep(LISTEN_AGAIN)
+                continue
+            await self._serve(listener)
+
+    async def _serve(self, listener: socket.socket) -> None:
+        try:
+            application = build_application(self._routes, gate=None, find=find_health)
+            async with _handlers(application, longest_line=_LONGEST_PLAIN_LINE) as make_handler:
+                limits = FrontLimits()
+                server = await asyncio.get_running_loop().create_server(
+                    lambda: Front(make_handler=make_handler, limits=limits), sock=listener, backlog=BACKLOG
+                )
+                await _until_cancelled(server)
+        finally:
+            listener.close()
+
+
+@asynccontextmanager
+async def _handlers(application: web.Application, *, longest_line: int) -> AsyncIterator[Callable[[], RequestHandler]]:
+    """What aiohttp does with the connections; at the end they get a moment, and are then cut."""
+    runner = web.AppRunner(
+        application,
+        access_log=None,
+        logger=request_logger(),
+        shutdown_timeout=CLOSE_WITHIN,
+        handler_cancellation=True,
+        keepalive_timeout=IDLE,
+        max_line_size=longest_line,
+        max_field_size=longest_line,
+        max_headers=longest_line,
+    )
+    await runner.setup()
+    assert runner.server is not None
+    try:
+        yield runner.server
+    finally:
+        await runner.cleanup()
+
+
+async def _until_cancelled(server: asyncio.AbstractServer) -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        server.close()
+
+
+def _bind(address: Address) -> socket.socket:
+    """Listen on an address; `::` is every address of both families."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    is_dual = address.host == "::" and socket.has_dualstack_ipv6()
+    try:
+        return socket.create_server(
+            (address.host, address.port), family=family, backlog=BACKLOG, dualstack_ipv6=is_dual
+        )
+    except OSError as error:
+        where = f"{address.host}:{address.port}"
+        raise ListenError(f"cannot listen on {where} ({address.name}): {error.strerror or error}") from error

@@ -24,8 +24,8 @@ class PodRoutes:
         router.add_get("/pods/", self._list, allow_head=False)
         router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._read_logs, allow_head=False)
 
-    async def _list(self, request: web.Request) -> web.StreamResponse:  # noqa: ARG002 - aiohttp's signature
-        return pod_list(self._pods.pods())
+    async def _list(self, request: web.Request) -> web.StreamResponse:
+        return not_acceptable(request) or pod_list(self._pods.pods())
 
     async def _read_logs(self, request: web.Request) -> web.StreamResponse:
         path = request.match_info
@@ -57,6 +57,19 @@ def pod_list(pods: Sequence[Pod]) -> web.Response:
     items = encode(pods) if pods else b"null"
     body = b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":' + items + b"}\n"
     return web.Response(body=body, content_type="application/json")
+
+
+def not_acceptable(request: web.Request) -> web.Response | None:
+    """The refusal of a client that does not take JSON."""
+    if accepts_json(request.headers.get("Accept", "")):
+        return None
+    return web.Response(status=406, text="406: Not Acceptable\n\nAvailable representations: application/json")
+
+
+def accepts_json(accept: str) -> bool:
+    """Whether an Accept header lets JSON pass; its weights do not matter, as in upstream's router."""
+    kinds = {part.partition(";")[0].strip() for part in accept.split(",")}
+    return not accept or bool(kinds & {"*/*", "application/json"})
 
 
 def _refuse(refusal: Refusal) -> web.Response:

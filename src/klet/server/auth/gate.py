@@ -1,0 +1,115 @@
+"""The gate before every registered path: first who it is, then whether they may."""
+
+import logging
+import ssl
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from klet.kube.errors import KubeError
+from klet.server.auth.access import Authorizer
+from klet.server.auth.attributes import read_attributes
+from klet.server.auth.certificates import CertificateAuthenticator, read_presented
+from klet.server.auth.identity import (
+    Rejected,
+    User,
+    Verdict,
+    anonymous,
+    as_authenticated,
+    read_bearer,
+    read_token_protocol,
+)
+from klet.server.auth.tokens import TokenAuthenticator
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the gate looks at in a request."""
+
+    method: str
+    path: str
+    authorization: str = ""
+    protocols: tuple[str, ...] = ()
+    """The subprotocols of a WebSocket; none if it is no WebSocket."""
+    tls: ssl.SSLObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """Turned away, with an HTTP status and its body."""
+
+    status: int
+    body: str
+
+
+Admission: TypeAlias = User | Turned
+_UNAUTHORIZED: Final = Turned(401, "Unauthorized")
+
+
+class Gate:
+    """Authenticates and authorizes. What is not configured is None."""
+
+    def __init__(
+        self,
+        *,
+        certificates: CertificateAuthenticator | None,
+        tokens: TokenAuthenticator | None,
+        authorizer: Authorizer,
+        allows_anonymous: bool,
+        is_fine_grained: bool,
+    ) -> None:
+        self._certificates = certificates
+        self._tokens = tokens
+        self._authorizer = authorizer
+        self._allows_anonymous = allows_anonymous
+        self._is_fine_grained = is_fine_grained
+
+    async def admit(self, asked: Asked) -> Admission:
+        user = await self._authenticate(asked)
+        if user is None:
+            return _UNAUTHORIZED
+        return await self._authorize(user, asked)
+
+    async def _authenticate(self, asked: Asked) -> User | None:
+        certificate = self._by_certificate(asked)
+        if isinstance(certificate, User):
+            return as_authenticated(certificate)
+        token = await self._by_token(asked)
+        if isinstance(token, User):
+            return as_authenticated(token)
+        wrong = [verdict.reason for verdict in (certificate, token) if verdict is not None]
+        if wrong:
+            logger.info("Credentials refused", extra={"path": asked.path, "error": "; ".join(wrong)})
+            return None
+        return anonymous() if self._allows_anonymous else None
+
+    def _by_certificate(self, asked: Asked) -> Verdict:
+        if self._certificates is None:
+            return None
+        shown = read_presented(asked.tls)
+        return shown if isinstance(shown, Rejected) else self._certificates.authenticate(shown)
+
+    async def _by_token(self, asked: Asked) -> Verdict:
+        if self._tokens is None:
+            return None
+        header = await self._tokens.authenticate(read_bearer(asked.authorization))
+        if isinstance(header, User):
+            return header
+        offered = read_token_protocol(asked.protocols)
+        protocol = offered if isinstance(offered, Rejected) else await self._tokens.authenticate(offered)
+        return protocol or header
+
+    async def _authorize(self, user: User, asked: Asked) -> Admission:
+        attributes = read_attributes(asked.method, asked.path, is_fine_grained=self._is_fine_grained)
+        who = f"user={user.name}, verb={attributes.verb}, resource=nodes"
+        for subresource in attributes.subresources:
+            try:
+                if await self._authorizer.allows(user, attributes.verb, subresource):
+                    return user
+            except KubeError as error:
+                extra = {"user": user.name, "subresource": subresource, "error": str(error)}
+                logger.warning("Authorization could not be decided", extra=extra)
+                return Turned(500, f"Authorization error ({who}, subresource={subresource})")
+        logger.info("Request forbidden", extra={"user": user.name, "verb": attributes.verb, "path": asked.path})
+        return Turned(403, f"Forbidden ({who}, subresource(s)=[{' '.join(attributes.subresources)}])\n")

@@ -1,0 +1,98 @@
+"""What happens to every request before its handler: is there such a path, who asks, and may they."""
+
+import ssl
+from collections.abc import Awaitable, Callable, Iterable
+from html import escape
+from typing import Final, Protocol, TypeAlias, assert_never
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from klet.server.auth.gate import Admission, Asked, Turned
+from klet.server.front import Front, front_of
+from klet.server.places import Inside, Moved, Outside, Place
+
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_NOSNIFF: Final = {"X-Content-Type-Options": "nosniff"}
+
+
+class Gatekeeper(Protocol):
+    """Decides who comes in."""
+
+    async def admit(self, asked: Asked) -> Admission: ...
+
+
+class Routes(Protocol):
+    """A family of paths."""
+
+    def add_to(self, router: web.UrlDispatcher) -> None: ...
+
+
+def build_application(
+    routes: Iterable[Routes], *, gate: Gatekeeper | None, find: Callable[[str], Place]
+) -> web.Application:
+    """The API for one listener. `find` knows its paths; without a gate everybody who can connect comes in."""
+    application = web.Application(middlewares=[_guard(gate, find)])
+    for each in routes:
+        each.add_to(application.router)
+    return application
+
+
+def _guard(gate: Gatekeeper | None, find: Callable[[str], Place]) -> Middleware:
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        front = front_of(request)
+        try:
+            return await _answer(request, handler, front)
+        finally:
+            if front is not None:
+                front.done()
+
+    async def _answer(request: web.Request, handler: Handler, front: Front | None) -> web.StreamResponse:
+        place = find(request.path)
+        match place:
+            case Outside():
+                return web.Response(status=404, text="404 page not found\n", headers=_NOSNIFF)
+            case Moved():
+                return _redirect(request, place.to)
+            case Inside():
+                admission = await gate.admit(_asked(request, front)) if gate is not None else None
+                if isinstance(admission, Turned):
+                    return web.Response(status=admission.status, text=admission.body)
+                return await _handle(request, handler)
+            case _:
+                assert_never(place)
+
+    return guard
+
+
+async def _handle(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPMethodNotAllowed as error:
+        headers = {"Allow": ", ".join(sorted(error.allowed_methods))}
+        return web.Response(status=405, text="405: Method Not Allowed", headers=headers)
+    except web.HTTPNotFound:
+        return web.Response(status=404, text="404: Page Not Found")
+
+
+def _redirect(request: web.Request, to: str) -> web.Response:
+    query = request.rel_url.raw_query_string
+    location = f"{to}?{query}" if query else to
+    body = f'<a href="{escape(location)}">Temporary Redirect</a>.\n\n' if request.method == "GET" else ""
+    return web.Response(status=307, text=body, headers={"Location": location}, content_type="text/html")
+
+
+def _asked(request: web.Request, front: Front | None) -> Asked:
+    upgrade = front.upgrade if front is not None else None
+    is_websocket = request.headers.get("Upgrade", "").lower() == "websocket"
+    if upgrade is not None:
+        is_websocket = "websocket" in (value.lower() for value in upgrade.all("upgrade"))
+    tls: ssl.SSLObject | None = request.transport.get_extra_info("ssl_object") if request.transport else None
+    return Asked(
+        method=request.method,
+        path=request.path,
+        authorization=request.headers.get("Authorization", ""),
+        protocols=tuple(request.headers.getall("Sec-WebSocket-Protocol", ())) if is_websocket else (),
+        tls=tls,
+    )

@@ -1,0 +1,243 @@
+"""`/exec`, `/attach`, `/portForward` and `/run`: reaching into a pod."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+
+from klet.api.pod import Pod
+from klet.cri.errors import CriError, NotFound, ResourceExhausted
+from klet.server.auth.identity import without_token
+from klet.server.framing import RequestHead, write_head
+from klet.server.front import Front, front_of
+from klet.server.runtime_pods import RuntimePods
+from klet.server.streaming.link import Endpoint, Link, LinkError, read_endpoint
+from klet.server.streaming.options import BadOptions, StreamOptions, read_ports, read_streams
+from klet.server.views import PodView
+from klet.wire import cri_v1_pb2 as cri
+
+_SWITCHING: Final = 101
+_FIRST_ERROR: Final = 400
+_RETRY_AFTER: Final = {"Retry-After": "60"}
+_NOSNIFF: Final = {"X-Content-Type-Options": "nosniff"}
+_NOT_PASSED_BACK: Final = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "upgrade"})
+
+
+class StreamingRuntime(Protocol):
+    """The part of the CRI that is needed here."""
+
+    async def exec(self, request: cri.ExecRequest) -> cri.ExecResponse: ...
+
+    async def exec_sync(self, request: cri.ExecSyncRequest) -> cri.ExecSyncResponse: ...
+
+    async def attach(self, request: cri.AttachRequest) -> cri.AttachResponse: ...
+
+    async def port_forward(self, request: cri.PortForwardRequest) -> cri.PortForwardResponse: ...
+
+
+class Refused(Exception):
+    """Ends a request with an answer."""
+
+    def __init__(self, status: int, body: str) -> None:
+        super().__init__(body)
+        self.status = status
+        self.body = body
+
+
+class StreamRoutes:
+    """Runs commands and forwards ports, in pods of this node."""
+
+    def __init__(self, *, pods: PodView, running: RuntimePods, runtime: StreamingRuntime) -> None:
+        self._pods = pods
+        self._running = running
+        self._runtime = runtime
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        container = "/{namespace}/{pod}/{container}"
+        with_uid = "/{namespace}/{pod}/{uid}/{container}"
+        for path in (container, with_uid):
+            router.add_post(f"/run{path}", _answering(self._run))
+            for name, find in (("exec", self._exec), ("attach", self._attach)):
+                for method in ("GET", "POST"):
+                    router.add_route(method, f"/{name}{path}", _answering(self._streaming(find)))
+        for path in ("/{namespace}/{pod}", "/{namespace}/{pod}/{uid}"):
+            for method in ("GET", "POST"):
+                router.add_route(method, f"/portForward{path}", _answering(self._streaming(self._port_forward)))
+
+    def _streaming(
+        self, find: Callable[[web.Request], Awaitable[str]]
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def stream(request: web.Request) -> web.StreamResponse:
+            url = await find(request)
+            front = front_of(request)
+            if front is None or front.upgrade is None:
+                raise Refused(500, "Upgrade request required\n")
+            return await _join(front, front.upgrade, read_endpoint(url))
+
+        return stream
+
+    async def _exec(self, request: web.Request) -> str:
+        options = _streams(request)
+        pod = self._pod(request)
+        wanted = cri.ExecRequest(
+            container_id=await self._container(request, pod),
+            cmd=request.query.getall("command", []),
+            tty=options.tty,
+            stdin=options.stdin,
+            stdout=options.stdout,
+            stderr=options.stderr,
+        )
+        return (await self._runtime.exec(wanted)).url
+
+    async def _attach(self, request: web.Request) -> str:
+        options = _streams(request)
+        pod = self._pod(request)
+        name = request.match_info["container"]
+        container_id = await self._running.running_container(_uid(request, pod), name)
+        if container_id is None:
+            raise Refused(500, f"container {name} not found in pod {pod.metadata.name}_{pod.metadata.namespace}")
+        tty = _has_terminal(pod, name, asked=options.tty)
+        wanted = cri.AttachRequest(
+            container_id=container_id,
+            tty=tty,
+            stdin=options.stdin,
+            stdout=options.stdout,
+            stderr=options.stderr and not tty,
+        )
+        return (await self._runtime.attach(wanted)).url
+
+    async def _port_forward(self, request: web.Request) -> str:
+        front = front_of(request)
+        ports: tuple[int, ...] | BadOptions = ()
+        if front is not None and front.upgrade is not None and _is_websocket(front.upgrade):
+            ports = read_ports(request.query.getall("port", []))
+        if isinstance(ports, BadOptions):
+            raise Refused(400, ports.message)
+        pod = self._pod(request)
+        if request.match_info.get("uid", pod.metadata.uid) != pod.metadata.uid:
+            raise Refused(404, "pod not found")
+        sandbox = await self._running.ready_sandbox(pod.metadata.uid)
+        if sandbox is None:
+            full_name = f"{pod.metadata.name}_{pod.metadata.namespace}"
+            raise Refused(500, f'failed to find sandboxID for pod "{full_name}": it has no sandbox that is ready')
+        answer = await self._runtime.port_forward(cri.PortForwardRequest(pod_sandbox_id=sandbox, port=ports))
+        return answer.url
+
+    async def _run(self, request: web.Request) -> web.StreamResponse:
+        pod = self._pod(request)
+        container_id = await self._container(request, pod)
+        command = request.query.get("cmd", "").split(" ")
+        answer = await self._runtime.exec_sync(cri.ExecSyncRequest(container_id=container_id, cmd=command))
+        if answer.exit_code:
+            said = answer.stderr.decode(errors="replace")
+            raise Refused(500, f"command '{' '.join(command)}' exited with {answer.exit_code}: {said}")
+        return web.Response(body=answer.stdout + answer.stderr, content_type="application/json")
+
+    def _pod(self, request: web.Request) -> Pod:
+        pod = self._pods.find(request.match_info["namespace"], request.match_info["pod"])
+        if pod is None:
+            raise Refused(404, "pod does not exist")
+        return pod
+
+    async def _container(self, request: web.Request, pod: Pod) -> str:
+        name = request.match_info["container"]
+        container_id = await self._running.running_container(_uid(request, pod), name)
+        if container_id is None:
+            raise Refused(500, f'container not found ("{name}")')
+        return container_id
+
+
+class Spliced(web.StreamResponse):
+    """Stands for an answer that went past aiohttp."""
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:  # noqa: ARG002 - aiohttp's signature
+        return None
+
+    async def write_eof(self, data: bytes = b"") -> None:  # noqa: ARG002 - aiohttp's signature
+        return None
+
+
+async def _join(front: Front, upgrade: RequestHead, endpoint: Endpoint) -> web.StreamResponse:
+    """Let the runtime answer, and leave the two alone if it agrees."""
+    link = Link(front)
+    try:
+        answer = await link.ask(endpoint, _forwarded(upgrade, endpoint, front.transport))
+        if answer.status == _SWITCHING:
+            link.join(front.take_over(link))
+            await link.until_ended()
+            response = Spliced()
+            response.force_close()
+            return response
+        if answer.status < _FIRST_ERROR:
+            raise LinkError(f"invalid upgrade response: status code {answer.status}")
+        body = await link.read_rest(answer)
+        kept = [each for each in answer.headers if each[0].lower() not in _NOT_PASSED_BACK]
+        return web.Response(status=answer.status, body=body, headers=kept)
+    finally:
+        link.close()
+
+
+def _forwarded(upgrade: RequestHead, endpoint: Endpoint, transport: asyncio.BaseTransport) -> bytes:
+    """The client's own head for the runtime: the address is the runtime's, credentials stay here."""
+    headers = []
+    seen = list(upgrade.all("x-forwarded-for"))
+    for name, value in upgrade.headers:
+        match name.lower():
+            case "authorization" | "x-forwarded-for":
+                continue
+            case "sec-websocket-protocol":
+                headers.append((name, without_token(value)))
+            case _:
+                headers.append((name, value))
+    peer = transport.get_extra_info("peername")
+    if isinstance(peer, tuple):
+        seen.append(peer[0])
+    if seen:
+        headers.append(("X-Forwarded-For", ", ".join(seen)))
+    return write_head(f"{upgrade.method} {endpoint.target} HTTP/1.1", tuple(headers))
+
+
+def _answering(
+    handle: Callable[[web.Request], Awaitable[web.StreamResponse]],
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """Turn what went wrong into upstream's answers."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        try:
+            return await handle(request)
+        except Refused as refused:
+            return web.Response(status=refused.status, text=refused.body)
+        except NotFound as error:
+            return web.Response(status=404, text=str(error))
+        except ResourceExhausted as error:
+            return web.Response(status=429, text=str(error), headers=_RETRY_AFTER)
+        except CriError as error:
+            return web.Response(status=500, text=str(error))
+        except LinkError as error:
+            return web.Response(status=500, text=f"{error}\n", headers=_NOSNIFF)
+
+    return answer
+
+
+def _streams(request: web.Request) -> StreamOptions:
+    options = read_streams(request.query)
+    if isinstance(options, BadOptions):
+        raise Refused(400, options.message)
+    return options
+
+
+def _uid(request: web.Request, pod: Pod) -> str:
+    return request.match_info.get("uid", pod.metadata.uid)
+
+
+def _has_terminal(pod: Pod, name: str, *, asked: bool) -> bool:
+    """An attached client gets what the container has, whatever it asked for."""
+    terminals = {spec.name: spec.tty for spec in (*pod.spec.containers, *pod.spec.init_containers)}
+    terminals |= {spec.name: spec.tty for spec in pod.spec.ephemeral_containers}
+    return terminals.get(name, asked)
+
+
+def _is_websocket(head: RequestHead) -> bool:
+    return any(value.lower() == "websocket" for value in head.all("upgrade"))

@@ -1,0 +1,1 @@
+"""exec, attach and port forwarding: what is asked for, and the way to the runtime's streaming endpoint."""

@@ -1,0 +1,62 @@
+"""What a streaming request asks for. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+_LARGEST_PORT: Final = (1 << 16) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class BadOptions:
+    """What is wrong with the query: the body of a 400."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOptions:
+    """The streams of an exec or attach."""
+
+    stdin: bool
+    stdout: bool
+    stderr: bool
+    tty: bool
+
+
+def read_streams(query: Mapping[str, str]) -> StreamOptions | BadOptions:
+    """Only `1` is yes. A terminal has one output, so its errors are no stream of their own."""
+    tty = query.get("tty", "") == "1"
+    options = StreamOptions(
+        stdin=query.get("input", "") == "1",
+        stdout=query.get("output", "") == "1",
+        stderr=query.get("error", "") == "1" and not tty,
+        tty=tty,
+    )
+    if not (options.stdin or options.stdout or options.stderr):
+        return BadOptions("you must specify at least 1 of stdin, stdout, stderr")
+    return options
+
+
+def read_ports(values: Sequence[str]) -> tuple[int, ...] | BadOptions:
+    """The ports of a WebSocket; those of SPDY come with each of its streams."""
+    if not values:
+        return BadOptions('query parameter "port" is required')
+    ports = []
+    for value in values:
+        if not value:
+            return BadOptions('query parameter "port" cannot be empty')
+        for text in value.split(","):
+            why = _why_no_number(text)
+            if why:
+                return BadOptions(f'unable to parse "{value}" as a port: strconv.ParseUint: parsing "{text}": {why}')
+            if int(text) < 1:
+                return BadOptions(f'port "{value}" must be > 0')
+            ports.append(int(text))
+    return tuple(ports)
+
+
+def _why_no_number(text: str) -> str:
+    if not (text.isascii() and text.isdigit()):
+        return "invalid syntax"
+    return "value out of range" if len(text.lstrip("0")) > 5 or int(text) > _LARGEST_PORT else ""

@@ -1,0 +1,238 @@
+"""TLS between a TCP connection and a protocol, with half-closes.
+
+asyncio's own TLS drops what is still to be said to a client that has finished speaking; streams need it.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Final, cast
+
+logger = logging.getLogger(__name__)
+
+_READ_SIZE: Final = 1 << 18
+_NO_CERTIFICATE: Final = b"\x15\x03\x03\x00\x02\x02\x50"
+"""The fatal alert `internal_error`, in the clear: there is no certificate to begin a handshake with."""
+
+
+class TlsStream(asyncio.Protocol):
+    """The TCP side of one connection. The protocol above gets a TlsTransport once the handshake is done."""
+
+    def __init__(
+        self, *, context: ssl.SSLContext | None, make_protocol: Callable[[], asyncio.Protocol], handshake: timedelta
+    ) -> None:
+        self._context = context
+        self._make_protocol = make_protocol
+        self._handshake = handshake
+        self._upper: asyncio.Protocol | None = None
+        self._tcp: asyncio.Transport | None = None
+        self._tls: ssl.SSLObject | None = None
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_paused = False
+        self._has_ended = False
+        self._has_said_goodbye = False
+
+    @property
+    def tcp(self) -> asyncio.Transport:
+        assert self._tcp is not None
+        return self._tcp
+
+    @property
+    def tls(self) -> ssl.SSLObject:
+        assert self._tls is not None
+        return self._tls
+
+    @property
+    def upper(self) -> asyncio.Protocol:
+        assert self._upper is not None
+        return self._upper
+
+    @upper.setter
+    def upper(self, protocol: asyncio.Protocol) -> None:
+        self._upper = protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._tcp = tcp = cast(asyncio.Transport, transport)  # uvloop's are not derived from it
+        if self._context is None:
+            logger.warning("TLS handshake failed", extra={"error": "no serving certificate available for the kubelet"})
+            tcp.write(_NO_CERTIFICATE)
+            tcp.close()
+            return
+        self._tls = self._context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._handshake.total_seconds(), self._give_up, "timeout")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        if self._upper is not None:
+            self._upper.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._tls is not None:
+            self._incoming.write(data)
+            self._step()
+
+    def eof_received(self) -> bool:
+        """A client that cuts TCP without a word of TLS has ended all the same; what it said before still counts."""
+        self._incoming.write_eof()
+        if self._upper is None:
+            return False
+        self._step()
+        return not self.tcp.is_closing()
+
+    def pause_writing(self) -> None:
+        if self._upper is not None:
+            self._upper.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._upper is not None:
+            self._upper.resume_writing()
+
+    def pause(self, *, is_paused: bool) -> None:
+        if is_paused == self._is_paused or self._has_ended or self.tcp.is_closing():
+            return
+        self._is_paused = is_paused
+        if is_paused:
+            self.tcp.pause_reading()
+        else:
+            self.tcp.resume_reading()
+            # There may be bytes that TLS holds already. Not at once: the caller may be in the middle of its own.
+            asyncio.get_running_loop().call_soon(self._step)
+
+    def send(self, data: bytes | bytearray | memoryview) -> None:
+        if self._has_said_goodbye or self.tcp.is_closing():
+            return
+        view = memoryview(data).cast("B")
+        while view:
+            view = view[self.tls.write(view) :]
+        self._flush()
+
+    def say_goodbye(self) -> None:
+        """Tell the client that nothing more will come."""
+        if self._has_said_goodbye or self._tls is None or self.tcp.is_closing():
+            return
+        self._has_said_goodbye = True
+        # It would wait for the client's own goodbye.
+        with suppress(ssl.SSLError):
+            self._tls.unwrap()
+        self._flush()
+
+    def _step(self) -> None:
+        if self._tls is None or self.tcp.is_closing():
+            return
+        try:
+            if self._upper is None and not self._shake_hands(self._tls):
+                return
+            self._read(self._tls)
+        except ssl.SSLError as error:
+            self._flush()
+            self._give_up(error.reason or str(error))
+            return
+        self._flush()
+
+    def _shake_hands(self, tls: ssl.SSLObject) -> bool:
+        try:
+            tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._flush()
+            return False
+        self._stop_timer()
+        self._flush()
+        self._upper = self._make_protocol()
+        self._upper.connection_made(TlsTransport(self))
+        return True
+
+    def _read(self, tls: ssl.SSLObject) -> None:
+        while not (self._is_paused or self._has_ended or self.tcp.is_closing()):
+            try:
+                data = tls.read(_READ_SIZE)
+            except ssl.SSLWantReadError:
+                return
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                data = b""
+            if data:
+                self.upper.data_received(data)
+                continue
+            self._has_ended = True
+            if not self.upper.eof_received():
+                self.say_goodbye()
+                self.tcp.close()
+
+    def _flush(self) -> None:
+        if self._outgoing.pending and not self.tcp.is_closing():
+            self.tcp.write(self._outgoing.read())
+
+    def _give_up(self, reason: str) -> None:
+        if self._upper is None:
+            peer = self.tcp.get_extra_info("peername")
+            extra = {"error": reason, "client": peer[0] if isinstance(peer, tuple) else ""}
+            # Port scanners and half-configured clients do this all day.
+            logger.info("TLS handshake failed", extra=extra)
+        self.tcp.close()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class TlsTransport(asyncio.Transport):
+    """What the protocol above writes to."""
+
+    def __init__(self, stream: TlsStream) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        tls = self._stream.tls
+        if name == "ssl_object":
+            return tls
+        return tls.context if name == "sslcontext" else self._stream.tcp.get_extra_info(name, default)
+
+    def is_closing(self) -> bool:
+        return self._stream.tcp.is_closing()
+
+    def close(self) -> None:
+        self._stream.say_goodbye()
+        self._stream.tcp.close()
+
+    def abort(self) -> None:
+        self._stream.tcp.abort()
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._stream.upper = cast(asyncio.Protocol, protocol)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._stream.upper
+
+    def is_reading(self) -> bool:
+        return self._stream.tcp.is_reading()
+
+    def pause_reading(self) -> None:
+        self._stream.pause(is_paused=True)
+
+    def resume_reading(self) -> None:
+        self._stream.pause(is_paused=False)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._stream.send(data)
+
+    def write_eof(self) -> None:
+        self._stream.say_goodbye()
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._stream.tcp.set_write_buffer_limits(high, low)
+
+    def get_write_buffer_size(self) -> int:
+        return self._stream.tcp.get_write_buffer_size()
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._stream.tcp.get_write_buffer_limits()
