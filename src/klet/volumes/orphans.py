@@ -99,6 +99,8 @@ def _remove_directories(top: Path) -> None:
     """Remove a directory and all below it, if that is nothing but directories and no mount."""
     if not top.exists():
         return
+    if top.is_symlink():
+        raise OrphanKept(f"cannot delete directory {top}: it is a link")
     with doing("remove the directories of", top):
         found = [top]
         for base, names, _ in os.walk(top):
