@@ -26,7 +26,8 @@ from klet.server.tls.stream import TlsStream
 
 logger = logging.getLogger(__name__)
 
-CLOSE_WITHIN: Final = 2.0
+CLOSE_WITHIN: Final = 0.5
+"""For requests in hand when the agent ends; waited for twice by aiohttp."""
 BACKLOG: Final = 1024
 """How many clients may come while the loop is busy; a Unix socket turns away the next at once."""
 IDLE: Final = 90.0

@@ -36,6 +36,7 @@ class TlsStream(asyncio.Protocol):
         self._is_paused = False
         self._has_ended = False
         self._has_said_goodbye = False
+        self._is_cut = False
 
     @property
     def tcp(self) -> asyncio.Transport:
@@ -78,8 +79,12 @@ class TlsStream(asyncio.Protocol):
             self._step()
 
     def eof_received(self) -> bool:
-        """A client that cuts TCP without a word of TLS has ended all the same; what it said before still counts."""
+        """Who ends TCP is gone: a client that only has nothing more to say ends its half of TLS.
+
+        What it said before still counts, also what the protocol above does not want yet.
+        """
         self._incoming.write_eof()
+        self._is_cut = True
         if self._upper is None:
             return False
         self._step()
@@ -162,6 +167,8 @@ class TlsStream(asyncio.Protocol):
             if not self.upper.eof_received():
                 self.say_goodbye()
                 self.tcp.close()
+        if self._has_ended and self._is_cut:
+            self.tcp.close()
 
     def _flush(self) -> None:
         if self._outgoing.pending and not self.tcp.is_closing():

@@ -1,0 +1,324 @@
+"""The kubelet API over real TLS, on the fake runtime and a small streaming endpoint."""
+
+import asyncio
+import random
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from msgspec.structs import replace
+
+from klet.aio.clock import SystemClock
+from klet.aio.threads import Threads
+from klet.api.container_status import ContainerState, ContainerStateRunning, ContainerStatus
+from klet.api.pod import Pod, PodStatus
+from klet.certs.maker import AuthorityFiles, CertificateMaker
+from klet.certs.messages import Purpose, Template
+from klet.cri.client import CriClient
+from klet.host.images import BUSYBOX_IMAGE
+from klet.server.auth.access import AlwaysAllow, Authorizer
+from klet.server.auth.certificates import CertificateAuthenticator, ClientAuthorities
+from klet.server.auth.gate import Gate
+from klet.server.auth.reviews import Retrying
+from klet.server.auth.tokens import TokenAuthenticator
+from klet.server.front import FrontLimits
+from klet.server.listener import Address, SecureListener, SocketListener
+from klet.server.routes.health import HealthRoutes
+from klet.server.routes.node import DisabledRoutes, NodeRoutes
+from klet.server.routes.pods import PodRoutes
+from klet.server.routes.streams import StreamRoutes
+from klet.server.runtime_pods import RuntimePods
+from klet.server.tls.context import TlsSettings
+from klet.server.tls.openssl import find_openssl
+from klet.server.tls.serving import ServingContext
+from klet.testing.builders import make_pod
+from klet.testing.cri_configs import build_container_config, build_sandbox_config
+from klet.testing.fake_runtime.images import FakeImage
+from klet.testing.fake_runtime.machine import FakeRuntime
+from klet.testing.fake_runtime.world import Features
+from klet.testing.in_process import run_in_process
+from klet.wire import cri_v1_pb2 as cri
+
+PROMPTLY = 10
+YEAR = timedelta(days=365)
+HEAD_LIMIT = (1 << 20) + 4096
+ADMIN = Template(common_name="admin", organizations=("masters", "people"))
+UID = "web-uid"
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@dataclass(frozen=True)
+class Pki:
+    """Files: `<name>.crt` and `<name>.key` of authorities and those they have signed."""
+
+    directory: Path
+
+    def pair(self, name: str) -> tuple[Path, Path]:
+        return self.directory / f"{name}.crt", self.directory / f"{name}.key"
+
+    def client(self, name: str | None = None) -> ssl.SSLContext:
+        """The context of a client that trusts the server, and shows a certificate if it has one."""
+        context = ssl.create_default_context(cafile=self.pair("ca")[0])
+        if name is not None:
+            context.load_cert_chain(*self.pair(name))
+        return context
+
+
+async def make_pki(directory: Path) -> Pki:
+    maker, pki = CertificateMaker(clock=SystemClock()), Pki(directory)
+
+    def write(name: str, pair: Any) -> None:
+        for path, text in zip(pki.pair(name), (pair.certificate, pair.key), strict=True):
+            path.write_text(text)
+
+    async def sign(name: str, by: str, template: Template, purpose: Purpose) -> None:
+        authority = AuthorityFiles(certificate_file=pki.pair(by)[0], key_file=pki.pair(by)[1])
+        write(name, await maker.leaf(template, authority=authority, purpose=purpose, lifetime=YEAR))
+
+    write("ca", await maker.authority("klet-ca", lifetime=YEAR))
+    write("other-ca", await maker.authority("other-ca", lifetime=YEAR))
+    server = Template(common_name="node", dns_names=("localhost",), ips=("127.0.0.1",))
+    await sign("server", "ca", server, Purpose.SERVER)
+    await sign("server-2", "ca", server, Purpose.SERVER)
+    await sign("admin", "ca", ADMIN, Purpose.CLIENT)
+    await sign("server-as-client", "ca", ADMIN, Purpose.SERVER)
+    await sign("stranger", "other-ca", ADMIN, Purpose.CLIENT)
+    return pki
+
+
+@pytest.fixture(scope="session")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    with asyncio.Runner() as runner:
+        return runner.run(make_pki(tmp_path_factory.mktemp("pki")))
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Agree to the upgrade, and say back whatever comes until it ends."""
+    writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
+    while data := await reader.read(1 << 16):
+        writer.write(data)
+        await writer.drain()
+
+
+@dataclass
+class Streamer:
+    """The runtime's streaming endpoint: it notes the head of each request and then does as it is told."""
+
+    behave: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]] = echo
+    heads: list[bytes] = field(default_factory=list)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    url: str = ""
+    tasks: set[Any] = field(default_factory=set)
+
+    async def close(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.tasks.add(asyncio.current_task())
+        try:
+            self.heads.append(await reader.readuntil(b"\r\n\r\n"))
+            await self.behave(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+            self.ended.set()
+
+
+class Pods:
+    """The pods of the node."""
+
+    def __init__(self) -> None:
+        status = ContainerStatus(
+            name="main", state=ContainerState(running=ContainerStateRunning()), container_id="containerd://id-1"
+        )
+        pod = make_pod("main", name="web")
+        metadata = replace(pod.metadata, uid=UID)
+        self.all: tuple[Pod, ...] = (
+            replace(pod, metadata=metadata, status=PodStatus(phase="Running", container_statuses=(status,))),
+        )
+
+    def pods(self) -> tuple[Pod, ...]:
+        return self.all
+
+    def terminating(self) -> tuple[Pod, ...]:
+        return ()
+
+    def find(self, namespace: str, name: str) -> Pod | None:
+        named = (pod for pod in self.all if (pod.metadata.namespace, pod.metadata.name) == (namespace, name))
+        return next(named, None)
+
+
+class Logs:
+    async def read(self, container: str, query: Any) -> AsyncIterator[bytes]:  # noqa: ARG002 - the view's signature
+        yield b"hello\n"
+
+
+class Health:
+    def __init__(self) -> None:
+        self.errors: dict[str, str | None] = {"ping": None, "log": None, "syncloop": None}
+
+    def checks(self) -> dict[str, str | None]:
+        return self.errors
+
+
+@dataclass(kw_only=True)
+class Setup:
+    """What a test changes before the kubelet starts."""
+
+    certificate: str | None = "server"
+    with_client_ca: bool = True
+    reviewer: Any = None
+    authorizer: Authorizer = field(default_factory=AlwaysAllow)
+    allows_anonymous: bool = False
+    has_debugging: bool = True
+    limits: FrontLimits = field(default_factory=FrontLimits)
+    handshake: timedelta = timedelta(seconds=PROMPTLY)
+    token_ttl: timedelta = timedelta(minutes=2)
+
+
+class Kubelet:
+    """A kubelet API that listens."""
+
+    def __init__(self, *, pki: Pki, streamer: Streamer, runtime: FakeRuntime, client: CriClient, directory: Path) -> None:
+        self.pki, self.streamer, self.runtime = pki, streamer, runtime
+        self.pods, self.health = Pods(), Health()
+        self.ca = directory / "client-ca.crt"
+        self.ca.write_bytes(pki.pair("ca")[0].read_bytes())
+        self.socket = directory / "klet.sock"
+        self.port = 0
+        running = RuntimePods(runtime=client)
+        self.routes = (
+            PodRoutes(pods=self.pods, logs=Logs()),
+            HealthRoutes(health=self.health),
+            StreamRoutes(pods=self.pods, running=running, runtime=client),
+            NodeRoutes(configuration=b'{"port":10250}', running=running),
+        )
+
+    async def connect(self, name: str | None = "admin") -> Connection:
+        """A TLS connection, with a client certificate."""
+        return await asyncio.open_connection("127.0.0.1", self.port, ssl=self.pki.client(name))
+
+    @asynccontextmanager
+    async def connected(self, name: str | None = "admin") -> AsyncIterator[Connection]:
+        reader, writer = await self.connect(name)
+        try:
+            async with asyncio.timeout(PROMPTLY):
+                yield reader, writer
+        finally:
+            writer.close()
+            with suppress(ConnectionError, ssl.SSLError):
+                await writer.wait_closed()
+
+    @asynccontextmanager
+    async def session(self, name: str | None = "admin", **options: Any) -> AsyncIterator[aiohttp.ClientSession]:
+        async with aiohttp.ClientSession(
+            f"https://127.0.0.1:{self.port}",
+            connector=aiohttp.TCPConnector(ssl=self.pki.client(name)),
+            timeout=aiohttp.ClientTimeout(PROMPTLY),
+            **options,
+        ) as session:
+            yield session
+
+    async def get(self, path: str, name: str | None = "admin", method: str = "GET", **options: Any) -> tuple[int, str]:
+        async with self.session(name) as session, session.request(method, path, **options) as answer:
+            return answer.status, await answer.text()
+
+
+async def start_pod(client: CriClient, directory: Path) -> None:
+    """The pod `default/web` with a running container `main`, as the runtime has it."""
+    sandbox_config = build_sandbox_config(name="web", log_directory=directory, cgroup_parent="")
+    request = cri.RunPodSandboxRequest(config=sandbox_config)
+    sandbox = (await client.run_pod_sandbox(request)).pod_sandbox_id
+    config = build_container_config(name="main", command=("sleep", "1000"))
+    config.labels.update({"io.kubernetes.pod.uid": UID, "io.kubernetes.container.name": "main"})
+    wanted = cri.CreateContainerRequest(pod_sandbox_id=sandbox, config=config, sandbox_config=sandbox_config)
+    container = (await client.create_container(wanted)).container_id
+    await client.start_container(cri.StartContainerRequest(container_id=container))
+
+
+@asynccontextmanager
+async def run_kubelet(pki: Pki, directory: Path, setup: Setup) -> AsyncIterator[Kubelet]:
+    clock = SystemClock()
+    async with AsyncExitStack() as stack:
+        streamer = Streamer()
+        endpoint = await asyncio.start_server(streamer.answer, "127.0.0.1", 0)
+        stack.callback(endpoint.close)
+        stack.push_async_callback(streamer.close)
+        streamer.url = f"http://127.0.0.1:{endpoint.sockets[0].getsockname()[1]}"
+        features = Features(streaming_url=streamer.url)
+        runtime = FakeRuntime(start=clock.now(), features=features, images=(FakeImage(name=BUSYBOX_IMAGE),))
+        client = await stack.enter_async_context(run_in_process(runtime, clock=clock))
+        await start_pod(client, directory)
+        kubelet = Kubelet(pki=pki, streamer=streamer, runtime=runtime, client=client, directory=directory)
+        threads = Threads(limit=2)
+        stack.callback(threads.close)
+        authorities = ClientAuthorities(file=kubelet.ca, threads=threads, clock=clock)
+        await authorities.load()
+        openssl = find_openssl()
+        contexts = ServingContext(
+            settings=TlsSettings(asks_for_certificates=setup.with_client_ca),
+            authorities=authorities,
+            openssl=openssl,
+            threads=threads,
+        )
+        if setup.certificate is not None:
+            await contexts.use(*pki.pair(setup.certificate))
+        kubelet.contexts, kubelet.authorities = contexts, authorities
+        retrying = Retrying(clock=clock, randomness=random.Random(1))
+        gate = Gate(
+            certificates=CertificateAuthenticator(authorities=authorities, judge=openssl, clock=clock)
+            if setup.with_client_ca
+            else None,
+            tokens=TokenAuthenticator(reviewer=setup.reviewer, retrying=retrying, keep=setup.token_ttl, clock=clock)
+            if setup.reviewer is not None
+            else None,
+            authorizer=setup.authorizer,
+            allows_anonymous=setup.allows_anonymous,
+            is_fine_grained=True,
+        )
+        routes = kubelet.routes if setup.has_debugging else (*kubelet.routes[:2], DisabledRoutes())
+        listener = SecureListener(
+            address=Address(host="127.0.0.1", port=0, name="address, port"),
+            contexts=contexts,
+            gate=gate,
+            routes=routes,
+            has_debugging=setup.has_debugging,
+            limits=setup.limits,
+            handshake=setup.handshake,
+        )
+        listener.bind()
+        kubelet.port = listener.port
+        group = await stack.enter_async_context(asyncio.TaskGroup())
+        tasks = [
+            group.create_task(each.run())
+            for each in (listener, authorities, SocketListener(path=kubelet.socket, routes=kubelet.routes))
+        ]
+        try:
+            yield kubelet
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+@pytest.fixture
+def start(pki: Pki, tmp_path: Path) -> Callable[..., Any]:
+    """Starts a kubelet API: `async with start(allows_anonymous=True) as kubelet`."""
+    return lambda **options: run_kubelet(pki, tmp_path, Setup(**options))
+
+
+@pytest.fixture
+async def kubelet(start: Callable[..., Any]) -> AsyncIterator[Kubelet]:
+    async with start() as running:
+        yield running
