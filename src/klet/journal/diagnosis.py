@@ -163,12 +163,11 @@ def _under_way(records: Evidence) -> Iterator[Reason]:
     newest = records.newest
     if newest is not None:
         told = newest.finding
-        message = told.message or told.decision
         yield Reason(
             kind=Kind.PROGRESS,
             word=told.decision,
             container=told.subject.container,
-            message=f"the pod is on its way: {message}",
+            message=told.message or "it is under way",
             since=newest.at,
             next=told.next,
             next_at=told.next_at,

@@ -363,7 +363,7 @@ CASES = [
     pytest.param(
         {"state": RUNNING, "is_ready": True, **LEAVING},
         [(10, "Terminate", {"message": "asked to", "next": "stop its containers"})],
-        ("Terminate", "the pod is on its way: asked to", 10, "stop its containers", None),
+        ("Terminate", "asked to", 10, "stop its containers", None),
         id="a stop that has just been asked for",
     ),
     pytest.param(
@@ -437,7 +437,7 @@ CASES = [
     pytest.param(
         {"phase": "Pending"},
         [(1, "PodAdded", {"message": "source file has a new pod", "next": "admit and start it"})],
-        ("PodAdded", "the pod is on its way: source file has a new pod", 1, "admit and start it", None),
+        ("PodAdded", "source file has a new pod", 1, "admit and start it", None),
         id="a pod that has just come",
     ),
 ]
