@@ -18,7 +18,7 @@ from klet.config.document import parse_document
 from klet.config.errors import ConfigError, prefixed
 from klet.config.files import describe_strict_problems, require_type, without_type
 from klet.config.flagset import Flag, ParsedFlags, Target
-from klet.config.flagvalues import INT32, STRING, FlagKind
+from klet.config.flagvalues import BOOL, INT32, STRING, FlagKind
 from klet.config.places import find_socket_problem
 from klet.config.sections import Section
 
@@ -41,6 +41,10 @@ class KletConfiguration(Section, frozen=True, kw_only=True):
     """How many cause records are kept."""
     max_parallel_starts: Int32 = 0
     """Pod starts in flight; 0: chosen from the number of CPUs."""
+    bridge_network: bool = False
+    """Make a network of the node's pod CIDRs where no other one is configured."""
+    leave_kernel_tunables: bool = False
+    """Neither set nor check kernel parameters; protectKernelDefaults still checks them."""
     runtime_classes: tuple[RuntimeClass, ...] = ()
     """The classes that pods of this node can name; they stand in for an API server's."""
 
@@ -53,6 +57,10 @@ KLET_FLAGS: Final = (
     Flag("klet-config", STRING, _SECTION, "File with a KletConfiguration (YAML or JSON)"),
     _flag("klet-socket", STRING, "socket", "Socket of the agent's own API", "<root-dir>/klet.sock"),
     _flag("klet-journal-records", INT32, "journalRecords", "Cause records to keep", str(DEFAULT_JOURNAL_RECORDS)),
+    _flag(
+        "klet-bridge-network", BOOL, "bridgeNetwork", "Bridge pods of the node's CIDRs if no CNI list is there", "false"
+    ),
+    _flag("klet-leave-kernel-tunables", BOOL, "leaveKernelTunables", "Do not set kernel parameters", "false"),
     _flag("klet-max-parallel-starts", INT32, "maxParallelStarts", "Pod starts in flight; 0: from the CPUs", "0"),
 )
 

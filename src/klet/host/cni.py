@@ -3,8 +3,13 @@
 import json
 from collections.abc import Sequence
 from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
+
+from klet.host.errors import file_error
 
 CNI_VERSION = "0.4.0"
+SUFFIXES = frozenset({".conf", ".conflist", ".json"})
+"""Of the files that runtimes read."""
 Subnet = IPv4Network | IPv6Network
 
 
@@ -16,10 +21,12 @@ def build_cni_list(
     data_dir: str = "",
     masquerade: bool = True,
     mtu: int = 0,
+    with_loopback: bool = False,
 ) -> str:
     """A .conflist: bridge with host-local addresses (one from each subnet), portmap, bandwidth.
 
-    `data_dir` keeps the leases of addresses apart from those of other networks on the machine.
+    `data_dir` keeps the leases of addresses apart from those of other networks on the machine. With `with_loopback` the
+    list sets up `lo` too, for runtimes that do not.
     """
     ipam: dict[str, object] = {
         "type": "host-local",
@@ -39,12 +46,24 @@ def build_cni_list(
     }
     if mtu:
         bridge_plugin["mtu"] = mtu
-    plugins = [
+    plugins: list[dict[str, object]] = [
         bridge_plugin,
         {"type": "portmap", "capabilities": {"portMappings": True}},
         {"type": "bandwidth", "capabilities": {"bandwidth": True}},
     ]
+    if with_loopback:
+        plugins.append({"type": "loopback"})
     return _dump({"cniVersion": CNI_VERSION, "name": name, "plugins": plugins})
+
+
+def find_configurations(directory: Path) -> tuple[Path, ...]:
+    """The files that a runtime would read there, in its order; none if there is no such directory. It blocks."""
+    try:
+        return tuple(sorted(path for path in directory.iterdir() if path.suffix in SUFFIXES))
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise file_error("read", directory, error) from error
 
 
 def build_loopback() -> str:

@@ -61,6 +61,13 @@ def test_flags_win():
     assert config == KletConfiguration(socket="/s", journal_records=7, max_parallel_starts=2)
 
 
+def test_switches_are_off_and_can_be_turned_on():
+    config = finish(load(""))
+    assert (config.bridge_network, config.leave_kernel_tunables) == (False, False)
+    config = finish(load("bridgeNetwork: true\n"), klet_leave_kernel_tunables=True)
+    assert (config.bridge_network, config.leave_kernel_tunables) == (True, True)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

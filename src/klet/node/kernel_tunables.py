@@ -1,0 +1,97 @@
+"""Kernel parameters that a node needs: set at the start, or only asked for with protectKernelDefaults (upstream:
+`setupKernelTunables`).
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, Protocol
+
+from klet.errors import KletError
+from klet.host.errors import HostError
+from klet.node.runtime_state import join_errors
+
+logger = logging.getLogger(__name__)
+
+TUNABLES: Final[Mapping[str, int]] = {
+    "vm.overcommit_memory": 1,
+    "vm.panic_on_oom": 0,
+    "kernel.panic": 10,
+    "kernel.panic_on_oops": 1,
+    "kernel.keys.root_maxkeys": 1_000_000,
+    "kernel.keys.root_maxbytes": 25_000_000,
+}
+
+
+class TunablePolicy(Enum):
+    """What to do with parameters that are not as they should be."""
+
+    SET = auto()
+    REFUSE = auto()
+    LEAVE = auto()
+
+
+class TunableError(KletError):
+    """Parameters that are wrong, or cannot be set."""
+
+
+class Parameters(Protocol):
+    """Kernel parameters; raises HostError."""
+
+    def read(self, name: str) -> int: ...
+
+    def write(self, name: str, value: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TunablePlan:
+    """What to write, and what is wrong."""
+
+    writes: Mapping[str, int]
+    problems: tuple[str, ...] = ()
+
+
+def choose_tunable_policy(*, protect: bool, leave: bool) -> TunablePolicy:
+    """Which of the two settings wins: protectKernelDefaults, since who relies on the values wants to know."""
+    if protect:
+        return TunablePolicy.REFUSE
+    return TunablePolicy.LEAVE if leave else TunablePolicy.SET
+
+
+def plan_tunables(found: Mapping[str, int], policy: TunablePolicy) -> TunablePlan:
+    """Compare what was found with what is needed."""
+    wrong = {name: value for name, value in TUNABLES.items() if name in found and found[name] != value}
+    match policy:
+        case TunablePolicy.SET:
+            return TunablePlan(wrong)
+        case TunablePolicy.LEAVE:
+            return TunablePlan({})
+        case TunablePolicy.REFUSE:
+            problems = tuple(
+                f"invalid kernel flag: {name}, expected value: {value}, actual value: {found[name]}"
+                for name, value in wrong.items()
+            )
+            return TunablePlan({}, problems)
+
+
+def apply_tunables(parameters: Parameters, policy: TunablePolicy) -> None:
+    """Make the parameters right, or raise TunableError with everything that is wrong."""
+    if policy is TunablePolicy.LEAVE:
+        return
+    problems: list[str] = []
+    found: dict[str, int] = {}
+    for name in TUNABLES:
+        try:
+            found[name] = parameters.read(name)
+        except HostError as error:
+            problems.append(str(error))
+    plan = plan_tunables(found, policy)
+    for name, value in plan.writes.items():
+        logger.info("Updating kernel flag", extra={"flag": name, "value": value, "before": found[name]})
+        try:
+            parameters.write(name, value)
+        except HostError as error:
+            problems.append(str(error))
+    if problems := [*problems, *plan.problems]:
+        raise TunableError(join_errors(problems))
