@@ -291,6 +291,7 @@ def _build_executor(
 ) -> PodExecutor:
     return PodExecutor(
         runtime=ports.runtime,
+        remover=ContainerRemover(runtime=ports.runtime, killer=killer, logs=ports.logs),
         sandboxes=sandboxes,
         starter=starter,
         post_start=PostStart(hooks=hooks, killer=killer, recorder=ports.recorder),

@@ -1,26 +1,32 @@
 """Carries out pod actions on the runtime, in upstream's order (kuberuntime SyncPod)."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Protocol
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.api.pod_resources import is_sidecar
 from klet.cri.errors import CriError, NotFound
 from klet.cri.port import RuntimeService
+from klet.errors import KletError
 from klet.model.causes import CauseId, CauseRecorder, Finding
 from klet.model.pods import subject_of, uid_of
-from klet.model.runtime import PodRuntimeStatus, StartFailure
+from klet.model.runtime import ContainerId, PodRuntimeStatus, StartFailure
 from klet.runtime.actions import PodActions
 from klet.runtime.container_planner import Place
 from klet.runtime.errors import Backoff, PostStartFailed, SandboxFailed, StartError
+from klet.runtime.gc_plan import plan_init_pruning
 from klet.runtime.killer import PodKiller
 from klet.runtime.post_start import PostStart
 from klet.runtime.sandboxes import SandboxMaker
 from klet.runtime.start_turns import PodTurn, StartTurns
 from klet.runtime.starter import ContainerStarter
 from klet.wire import cri_v1_pb2 as cri
+
+logger = logging.getLogger(__name__)
 
 DECIDER = "runtime.executor"
 
@@ -77,6 +83,12 @@ class _Stage:
     progress: _Progress
 
 
+class Remover(Protocol):
+    """Removes a dead container with its log."""
+
+    async def remove(self, container: ContainerId) -> None: ...
+
+
 class PodExecutor:
     """Does to the runtime what the actions say."""
 
@@ -84,6 +96,7 @@ class PodExecutor:
         self,
         *,
         runtime: RuntimeService,
+        remover: Remover,
         sandboxes: SandboxMaker,
         starter: ContainerStarter,
         post_start: PostStart,
@@ -92,6 +105,7 @@ class PodExecutor:
         turns: StartTurns,
     ) -> None:
         self._runtime = runtime
+        self._remover = remover
         self._sandboxes = sandboxes
         self._starter = starter
         self._post_start = post_start
@@ -167,7 +181,8 @@ class PodExecutor:
     async def _purge_init(self, pod: Pod, status: PodRuntimeStatus) -> None:
         """A new sandbox starts initialization over, so records of init containers must not count as done.
 
-        Those that the status shows running have just been stopped with the pod.
+        Those that the status shows running have just been stopped with the pod. Their logs stay: by them the next
+        instance knows how often it was started.
         """
         names = {container.name for container in pod.spec.init_containers}
         for record in status.containers:
@@ -177,9 +192,20 @@ class PodExecutor:
                 except NotFound:
                     continue
 
+    async def _prune_init(self, pod: Pod, status: PodRuntimeStatus) -> None:
+        """Of an init container that is tried again and again only the last end is kept."""
+        for record in plan_init_pruning(pod, status):
+            try:
+                await self._remover.remove(record.id)
+            except KletError as error:
+                logger.warning(
+                    "A dead init container stays for now", extra={"container": record.id, "error": str(error)}
+                )
+
     async def _start_all(
         self, pod: Pod, status: PodRuntimeStatus, actions: PodActions, stage: _Stage, parent: CauseId | None
     ) -> None:
+        await self._prune_init(pod, status)
         ephemeral: Sequence[Container | EphemeralContainer] = pod.spec.ephemeral_containers
         for index in actions.start_ephemeral:
             await self._start(pod, ephemeral[index], status, stage, parent)

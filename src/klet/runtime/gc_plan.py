@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from klet.api.pod import Pod
 from klet.model.pods import PodUID
 from klet.model.runtime import ContainerId, ContainerRecord, ContainerState, PodRuntimeStatus, SandboxId
 
@@ -91,6 +92,17 @@ def plan_after_death(status: PodRuntimeStatus, *, keep: int, is_removable: bool)
     for name in dict.fromkeys(record.name for record in ended):
         surplus += [record for record in ended if record.name == name][max(keep, 1) :]
     return tuple(sorted(surplus, key=lambda record: record.created_at))
+
+
+def plan_init_pruning(pod: Pod, status: PodRuntimeStatus) -> tuple[ContainerRecord, ...]:
+    """All ends of the pod's init containers but the last of each: only that one says whether it has to run again."""
+    over = {ContainerState.EXITED, ContainerState.UNKNOWN}
+    ended = [record for record in status.containers if record.state in over]
+    return tuple(
+        record
+        for container in pod.spec.init_containers
+        for record in [each for each in ended if each.name == container.name][1:]
+    )
 
 
 _Key = tuple[PodUID, str]

@@ -192,6 +192,7 @@ class RuntimeBench:
         )
         self.executor = PodExecutor(
             runtime=client,
+            remover=self.remover,
             sandboxes=self.sandboxes,
             starter=self.starter,
             post_start=PostStart(hooks=self.hooks, killer=self.killer, recorder=self.journal),

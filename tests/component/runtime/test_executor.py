@@ -171,6 +171,20 @@ def test_a_dead_sandbox_is_replaced_and_initialization_starts_over(on_bench):
     on_bench(test, QUICK)
 
 
+def test_of_an_init_container_that_fails_again_and_again_the_last_end_is_kept_with_its_log(on_bench):
+    failing = Script(lives=by_name({"init": lambda _: runs_for(timedelta(seconds=1), exit_code=1)}))
+
+    async def test(bench) -> None:
+        pod = make_pod("main", init=["init"])
+        for _ in range(4):
+            await bench.sync(pod)
+            await bench.sleep(60)
+        assert [record.restart_count for record in (await bench.status(pod)).containers] == [3, 2]
+        assert len(bench.logs.links) == 2
+
+    on_bench(test, failing)
+
+
 def test_killing_the_pod_alone_stops_everything_and_starts_nothing(on_bench):
     async def test(bench) -> None:
         pod = make_pod("a", "b")

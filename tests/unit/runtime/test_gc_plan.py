@@ -11,10 +11,11 @@ from klet.runtime.gc_plan import (
     ListedSandbox,
     plan_after_death,
     plan_containers,
+    plan_init_pruning,
     plan_links,
     plan_sandboxes,
 )
-from klet.testing.builders import NOW, make_pod, make_record, make_status
+from klet.testing.builders import NOW, make_container, make_pod, make_record, make_status
 
 EXITED, RUNNING = ContainerState.EXITED, ContainerState.RUNNING
 CREATED, UNKNOWN = ContainerState.CREATED, ContainerState.UNKNOWN
@@ -186,3 +187,26 @@ def test_after_a_death(keep, removable, expected):
     records += [make_record(pod, "a", RUNNING, restarts=3), make_record(pod, "b", EXITED), make_record(pod, "c")]
     found = plan_after_death(make_status(pod, *records), keep=keep, is_removable=removable)
     assert sorted(record.id for record in found) == expected
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        pytest.param({}, [], id="nothing ran"),
+        pytest.param({"init": ["exited"]}, [], id="the only end is kept"),
+        pytest.param({"init": ["exited", "exited", "exited"]}, ["init-1", "init-0"], id="all but the last end go"),
+        pytest.param({"init": ["exited", "running"]}, [], id="what runs is not counted"),
+        pytest.param({"init": ["exited", "exited", "created"]}, ["init-0"], id="nor what was only created"),
+        pytest.param({"init": ["exited", "unknown"]}, ["init-0"], id="an unknown one is over too"),
+        pytest.param({"main": ["exited", "exited"]}, [], id="regular containers are left to the collector"),
+        pytest.param({"side": ["exited", "exited"], "init": ["exited"]}, ["side-0"], id="sidecars count as well"),
+    ],
+)
+def test_ends_of_init_containers(states, expected):
+    pod = make_pod("main", init=("init", make_container("side", restart_policy="Always")))
+    records = [
+        make_record(pod, name, ContainerState(state), restarts=life)
+        for name, lives in states.items()
+        for life, state in enumerate(lives)
+    ]
+    assert [record.id for record in plan_init_pruning(pod, make_status(pod, *records))] == expected
