@@ -1,6 +1,7 @@
 """The kubelet API over real TLS, on the fake runtime and a small streaming endpoint."""
 
 import asyncio
+import logging
 import random
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -191,7 +192,9 @@ class Setup:
 class Kubelet:
     """A kubelet API that listens."""
 
-    def __init__(self, *, pki: Pki, streamer: Streamer, runtime: FakeRuntime, client: CriClient, directory: Path) -> None:
+    def __init__(
+        self, *, pki: Pki, streamer: Streamer, runtime: FakeRuntime, client: CriClient, directory: Path
+    ) -> None:
         self.pki, self.streamer, self.runtime = pki, streamer, runtime
         self.pods, self.health = Pods(), Health()
         self.ca = directory / "client-ca.crt"
@@ -322,3 +325,30 @@ def start(pki: Pki, tmp_path: Path) -> Callable[..., Any]:
 async def kubelet(start: Callable[..., Any]) -> AsyncIterator[Kubelet]:
     async with start() as running:
         yield running
+
+
+@pytest.fixture
+def logged() -> Callable[[str], Any]:
+    """Waits at its end until something is told: `async with logged("Serving with"): …`."""
+
+    @asynccontextmanager
+    async def wait(text: str) -> AsyncIterator[None]:
+        told = asyncio.Event()
+
+        class Watch(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                if text in record.getMessage():
+                    told.set()
+
+        watch, logger = Watch(), logging.getLogger("klet.server")
+        before = logger.level
+        logger.addHandler(watch)
+        logger.setLevel(logging.INFO)
+        try:
+            yield
+            await asyncio.wait_for(told.wait(), PROMPTLY)
+        finally:
+            logger.setLevel(before)
+            logger.removeHandler(watch)
+
+    return wait

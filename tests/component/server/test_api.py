@@ -1,0 +1,122 @@
+"""The paths of the kubelet API, and its answers to the letter."""
+
+import json
+
+import pytest
+
+from klet.server.listener import Address, ListenError, SecureListener
+
+
+async def answer(kubelet, path, method="GET", **options):
+    async with kubelet.session() as session, session.request(method, path, allow_redirects=False, **options) as got:
+        return got.status, got.headers, await got.text()
+
+
+@pytest.mark.parametrize("path", ["/", "/livez", "/spec/", "/version", "/healthz/unknown", "/metrics/", "/configz/"])
+async def test_paths_that_there_are_not(kubelet, path):
+    status, headers, body = await answer(kubelet, path)
+    assert (status, body, headers["X-Content-Type-Options"]) == (404, "404 page not found\n", "nosniff")
+    assert headers["Content-Type"] == "text/plain; charset=utf-8"
+
+
+@pytest.mark.parametrize("path", ["/exec/", "/containerLogs/default/web", "/pods/web", "/run/x", "/debug/pprof/"])
+async def test_paths_that_there_might_be(kubelet, path):
+    assert (await answer(kubelet, path))[::2] == (404, "404: Page Not Found")
+
+
+@pytest.mark.parametrize("path", ["/stats", "/logs", "/runningpods", "/checkpoint", "/debug/pprof"])
+async def test_paths_that_need_a_slash(kubelet, path):
+    status, headers, _ = await answer(kubelet, f"{path}?a=b")
+    assert (status, headers["Location"]) == (307, f"{path}/?a=b")
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "allow"),
+    [
+        ("/pods", "POST", "GET"),
+        ("/pods", "HEAD", "GET"),
+        ("/runningpods/", "DELETE", "GET"),
+        ("/containerLogs/default/web/main", "POST", "GET"),
+        ("/run/default/web/main", "GET", "POST"),
+        ("/exec/default/web/main", "PUT", "GET, POST"),
+        ("/portForward/default/web", "DELETE", "GET, POST"),
+    ],
+)
+async def test_methods(kubelet, path, method, allow):
+    status, headers, body = await answer(kubelet, path, method)
+    assert (status, headers["Allow"]) == (405, allow)
+    assert body == ("405: Method Not Allowed" if method != "HEAD" else "")
+
+
+async def test_health(kubelet):
+    assert await kubelet.get("/healthz?verbose") == (
+        200,
+        "[+]ping ok\n[+]log ok\n[+]syncloop ok\nhealthz check passed\n",
+    )
+    assert await kubelet.get("/healthz/log", method="POST") == (200, "ok")
+    kubelet.health.errors["syncloop"] = "sync Loop took longer than expected"
+    assert (await kubelet.get("/healthz"))[0] == 500
+
+
+async def test_running_pods(kubelet):
+    status, body = await kubelet.get("/runningpods/")
+    document = json.loads(body)
+    [pod] = document["items"]
+    assert (status, document["kind"], document["apiVersion"]) == (200, "PodList", "v1")
+    assert pod["metadata"] == {"name": "web", "namespace": "default", "uid": "web-uid"}
+    assert [container["name"] for container in pod["spec"]["containers"]] == ["main"]
+
+
+async def test_configuration(kubelet):
+    status, headers, body = await answer(kubelet, "/configz")
+    assert (status, body) == (200, '{"kubeletconfig":{"port":10250}}')
+    assert (headers["Content-Type"], headers["X-Content-Type-Options"]) == ("application/json", "nosniff")
+
+
+async def test_run(kubelet):
+    status, headers, _ = await answer(kubelet, "/run/default/web/main?cmd=ls+-l", "POST")
+    assert (status, headers["Content-Type"]) == (200, "application/json")
+    [wanted] = [call.request for call in kubelet.runtime.calls if call.rpc == "ExecSync"]
+    assert list(wanted.cmd) == ["ls", "-l"]
+    assert await kubelet.get("/run/default/gone/main?cmd=ls", method="POST") == (404, "pod does not exist")
+    assert await kubelet.get("/run/default/web/gone?cmd=ls", method="POST") == (500, 'container not found ("gone")')
+
+
+@pytest.mark.parametrize("path", ["/pods", "/runningpods/"])
+async def test_only_json_is_offered(kubelet, path):
+    status, _, body = await answer(kubelet, path, headers={"Accept": "text/html"})
+    assert (status, body.startswith("406: Not Acceptable")) == (406, True)
+    for accept in ("*/*", "application/json", "text/html, application/json;q=0.5"):
+        assert (await answer(kubelet, path, headers={"Accept": accept}))[0] == 200
+
+
+async def test_logs(kubelet):
+    assert await kubelet.get("/containerLogs/default/web/main") == (200, "hello\n")
+    assert await kubelet.get("/containerLogs/default/gone/main") == (404, 'pod "gone" does not exist')
+
+
+async def test_without_debugging(start):
+    async with start(has_debugging=False) as kubelet:
+        for path in (
+            "/run/a/b/c",
+            "/exec/a",
+            "/attach/",
+            "/portForward/a/b",
+            "/runningpods/",
+            "/debug/pprof/heap",
+            "/logs/",
+        ):
+            assert await kubelet.get(path) == (405, "Debug endpoints are disabled.\n")
+        assert await kubelet.get("/configz") == (404, "404 page not found\n")
+        assert (await kubelet.get("/pods"))[0] == 200
+
+
+async def test_a_port_that_is_taken(kubelet):
+    listener = SecureListener(
+        address=Address(host="127.0.0.1", port=kubelet.port, name="address, port"),
+        contexts=kubelet.contexts,
+        gate=None,
+        routes=(),
+    )
+    with pytest.raises(ListenError, match=rf"^cannot listen on 127.0.0.1:{kubelet.port} \(address, port\): "):
+        listener.bind()
