@@ -20,7 +20,18 @@ from klet.server.places import Inside, Moved, Outside, find_health, find_place
         *[
             (path, Outside())
             for path in (
-                *("/", "", "*", "/livez", "/readyz", "/spec/", "/version", "/healthz/unknown", "/healthz/", "/metrics/"),
+                *(
+                    "/",
+                    "",
+                    "*",
+                    "/livez",
+                    "/readyz",
+                    "/spec/",
+                    "/version",
+                    "/healthz/unknown",
+                    "/healthz/",
+                    "/metrics/",
+                ),
                 *("/configz/", "/podsx", "/execute", "/debug", "/debug/", "/flagz", "/statusz"),
             )
         ],
@@ -38,7 +49,8 @@ def test_without_debugging_some_paths_are_gone():
 
 
 @pytest.mark.parametrize(
-    ("path", "place"), [("/healthz", Inside()), ("/healthz/ping", Inside()), ("/pods", Outside()), ("/stats", Outside())]
+    ("path", "place"),
+    [("/healthz", Inside()), ("/healthz/ping", Inside()), ("/pods", Outside()), ("/stats", Outside())],
 )
 def test_the_listener_of_health_has_no_more(path, place):
     assert find_health(path) == place
