@@ -8,13 +8,11 @@ from klet.api.codec import convert
 from klet.api.config import ConfigMap, Secret
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
-from klet.host.errors import FileMissing
-from klet.host.filesystems import Magic
 from klet.model.objects import IssuedToken, ObjectMissing
 from klet.objectcache.errors import TokenFailed
 from klet.testing.clock import START, ManualClock
+from klet.testing.mounts import NotedMounts
 from klet.volumes.build import VolumePorts, build_plugins
-from klet.volumes.scratch import MountedMedium
 
 
 class InlineThreads:
@@ -22,35 +20,6 @@ class InlineThreads:
 
     async def run(self, function, *args, **kwargs):
         return function(*args, **kwargs)
-
-
-class NotedMounts:
-    """Mounts that exist only here."""
-
-    def __init__(self):
-        self.mounts = {}
-        self.error = None
-
-    def mount(self, source, target, *, fs_type, options):
-        if self.error is not None:
-            raise self.error
-        assert target not in self.mounts
-        self.mounts[target] = (source, fs_type, tuple(options))
-
-    def unmount(self, target):
-        if self.error is not None:
-            raise self.error
-        return self.mounts.pop(target, None) is not None
-
-    def mounted_at(self, path):
-        if not path.exists():
-            raise FileMissing(f"{path} is missing", path=path)
-        if path not in self.mounts:
-            return None
-        _, kind, options = self.mounts[path]
-        size = next((option.partition("=")[2] for option in options if option.startswith("pagesize=")), "4Ki")
-        magic = Magic.HUGETLBFS if kind == "hugetlbfs" else Magic.TMPFS
-        return MountedMedium(magic, Quantity.parse(size).value())
 
 
 class Objects:
