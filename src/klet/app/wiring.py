@@ -29,7 +29,7 @@ from klet.probes.prober import Prober
 from klet.probes.results import ProbeResults
 from klet.runtime.container_planner import ContainerFileMaker, ReadyImage
 from klet.runtime.crash_backoff import CrashBackoff
-from klet.runtime.errors import StartError
+from klet.runtime.errors import ImageMissing
 from klet.runtime.executor import PodExecutor
 from klet.runtime.gc import ContainerGc, ContainerRemover, Logs
 from klet.runtime.hooks import HookRunner
@@ -319,5 +319,5 @@ class EnsuredImages:
         work = self._images.ensure(pod, container, before_pull=before_pull, parent=parent)
         found = await self._halts.run(uid_of(pod), work)
         if isinstance(found, MissingImage):
-            raise StartError(found.reason, found.message, until=found.retry_at)
+            raise ImageMissing(found.reason, found.message, until=found.retry_at)
         return ReadyImage(ref=found.ref, user=ImageUser(uid=found.uid, name=found.username))

@@ -15,6 +15,7 @@ from klet.runtime.restart import NEVER, ON_FAILURE, effective_policy, should_res
 
 DECIDER = "runtime.actions"
 INIT_REASON = "it is the next init container to run"
+SANDBOX_CHANGED = "Pod sandbox changed, it will be killed and re-created."
 
 
 class KillReason(StrEnum):
@@ -122,11 +123,13 @@ def _with_new_sandbox(pod: Pod, status: PodRuntimeStatus, sandbox: SandboxPlan) 
     ):
         why = f"{sandbox.why} and every container has completed"
         return replace(base, create_sandbox=False, findings=(_finding(pod, "KillPod", why),))
-    findings = (
+    findings: tuple[Finding, ...] = (
         _finding(
             pod, "CreateSandbox", sandbox.why, attempt=sandbox.attempt, next_step="start the containers in the sandbox"
         ),
     )
+    if sandbox.id is not None:
+        findings = (_finding(pod, "SandboxChanged", SANDBOX_CHANGED), *findings)
     if pod.spec.init_containers:
         first = _finding(pod, "StartInitContainer", INIT_REASON, container=pod.spec.init_containers[0].name)
         return replace(base, start_init=(0,), findings=(*findings, first))

@@ -4,6 +4,7 @@ RuntimeFailure              reason and message for events and waiting states
 ├── SandboxConfigError      the sandbox cannot be described to the runtime
 ├── SandboxFailed           there is no sandbox to start in
 └── StartError              one container could not be started (its reason says at which step)
+    ├── ImageMissing        its image is not there
     ├── Backoff             it was not even tried: too soon after the last failure
     └── PostStartFailed     it ran, but its postStart hook failed and it was killed
 """
@@ -55,6 +56,19 @@ class StartError(RuntimeFailure):
         self.reason = reason
         self.message = message
         self.until = until
+
+    @property
+    def shown(self) -> str:
+        """What the event says."""
+        return self.message
+
+
+class ImageMissing(StartError):
+    """A container whose image is not there; why not has been told when it was looked for."""
+
+    @property
+    def shown(self) -> str:
+        return self.reason
 
 
 class Backoff(StartError):

@@ -237,7 +237,7 @@ class PodExecutor:
                     subject=subject_of(pod, container.name),
                     decider=DECIDER,
                     decision="Failed",
-                    message=f"Error: {error.message}",
+                    message=f"Error: {error.shown}",
                     measurements={"reason": error.reason},
                     next="try again after a back-off",
                     next_at=error.until,

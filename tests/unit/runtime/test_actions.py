@@ -514,3 +514,17 @@ def test_plan_sandbox(sandboxes, host_network, want):
     pod = replace(pod, spec=replace(pod.spec, host_network=host_network))
     plan = plan_sandbox(pod, make_status(pod, sandboxes=sandboxes))
     assert (plan.create, plan.attempt, plan.id) == (want.create, want.attempt, want.id)
+
+
+@pytest.mark.parametrize(
+    ("sandboxes", "told"),
+    [
+        pytest.param((), [], id="the first sandbox"),
+        pytest.param((DEAD,), ["Pod sandbox changed, it will be killed and re-created."], id="a dead one"),
+        pytest.param((make_sandbox(host_network=True),), [], id="one on another network is not named"),
+    ],
+)
+def test_users_are_told_of_a_sandbox_that_is_replaced(sandboxes, told):
+    pod, status = regular(sandboxes=sandboxes)
+    findings = compute_pod_actions(pod, status, probes={}).findings
+    assert [finding.message for finding in findings if finding.decision == "SandboxChanged"] == told
