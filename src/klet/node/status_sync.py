@@ -4,7 +4,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import Enum, auto
 from typing import Any, Final, Protocol
 
@@ -88,13 +88,14 @@ class StatusSync:
         self._clock = clock
         self._times = times
         self._randomness = randomness
-        self._began: datetime | None = None
-        self._reported_at: datetime | None = None
+        # On the clock that never steps: a machine may set its time while it starts.
+        self._began: float | None = None
+        self._reported_at: float | None = None
         self._delay = timedelta()
 
     async def sync(self, name: str) -> Outcome:
         """Compute the status and send it if there is something to say; several tries, one right after the other."""
-        self._began = self._began or self._clock.now()
+        self._began = self._clock.monotonic() if self._began is None else self._began
         untold: dict[str, Finding] = {}
         for attempt in range(TRIES):
             try:
@@ -118,7 +119,7 @@ class StatusSync:
             return Outcome.UNCHANGED
         self._delay = self._choose_delay(is_changed=draft.is_changed)
         posted = await self._post(draft, name)
-        self._reported_at = self._clock.now()
+        self._reported_at = self._clock.monotonic()
         self._settle(posted, untold)
         return Outcome.POSTED
 
@@ -142,14 +143,17 @@ class StatusSync:
         self._board.put(node)
 
     def _must_hold(self, draft: Draft) -> bool:
-        is_early = self._began is not None and self._clock.now() - self._began < START_PATIENCE
+        is_early = self._began is not None and self._since(self._began) < START_PATIENCE
         stops = is_ready(draft.original.status.conditions) and not is_ready(draft.node.status.conditions)
         return stops and is_early and self._reported_at is None
 
     def _is_due(self) -> bool:
         if self._reported_at is None:
             return True
-        return self._clock.now() - self._reported_at >= self._times.report + self._delay
+        return self._since(self._reported_at) >= self._times.report + self._delay
+
+    def _since(self, instant: float) -> timedelta:
+        return timedelta(seconds=self._clock.monotonic() - instant)
 
     def _choose_delay(self, *, is_changed: bool) -> timedelta:
         """Nodes that changed together shall not report together for ever."""
