@@ -15,9 +15,9 @@ MAX_PODS = 110
 
 
 def simulated_container_ports(
-    runtime: RuntimeService, *, mappings: MemoryMappings, randomness: random.Random
+    runtime: RuntimeService, *, mappings: MemoryMappings, volumes: MemoryVolumes, randomness: random.Random
 ) -> ContainerPorts:
-    objects, volumes, handlers = NoObjects(), MemoryVolumes(), RuntimeHandlers(runtime=runtime)
+    objects, handlers = NoObjects(), RuntimeHandlers(runtime=runtime)
     users = UserNamespaces(
         blocks=IdBlocks(ids=choose_range(per_pod=UNIT, max_pods=MAX_PODS)),
         files=mappings,

@@ -57,7 +57,9 @@ class MemoryFiles:
     ) -> ContainerFiles:
         base = f"/pods/{pod.metadata.uid}"
         return ContainerFiles(
-            hosts_file=f"{base}/etc-hosts", termination_log=f"{base}/containers/{container.name}", volume_paths={}
+            hosts_file=f"{base}/etc-hosts",
+            termination_log=f"{base}/containers/{container.name}",
+            volume_paths={volume.name: f"{base}/volumes/{volume.name}" for volume in pod.spec.volumes},
         )
 
     async def next_restart_count(self, pod: Pod, container: str) -> int:
@@ -193,6 +195,10 @@ class MemoryCheckpoint:
 class MemoryVolumes:
     """Parts of volumes that exist by name, and files in them that do not."""
 
+    def __init__(self) -> None:
+        self.mounts: set[tuple[PodUID, str, int]] = set()
+        """What is mounted: by pod, container and number."""
+
     async def prepare(
         self,
         uid: PodUID,
@@ -203,10 +209,11 @@ class MemoryVolumes:
         root: str,  # noqa: ARG002 - the port's signature
         path: str,  # noqa: ARG002 - the port's signature
     ) -> str:
+        self.mounts.add((uid, container, index))
         return f"/pods/{uid}/volume-subpaths/{volume}/{container}/{index}"
 
     async def clean(self, uid: PodUID) -> None:
-        pass
+        self.mounts = {mount for mount in self.mounts if mount[0] != uid}
 
     async def read(self, root: str, path: str) -> bytes:
         raise HostError(f"cannot read {root}/{path}: No such file or directory")

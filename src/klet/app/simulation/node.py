@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from klet.aio.clock import Clock
 from klet.api.pod import Pod
@@ -24,6 +25,7 @@ from klet.app.simulation.memory import (
     MemoryLeftFiles,
     MemoryLogs,
     MemoryQos,
+    MemoryVolumes,
 )
 from klet.app.wiring import Agent, Ports, build_agent
 from klet.cri.client import CriClient
@@ -44,7 +46,20 @@ from klet.sync.loop import ChangeSource
 from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.in_process import run_in_process
 
+T = TypeVar("T")
+
 SOURCE = "file"
+
+
+class PortWrapper(Protocol):
+    """Puts something around a port of the machine, which goes by that name."""
+
+    def __call__(self, port: T, name: str, /) -> T: ...
+
+
+def as_it_is(port: T, _name: str, /) -> T:
+    """Nothing around it."""
+    return port
 
 
 class WantedPods:
@@ -94,7 +109,7 @@ class SimulatedNode:
     cgroups: MemoryCgroups = field(default_factory=MemoryCgroups)
     qos: MemoryQos = field(default_factory=MemoryQos)
     checkpoint: MemoryCheckpoint = field(default_factory=MemoryCheckpoint)
-
+    volumes: MemoryVolumes = field(default_factory=MemoryVolumes)
     logs: MemoryLogs = field(init=False)
     http: HttpClient = field(default_factory=HttpClient)
 
@@ -124,9 +139,16 @@ class SimulatedNode:
         *,
         seed: int,
         settings: AgentSettings,
+        wrap: PortWrapper = as_it_is,
     ) -> Agent:
-        """Wire an agent to this machine; it does not run yet."""
+        """Wire an agent to this machine; it does not run yet. `wrap` may put something around the machine's ports."""
         randomness = random.Random(seed)
+        containers = simulated_container_ports(
+            client,
+            mappings=self.files.mappings,
+            volumes=wrap(self.volumes, "sub paths"),
+            randomness=randomness,
+        )
         ports = Ports(
             clock=self.clock,
             runtime=client,
@@ -134,19 +156,19 @@ class SimulatedNode:
             events=(ContainerdEvents(connection=client.runtime), CriEvents(runtime=client)),
             recorder=self.journal,
             changes=wanted,
-            files=self.files,
-            cgroups=self.cgroups,
-            qos=self.qos,
+            files=wrap(self.files, "files"),
+            cgroups=wrap(self.cgroups, "cgroups"),
+            qos=wrap(self.qos, "qos"),
             left_files=MemoryLeftFiles(sink=self.files.sink),
-            logs=self.logs,
+            logs=wrap(self.logs, "logs"),
             http=self.http,
             dns=MemoryDns(),
             runtime_name="containerd",
             node_ips=("192.0.2.1",),
             randomness=randomness,
-            containers=simulated_container_ports(client, mappings=self.files.mappings, randomness=randomness),
+            containers=containers,
             memory=self.checkpoint.left,
-            memory_store=self.checkpoint,
+            memory_store=wrap(self.checkpoint, "memory"),
         )
         return build_agent(ports, settings)
 

@@ -1,6 +1,7 @@
 """Where the pods of a story come from: files, and an API server that deletes gracefully and remembers statuses."""
 
 import random
+from collections.abc import Callable
 from datetime import timedelta
 from typing import assert_never
 
@@ -16,7 +17,7 @@ from klet.sync.worker_state import Stage
 from klet.testing.simulation import plan as steps
 from klet.testing.simulation.chronicle import Chronicle
 from klet.testing.simulation.plan import Plan, PodStep
-from klet.testing.simulation.pods import API, FILE, with_other_image
+from klet.testing.simulation.pods import API, FILE, with_debugger, with_other_image
 
 
 class SimulatedSources:
@@ -63,7 +64,9 @@ class SimulatedSources:
                 self._add(by)
                 self._send(FILE)
             case steps.ChangePod(number, container):
-                self._change(self._plan.pods[number].uid, container)
+                self._change(self._plan.pods[number].uid, lambda pod: with_other_image(pod, index=container))
+            case steps.DebugPod(number):
+                self._change(self._plan.pods[number].uid, with_debugger)
             case unknown:
                 assert_never(unknown)
 
@@ -114,10 +117,10 @@ class SimulatedSources:
         if self._pods[FILE].pop(uid, None) is not None:
             self._chronicle.unwant(uid)
 
-    def _change(self, uid: PodUID, container: int) -> None:
+    def _change(self, uid: PodUID, alter: Callable[[Pod], Pod]) -> None:
         pod = self._pods[API].get(uid)
         if pod is None or pod.metadata.deletion_timestamp is not None:
             return
-        self._pods[API][uid] = changed = with_other_image(pod, index=container)
+        self._pods[API][uid] = changed = alter(pod)
         self._chronicle.change(changed)
         self._send(API)

@@ -1,19 +1,25 @@
 """Tells one story: a simulated machine, agents that live and die on it, and everything that goes wrong around them."""
 
 import asyncio
-import logging
 import random
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import assert_never
+from functools import partial
+from typing import TypeVar, assert_never
 
 from klet.app.simulation.memory import MemoryFiles
 from klet.app.simulation.node import SimulatedNode, simulated_settings
 from klet.app.simulation.sources import SimulatedSources
 from klet.app.wiring import Agent
+from klet.checkpoint.errors import CheckpointError
 from klet.cri.client import CriClient
+from klet.errors import KletError
+from klet.host.errors import CgroupError, HostError
+from klet.model.pods import PodUID
+from klet.model.probes import ProbeKind
+from klet.runtime.sub_paths import SubPathError
 from klet.sources.config import PodConfig
 from klet.testing.fake_runtime import (
     ANY,
@@ -27,20 +33,29 @@ from klet.testing.fake_runtime import (
 )
 from klet.testing.fake_runtime.pump import Pump, timing
 from klet.testing.in_process import REQUEST_TIMEOUT, InProcessTransport
-from klet.testing.loop import EPOCH, StuckError, VirtualClock, run_virtual
+from klet.testing.loop import EPOCH, StuckError, VirtualClock, VirtualLoop, run_virtual
 from klet.testing.simulation import plan as steps
-from klet.testing.simulation.chronicle import Chronicle, Probes
-from klet.testing.simulation.invariants import RuntimeWatch, check_leftovers, check_reaction, check_status
+from klet.testing.simulation.chronicle import Chronicle
+from klet.testing.simulation.commands import Commands
+from klet.testing.simulation.host_faults import HostFault, HostFaults
+from klet.testing.simulation.invariants import RuntimeWatch, check_leftovers, check_reaction, check_sick, check_status
 from klet.testing.simulation.mortal import Lifeline, MortalTransport
 from klet.testing.simulation.plan import Plan, RuntimeStep, Step, make_plan
-from klet.testing.simulation.pods import API, FILE, LOADED, choose_life, registry
+from klet.testing.simulation.pods import API, FILE, LOADED, choose_life, habits_of, registry
 from klet.testing.simulation.settled import Holdings, unsettled
 from klet.testing.simulation.telling import tell
 
-logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 SHORTEST_CALL = timedelta(microseconds=20)
 """No two containers are created in one microsecond: their order would not show in their times."""
+PORT_ERRORS: Mapping[str, Callable[[str], KletError]] = {
+    "cgroups": CgroupError,
+    "qos": CgroupError,
+    "memory": CheckpointError,
+    "sub paths": partial(SubPathError, "prepare subPath"),
+}
+"""What a port fails with, if it is not HostError."""
 POLL = timedelta(seconds=2)
 SETTLES_WITHIN = timedelta(minutes=10)
 SETTLES_WITHOUT_EVENTS = timedelta(minutes=40)
@@ -100,6 +115,11 @@ class SteppedClock(VirtualClock):
         return super().now() + self.offset if self.offset else super().now()
 
 
+def _wrap(faults: HostFaults, lifeline: Lifeline, port: T, name: str) -> T:
+    """A port of the machine as one life of the agent has it."""
+    return faults.wrap(port, name, gate=lifeline, error=PORT_ERRORS.get(name, HostError))
+
+
 class Story:
     """Carries out a plan and watches over the invariants."""
 
@@ -108,13 +128,13 @@ class Story:
         self._alter = alter
         self._random = random.Random(f"story {plan.seed}")
         sink = MemorySink()
-        probes = Probes()
+        commands = Commands(habits_of(plan.pods))
         runtime = FakeRuntime(
             start=EPOCH,
             seed=plan.seed,
             script=Script(
                 lives=choose_life(plan.pods),
-                execs=probes.answer,
+                execs=commands.answer,
                 registry=registry(pull_time=plan.pull_time),
                 latency=lambda _rpc, rng: SHORTEST_CALL + plan.latency * rng.random(),
             ),
@@ -125,17 +145,25 @@ class Story:
         self._clock = SteppedClock()
         self._true_clock = VirtualClock()
         self.node = SimulatedNode(clock=self._clock, runtime=runtime, files=MemoryFiles(sink=sink))
-        self.chronicle = Chronicle(runtime=runtime, probes=probes, clock=self._true_clock, start=EPOCH)
+        self.chronicle = Chronicle(runtime=runtime, commands=commands, clock=self._true_clock, start=EPOCH)
+        self._host_faults = HostFaults(clock=self._true_clock)
         self._watch = RuntimeWatch(chronicle=self.chronicle, runtime=runtime, lingering=plan.lingering > 0)
         self._sources = SimulatedSources(
             plan=plan, chronicle=self.chronicle, clock=self._clock, randomness=self._random
         )
-        self._faults: list[Fault | EventFault] = []
+        self._faults: list[Fault | EventFault | HostFault] = []
         self._hits = 0
         self._lifeline = Lifeline()
         self._down = timedelta()
         self._agent: Agent | None = None
         self.took = timedelta()
+
+    @property
+    def _loop(self) -> VirtualLoop:
+        loop = asyncio.get_running_loop()
+        if not isinstance(loop, VirtualLoop):
+            raise TypeError("a story is told in virtual time")
+        return loop
 
     async def run(self) -> None:
         runtime = self.node.runtime
@@ -163,7 +191,10 @@ class Story:
             async with asyncio.TaskGroup() as group:
                 life = group.create_task(self._live(pump, self._lifeline), name="agent")
                 await self._lifeline.died.wait()
-                life.cancel()
+                while not life.done():
+                    # What a dead agent still waits for on its way out never comes.
+                    life.cancel()
+                    await self._true_clock.sleep(timedelta())
             self._agent = None
             self._sources.close()
             self.chronicle.disturb()
@@ -183,6 +214,7 @@ class Story:
             config,
             seed=self._plan.seed * 1000 + self.chronicle.life,
             settings=simulated_settings(self._plan.parallel_starts, longest_backoff=self._plan.longest_backoff),
+            wrap=partial(_wrap, self._host_faults, lifeline),
         )
         self.chronicle.knows = lambda uid: (state := agent.ledger.get(uid)) is not None and not state.is_runtime_only
         self._alter(agent)
@@ -198,6 +230,8 @@ class Story:
     async def _follow_statuses(self, agent: Agent) -> None:
         with agent.statuses.changes() as changes:
             async for uid in changes:
+                if self._lifeline.died.is_set():
+                    return  # nobody hears what a dead agent says
                 status = agent.statuses.get(uid)
                 check_status(self.chronicle, uid, status)
                 if status is not None:
@@ -213,9 +247,10 @@ class Story:
             self._apply(timed.step)
         await self._sleep_until(EPOCH + self._plan.lasts)
         self.node.runtime.faults.clear()
+        self._host_faults.clear()
         if self._plan.no_events:
             self._silence_events()
-        self._lifeline.spare()
+        self._lifeline.spare(self._loop)
         self.chronicle.disturb()
 
     async def _settle(self, when: str) -> None:
@@ -248,6 +283,7 @@ class Story:
             directories=frozenset(files.pods),
             logs=frozenset(files.pods_with_logs()),
             cgroups=frozenset(self.node.cgroups.pods),
+            mounts=frozenset(uid for uid, _, _ in self.node.volumes.mounts),
         )
         status_of = agent.statuses.get if agent is not None else self._sources.statuses.get
         return unsettled(self.chronicle, self.node.runtime, holdings, status_of)
@@ -267,20 +303,37 @@ class Story:
             if self._plan.no_events:
                 self.chronicle.disturb()
             check_reaction(self.chronicle, self._sources.statuses)
+            check_sick(self.chronicle)
 
     def _apply(self, step: Step) -> None:
         match step:
-            case steps.AddPod() | steps.RemovePod() | steps.ReplacePod() | steps.ChangePod():
+            case steps.AddPod() | steps.RemovePod() | steps.ReplacePod() | steps.ChangePod() | steps.DebugPod():
                 self._sources.apply(step)
-            case steps.KillAgent(calls, after_effect, down):
+            case steps.KillAtCall(calls, after_effect, down):
                 self._down = down
                 self._lifeline.doom(calls=calls, after_effect=after_effect)
-            case steps.FlipProbe(number, container):
-                self.chronicle.probes.flip(self._plan.pods[number].uid, container, now=self.chronicle.now)
+            case steps.KillAtStep(count, down):
+                self._down = down
+                self._lifeline.doom_after_steps(self._loop, count)
+            case steps.FlipProbe(number, container, kind):
+                self._flip_probe(self._plan.pods[number].uid, container, kind)
+            case steps.BreakHost(port, effect, count):
+                self._faults.append(self._host_faults.add(HostFault(port, effect, count)))
             case steps.StepClock(by):
                 self._clock.offset += by
             case _:
                 self._apply_to_runtime(step)
+
+    def _flip_probe(self, uid: PodUID, container: str, kind: ProbeKind) -> None:
+        commands = self.chronicle.commands
+        if kind is ProbeKind.READINESS:
+            commands.flip_readiness(uid, container, now=self.chronicle.now)
+            return
+        self.chronicle.look()
+        history = self.chronicle.histories.get(uid)
+        newest = history.newest(container) if history is not None else None
+        if newest is not None and newest.is_alive:
+            commands.fall_sick(newest.attempt, now=self.chronicle.now)
 
     def _apply_to_runtime(self, step: RuntimeStep) -> None:
         runtime = self.node.runtime
@@ -292,6 +345,7 @@ class Story:
             case steps.EndSandbox(pick):
                 self._end_sandbox(pick)
             case steps.BreakCalls(rpc, effect, count):
+                self.chronicle.probes_may_fail |= rpc in {ANY, "ExecSync"}
                 self._faults.append(runtime.faults.add(Fault(rpc, effect, count=count)))
             case steps.BreakEvents(effect, count):
                 self._faults.append(runtime.faults.add_to_events(EventFault(ANY, effect, count=count)))

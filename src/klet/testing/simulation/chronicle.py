@@ -1,24 +1,26 @@
 """What has happened in a story so far: every container there ever was, what was wanted when, and what disturbed it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from klet.aio.clock import Clock
+from klet.api.container import Container
 from klet.api.pod import Pod
 from klet.model.pods import PodUID, full_name
 from klet.runtime import labels
-from klet.testing.fake_runtime.lives import ExecResult
 from klet.testing.fake_runtime.machine import FakeRuntime
-from klet.testing.fake_runtime.world import Container, Sandbox
-from klet.wire import cri_v1_pb2 as pb
+from klet.testing.fake_runtime.world import Container as RuntimeContainer
+from klet.testing.fake_runtime.world import Sandbox
+from klet.testing.simulation.commands import Attempt, Commands, attempt_of
+from klet.testing.simulation.lives import LONGEST_HOOK
 
 
 @dataclass(slots=True, eq=False)
 class Instance:
     """A container that exists or existed."""
 
-    container: Container
+    container: RuntimeContainer
     uid: PodUID
     name: str
     restart_count: int
@@ -30,6 +32,10 @@ class Instance:
     @property
     def is_alive(self) -> bool:
         return self.container.is_alive
+
+    @property
+    def attempt(self) -> Attempt:
+        return attempt_of(self.container.config)
 
     @property
     def spec_hash(self) -> str:
@@ -51,37 +57,35 @@ class History:
     phase: str = ""
     restart_counts: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def grace(self) -> timedelta:
+        return timedelta(seconds=self.pod.spec.termination_grace_period_seconds or 0)
+
+    @property
+    def patience(self) -> timedelta:
+        """How long a worker of the pod may be busy: with a stop, or with hooks after starts."""
+        spec = self.pod.spec
+        hooks = sum(
+            container.lifecycle is not None and container.lifecycle.post_start is not None
+            for container in (*spec.init_containers, *spec.containers)
+        )
+        return self.grace + hooks * LONGEST_HOOK
+
+    def container(self, name: str) -> Container | None:
+        spec = self.pod.spec
+        return next((each for each in (*spec.init_containers, *spec.containers) if each.name == name), None)
+
     def newest(self, name: str) -> Instance | None:
         return next((each for each in reversed(self.instances) if each.name == name), None)
-
-
-class Probes:
-    """What the probes of containers say: success, until it is flipped."""
-
-    def __init__(self) -> None:
-        self._failing: dict[tuple[PodUID, str], datetime] = {}
-
-    def flip(self, uid: PodUID, container: str, *, now: datetime) -> None:
-        if self._failing.pop((uid, container), None) is None:
-            self._failing[uid, container] = now
-
-    def answer(self, config: pb.ContainerConfig, _command: Sequence[str]) -> ExecResult:
-        """The chooser of the fake runtime's script."""
-        key = (PodUID(config.labels[labels.POD_UID]), config.metadata.name)
-        return ExecResult(exit_code=1 if key in self._failing else 0)
-
-    def failing(self, uid: PodUID) -> dict[str, datetime]:
-        """The containers of a pod that fail their probes, and since when."""
-        return {name: since for (owner, name), since in self._failing.items() if owner == uid}
 
 
 class Chronicle:
     """Written by the story as it goes; the invariants read it."""
 
-    def __init__(self, *, runtime: FakeRuntime, probes: Probes, clock: Clock, start: datetime) -> None:
+    def __init__(self, *, runtime: FakeRuntime, commands: Commands, clock: Clock, start: datetime) -> None:
         self._runtime = runtime
         self._clock = clock
-        self.probes = probes
+        self.commands = commands
         self._seen: dict[str, Instance] = {}
         self.histories: dict[PodUID, History] = {}
         self.life = 0
@@ -92,6 +96,8 @@ class Chronicle:
         self.in_flight = 0
         """Calls that may change something and have not been answered yet."""
         self.ended_sandboxes: set[str] = set()
+        self.probes_may_fail = False
+        """Calls that run commands go wrong, so that a container may seem ill that is well."""
         self.violations: list[str] = []
 
     @property

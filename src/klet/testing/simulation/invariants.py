@@ -5,15 +5,17 @@ from datetime import timedelta
 
 from google.protobuf.message import Message
 
+from klet.api.container_status import ContainerStatus
 from klet.api.pod import PodStatus
 from klet.api.pod_resources import is_sidecar
 from klet.model.pods import PodUID
+from klet.model.probes import ProbeKind
 from klet.runtime.hashing import container_hash
 from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.fake_runtime.timeline import nanoseconds
 from klet.testing.loop import EPOCH
 from klet.testing.simulation.chronicle import Chronicle, History, Instance
-from klet.testing.simulation.pods import FILE
+from klet.testing.simulation.pods import DEBUGGERS, FILE
 from klet.wire import cri_v1_pb2 as pb
 
 WRITES = frozenset(
@@ -36,6 +38,8 @@ REACTION = timedelta(seconds=10)
 SLOW_REACTION = timedelta(seconds=100)
 """One relist or one resync, and a call that takes its time."""
 PROBE_REACTION = timedelta(seconds=30)
+SICK_REACTION = timedelta(seconds=60)
+"""Two probes, their back-off after a disturbance, and a step of the pod that has to end first."""
 CALM = timedelta(seconds=30)
 TERMINAL = frozenset({"Succeeded", "Failed"})
 
@@ -98,6 +102,8 @@ class RuntimeWatch:
         """Whoever looked before would not start what runs; calls that nobody waits for may come in between."""
         uid, name = PodUID(request.sandbox_config.metadata.uid), request.config.metadata.name
         newest = self._chronicle.histories[uid].newest(name)
+        if name in DEBUGGERS and newest is not None and newest.made_for is self._chronicle.histories[uid]:
+            self._chronicle.violate(f"ephemeral container {uid}/{name} is made again")
         if not self._lingering and newest is not None and newest.is_alive:
             self._chronicle.violate(f"{uid}/{name} is started again although {_name(newest)} runs")
 
@@ -113,7 +119,9 @@ class RuntimeWatch:
             return
         history = self._chronicle.histories[instance.uid]
         sandboxes = self._chronicle.sandboxes_of(instance.uid)
-        since = history.since + (_grace(history) + KILL_SLACK if history.comes_back else timedelta())
+        since = history.since + (history.grace + KILL_SLACK if history.comes_back else timedelta())
+        if self._chronicle.probes_may_fail or self._chronicle.commands.is_reason_to_kill(instance.attempt):
+            return
         if (
             history.is_wanted
             and nanoseconds(since) < instance.container.created_at
@@ -162,6 +170,8 @@ def _check_backoff(chronicle: Chronicle, mine: list[Instance]) -> None:
         return
     if len({(each.spec_hash, each.container.sandbox.id) for each in mine[-3:]}) > 1:
         return  # one that was changed starts without delay; a new sandbox forgets the ends of init containers
+    if chronicle.probes_may_fail or any(chronicle.commands.is_reason_to_kill(each.attempt) for each in mine[-3:-1]):
+        return  # what is stopped to be started again does not wait, and does not count
     first, last, this = (each.container for each in mine[-3:])
     gap = timedelta(microseconds=(this.started_at - last.finished_at) // 1000)
     if first.finished_at and last.finished_at and gap < FIRST_BACKOFF - CLOCK_SLACK:
@@ -172,16 +182,22 @@ def _check_initialized(chronicle: Chronicle, history: History, instance: Instanc
     sandbox = instance.container.sandbox
     for container in history.pod.spec.init_containers:
         before = [
-            each.container
-            for each in history.instances
-            if each.name == container.name and each.container.sandbox is sandbox
+            each for each in history.instances if each.name == container.name and each.container.sandbox is sandbox
         ]
         if is_sidecar(container):
-            fine = any(each.started_at for each in before)
+            fine = any(each.container.started_at and has_started(chronicle, history, each) for each in before)
         else:
-            fine = any(each.finished_at and each.exit_code == 0 for each in before)
+            fine = any(each.container.finished_at and each.container.exit_code == 0 for each in before)
         if not fine:
             chronicle.violate(f"{_name(instance)} runs before init container {container.name} has done its part")
+
+
+def has_started(chronicle: Chronicle, history: History, instance: Instance) -> bool:
+    """Whether the instance has passed its startup probe, if there is one."""
+    container = history.container(instance.name)
+    if container is None or container.startup_probe is None:
+        return True
+    return True in chronicle.commands.record(instance.attempt).probes[ProbeKind.STARTUP]
 
 
 def check_status(chronicle: Chronicle, uid: PodUID, status: PodStatus | None) -> None:
@@ -189,7 +205,7 @@ def check_status(chronicle: Chronicle, uid: PodUID, status: PodStatus | None) ->
     history = chronicle.histories.get(uid)
     if status is None or history is None:
         return
-    if _may_be_leaving(chronicle, history):
+    if may_be_leaving(chronicle, history):
         return  # what is reported may still be about its life before
     if history.phase in TERMINAL and status.phase != history.phase:
         chronicle.violate(f"{uid} went from {history.phase} to {status.phase}")
@@ -204,12 +220,32 @@ def check_status(chronicle: Chronicle, uid: PodUID, status: PodStatus | None) ->
         chronicle.violate(f"{uid} is Ready although a container is not")
     if ready and status.phase != "Running":
         chronicle.violate(f"{uid} is Ready and {status.phase}")
+    for each in (*status.container_statuses, *status.init_container_statuses):
+        _check_probed(chronicle, history, each)
+
+
+def _check_probed(chronicle: Chronicle, history: History, status: ContainerStatus) -> None:
+    """Ready and started only after a good answer of this very instance; a new one counts on from the one before.
+
+    A pod that is being stopped may have no probes any more, and what is not probed counts as well.
+    """
+    instance = chronicle.instance(status.container_id.rpartition("://")[2])
+    container = history.container(status.name)
+    if instance is None or container is None or status.state.running is None or not history.is_wanted:
+        return
+    answers = chronicle.commands.record(instance.attempt).probes
+    for claimed, kind, probe in (
+        (status.ready, ProbeKind.READINESS, container.readiness_probe),
+        (status.started, ProbeKind.STARTUP, container.startup_probe),
+    ):
+        if claimed and probe is not None and True not in answers[kind]:
+            chronicle.violate(f"{_name(instance)} is told to have passed its {kind} probe, which said {answers[kind]}")
 
 
 def check_reaction(chronicle: Chronicle, statuses: Mapping[PodUID, PodStatus]) -> None:
     """An end is reported at once; while something disturbs, after the next full look at the latest."""
     for uid, history in chronicle.histories.items():
-        status = None if not history.is_wanted or _may_be_leaving(chronicle, history) else statuses.get(uid)
+        status = None if not history.is_wanted or may_be_leaving(chronicle, history) else statuses.get(uid)
         _check_probes(chronicle, uid, status)
         for each in status.container_statuses if status is not None else ():
             instance = chronicle.instance(each.container_id.rpartition("://")[2])
@@ -219,13 +255,13 @@ def check_reaction(chronicle: Chronicle, statuses: Mapping[PodUID, PodStatus]) -
             calm = chronicle.disturbed_at < ended - CALM
             late = chronicle.now - (ended if calm else max(ended, chronicle.disturbed_at))
             # A worker that is stopping the pod's other containers reports when it has done so.
-            if late > (REACTION if calm else SLOW_REACTION) + _grace(history):
+            if late > (REACTION if calm else SLOW_REACTION) + history.patience:
                 chronicle.violate(f"{_name(instance)} ended {late} ago and is still reported as running")
 
 
 def _check_probes(chronicle: Chronicle, uid: PodUID, status: PodStatus | None) -> None:
     """A container that fails its probes is not ready; the periods are up to five seconds, and two may have to fail."""
-    failing = chronicle.probes.failing(uid)
+    failing = chronicle.commands.unready(uid)
     for each in status.container_statuses if status is not None and failing else ():
         instance = chronicle.instance(each.container_id.rpartition("://")[2])
         if each.ready and each.name in failing and instance is not None and instance.is_alive:
@@ -242,18 +278,36 @@ def check_leftovers(chronicle: Chronicle) -> None:
         history = chronicle.histories[instance.uid]
         if history.is_wanted:
             continue
-        late = chronicle.now - max(history.since, chronicle.disturbed_at) - _grace(history)
+        late = chronicle.now - max(history.since, chronicle.disturbed_at) - history.grace
         if late > KILL_SLACK:
             chronicle.violate(f"{_name(instance)} outlives its pod by {late} more than its grace")
 
 
-def _may_be_leaving(chronicle: Chronicle, history: History) -> bool:
+def check_sick(chronicle: Chronicle) -> None:
+    """What is no longer live is ended."""
+    for instance in chronicle.alive():
+        history = chronicle.histories[instance.uid]
+        if not history.is_wanted or not is_sick(chronicle, history, instance):
+            continue
+        since = max(chronicle.commands.sick_since(instance.attempt) or EPOCH, chronicle.disturbed_at, history.since)
+        if chronicle.now - since > SICK_REACTION + history.patience:
+            chronicle.violate(f"{_name(instance)} fails its liveness probe for {chronicle.now - since} and still runs")
+
+
+def is_sick(chronicle: Chronicle, history: History, instance: Instance) -> bool:
+    """Whether the instance has a liveness probe that fails, and is probed at all."""
+    container = history.container(instance.name)
+    return (
+        container is not None
+        and container.liveness_probe is not None
+        and chronicle.commands.sick_since(instance.attempt) is not None
+        and has_started(chronicle, history, instance)
+    )
+
+
+def may_be_leaving(chronicle: Chronicle, history: History) -> bool:
     """A pod that came back under its UID has to end first, and nothing is reported of it while it is being stopped."""
-    return history.comes_back and chronicle.now < history.since + _grace(history) + KILL_SLACK
-
-
-def _grace(history: History) -> timedelta:
-    return timedelta(seconds=history.pod.spec.termination_grace_period_seconds or 0)
+    return history.comes_back and chronicle.now < history.since + history.grace + KILL_SLACK
 
 
 def _name(instance: Instance) -> str:

@@ -1,4 +1,4 @@
-"""Ports of an agent that can die at any of its calls: from that instant nothing it does has an effect any more."""
+"""Ports of an agent that can die at any of its awaits: from that instant nothing it does has an effect any more."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -8,6 +8,7 @@ from typing import Protocol
 from google.protobuf.message import Message
 
 from klet.cri.connection import Transport
+from klet.testing.loop import VirtualLoop
 from klet.wire.methods import Method, RequestT, ResponseT
 
 
@@ -20,7 +21,7 @@ class Observer(Protocol):
 
 
 class Lifeline:
-    """Whether an agent still lives, and after how many calls it dies."""
+    """Whether an agent still lives, and when it dies: at a call, or anywhere between two steps of its tasks."""
 
     def __init__(self) -> None:
         self.died = asyncio.Event()
@@ -34,9 +35,14 @@ class Lifeline:
         if calls <= 0:
             self.died.set()
 
-    def spare(self) -> None:
+    def doom_after_steps(self, loop: VirtualLoop, steps: int) -> None:
+        """Let it die when that many callbacks have run, wherever its tasks wait then."""
+        loop.after_steps(steps, self.died.set)
+
+    def spare(self, loop: VirtualLoop) -> None:
         """Let it live after all."""
         self._calls_left = None
+        loop.no_alarm()
 
     async def before_call(self) -> bool:
         """Count a call; True when the agent dies between the call's effect and its answer."""

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from klet.cri.errors import Code
+from klet.model.probes import ProbeKind
 from klet.testing.fake_runtime.faults import (
     ANY,
     CallEffect,
@@ -22,9 +23,10 @@ from klet.testing.fake_runtime.faults import (
     Repeat,
     Twice,
 )
+from klet.testing.simulation.host_faults import HostEffect, Refuse, TakeLong
 from klet.testing.simulation.pods import API, FILE, PodPlan, plan_pod
 
-READS = ("ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus", "ImageStatus")
+READS = ("ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus", "ImageStatus", "Status", "ExecSync")
 WRITES = (
     "RunPodSandbox",
     "CreateContainer",
@@ -35,6 +37,7 @@ WRITES = (
     "RemovePodSandbox",
     "PullImage",
 )
+HOST_PORTS = ("files", "cgroups", "qos", "logs", "memory", "sub paths")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,13 @@ class ChangePod:
 
 
 @dataclass(frozen=True, slots=True)
+class DebugPod:
+    """A pod of the API gets an ephemeral container."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class EndContainer:
     """A process ends by itself."""
 
@@ -85,10 +95,11 @@ class EndSandbox:
 
 @dataclass(frozen=True, slots=True)
 class FlipProbe:
-    """What the readiness probes of a container say changes."""
+    """What the readiness probes of a container say changes; or its present instance is no longer live."""
 
     number: int
     container: str
+    kind: ProbeKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +108,15 @@ class BreakCalls:
 
     rpc: str
     effect: CallEffect
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class BreakHost:
+    """The next calls of one of the machine's ports go wrong."""
+
+    port: str
+    effect: HostEffect
     count: int
 
 
@@ -114,8 +134,8 @@ class CutStreams:
 
 
 @dataclass(frozen=True, slots=True)
-class KillAgent:
-    """`kill -9`, after that many further calls to the runtime: before the last one's effect or after it.
+class KillAtCall:
+    """`kill -9`, after that many further calls to the outside: before the last one's effect or after it.
 
     With no call to wait for it comes at once. The agent is started again after `down`.
     """
@@ -126,15 +146,23 @@ class KillAgent:
 
 
 @dataclass(frozen=True, slots=True)
+class KillAtStep:
+    """`kill -9`, after that many further steps of any tasks: each await of the agent is a place to die."""
+
+    steps: int
+    down: timedelta
+
+
+@dataclass(frozen=True, slots=True)
 class StepClock:
     """The wall clock is set."""
 
     by: timedelta
 
 
-PodStep: TypeAlias = AddPod | RemovePod | ReplacePod | ChangePod
+PodStep: TypeAlias = AddPod | RemovePod | ReplacePod | ChangePod | DebugPod
 RuntimeStep: TypeAlias = EndContainer | EndSandbox | BreakCalls | BreakEvents | CutStreams
-Step: TypeAlias = PodStep | RuntimeStep | FlipProbe | KillAgent | StepClock
+Step: TypeAlias = PodStep | RuntimeStep | FlipProbe | BreakHost | KillAtCall | KillAtStep | StepClock
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +202,7 @@ def make_plan(seed: int) -> Plan:
     drawn = _Drawing(rng, lasts)
     for _ in range(rng.randint(2, 5)):
         drawn.add_pod(rng.uniform(0, lasts * 0.5))
-    trouble = rng.choice((0, 3, 6, 12))
+    trouble = rng.choice((0, 3, 7, 14))
     for _ in range(trouble):
         drawn.steps.append(Timed(_at(rng.uniform(0, lasts)), _trouble(rng)))
     for _ in range(rng.choices((0, 1, 2, 3), (4, 4, 2, 1))[0]):
@@ -217,8 +245,10 @@ class _Drawing:
         """One more thing that happens to a pod; when it is over."""
         rng = self._rng
         kind = rng.random()
-        if source == API and kind < 0.5:
+        if source == API and kind < 0.35:
             self._step(at, ChangePod(number, container=rng.randrange(3)))
+        elif source == API and kind < 0.55:
+            self._step(at, DebugPod(number))
         elif source == API:
             self._step(at, RemovePod(number))
             return self._lasts
@@ -238,10 +268,16 @@ class _Drawing:
         number = len(self.pods)
         planned = plan_pod(self._rng, number=number, name=name, source=source)
         self.pods.append(planned)
-        for container in planned.pod.spec.containers:
-            for _ in range(self._rng.randrange(4) if container.readiness_probe is not None else 0):
-                self._step(self._rng.uniform(0, self._lasts), FlipProbe(number, container.name))
+        for container in (*planned.pod.spec.init_containers, *planned.pod.spec.containers):
+            if container.readiness_probe is not None:
+                self._flips(number, container.name, ProbeKind.READINESS, most=3)
+            if container.liveness_probe is not None:
+                self._flips(number, container.name, ProbeKind.LIVENESS, most=2)
         return number
+
+    def _flips(self, number: int, container: str, kind: ProbeKind, *, most: int) -> None:
+        for _ in range(self._rng.randrange(most + 1)):
+            self._step(self._rng.uniform(0, self._lasts), FlipProbe(number, container, kind))
 
     def _step(self, at: float, step: Step) -> None:
         if at < self._lasts:
@@ -252,10 +288,13 @@ def _at(seconds: float) -> timedelta:
     return timedelta(milliseconds=round(seconds * 1000))
 
 
-def _kill(rng: random.Random) -> KillAgent:
-    calls = 0 if rng.random() < 0.2 else rng.randint(1, 40)
-    down = rng.choice((0.0, 1.0, 30.0)) * rng.random()
-    return KillAgent(calls=calls, after_effect=rng.random() < 0.5, down=_at(down))
+def _kill(rng: random.Random) -> KillAtCall | KillAtStep:
+    down = _at(rng.choice((0.0, 1.0, 30.0)) * rng.random())
+    kind = rng.random()
+    if kind < 0.5:
+        return KillAtStep(steps=rng.randint(0, 400), down=down)
+    calls = 0 if kind < 0.55 else rng.randint(1, 50)
+    return KillAtCall(calls=calls, after_effect=rng.random() < 0.5, down=down)
 
 
 def _trouble(rng: random.Random) -> Step:
@@ -264,7 +303,9 @@ def _trouble(rng: random.Random) -> Step:
         return EndContainer(rng.random(), rng.choice((0, 1, 137)), oom=rng.random() < 0.2)
     if kind < 0.33:
         return EndSandbox(rng.random())
-    if kind < 0.7:
+    if kind < 0.42:
+        return BreakHost(rng.choice(HOST_PORTS), _host_effect(rng), count=rng.choice((1, 1, 3, 10)))
+    if kind < 0.74:
         rpc = rng.choice((*WRITES, *WRITES, *READS, ANY))
         return BreakCalls(rpc, _call_effect(rng), count=rng.choice((1, 1, 2, 5)))
     if kind < 0.9:
@@ -290,6 +331,11 @@ def _call_effect(rng: random.Random) -> CallEffect:
             Twice(),
         )
     )
+
+
+def _host_effect(rng: random.Random) -> HostEffect:
+    some_time = timedelta(milliseconds=rng.choice((5, 300, 4000)))
+    return rng.choice((Refuse(), Refuse(after_effect=True), TakeLong(some_time)))
 
 
 def _event_effect(rng: random.Random) -> EventEffect:

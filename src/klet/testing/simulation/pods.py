@@ -7,16 +7,24 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from klet.api.container import Container
-from klet.api.handlers import ExecAction, Probe
+from klet.api.container import Container, EphemeralContainer, VolumeMount
+from klet.api.handlers import ExecAction, Lifecycle, LifecycleHandler, Probe
 from klet.api.pod import Pod
-from klet.cri.errors import Code
+from klet.api.volume import EmptyDirVolumeSource, Volume
 from klet.model.pods import PodUID, uid_of
-from klet.runtime import labels
+from klet.model.probes import ProbeKind
 from klet.testing.builders import IMAGE, make_container, make_pod
-from klet.testing.fake_runtime import FakeImage, Life, OnTerm, RpcFailure
+from klet.testing.fake_runtime import FakeImage, Life
 from klet.testing.fake_runtime.images import Registry
 from klet.testing.fake_runtime.lives import LifeChooser
+from klet.testing.simulation.commands import POST_START, PRE_STOP, Habits, attempt_of
+from klet.testing.simulation.lives import (
+    draw_debugger_lives,
+    draw_habits,
+    draw_init_lives,
+    draw_regular_lives,
+    draw_sidecar_lives,
+)
 from klet.wire import cri_v1_pb2 as pb
 
 FILE = "file"
@@ -26,6 +34,9 @@ SLOW_IMAGE = "klet.local/slow:1"
 OTHER_IMAGE = "klet.local/busybox:2"
 """What a changed container runs; it is on the node already."""
 LOADED = (FakeImage(name=IMAGE), FakeImage(name=OTHER_IMAGE))
+DEBUGGERS = ("e0", "e1")
+"""The names of ephemeral containers that may come to a pod."""
+SCRATCH = "scratch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +46,7 @@ class PodPlan:
     pod: Pod
     source: str
     lives: Mapping[str, Sequence[Life]]
+    habits: Mapping[str, Habits]
 
     @property
     def uid(self) -> PodUID:
@@ -46,13 +58,17 @@ def plan_pod(rng: random.Random, *, number: int, name: str, source: str) -> PodP
     policy = rng.choices(("Always", "OnFailure", "Never"), (6, 2, 2))[0]
     regular = [_container(rng, f"c{index}") for index in range(rng.choices((1, 2, 3), (6, 3, 1))[0])]
     init = [_init_container(rng, index) for index in range(rng.choices((0, 1, 2), (6, 3, 1))[0])]
-    lives = {container.name: _regular_lives(rng, policy) for container in regular}
+    lives = {container.name: draw_regular_lives(rng, policy) for container in regular}
     for container in init:
-        lives[container.name] = _sidecar_lives(rng) if container.restart_policy else _init_lives(rng)
+        lives[container.name] = draw_sidecar_lives(rng) if container.restart_policy else draw_init_lives(rng)
+    for debugger in DEBUGGERS:
+        lives[debugger] = draw_debugger_lives(rng)
     pod = make_pod(*regular, init=init, name=name, uid=f"uid-{number}", restart_policy=policy, source=source)
     grace = rng.choice((1, 2, 5, 10, 30))
-    pod = replace(pod, spec=replace(pod.spec, termination_grace_period_seconds=grace))
-    return PodPlan(pod=pod, source=source, lives=lives)
+    volumes = (Volume(name=SCRATCH, empty_dir=EmptyDirVolumeSource()),)
+    pod = replace(pod, spec=replace(pod.spec, termination_grace_period_seconds=grace, volumes=volumes))
+    habits = {container.name: draw_habits(rng) for container in (*init, *regular)}
+    return PodPlan(pod=pod, source=source, lives=lives, habits=habits)
 
 
 def choose_life(plans: Sequence[PodPlan]) -> LifeChooser:
@@ -60,10 +76,15 @@ def choose_life(plans: Sequence[PodPlan]) -> LifeChooser:
     lives = {(plan.uid, name): each for plan in plans for name, each in plan.lives.items()}
 
     def choose(config: pb.ContainerConfig) -> Life:
-        chosen = lives[PodUID(config.labels[labels.POD_UID]), config.metadata.name]
-        return chosen[min(config.metadata.attempt, len(chosen) - 1)]
+        attempt = attempt_of(config)
+        chosen = lives[attempt.uid, attempt.container]
+        return chosen[min(attempt.number, len(chosen) - 1)]
 
     return choose
+
+
+def habits_of(plans: Sequence[PodPlan]) -> dict[tuple[PodUID, str], Habits]:
+    return {(plan.uid, name): each for plan in plans for name, each in plan.habits.items()}
 
 
 def registry(*, pull_time: timedelta) -> Registry:
@@ -80,68 +101,57 @@ def with_other_image(pod: Pod, *, index: int) -> Pod:
     return replace(pod, spec=replace(pod.spec, containers=tuple(containers)))
 
 
+def with_debugger(pod: Pod) -> Pod:
+    """The pod with one more ephemeral container; there are only so many."""
+    taken = pod.spec.ephemeral_containers
+    added = tuple(
+        EphemeralContainer(name=name, image=IMAGE, image_pull_policy="IfNotPresent")
+        for name in DEBUGGERS[len(taken) : len(taken) + 1]
+    )
+    return replace(pod, spec=replace(pod.spec, ephemeral_containers=(*taken, *added)))
+
+
 def _container(rng: random.Random, name: str) -> Container:
     image = rng.choices((IMAGE, SLOW_IMAGE, MISSING_IMAGE), (80, 18, 2))[0]
     container = make_container(name, image=image)
     if rng.random() < 0.1:
         container = replace(container, image_pull_policy="Always")
-    return replace(container, readiness_probe=_readiness(rng)) if rng.random() < 0.25 else container
-
-
-def _readiness(rng: random.Random) -> Probe:
-    return Probe(
-        exec=ExecAction(command=("check",)),
-        period_seconds=rng.choice((1, 5)),
-        timeout_seconds=1,
-        success_threshold=rng.choice((1, 2)),
-        failure_threshold=rng.choice((1, 2)),
-    )
+    if rng.random() < 0.2:
+        part = VolumeMount(name=SCRATCH, mount_path="/scratch", sub_path="part")
+        container = replace(container, volume_mounts=(part,))
+    return _watched(rng, container)
 
 
 def _init_container(rng: random.Random, index: int) -> Container:
-    is_sidecar = rng.random() < 0.4
-    return make_container(f"i{index}", restart_policy="Always" if is_sidecar else None)
+    if rng.random() < 0.4:
+        return _watched(rng, make_container(f"i{index}", restart_policy="Always"))
+    return make_container(f"i{index}")
 
 
-def _regular_lives(rng: random.Random, policy: str) -> list[Life]:
-    crashes = [_crash(rng) for _ in range(rng.choices((0, 1, 2, 3), (6, 2, 1, 1))[0])]
-    on_term = _on_term(rng)
-    forever = Life(on_term=on_term)
-    if policy == "Always" or rng.random() < 0.4:
-        last = forever
-    elif policy == "OnFailure":
-        last = Life(lasts=_seconds(rng, 20), on_term=on_term)
-    else:
-        last = Life(lasts=_seconds(rng, 30), exit_code=rng.choice((0, 0, 1, 2)), on_term=on_term)
-    return [last] if policy == "Never" else [*crashes, last]
+def _watched(rng: random.Random, container: Container) -> Container:
+    """The container with some probes and hooks."""
+    if rng.random() < 0.25:
+        container = replace(container, readiness_probe=_probe(rng, ProbeKind.READINESS))
+    if rng.random() < 0.2:
+        container = replace(container, liveness_probe=_probe(rng, ProbeKind.LIVENESS))
+    if rng.random() < 0.15:
+        container = replace(container, startup_probe=_probe(rng, ProbeKind.STARTUP))
+    post_start = _hook(POST_START) if rng.random() < 0.12 else None
+    pre_stop = _hook(PRE_STOP) if rng.random() < 0.2 else None
+    if post_start is None and pre_stop is None:
+        return container
+    return replace(container, lifecycle=Lifecycle(post_start=post_start, pre_stop=pre_stop))
 
 
-def _sidecar_lives(rng: random.Random) -> list[Life]:
-    crashes = [_crash(rng) for _ in range(rng.choices((0, 1), (3, 1))[0])]
-    return [*crashes, Life(on_term=_on_term(rng))]
+def _probe(rng: random.Random, kind: ProbeKind) -> Probe:
+    return Probe(
+        exec=ExecAction(command=(kind.value,)),
+        period_seconds=rng.choice((1, 5)),
+        timeout_seconds=1,
+        success_threshold=rng.choice((1, 2)) if kind is ProbeKind.READINESS else 1,
+        failure_threshold=3 if kind is ProbeKind.STARTUP else rng.choice((1, 2)),
+    )
 
 
-def _init_lives(rng: random.Random) -> list[Life]:
-    crashes = [_crash(rng) for _ in range(rng.choices((0, 1), (4, 1))[0])]
-    return [*crashes, Life(lasts=_seconds(rng, 3))]
-
-
-def _crash(rng: random.Random) -> Life:
-    kind = rng.random()
-    if kind < 0.2:
-        return Life(start_failure=RpcFailure(Code.UNKNOWN, "failed to create containerd task: no such file"))
-    if kind < 0.3:
-        return Life(lasts=_seconds(rng, 5), exit_code=137, oom_killed=True)
-    return Life(lasts=_seconds(rng, 5), exit_code=rng.choice((1, 2, 139)), on_term=_on_term(rng))
-
-
-def _on_term(rng: random.Random) -> OnTerm | None:
-    kind = rng.random()
-    if kind < 0.2:
-        return None
-    return OnTerm(exit_code=rng.choice((0, 143)), after=timedelta() if kind < 0.6 else _seconds(rng, 4))
-
-
-def _seconds(rng: random.Random, most: float) -> timedelta:
-    """Up to so many seconds, now and then none at all."""
-    return timedelta() if rng.random() < 0.1 else timedelta(milliseconds=round(rng.uniform(0, most) * 1000))
+def _hook(command: str) -> LifecycleHandler:
+    return LifecycleHandler(exec=ExecAction(command=(command,)))

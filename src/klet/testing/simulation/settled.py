@@ -12,6 +12,7 @@ from klet.model.pods import PodUID
 from klet.runtime.hashing import container_hash
 from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.simulation.chronicle import Chronicle, History, Instance
+from klet.testing.simulation.invariants import has_started, is_sick, may_be_leaving
 from klet.testing.simulation.pods import MISSING_IMAGE
 
 
@@ -22,6 +23,7 @@ class Holdings:
     directories: frozenset[PodUID]
     logs: frozenset[PodUID]
     cgroups: frozenset[PodUID]
+    mounts: frozenset[PodUID]
 
 
 def unsettled(
@@ -55,6 +57,7 @@ def _unowned(chronicle: Chronicle, runtime: FakeRuntime, holdings: Holdings) -> 
         ("directory", holdings.directories),
         ("log directory", holdings.logs),
         ("cgroup", holdings.cgroups),
+        ("mount", holdings.mounts),
     ):
         for uid in sorted(owners - wanted):
             yield f"{kind} of {uid} has no owner"
@@ -66,26 +69,43 @@ def _unsettled_pod(
     if status is None:
         yield "no status is reported"
         return
+    if may_be_leaving(chronicle, history):
+        yield "its life before may still be on its way out"
+        return
     expected = _expected_phase(chronicle, uid, history)
     if expected is None or any(each.is_alive and each.container.life.lasts is not None for each in history.instances):
         yield "a container has yet to run, or to end"
         return
     if status.phase != expected:
         yield f"{status.phase} is reported, and it is {expected}"
-    over = expected in {"Succeeded", "Failed"}
-    ready = sum(sandbox.is_ready for sandbox in chronicle.sandboxes_of(uid))
-    if over and ready:
-        yield "it is over, and a sandbox is still ready"
-    if over and uid in holdings.cgroups:
-        yield "it is over, and still has a cgroup"
-    if not over and uid not in holdings.cgroups:
-        yield "it has no cgroup"
-    if expected == "Running" and ready != 1:
-        yield f"{ready} sandboxes are ready"
+    yield from _wrong_holdings(chronicle, uid, expected, holdings)
+    if any(each.is_alive and is_sick(chronicle, history, each) for each in history.instances):
+        yield "a container is not live, and still runs"
+    if any(each.is_alive and not has_started(chronicle, history, each) for each in history.instances):
+        yield "a container has yet to pass its startup probe"
+    if expected == "Running" and any(
+        history.newest(each.name) is None for each in history.pod.spec.ephemeral_containers
+    ):
+        yield "an ephemeral container has not been started"
     yield from _wrong_statuses(history, status)
     is_ready = any(condition.type == "Ready" and condition.status == "True" for condition in status.conditions)
-    if is_ready != (_all_run(history) and not chronicle.probes.failing(uid)):
+    if is_ready != (_all_run(history) and not chronicle.commands.unready(uid)):
         yield f"Ready is {is_ready}"
+
+
+def _wrong_holdings(chronicle: Chronicle, uid: PodUID, phase: str, holdings: Holdings) -> Iterator[str]:
+    ready = sum(sandbox.is_ready for sandbox in chronicle.sandboxes_of(uid))
+    if phase in {"Succeeded", "Failed"}:
+        if ready:
+            yield "it is over, and a sandbox is still ready"
+        if uid in holdings.cgroups:
+            yield "it is over, and still has a cgroup"
+        if uid in holdings.mounts:
+            yield "it is over, and still has a mount"
+    elif uid not in holdings.cgroups:
+        yield "it has no cgroup"
+    if phase == "Running" and ready != 1:
+        yield f"{ready} sandboxes are ready"
 
 
 def _wrong_statuses(history: History, status: PodStatus) -> Iterator[str]:

@@ -1,13 +1,16 @@
 """A story as text: what was planned, and what happened when, from the journal and the runtime's own record."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from google.protobuf.message import Message
 
+from klet.api.container import Container
 from klet.model.causes import Cause
 from klet.testing.fake_runtime.calls import AnswerRecord, CallRecord
 from klet.testing.fake_runtime.events import FakeEvent
+from klet.testing.fake_runtime.lives import ExecResult
 from klet.testing.fake_runtime.timeline import nanoseconds
+from klet.testing.simulation.commands import Habits
 from klet.testing.simulation.plan import Plan
 from klet.wire import cri_v1_pb2 as pb
 
@@ -50,7 +53,30 @@ def _planned(plan: Plan) -> list[str]:
             )
             own = f" ({container.restart_policy})" if container.restart_policy else ""
             lines.append(f"  {container.name}{own} {container.image}: {lives}")
+            lines += _watched(container, planned.habits[container.name])
     return [*lines, *(f"step {timed.at} {timed.step}" for timed in plan.steps)]
+
+
+def _watched(container: Container, habits: Habits) -> Iterator[str]:
+    """The probes and hooks of a container."""
+    for kind, probe in (
+        ("startup", container.startup_probe),
+        ("readiness", container.readiness_probe),
+        ("liveness", container.liveness_probe),
+    ):
+        if probe is not None:
+            often = f"every {probe.period_seconds} s"
+            yield f"    {kind} {often}, good after {probe.success_threshold}, bad after {probe.failure_threshold}"
+    if container.startup_probe is not None:
+        yield f"    startup probes that fail at first: {habits.startup_failures}"
+    if container.lifecycle is not None and container.lifecycle.post_start is not None:
+        yield f"    postStart: {', then '.join(_hook(each) for each in habits.post_start)}"
+    if container.lifecycle is not None and container.lifecycle.pre_stop is not None:
+        yield f"    preStop: {', then '.join(_hook(each) for each in habits.pre_stop)}"
+
+
+def _hook(result: ExecResult) -> str:
+    return f"{result.takes} exit {result.exit_code}"
 
 
 def _cause(cause: Cause) -> str:
@@ -67,6 +93,8 @@ def _request(request: Message) -> str:
         case pb.CreateContainerRequest():
             metadata = request.config.metadata
             return f"{request.sandbox_config.metadata.uid}/{metadata.name} attempt {metadata.attempt}"
+        case pb.ExecSyncRequest():
+            return f"{request.container_id[:8]} {' '.join(request.cmd)}"
         case pb.StartContainerRequest() | pb.RemoveContainerRequest() | pb.ContainerStatusRequest():
             return request.container_id[:8]
         case pb.StopContainerRequest():

@@ -1,0 +1,125 @@
+"""What commands inside the containers of a story answer: probes and hooks, and what they have answered so far."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from klet.model.pods import PodUID
+from klet.model.probes import ProbeKind
+from klet.runtime import labels
+from klet.testing.fake_runtime.lives import ExecResult
+from klet.wire import cri_v1_pb2 as pb
+
+T = TypeVar("T")
+
+POST_START = "post-start"
+PRE_STOP = "pre-stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """What the commands of one container do at each attempt; the last of each goes on for ever after."""
+
+    startup_failures: tuple[int, ...] = (0,)
+    """How many startup probes fail before the first good one."""
+    post_start: tuple[ExecResult, ...] = (ExecResult(),)
+    pre_stop: tuple[ExecResult, ...] = (ExecResult(),)
+
+    @property
+    def longest_start(self) -> timedelta:
+        return max(result.takes for result in self.post_start)
+
+
+class Attempt(NamedTuple):
+    """One instance of a container."""
+
+    uid: PodUID
+    container: str
+    number: int
+
+
+Answers: TypeAlias = list[bool]
+
+
+@dataclass(slots=True)
+class Record:
+    """What the commands of one instance have answered."""
+
+    probes: defaultdict[ProbeKind, Answers] = field(default_factory=lambda: defaultdict(list))
+    hooks: dict[str, ExecResult] = field(default_factory=dict)
+
+
+class Commands:
+    """The chooser of the fake runtime's script, and its memory."""
+
+    def __init__(self, habits: Mapping[tuple[PodUID, str], Habits]) -> None:
+        self._habits = habits
+        self._unready: dict[tuple[PodUID, str], datetime] = {}
+        self._sick: dict[Attempt, datetime] = {}
+        self._records: defaultdict[Attempt, Record] = defaultdict(Record)
+
+    def flip_readiness(self, uid: PodUID, container: str, *, now: datetime) -> None:
+        if self._unready.pop((uid, container), None) is None:
+            self._unready[uid, container] = now
+
+    def fall_sick(self, attempt: Attempt, *, now: datetime) -> None:
+        """The instance is no longer live, and never will be again; the next one is well."""
+        self._sick.setdefault(attempt, now)
+
+    def answer(self, config: pb.ContainerConfig, command: Sequence[str]) -> ExecResult:
+        attempt = attempt_of(config)
+        habits = self._habits.get((attempt.uid, attempt.container), Habits())
+        match command[0]:
+            case "post-start":
+                return self._hook(attempt, POST_START, habits.post_start)
+            case "pre-stop":
+                return self._hook(attempt, PRE_STOP, habits.pre_stop)
+            case kind:
+                return self._probe(attempt, ProbeKind(kind), habits)
+
+    def record(self, attempt: Attempt) -> Record:
+        return self._records[attempt]
+
+    def unready(self, uid: PodUID) -> dict[str, datetime]:
+        """The containers of a pod that fail their readiness probes, and since when."""
+        return {name: since for (owner, name), since in self._unready.items() if owner == uid}
+
+    def sick_since(self, attempt: Attempt) -> datetime | None:
+        return self._sick.get(attempt)
+
+    def is_reason_to_kill(self, attempt: Attempt) -> bool:
+        """Whether a probe or a hook of the instance has failed, so that it may be stopped."""
+        record = self._records[attempt]
+        post_start = record.hooks.get(POST_START)
+        return (
+            False in record.probes[ProbeKind.LIVENESS]
+            or False in record.probes[ProbeKind.STARTUP]
+            or (post_start is not None and post_start.exit_code != 0)
+        )
+
+    def _probe(self, attempt: Attempt, kind: ProbeKind, habits: Habits) -> ExecResult:
+        answers = self._records[attempt].probes[kind]
+        match kind:
+            case ProbeKind.READINESS:
+                is_good = (attempt.uid, attempt.container) not in self._unready
+            case ProbeKind.LIVENESS:
+                is_good = attempt not in self._sick
+            case ProbeKind.STARTUP:
+                is_good = len(answers) >= _of(habits.startup_failures, attempt)
+        answers.append(is_good)
+        return ExecResult(exit_code=0 if is_good else 1)
+
+    def _hook(self, attempt: Attempt, kind: str, results: Sequence[ExecResult]) -> ExecResult:
+        result = _of(results, attempt)
+        self._records[attempt].hooks[kind] = result
+        return result
+
+
+def attempt_of(config: pb.ContainerConfig) -> Attempt:
+    return Attempt(PodUID(config.labels[labels.POD_UID]), config.metadata.name, config.metadata.attempt)
+
+
+def _of(each: Sequence[T], attempt: Attempt) -> T:
+    return each[min(attempt.number, len(each) - 1)]
