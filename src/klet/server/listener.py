@@ -184,6 +184,7 @@ class HealthListener:
                 server = await asyncio.get_running_loop().create_server(
                     lambda: Front(make_handler=make_handler, limits=limits), sock=listener, backlog=BACKLOG
                 )
+                logger.info("Serving health", extra={"host": self._address.host, "port": self._address.port})
                 await _until_cancelled(server)
         finally:
             listener.close()

@@ -1,10 +1,16 @@
 """The paths of the kubelet API, and its answers to the letter."""
 
+import asyncio
 import json
+import socket
+from datetime import timedelta
 
+import aiohttp
 import pytest
 
-from klet.server.listener import Address, ListenError, SecureListener
+from klet.aio.clock import SystemClock
+from klet.server.listener import Address, HealthListener, ListenError, SecureListener
+from klet.testing.clock import ManualClock
 
 
 async def answer(kubelet, path, method="GET", **options):
@@ -120,3 +126,34 @@ async def test_a_port_that_is_taken(kubelet):
     )
     with pytest.raises(ListenError, match=rf"^cannot listen on 127.0.0.1:{kubelet.port} \(address, port\): "):
         listener.bind()
+
+
+async def test_the_listener_of_health(kubelet, unused_tcp_port, logged):
+    address = Address(host="127.0.0.1", port=unused_tcp_port, name="healthzBindAddress, healthzPort")
+    listener = HealthListener(address=address, routes=kubelet.routes, clock=SystemClock())
+    async with asyncio.TaskGroup() as group:
+        async with logged("Serving health"):
+            task = group.create_task(listener.run())
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{unused_tcp_port}") as session:
+            for path, expected in (
+                ("/healthz", (200, "ok")),
+                ("/healthz/ping", (200, "ok")),
+                ("/pods", (404, "404 page not found\n")),
+                ("/healthz/log", (404, "404 page not found\n")),
+            ):
+                async with session.get(path) as got:
+                    assert (got.status, await got.text()) == expected
+        task.cancel()
+
+
+async def test_a_port_of_health_that_is_taken_is_tried_again(kubelet, unused_tcp_port, logged):
+    clock = ManualClock()
+    address = Address(host="127.0.0.1", port=unused_tcp_port, name="healthzBindAddress, healthzPort")
+    listener = HealthListener(address=address, routes=kubelet.routes, clock=clock)
+    async with asyncio.TaskGroup() as group:
+        with socket.create_server(("127.0.0.1", unused_tcp_port)):
+            task = group.create_task(listener.run())
+            await clock.until_asleep()
+        async with logged("Serving health"):
+            clock.advance(timedelta(seconds=5))
+        task.cancel()

@@ -210,7 +210,7 @@ async def test_exec_over_spdy_with_input_that_ends(client):
             spdy.send(stdin, content[start : start + (1 << 15)])
         spdy.send(stdin, is_last=True)
         # The runtime ends the connection when all is said.
-        with pytest.raises(asyncio.IncompleteReadError, match="^0 bytes read"):
+        with pytest.raises(asyncio.IncompleteReadError, match=r"^0 bytes read"):
             await spdy.until(lambda: False)
     assert spdy.received[stdout] == content
     assert json.loads(spdy.received[errors])["status"] == "Success"
