@@ -130,6 +130,8 @@ def test_a_kill_that_fails_ends_the_sync(on_bench):
             ),
         )
         assert bench.called()[before:] == ["StopContainer"]
+        told = ("FailedKillContainer", "error killing container: rpc error: code = Unknown desc = stuck")
+        assert told in await bench.events()
 
     on_bench(test)
 

@@ -237,7 +237,8 @@ def broken_network(containerd):
             r"default/network-node: Pending, not ready \(0 of 1\) "
             r"Why FailedCreatePodSandBox: the pod's network cannot be set up: plugin type=\"no-such-plugin\" failed "
             r"\(add\): failed to find plugin \"no-such-plugin\" in path .*"
-            rf"Since {CLOCK} \(\d+s ago\) Next (try again at {CLOCK}|another try is under way since {CLOCK})",
+            rf"Since {CLOCK} \(\d+s ago\) "
+            rf"Next (try again|another try is under way since {CLOCK}|stop the sandbox of the last try, which fails)",
             id="a network that cannot be set up",
         ),
         pytest.param(
