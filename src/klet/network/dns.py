@@ -14,6 +14,9 @@ MAX_SEARCH_LENGTH = 253
 MAX_SEARCH_LINE = 2048
 MISSING_CLUSTER_DNS = "MissingClusterDNS"
 CONFIG_FORMING = "DNSConfigForming"
+CHECK_LIMITS = "CheckLimitsForResolvConf"
+CLUSTER_SEARCHES = 3
+"""So many searches of a pod are the cluster's."""
 
 
 class ResolvConfError(KletError):
@@ -66,6 +69,20 @@ def parse_resolv_conf(text: str) -> DnsConfig:
             case _:
                 pass  # domain, sortlist and anything else do not reach pods
     return DnsConfig(tuple(servers), searches, tuple(options.values()))
+
+
+def find_excess(host: DnsConfig, *, file: str, has_cluster_domain: bool) -> str | None:
+    """What of the node's searches pods may not get in full: the first limit that they exceed, in upstream's words."""
+    most = MAX_SEARCHES - CLUSTER_SEARCHES if has_cluster_domain else MAX_SEARCHES
+    if len(host.searches) > most:
+        return f"Resolv.conf file '{file}' contains search line consisting of more than {most} domains!"
+    if any(len(search) > MAX_SEARCH_LENGTH for search in host.searches):
+        limit = f"more than allowed {MAX_SEARCH_LENGTH} chars!"
+        return f'Resolv.conf file "{file}" contains a search path which length is {limit}'
+    if len(" ".join(host.searches)) > MAX_SEARCH_LINE:
+        limit = f"more than allowed {MAX_SEARCH_LINE} chars!"
+        return f"Resolv.conf file '{file}' contains search line which length is {limit}"
+    return None
 
 
 def decide_dns(pod: Pod, host: DnsConfig | None, settings: DnsSettings) -> DnsDecision:

@@ -7,10 +7,18 @@ from klet.aio.threads import Threads
 from klet.api.pod import Pod
 from klet.host.errors import HostError
 from klet.host.files import read_text
-from klet.model.causes import CauseRecorder, Finding
+from klet.model.causes import CauseRecorder, Finding, Subject
 from klet.model.network import DnsConfig
 from klet.model.pods import PodUID, subject_of, uid_of
-from klet.network.dns import DnsSettings, DnsWarning, ResolvConfError, decide_dns, parse_resolv_conf
+from klet.network.dns import (
+    CHECK_LIMITS,
+    DnsSettings,
+    DnsWarning,
+    ResolvConfError,
+    decide_dns,
+    find_excess,
+    parse_resolv_conf,
+)
 
 DECIDER = "network.dns"
 MOST_TOLD: Final = 2048
@@ -28,6 +36,7 @@ class PodResolver:
         self._threads = threads
         self._recorder = recorder
         self._told: dict[tuple[PodUID, DnsWarning], None] = {}
+        self._is_checked = False
 
     async def config_for(self, pod: Pod) -> DnsConfig:
         """The configuration of a pod. The file is read anew each time, as it may change under a running node."""
@@ -52,7 +61,17 @@ class PodResolver:
         if self._resolv_conf is None:
             return None
         try:
-            return parse_resolv_conf(await self._threads.run(read_text, self._resolv_conf))
+            host = parse_resolv_conf(await self._threads.run(read_text, self._resolv_conf))
         except (HostError, ResolvConfError) as error:
+            self._tell_once(str(error))
             message = f"Encountered error while parsing resolv conf file. Error: {error}"
             raise ResolvConfError(message) from error
+        has_domain = bool(self._settings.cluster_domain)
+        self._tell_once(find_excess(host, file=str(self._resolv_conf), has_cluster_domain=has_domain))
+        return host
+
+    def _tell_once(self, problem: str | None) -> None:
+        """The node's file is judged when it is first read: what pods do not get of it is told of each pod."""
+        if problem is not None and not self._is_checked:
+            self._recorder.record(Finding(subject=Subject(), decider=DECIDER, decision=CHECK_LIMITS, message=problem))
+        self._is_checked = True

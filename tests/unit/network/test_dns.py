@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from klet.api.pod import Pod, PodDNSConfig, PodDNSConfigOption
 from klet.model.network import DnsConfig
-from klet.network.dns import DnsSettings, DnsWarning, ResolvConfError, decide_dns, parse_resolv_conf
+from klet.network.dns import DnsSettings, DnsWarning, ResolvConfError, decide_dns, find_excess, parse_resolv_conf
 from klet.testing.builders import make_pod
 
 HOST = DnsConfig(("1.1.1.1",), ("home", "lan"), ("timeout:2",))
@@ -174,3 +174,30 @@ def test_a_long_line_is_cut_from_the_end():
     assert searches_of(*names) == (names, ())
     assert searches_of(*names, "12345") == ((*names, "12345"), ())  # 2048 exactly
     assert searches_of(*names, "123456") == (names, search_warning(" ".join(names)))
+
+
+def searches(count: int, length: int = 3) -> DnsConfig:
+    return DnsConfig(searches=tuple("x" * length for _ in range(count)))
+
+
+TOO_MANY = "Resolv.conf file '/r' contains search line consisting of more than {} domains!"
+TOO_LONG = 'Resolv.conf file "/r" contains a search path which length is more than allowed 253 chars!'
+LONG_LINE = "Resolv.conf file '/r' contains search line which length is more than allowed 2048 chars!"
+
+
+@pytest.mark.parametrize(
+    ("host", "has_cluster_domain", "expected"),
+    [
+        pytest.param(searches(32), False, None, id="as many as may be"),
+        pytest.param(searches(33), False, TOO_MANY.format(32), id="one too many"),
+        pytest.param(searches(29), True, None, id="as many as may be beside the cluster's"),
+        pytest.param(searches(30), True, TOO_MANY.format(29), id="one too many beside the cluster's"),
+        pytest.param(searches(1, 253), True, None, id="as long as may be"),
+        pytest.param(searches(1, 254), True, TOO_LONG, id="one letter too long"),
+        pytest.param(searches(30, 254), True, TOO_MANY.format(29), id="only the first excess is told"),
+        pytest.param(DnsConfig(searches=("x" * 204,) * 9 + ("x" * 203,)), True, None, id="a line that just fits"),
+        pytest.param(DnsConfig(searches=("x" * 204,) * 10), True, LONG_LINE, id="a line that does not fit"),
+    ],
+)
+def test_what_of_the_nodes_searches_is_too_much(host, has_cluster_domain, expected):
+    assert find_excess(host, file="/r", has_cluster_domain=has_cluster_domain) == expected

@@ -78,3 +78,21 @@ async def test_what_was_left_out_is_recorded_with_its_reason(bench):
     assert len(await bench.decisions()) == 2
     await resolver.config_for(replace(pod, metadata=replace(pod.metadata, uid="other")))
     assert len(await bench.decisions()) == 4
+
+
+async def test_what_is_too_much_of_the_nodes_file_is_told_once(bench):
+    bench.path.write_text(f"search {' '.join(f'd{n}' for n in range(40))}\n")
+    pod = replace(POD, spec=replace(POD.spec, dns_policy="None"))
+    resolver = bench.resolver()
+    await resolver.config_for(pod)
+    await resolver.config_for(pod)
+    assert await bench.decisions() == [("CheckLimitsForResolvConf", "")]
+
+
+async def test_a_broken_file_is_told_of_the_node_once(bench):
+    bench.path.write_text("nameserver\n")
+    resolver = bench.resolver()
+    for _ in range(2):
+        with pytest.raises(ResolvConfError):
+            await resolver.config_for(POD)
+    assert await bench.decisions() == [("CheckLimitsForResolvConf", "")]
