@@ -37,6 +37,3 @@ class TimedCache(Generic[K, V]):
             self._values[key] = (value, self._clock.monotonic() + keep.total_seconds())
         while len(self._values) > self._limit:
             self._values.popitem(last=False)
-
-    def clear(self) -> None:
-        self._values.clear()

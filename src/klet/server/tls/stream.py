@@ -113,8 +113,12 @@ class TlsStream(asyncio.Protocol):
         if self._has_said_goodbye or self.tcp.is_closing():
             return
         view = memoryview(data).cast("B")
-        while view:
-            view = view[self.tls.write(view) :]
+        try:
+            while view:
+                view = view[self.tls.write(view) :]
+        except ssl.SSLError as error:
+            self._give_up(error.reason or str(error))
+            return
         self._flush()
 
     def say_goodbye(self) -> None:
