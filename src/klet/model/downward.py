@@ -1,9 +1,11 @@
 """What environment variables and volumes of the downward API have in common. Pure."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
+from klet.api.meta import ObjectMeta
 from klet.api.quantity import Quantity
+from klet.api.validation import formats
 from klet.model.pod_resources import CPU
 
 _ONE: Final = Quantity.of(1)
@@ -21,6 +23,24 @@ def split_subscript(path: str) -> tuple[str, str] | None:
     """`metadata.labels['key']` in two; None for a path without a key."""
     front, opening, key = path.removesuffix("']").partition("['")
     return (front, key) if path.endswith("']") and opening and front else None
+
+
+class MapEntry(NamedTuple):
+    """One label or annotation, empty if it is not there, and what is wrong with the key."""
+
+    text: str
+    problems: tuple[str, ...]
+
+
+def map_entry(metadata: ObjectMeta, front: str, key: str) -> MapEntry | None:
+    """What a subscript stands for; None on a path that takes none."""
+    match front:
+        case "metadata.labels":
+            return MapEntry(metadata.labels.get(key, ""), tuple(formats.label_key(key)))
+        case "metadata.annotations":
+            return MapEntry(metadata.annotations.get(key, ""), tuple(formats.annotation_key(key)))
+        case _:
+            return None
 
 
 def in_units(amount: Quantity, divisor: Quantity | None, resource: str) -> str:

@@ -6,8 +6,7 @@ from klet.api.container import Container, EphemeralContainer, ResourceFieldSelec
 from klet.api.pod import Pod
 from klet.api.pod_resources import HUGEPAGES_PREFIX
 from klet.api.quantity import ZERO, Quantity
-from klet.api.validation import formats
-from klet.model.downward import format_map, in_units, split_subscript
+from klet.model.downward import format_map, in_units, map_entry, split_subscript
 from klet.model.pod_resources import CPU, MEMORY
 from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
 
@@ -77,16 +76,12 @@ def one_per_family(pod_ips: tuple[str, ...], node_ips: tuple[str, ...]) -> tuple
 
 
 def _map_entry(pod: Pod, path: str, front: str, key: str) -> str:
-    match front:
-        case "metadata.labels":
-            values, problems = pod.metadata.labels, formats.label_key(key)
-        case "metadata.annotations":
-            values, problems = pod.metadata.annotations, formats.annotation_key(key)
-        case _:
-            raise _error(f"field label does not support subscript: {path}")
-    if problems:
-        raise _error(f"invalid key subscript in {path}: {';'.join(problems)}")
-    return values.get(key, "")
+    entry = map_entry(pod.metadata, front, key)
+    if entry is None:
+        raise _error(f"field label does not support subscript: {path}")
+    if entry.problems:
+        raise _error(f"invalid key subscript in {path}: {';'.join(entry.problems)}")
+    return entry.text
 
 
 def _target(

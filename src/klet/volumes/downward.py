@@ -9,8 +9,7 @@ from klet.api.container import ResourceFieldSelector
 from klet.api.pod import Pod
 from klet.api.pod_resources import HUGEPAGES_PREFIX
 from klet.api.quantity import ZERO, Quantity
-from klet.api.validation import formats
-from klet.model.downward import format_map, in_units, split_subscript
+from klet.model.downward import format_map, in_units, map_entry, split_subscript
 from klet.model.pod_resources import CPU, MEMORY
 from klet.volumes.errors import VolumeError
 
@@ -57,13 +56,9 @@ def resource_text(pod: Pod, wanted: ResourceFieldSelector, *, allocatable: Mappi
 
 
 def _entry(pod: Pod, path: str, front: str, key: str) -> str:
-    match front:
-        case "metadata.labels":
-            values, problems = pod.metadata.labels, formats.label_key(key)
-        case "metadata.annotations":
-            values, problems = pod.metadata.annotations, formats.annotation_key(key)
-        case _:
-            raise VolumeError(f'fieldPath "{path}" does not support subscript')
-    if problems:
-        raise VolumeError(f"invalid key subscript in {path}: {';'.join(problems)}")
-    return values.get(key, "")
+    entry = map_entry(pod.metadata, front, key)
+    if entry is None:
+        raise VolumeError(f'fieldPath "{path}" does not support subscript')
+    if entry.problems:
+        raise VolumeError(f"invalid key subscript in {path}: {';'.join(entry.problems)}")
+    return entry.text

@@ -5,20 +5,8 @@ import pytest
 from klet.host import mounts
 from klet.host.errors import FileMissing
 from klet.host.filesystems import Magic, filesystem_type, is_mount_root
-from klet.host.mounts import Propagation
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root")]
-
-
-@pytest.fixture
-def place(tmp_path: Path):
-    """A private tmpfs, so that nothing a test mounts can reach the rest of the machine or stay behind."""
-    base = tmp_path / "base"
-    base.mkdir()
-    mounts.mount("klet-test", base, fs_type="tmpfs", options=["size=1m"])
-    mounts.set_propagation(base, Propagation.PRIVATE)
-    yield base
-    mounts.unmount_tree(base)
 
 
 def test_a_tmpfs_is_known_by_its_type(place):

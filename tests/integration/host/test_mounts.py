@@ -13,18 +13,6 @@ from klet.host.mounts import HostMounts, MountFlag, Propagation, parse_mount_opt
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root")]
 
 
-@pytest.fixture
-def place(tmp_path: Path):
-    """A private tmpfs, so that nothing a test mounts can reach the rest of the machine or stay behind."""
-    base = tmp_path / "base"
-    base.mkdir()
-    mounts.mount("klet-test", base, fs_type="tmpfs", options=["size=1m"])
-    mounts.set_propagation(base, Propagation.PRIVATE)
-    yield base
-    mounts.unmount_tree(base)
-    assert not mounts.has_mounts_under(base)
-
-
 def make(directory: Path) -> Path:
     directory.mkdir(parents=True)
     return directory
