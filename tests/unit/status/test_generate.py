@@ -289,6 +289,124 @@ def test_why_the_node_disturbed_a_pod_stays_in_the_place_of_what_others_say():
     assert status.conditions[:2] == (new, gate)
 
 
+@pytest.mark.parametrize(
+    ("host_network", "seen", "host", "pod_ips"),
+    [
+        pytest.param(False, ("10.1.0.5",), ("192.168.0.1",), ("10.1.0.5",), id="a pod with a network of its own"),
+        pytest.param(False, (), ("192.168.0.1",), (), id="one that has no address yet"),
+        pytest.param(True, (), (), (), id="nothing is known of the node"),
+        pytest.param(True, (), ("192.168.0.1",), ("192.168.0.1",), id="the node's address"),
+        pytest.param(True, (), ("192.168.0.1", "fd00::1"), ("192.168.0.1", "fd00::1"), id="both families"),
+        pytest.param(True, ("10.1.0.5",), ("192.168.0.1",), ("10.1.0.5",), id="an address that is set stays"),
+        pytest.param(
+            True, ("192.168.0.1",), ("192.168.0.1", "fd00::1"), ("192.168.0.1", "fd00::1"), id="the second one may come"
+        ),
+        pytest.param(
+            True, ("fd00::9",), ("192.168.0.1", "fd00::1"), ("fd00::9",), id="but not another of the same family"
+        ),
+    ],
+)
+def test_addresses_of_the_node(host_network, seen, host, pod_ips):
+    pod = make_pod("main")
+    pod = replace(pod, spec=replace(pod.spec, host_network=host_network))
+    status = generate_status(pod, make_status(pod).with_ips(seen), inputs(pod, host_ips=host))
+    assert tuple(each.ip for each in status.pod_ips) == pod_ips
+    assert status.pod_ip == (pod_ips[0] if pod_ips else "")
+    assert (status.host_ip, tuple(each.ip for each in status.host_ips)) == (host[0] if host else "", host)
+
+
+RAN = ContainerStatus(name="main", state=ContainerState(running=ContainerStateRunning()))
+
+
+@pytest.mark.parametrize(
+    ("pod", "previous", "ends_here", "phase", "reasons"),
+    [
+        pytest.param(
+            make_pod("main", deleted=True),
+            PodStatus(phase="Running", container_statuses=(RAN,)),
+            True,
+            "Failed",
+            {"Ready": "PodFailed", "ContainersReady": "PodFailed"},
+            id="it was deleted, and will not run again",
+        ),
+        pytest.param(
+            make_pod("main", deleted=True),
+            PodStatus(phase="Running", container_statuses=(RAN,)),
+            False,
+            "Running",
+            {"Ready": "ContainersNotReady", "ContainersReady": "ContainersNotReady"},
+            id="it may run again",
+        ),
+        pytest.param(
+            replace(make_pod("main"), status=PodStatus(phase="Succeeded")),
+            PodStatus(phase="Succeeded", container_statuses=(RAN,)),
+            False,
+            "Succeeded",
+            {"Initialized": "PodCompleted", "Ready": "PodCompleted", "ContainersReady": "PodCompleted"},
+            id="the API says that it succeeded",
+        ),
+        pytest.param(
+            make_pod("main"),
+            PodStatus(phase="Running", container_statuses=(ContainerStatus(name="main"),)),
+            False,
+            "Pending",
+            {"Ready": "ContainersNotReady", "ContainersReady": "ContainersNotReady"},
+            id="a pod that ran may wait again",
+        ),
+    ],
+)
+def test_a_pod_whose_containers_vanished(pod, previous, ends_here, phase, reasons):
+    given = inputs(pod, previous=previous, ends_here=ends_here, needs_sandbox=True)
+    status = generate_status(pod, make_status(pod, sandboxes=()), given)
+    assert status.phase == phase
+    assert {each.type: each.reason for each in status.conditions if each.reason} == reasons
+
+
+@pytest.mark.parametrize(
+    ("phase", "told", "known", "expected"),
+    [
+        pytest.param("Running", ("Why", "so"), ("", ""), ("Why", "so"), id="kept while the phase stays"),
+        pytest.param("Pending", ("Why", "so"), ("", ""), ("", ""), id="gone when it changes"),
+        pytest.param("Running", ("", ""), ("Api", "said"), ("Api", "said"), id="what the API knows fills in"),
+        pytest.param("Running", ("Why", ""), ("Api", "said"), ("Why", "said"), id="each for itself"),
+        pytest.param("Pending", ("", ""), ("Api", "said"), ("", ""), id="not after a change"),
+    ],
+)
+def test_reason_and_message_of_a_phase(phase, told, known, expected):
+    pod = replace(make_pod("main"), status=PodStatus(phase="Running", reason=known[0], message=known[1]))
+    previous = PodStatus(phase=phase, reason=told[0], message=told[1])
+    status = generate_status(pod, make_status(pod, make_record(pod, "main")), inputs(pod, previous=previous))
+    assert (status.phase, status.reason, status.message) == ("Running", *expected)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [pytest.param("", "Failed", id="a pod of the API"), pytest.param("file", "Running", id="a static pod goes on")],
+)
+def test_an_end_is_final_unless_the_pod_is_static(source, expected):
+    pod = make_pod("main", source=source)
+    seen = make_status(pod, make_record(pod, "main", Seen.EXITED, exit_code=1))
+    assert generate_status(pod, seen, inputs(pod, ends_here=True)).phase == expected
+
+
+def test_every_condition_says_which_generation_it_is_of():
+    pod = make_pod("main")
+    pod = replace(pod, metadata=replace(pod.metadata, generation=7))
+    status = generate_status(pod, make_status(pod, make_record(pod, "main")), inputs(pod))
+    assert {each.type: each.observed_generation for each in status.conditions} == dict.fromkeys(
+        ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"), 7
+    )
+    assert status.observed_generation == 7
+
+
+def test_a_readiness_gate_may_name_a_condition_of_the_node():
+    pod = make_pod("main")
+    gate = PodReadinessGate(condition_type="PodReadyToStartContainers")
+    pod = replace(pod, spec=replace(pod.spec, readiness_gates=(gate,)))
+    status = generate_status(pod, make_status(pod, make_record(pod, "main")), inputs(pod))
+    assert condition(status, "Ready").status == "True"
+
+
 class TestBoard:
     def test_transition_times_move_only_with_the_status(self):
         clock = ManualClock()
