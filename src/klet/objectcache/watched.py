@@ -47,6 +47,8 @@ class _Item(Generic[T]):
     task: asyncio.Task[None] | None = None
     version: str | None = None
     """What readers have been told of; None before the first look."""
+    is_awaited: bool = False
+    """Somebody could not wait any longer for the first look, and wants to know of it."""
     is_stopped: bool = False
     """Nobody reads it; the next one who does starts a new watch."""
 
@@ -115,6 +117,7 @@ class WatchedObjects(Generic[T]):
         if not follower.is_synced:
             await first_of(follower.until_synced(), self._clock.sleep(SYNC_PATIENCE))
         if not follower.is_synced:
+            item.is_awaited = True
             raise NotSynced(self._kind)
         obj = follower.get(name, namespace)
         if obj is None:
@@ -146,7 +149,8 @@ class WatchedObjects(Generic[T]):
         """Tell of a change. What was there at first is none. True for an object that is immutable."""
         obj = item.follower.get(key.name, key.namespace)
         known, item.version = item.version, version_of(obj)
-        if known is not None and known != item.version:
+        if item.is_awaited or (known is not None and known != item.version):
+            item.is_awaited = False
             self._on_change(key.namespace, key.name)
         return obj is not None and bool(obj.immutable)
 

@@ -102,6 +102,16 @@ async def test_a_reader_waits_no_longer_than_a_second(watching, clock):
     assert str((await reading)[0]) == "failed to sync configmap cache: timed out waiting for the condition"
 
 
+async def test_who_waited_in_vain_is_told_of_the_first_look(watching, clock, config_map):
+    watching.store.add_reference(*KEY, "a")
+    reading = asyncio.gather(watching.store.get(*KEY), return_exceptions=True)
+    await clock.run(timedelta(seconds=1))
+    await reading
+    watching.made[0].show(config_map())
+    await watching.settle()
+    assert watching.changed == [KEY]
+
+
 async def test_an_object_that_is_not_there_is_missing(watching):
     watching.store.add_reference(*KEY, "a")
     watching.made[0].show(None)
