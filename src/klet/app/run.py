@@ -69,6 +69,8 @@ def main(argv: list[str]) -> int:
     start_logging(as_json=parsed.config.logging.format == "json", verbosity=parsed.config.logging.verbosity)
     for warning in parsed.warnings:
         logger.warning("About the configuration", extra={"warning": warning})
+    if not parsed.flags.is_standalone:
+        logger.warning("klet does not join clusters yet: it runs standalone", extra={"flag": "--kubeconfig"})
     try:
         uvloop.run(run_agent(parsed, settings))
     except KletError as error:
