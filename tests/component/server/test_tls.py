@@ -11,7 +11,7 @@ import pytest
 
 from klet.aio.clock import SystemClock
 from klet.server.tls.context import TlsError, TlsSettings, apply_settings, choose_ciphers
-from klet.server.tls.serving import ServingFiles
+from klet.server.tls.serving import FollowedPair
 
 PROMPTLY = 10
 
@@ -41,7 +41,7 @@ async def test_new_files_are_served_at_once_and_damaged_ones_never(kubelet, tmp_
     files = tmp_path / "tls.crt", tmp_path / "tls.key"
     for path, source in zip(files, kubelet.pki.pair("server"), strict=True):
         shutil.copy(source, path)
-    follower = ServingFiles(context=kubelet.contexts, certificate_file=files[0], key_file=files[1], clock=SystemClock())
+    follower = FollowedPair(context=kubelet.contexts, certificate_file=files[0], key_file=files[1], clock=SystemClock())
     async with asyncio.TaskGroup() as group:
         task = group.create_task(follower.run())
         async with kubelet.connected() as (reader, writer):

@@ -59,7 +59,7 @@ class ServingContext:
         logger.info("Serving with a certificate", extra={"file": str(certificate_file)})
 
 
-class ServingFiles:
+class FollowedPair:
     """Keeps the context in step with two files."""
 
     def __init__(self, *, context: ServingContext, certificate_file: Path, key_file: Path, clock: Clock) -> None:
