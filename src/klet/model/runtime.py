@@ -80,6 +80,8 @@ class SandboxRecord:
     created_at: datetime
     ips: tuple[str, ...] = ()
     host_network: bool = False
+    source: str = ""
+    """Where the pod came from: `file`, `http`, `api`; empty for a pod without that annotation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +114,11 @@ class PodRuntimeStatus:
 
     def with_ips(self, ips: tuple[str, ...]) -> "PodRuntimeStatus":
         return replace(self, ips=ips)
+
+    @property
+    def source(self) -> str:
+        """Where the pod came from when its newest sandbox was made."""
+        return self.sandboxes[0].source if self.sandboxes else ""
 
     @property
     def is_empty(self) -> bool:

@@ -11,7 +11,7 @@ from klet.api.container_status import ContainerUser, LinuxContainerUser
 from klet.cri.errors import NotFound
 from klet.cri.port import RuntimeService
 from klet.host.cgroups.resources import millicpu_from_quota, millicpu_from_shares
-from klet.model.pods import PodUID
+from klet.model.pods import SOURCE_ANNOTATION, PodUID
 from klet.model.runtime import (
     ContainerId,
     ContainerRecord,
@@ -156,6 +156,7 @@ def _sandbox_record(sandbox: cri.PodSandboxStatus) -> SandboxRecord:
         created_at=from_nanoseconds(sandbox.created_at),
         ips=_ips(sandbox.network),
         host_network=network == cri.NODE,
+        source=sandbox.annotations.get(SOURCE_ANNOTATION, ""),
     )
 
 

@@ -20,7 +20,7 @@ from klet.api.pod import Pod, PodSpec, PodStatus
 from klet.api.times import Time
 from klet.errors import KletError
 from klet.model.causes import CauseRecorder, Finding, Subject
-from klet.model.pods import PodUID, uid_of
+from klet.model.pods import SOURCE_ANNOTATION, PodUID, uid_of
 from klet.model.runtime import PodRuntimeStatus
 from klet.pleg.cache import RuntimeCache
 from klet.pods.store import PodStore
@@ -294,6 +294,7 @@ def synthetic_pod(status: PodRuntimeStatus) -> Pod:
             name=status.name,
             namespace=status.namespace,
             uid=status.uid,
+            annotations={SOURCE_ANNOTATION: status.source} if status.source else {},
             creation_timestamp=Time.of(min(made)) if made else None,
         ),
         spec=PodSpec(containers=tuple(Container(name=name, image=images[name]) for name in names)),

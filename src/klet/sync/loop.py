@@ -4,7 +4,7 @@ It only takes in and hands on; every decision about a pod is its worker's.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -12,13 +12,15 @@ from klet.aio.broadcast import Subscription
 from klet.aio.clock import Clock
 from klet.api.pod import Pod
 from klet.model.causes import CauseId, CauseRecorder, Finding
-from klet.model.pods import PodUID, is_mirror, subject_of, uid_of
+from klet.model.pods import SOURCE_ANNOTATION, PodUID, full_name, is_mirror, is_static, subject_of, uid_of
 from klet.model.probes import ProbeKind, ProbeResult
+from klet.model.runtime import PodRuntimeStatus
 from klet.pleg.cache import RuntimeCache
 from klet.pods.store import PodStore
 from klet.probes.results import ProbeChange
 from klet.sources.merge import ChangeKind, PodChanges
 from klet.status.conditions import is_readiness_stale
+from klet.sync.housekeeping import synthetic_pod
 from klet.sync.pod_status import PodStatuses
 from klet.sync.worker_state import PodUpdate, UpdateKind
 from klet.sync.workers import PodWorkers
@@ -125,11 +127,25 @@ class SyncLoop:
             # While the runtime is not well nothing new is begun; what comes is taken in when it is well again.
             await self._until_runtime_well()
             was_ready = self._changes.all_ready()
+            if change.kind is ChangeKind.ADD:
+                self._stop_replaced(change)
             for pod in sorted(change.pods, key=_age):
                 self._take_in(change.kind, change.source, pod)
             self._changes.mark_handled(change.source)
             if change.kind is not ChangeKind.ADD or not was_ready:
                 self._housekeeping()
+
+    def _stop_replaced(self, change: PodChanges) -> None:
+        """Stop the static pods first whose places new ones take: they share ports, paths and a name.
+
+        What was replaced while no agent ran is known to the runtime only. Its own source no longer has it, so nobody
+        else need be heard.
+        """
+        seen = self._cache.pods()
+        for uid in find_replaced(change.pods, seen):
+            if self._pods.get(uid) is None and not self._workers.has(uid):
+                pod = synthetic_pod(seen[uid])
+                self._workers.update(PodUpdate(kind=UpdateKind.KILL, pod=pod, is_runtime_only=True))
 
     def _take_in(self, kind: ChangeKind, source: str, pod: Pod) -> None:
         if is_mirror(pod):
@@ -178,6 +194,17 @@ class SyncLoop:
     def _record(self, pod: Pod, decision: str, message: str, next_step: str) -> CauseId:
         finding = Finding(subject=subject_of(pod), decider=DECIDER, decision=decision, message=message, next=next_step)
         return self._recorder.record(finding)
+
+
+def find_replaced(coming: Sequence[Pod], seen: Mapping[PodUID, PodRuntimeStatus]) -> tuple[PodUID, ...]:
+    """The live static pods in the runtime that are called as one of those that come, from the same source."""
+    places = {(pod.metadata.annotations[SOURCE_ANNOTATION], full_name(pod)) for pod in coming if is_static(pod)}
+    names = {uid_of(pod) for pod in coming}
+    return tuple(
+        uid
+        for uid, status in seen.items()
+        if uid not in names and status.is_live and (status.source, full_name(synthetic_pod(status))) in places
+    )
 
 
 def is_news(change: ProbeChange) -> bool:

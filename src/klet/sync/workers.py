@@ -179,6 +179,10 @@ class PodWorkers:
             self._record(self._ledger.state_of(uid), "ExceededGracePeriod", text, "go on stopping it")
             raise KillTimeout("timeout waiting to kill pod")
 
+    def has(self, uid: PodUID) -> bool:
+        """Whether the pod is in somebody's hands."""
+        return self._ledger.get(uid) is not None
+
     def wake(self, uid: PodUID) -> None:
         """The runtime shows something new about a pod: look at it."""
         if uid in self._wakes:

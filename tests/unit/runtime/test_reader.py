@@ -131,6 +131,14 @@ def test_the_network_of_the_host():
     assert not build_status(UID, [sandbox()], [], {}).sandboxes[0].host_network
 
 
+def test_where_a_pod_came_from_is_that_of_its_newest_sandbox():
+    static = sandbox()
+    static.annotations["kubernetes.io/config.source"] = "file"
+    assert build_status(UID, [static], [], {}).source == "file"
+    assert build_status(UID, [sandbox()], [], {}).source == ""
+    assert build_status(UID, [], [], {}).source == ""
+
+
 @pytest.mark.parametrize(
     ("state", "expected", "started", "finished", "code", "reason", "message"),
     [

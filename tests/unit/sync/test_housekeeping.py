@@ -2,6 +2,7 @@
 # ruff: noqa: ARG002 - the fakes keep the signatures of the protocols
 
 import asyncio
+import dataclasses
 import random
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -14,7 +15,7 @@ from klet.api.pod import Pod, PodStatus
 from klet.errors import KletError
 from klet.journal.memory import MemoryJournal
 from klet.model.halts import PodHalts
-from klet.model.pods import PodUID, uid_of
+from klet.model.pods import PodUID, is_static, uid_of
 from klet.model.runtime import ContainerState, PodRuntimeStatus
 from klet.pleg.cache import Reading, RuntimeCache
 from klet.pods.store import PodStore
@@ -269,6 +270,13 @@ def test_a_pod_made_from_what_the_runtime_knows():
     assert (pod.metadata.name, pod.metadata.namespace) == ("pod", "default")
     assert [container.name for container in pod.spec.containers] == ["main"]
     assert pod.metadata.creation_timestamp == LIVE.sandboxes[0].created_at
+    assert not is_static(pod)
+
+
+def test_a_static_pod_made_from_what_the_runtime_knows_is_static():
+    sandbox = dataclasses.replace(LIVE.sandboxes[0], source="file")
+    status = dataclasses.replace(LIVE, sandboxes=(sandbox,))
+    assert is_static(synthetic_pod(status))
 
 
 def test_a_finished_pod_that_is_still_wanted_stays_finished():

@@ -2,6 +2,7 @@
 # ruff: noqa: ARG002 - the fakes keep the signatures of the protocols
 
 import asyncio
+import dataclasses
 import random
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -18,7 +19,7 @@ from klet.model.halts import PodHalts
 from klet.model.pods import PodUID
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult
 from klet.model.runtime import ContainerId, PodRuntimeStatus
-from klet.pleg.cache import RuntimeCache
+from klet.pleg.cache import Reading, RuntimeCache
 from klet.pods.store import PodStore
 from klet.probes.results import ProbeResults
 from klet.sources.merge import ChangeKind, PodChanges
@@ -27,7 +28,7 @@ from klet.sync.ledger import WorkerLedger
 from klet.sync.loop import SyncLoop, describe_loop
 from klet.sync.pod_status import PodStatuses, StartFailures
 from klet.sync.workers import PodWorkers, StepResult
-from klet.testing.builders import make_pod
+from klet.testing.builders import make_pod, make_sandbox
 from klet.testing.loop import EPOCH, run_virtual
 
 STUCK = "sync Loop took longer than expected"
@@ -59,6 +60,9 @@ class Bench:
         self.stopped: list[str] = []
         self.is_ready = True
         self.pods, self.ledger, self.results = PodStore(), WorkerLedger(), ProbeResults()
+        self.cache = RuntimeCache()
+        self.order: list[str] = []
+        """What was done to which pod."""
         journal = MemoryJournal(clock=clock)
         self.workers = PodWorkers(
             steps=self,
@@ -85,7 +89,7 @@ class Bench:
             changes=self,
             pods=self.pods,
             workers=self.workers,
-            cache=RuntimeCache(),
+            cache=self.cache,
             probes=self.results,
             statuses=statuses,
             until_runtime_well=self.well.wait,
@@ -110,10 +114,13 @@ class Bench:
 
     async def sync(self, pod: Pod, status: PodRuntimeStatus, **_more: object) -> StepResult:
         self.synced.append(pod.metadata.uid)
+        self.order.append(f"sync {pod.metadata.uid}")
         return StepResult()
 
     async def terminate(self, pod: Pod, status: PodRuntimeStatus, **_more: object) -> None:
+        await self.clock.sleep(timedelta(seconds=5))
         self.stopped.append(pod.metadata.uid)
+        self.order.append(f"stop {pod.metadata.uid}")
 
     async def finish(self, pod: Pod, status: PodRuntimeStatus, **_more: object) -> None:
         pass
@@ -185,6 +192,7 @@ def test_a_pod_that_is_removed(is_ready, stopped):
         bench.is_ready = is_ready
         await bench.send(ChangeKind.ADD, make_pod())
         await bench.send(ChangeKind.REMOVE, make_pod())
+        await bench.clock.sleep(timedelta(seconds=10))
         assert bench.stopped == stopped
         assert bench.pods.all() == ()
 
@@ -208,6 +216,35 @@ def test_answers_of_probes(kind, result, synced):
         bench.results.put(PodUID("nobody"), ProbeKey(ContainerId("d"), kind), result)
         await bench.clock.sleep(timedelta(milliseconds=1))
         assert bench.synced == ["uid-1"] * synced
+
+    on_bench(test)
+
+
+def left(uid: str, *, name: str = "pod", source: str = "file", ready: bool = True) -> PodRuntimeStatus:
+    """What an earlier life of the agent left in the runtime."""
+    sandbox = dataclasses.replace(make_sandbox(ready=ready), source=source)
+    return PodRuntimeStatus(uid=PodUID(uid), name=name, namespace="default", sandboxes=(sandbox,))
+
+
+@pytest.mark.parametrize(
+    ("old", "source", "order"),
+    [
+        pytest.param(left("old"), "file", ["stop old", "sync new"], id="it is stopped first"),
+        pytest.param(left("new"), "file", ["sync new"], id="it is the pod itself"),
+        pytest.param(left("old", ready=False), "file", ["sync new"], id="it is over"),
+        pytest.param(left("old", name="other"), "file", ["sync new"], id="it has another name"),
+        pytest.param(left("old", source="http"), "file", ["sync new"], id="another source may still have it"),
+        pytest.param(left("old", source="api"), "api", ["sync new"], id="pods of the API have a name of their own"),
+        pytest.param(left("old", source=""), "file", ["sync new"], id="it is not known whose it is"),
+    ],
+)
+def test_a_new_static_pod_while_the_runtime_has_one_of_that_name(old, source, order):
+    async def test(bench: Bench) -> None:
+        bench.is_ready = False
+        bench.cache.put(Reading(old, 0.0))
+        await bench.send(ChangeKind.ADD, make_pod("main", uid="new", source=source))
+        await bench.clock.sleep(timedelta(seconds=10))
+        assert bench.order == order
 
     on_bench(test)
 

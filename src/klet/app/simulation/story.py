@@ -216,7 +216,6 @@ class Story:
             settings=simulated_settings(self._plan.parallel_starts, longest_backoff=self._plan.longest_backoff),
             wrap=partial(_wrap, self._host_faults, lifeline),
         )
-        self.chronicle.knows = lambda uid: (state := agent.ledger.get(uid)) is not None and not state.is_runtime_only
         self._alter(agent)
         try:
             async with asyncio.TaskGroup() as group:

@@ -1,6 +1,6 @@
 """What has happened in a story so far: every container there ever was, what was wanted when, and what disturbed it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -89,8 +89,6 @@ class Chronicle:
         self._seen: dict[str, Instance] = {}
         self.histories: dict[PodUID, History] = {}
         self.life = 0
-        self.knows: Callable[[PodUID], bool] = lambda _uid: False
-        """Whether the agent has had that pod from a source in this life."""
         self.disturbed_at = start
         self.writes = 0
         self.in_flight = 0
@@ -166,18 +164,11 @@ class Chronicle:
         return [sandbox for sandbox in self._runtime.sandboxes() if sandbox.config.metadata.uid == uid]
 
     def rivals(self, uid: PodUID) -> list[History]:
-        """Other pods of the same source and name.
-
-        What was replaced while no agent ran is only an orphan to the next one, and is stopped beside its successor.
-        """
+        """Other pods of the same source and name."""
         mine = self.histories[uid]
         name = full_name(mine.pod)
         return [
             other
             for key, other in self.histories.items()
-            if key != uid
-            and other.source == mine.source
-            and full_name(other.pod) == name
-            and self.knows(key)
-            and self.knows(uid)
+            if key != uid and other.source == mine.source and full_name(other.pod) == name
         ]

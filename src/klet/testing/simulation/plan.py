@@ -205,7 +205,7 @@ def make_plan(seed: int) -> Plan:
     trouble = rng.choice((0, 3, 7, 14))
     for _ in range(trouble):
         drawn.steps.append(Timed(_at(rng.uniform(0, lasts)), _trouble(rng)))
-    for _ in range(rng.choices((0, 1, 2, 3), (4, 4, 2, 1))[0]):
+    for _ in range(rng.choices((0, 1, 2, 3), (3, 4, 3, 1))[0]):
         drawn.steps.append(Timed(_at(rng.uniform(0, lasts)), _kill(rng)))
     return Plan(
         seed=seed,
@@ -303,9 +303,9 @@ def _trouble(rng: random.Random) -> Step:
         return EndContainer(rng.random(), rng.choice((0, 1, 137)), oom=rng.random() < 0.2)
     if kind < 0.33:
         return EndSandbox(rng.random())
-    if kind < 0.42:
+    if kind < 0.45:
         return BreakHost(rng.choice(HOST_PORTS), _host_effect(rng), count=rng.choice((1, 1, 3, 10)))
-    if kind < 0.74:
+    if kind < 0.76:
         rpc = rng.choice((*WRITES, *WRITES, *READS, ANY))
         return BreakCalls(rpc, _call_effect(rng), count=rng.choice((1, 1, 2, 5)))
     if kind < 0.9:
