@@ -291,7 +291,7 @@ async def run_kubelet(pki: Pki, directory: Path, setup: Setup) -> AsyncIterator[
             allows_anonymous=setup.allows_anonymous,
             is_fine_grained=True,
         )
-        routes = kubelet.routes if setup.has_debugging else (*kubelet.routes[:2], DisabledRoutes())
+        routes = kubelet.routes if setup.has_debugging else (DisabledRoutes(), *kubelet.routes[:2])
         listener = SecureListener(
             address=Address(host="127.0.0.1", port=0, name="address, port"),
             contexts=contexts,

@@ -108,6 +108,7 @@ async def test_without_debugging(start):
             "/exec/a",
             "/attach/",
             "/portForward/a/b",
+            "/containerLogs/default/web/main",
             "/runningpods/",
             "/debug/pprof/heap",
             "/logs/",

@@ -33,7 +33,7 @@ class NodeRoutes:
 
 
 class DisabledRoutes:
-    """What `enableDebuggingHandlers: false` leaves of the paths that reach into pods."""
+    """What `enableDebuggingHandlers: false` leaves of the paths that reach into pods. To be given before all others."""
 
     PATHS = ("run", "exec", "attach", "portForward", "containerLogs", "runningpods", "debug/pprof", "logs")
 
