@@ -14,7 +14,7 @@ from klet.api.pod import Pod
 from klet.api.quantity import Quantity
 from klet.app.container_ports import build_planner
 from klet.app.simulation.containers import simulated_container_ports
-from klet.app.simulation.memory import LOGS, MemoryLeftFiles, MemoryLogs, MemoryMappings
+from klet.app.simulation.memory import LOGS, MemoryLeftFiles, MemoryLogs, MemoryMappings, MemoryVolumes
 from klet.cri.client import CriClient
 from klet.errors import KletError
 from klet.host.errors import HostError
@@ -159,7 +159,9 @@ class RuntimeBench:
         self.halts = PodHalts()
         self.backoff = CrashBackoff(longest=longest_backoff)
         self.mappings = MemoryMappings()
-        ports = simulated_container_ports(client, mappings=self.mappings, randomness=random.Random(1))
+        ports = simulated_container_ports(
+            client, mappings=self.mappings, volumes=MemoryVolumes(), randomness=random.Random(1)
+        )
         self.ports = replace(
             ports,
             runtime_classes=KnownRuntimeClasses(handlers={"quick": "crun"}),

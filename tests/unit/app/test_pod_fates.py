@@ -39,11 +39,18 @@ def test_a_pod_with_a_worker(state, content, runtime):
     assert (fates.should_content_be_removed(UID), fates.should_runtime_be_removed(UID)) == (content, runtime)
 
 
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_pod_without_a_worker_is_gone_once_every_wanted_pod_has_one(complete):
+    ledger = WorkerLedger()
+    if complete:
+        ledger.mark_complete()
+    fates = LedgerFates(ledger=ledger, sources_ready=lambda: True)
+    assert (fates.should_content_be_removed(UID), fates.should_runtime_be_removed(UID)) == (complete, complete)
+
+
 @pytest.mark.parametrize("ready", [True, False])
-def test_a_pod_without_a_worker_is_gone_once_all_sources_were_seen(ready):
-    fates = LedgerFates(ledger=WorkerLedger(), sources_ready=lambda: ready)
-    found = (fates.are_sources_ready(), fates.should_content_be_removed(UID), fates.should_runtime_be_removed(UID))
-    assert found == (ready, ready, ready)
+def test_whether_all_sources_were_seen_is_asked_each_time(ready):
+    assert LedgerFates(ledger=WorkerLedger(), sources_ready=lambda: ready).are_sources_ready() is ready
 
 
 def test_pods_that_the_cache_has_not_read_well_are_not_shown():
