@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from klet.aio.clock import Clock
 from klet.api.pod import Pod, PodStatus
 from klet.api.times import Time
+from klet.app.wiring import Agent
 from klet.model.pods import PodUID, uid_of
 from klet.sources.config import PodConfig
 from klet.sync.ledger import WorkerLedger
@@ -48,9 +49,14 @@ class SimulatedSources:
         self._silent = ""
         self._send(later)
 
-    def close(self) -> None:
-        """The agent is gone."""
+    def close(self, agent: Agent) -> None:
+        """The agent is gone. What it did not come to act on it has not heard."""
         self._config = None
+        for uid, history in self._chronicle.histories.items():
+            if history.went is not None:
+                state = agent.ledger.get(uid)
+                is_forgotten = state is None and agent.statuses.get(uid) is None
+                history.went.is_heard = is_forgotten or (state is not None and state.is_terminating)
 
     def apply(self, step: PodStep) -> None:
         match step:
@@ -88,6 +94,9 @@ class SimulatedSources:
         if self._config is not None and source != self._silent:
             pods = self._pods[source].values()
             self._config.set_pods(source, tuple(self._with_status(pod) for pod in pods))
+            for history in self._chronicle.histories.values():
+                if history.went is not None and history.source == source:
+                    history.went.is_heard = True
 
     def _with_status(self, pod: Pod) -> Pod:
         """The API server remembers what was reported; a file does not."""

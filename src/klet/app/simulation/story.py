@@ -195,8 +195,9 @@ class Story:
                     # What a dead agent still waits for on its way out never comes.
                     life.cancel()
                     await self._true_clock.sleep(timedelta())
+            if self._agent is not None:
+                self._sources.close(self._agent)
             self._agent = None
-            self._sources.close()
             self.chronicle.disturb()
             left = [task.get_name() for task in asyncio.all_tasks() if task not in mine]
             if len(asyncio.all_tasks()) > task_count:

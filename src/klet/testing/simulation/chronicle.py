@@ -42,6 +42,15 @@ class Instance:
         return self.container.config.annotations[labels.HASH]
 
 
+@dataclass(slots=True, eq=False)
+class Departure:
+    """A pod that its source no longer has."""
+
+    wanted_since: datetime
+    is_heard: bool = False
+    """Whether an agent has heard of it: whoever comes back before is taken for one that never was away."""
+
+
 @dataclass(slots=True, eq=False, kw_only=True)
 class History:
     """A pod, as the sources had it."""
@@ -51,6 +60,8 @@ class History:
     is_wanted: bool = True
     since: datetime
     """Since when it is wanted, or not wanted any more, or in this form."""
+    went: "Departure | None" = None
+    """How it ceased to be wanted."""
     comes_back: bool = False
     """It was wanted before under the same UID, and may still be on its way out."""
     instances: list[Instance] = field(default_factory=list)
@@ -106,6 +117,9 @@ class Chronicle:
         uid = PodUID(pod.metadata.uid)
         self.look()
         known = self.histories.get(uid)
+        if known is not None and known.went is not None and not known.went.is_heard:
+            known.is_wanted, known.since, known.went = True, known.went.wanted_since, None
+            return
         left = [each for each in known.instances if self.exists(each)] if known is not None else []
         self.histories[uid] = History(
             pod=pod, source=source, since=self.now, comes_back=known is not None, instances=left
@@ -118,6 +132,7 @@ class Chronicle:
     def unwant(self, uid: PodUID) -> None:
         history = self.histories[uid]
         if history.is_wanted:
+            history.went = Departure(history.since)
             history.is_wanted, history.since = False, self.now
 
     def begin_life(self) -> None:
