@@ -55,7 +55,9 @@ def plan_init_containers(pod: Pod, status: PodRuntimeStatus, *, probes: ProbeVie
     if not containers:
         return InitPlan(initialized=True)
     live = {ContainerState.CREATED, ContainerState.RUNNING}
-    running = any((record := status.newest(c.name)) and record.state in live for c in pod.spec.containers)
+    # One that was made in an earlier sandbox, and never started, says nothing about this one.
+    here = {record.name for record in status.active_containers() if record.state in live}
+    running = any(container.name in here for container in pod.spec.containers)
     walk = _Walk(initialized=running, later_seen=running)
     for index in range(len(containers) - 1, -1, -1):
         record = status.newest(containers[index].name)

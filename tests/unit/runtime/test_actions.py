@@ -381,6 +381,17 @@ def test_the_way_to_an_initialized_pod(case, probes, want):
     assert shown(compute_pod_actions(pod, status, probes=probes)) == want
 
 
+def test_what_was_only_made_in_an_earlier_sandbox_proves_nothing():
+    pod = make_pod("m", init=("i0",))
+    status = make_status(
+        pod,
+        make_record(pod, "i0", RUNNING, sandbox="sandbox-1"),
+        make_record(pod, "m", CREATED, sandbox="sandbox-0"),
+        sandboxes=(make_sandbox(attempt=1), DEAD),
+    )
+    assert shown(compute_pod_actions(pod, status, probes={})) == Want(attempt=1)
+
+
 @pytest.mark.parametrize(
     ("policy", "code", "want"),
     [
