@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from klet.admission.checks import find_rejection
 from klet.aio.clock import Clock
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
@@ -44,6 +45,7 @@ from klet.runtime.starter import ContainerStarter, LogLinks, RestartCounts
 from klet.runtime.termination import LeftFiles
 from klet.status.board import StatusBoard
 from klet.status.checkpoint import MemoryKeeper, MemoryStore
+from klet.sync.admission import AdmittedWorkers
 from klet.sync.cgroup_step import CgroupStep, PodCgroupKeeper, QosKeeper
 from klet.sync.ground import PodGround
 from klet.sync.housekeeping import (
@@ -226,10 +228,19 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         await pleg.until_relisted()
         await runtime.until_well()
 
+    admitted = AdmittedWorkers(
+        workers=workers,
+        pods=pods,
+        ledger=ledger,
+        remembers=lambda uid: board.get(uid) is not None,
+        admission=find_rejection,
+        reject=statuses.reject,
+        recorder=ports.recorder,
+    )
     loop = SyncLoop(
         changes=ports.changes,
         pods=pods,
-        workers=workers,
+        workers=admitted,
         cache=cache,
         probes=results,
         statuses=statuses,

@@ -23,7 +23,6 @@ from klet.status.conditions import is_readiness_stale
 from klet.sync.housekeeping import synthetic_pod
 from klet.sync.pod_status import PodStatuses
 from klet.sync.worker_state import PodUpdate, UpdateKind
-from klet.sync.workers import PodWorkers
 
 DECIDER = "sync.loop"
 BEAT = timedelta(seconds=5)
@@ -50,6 +49,16 @@ class ProbeChanges(Protocol):
     def changes(self) -> Subscription[ProbeChange]: ...
 
 
+class Workers(Protocol):
+    """Who looks after the pods."""
+
+    def update(self, update: PodUpdate, *, runtime_is_quiet: bool = False) -> None: ...
+
+    def wake(self, uid: PodUID) -> None: ...
+
+    def has(self, uid: PodUID) -> bool: ...
+
+
 class SyncLoop:
     """Hands news to the workers."""
 
@@ -58,7 +67,7 @@ class SyncLoop:
         *,
         changes: ChangeSource,
         pods: PodStore,
-        workers: PodWorkers,
+        workers: Workers,
         cache: RuntimeCache,
         probes: ProbeChanges,
         statuses: PodStatuses,

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from klet.admission.checks import Rejection
 from klet.aio.clock import Clock
 from klet.api.container_status import ContainerStateTerminated
 from klet.api.pod import Pod, PodStatus
@@ -23,6 +24,7 @@ from klet.status.board import StatusBoard
 from klet.status.containers import CONTAINER_CREATING, POD_INITIALIZING
 from klet.status.ending import end_status
 from klet.status.generate import DEADLINE_EXCEEDED, DEADLINE_MESSAGE, StatusInputs, generate_status
+from klet.status.phase import FAILED
 from klet.status.probed import with_readiness, with_startup
 from klet.status.transitions import find_illegal_transition
 from klet.sync.deadline import is_past_deadline
@@ -162,6 +164,17 @@ class PodStatuses:
         status = change(pod, known, key.container, result is ProbeResult.SUCCESS) if change is not None else None
         if status is not None:
             self._put(pod, status, known, cause)
+
+    def reject(self, pod: Pod, rejection: Rejection, cause: CauseId) -> None:
+        """The node does not take the pod in: it has failed before it began."""
+        status = PodStatus(
+            phase=FAILED,
+            reason=rejection.reason,
+            message=f"Pod was rejected: {rejection.message}",
+            qos_class=pod.status.qos_class or compute_qos(pod),
+            observed_generation=pod.metadata.generation,
+        )
+        self._put(pod, status, self._previous(pod), cause)
 
     def end(self, pod: Pod, *, cause: CauseId | None) -> None:
         """The pod is over, and all it held is released: whatever is not known of it now never will be."""

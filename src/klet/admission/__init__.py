@@ -1,0 +1,1 @@
+"""Which pods this node takes in."""

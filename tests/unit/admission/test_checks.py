@@ -1,0 +1,77 @@
+"""Which pods a node refuses."""
+
+import pytest
+from msgspec.structs import replace
+
+from klet.admission.checks import Rejection, find_rejection
+from klet.api.container import ContainerPort
+from klet.api.pod import PodOS
+from klet.testing.builders import make_container, make_pod
+
+PORTS = Rejection("NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports")
+OS_FIELD = Rejection("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
+OS_LABEL = Rejection(
+    "PodOSSelectorNodeLabelDoesNotMatch",
+    "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
+)
+
+
+def port(number, *, protocol="", host_ip=""):
+    return ContainerPort(container_port=80, host_port=number, protocol=protocol, host_ip=host_ip)
+
+
+def using(*ports):
+    return make_pod(replace(make_container("main"), ports=ports))
+
+
+def in_init(*ports, restart_policy=None):
+    return make_pod("main", init=(replace(make_container("first", restart_policy=restart_policy), ports=ports),))
+
+
+@pytest.mark.parametrize(
+    ("pod", "other", "expected"),
+    [
+        pytest.param(using(port(123)), using(port(123)), PORTS, id="the same port"),
+        pytest.param(using(port(123)), using(port(124)), None, id="another port"),
+        pytest.param(using(port(0)), using(port(0)), None, id="no port of the host"),
+        pytest.param(using(port(123)), using(port(123, protocol="TCP")), PORTS, id="no protocol means TCP"),
+        pytest.param(using(port(123, protocol="UDP")), using(port(123)), None, id="another protocol"),
+        pytest.param(
+            using(port(123, host_ip="10.0.0.1")), using(port(123, host_ip="10.0.0.2")), None, id="another address"
+        ),
+        pytest.param(using(port(123, host_ip="10.0.0.1")), using(port(123)), PORTS, id="no address means all"),
+        pytest.param(
+            using(port(123, host_ip="0.0.0.0")), using(port(123, host_ip="10.0.0.2")), PORTS, id="all addresses"
+        ),
+        pytest.param(
+            in_init(port(123), restart_policy="Always"), using(port(123)), PORTS, id="a sidecar keeps its port"
+        ),
+        pytest.param(in_init(port(123)), using(port(123)), None, id="an init container does not"),
+        pytest.param(using(port(123), port(124)), using(port(124)), PORTS, id="one of several"),
+    ],
+)
+def test_host_ports(pod, other, expected):
+    assert find_rejection(pod, [make_pod(), other]) == expected
+
+
+def test_a_pod_may_ask_for_a_port_nobody_has():
+    assert find_rejection(using(port(123)), []) is None
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        pytest.param(make_pod(), None, id="any"),
+        pytest.param(replace(make_pod(), spec=replace(make_pod().spec, os=PodOS(name="linux"))), None, id="linux"),
+        pytest.param(
+            replace(make_pod(), spec=replace(make_pod().spec, os=PodOS(name="windows"))), OS_FIELD, id="windows"
+        ),
+        pytest.param(
+            replace(make_pod(), metadata=replace(make_pod().metadata, labels={"kubernetes.io/os": "windows"})),
+            OS_LABEL,
+            id="windows by its label",
+        ),
+    ],
+)
+def test_operating_systems(pod, expected):
+    assert find_rejection(pod, []) == expected
