@@ -1,0 +1,62 @@
+"""The pods a node should run, and the mirrors of static ones."""
+
+from msgspec.structs import replace
+
+from klet.model.pods import MIRROR_ANNOTATION
+from klet.pods.store import PodStore
+from klet.testing.builders import make_pod
+
+STATIC = make_pod(name="web", uid="static", source="file")
+FROM_API = make_pod(name="web", uid="api", source="api")
+
+
+def mirror(uid):
+    pod = make_pod(name="web", uid=uid, source="api")
+    annotations = {**pod.metadata.annotations, MIRROR_ANNOTATION: "hash"}
+    return replace(pod, metadata=replace(pod.metadata, annotations=annotations))
+
+
+def test_a_pod_is_found_by_its_uid_and_its_name():
+    store = PodStore()
+    store.put(STATIC)
+    assert store.get("static") is STATIC
+    assert store.by_full_name("web_default") is STATIC
+    assert store.uids() == {"static"}
+    store.remove("static")
+    assert store.all() == ()
+
+
+def test_a_mirror_is_no_pod_to_run_and_is_found_by_its_static_pod():
+    store = PodStore()
+    store.put(STATIC)
+    store.put_mirror(mirror("m1"))
+    assert store.all() == (STATIC,)
+    assert store.mirror_of(STATIC) == mirror("m1")
+    assert store.static_of("web_default") is STATIC
+
+
+def test_only_a_static_pod_is_shown_by_a_mirror():
+    store = PodStore()
+    store.put(FROM_API)
+    assert store.static_of("web_default") is None
+
+
+def test_a_mirror_that_was_replaced_is_not_forgotten_with_the_old_one():
+    store = PodStore()
+    store.put_mirror(mirror("m1"))
+    store.put_mirror(mirror("m2"))
+    store.remove_mirror(mirror("m1"))
+    assert [each.metadata.uid for each in store.mirrors()] == ["m2"]
+    store.remove_mirror(mirror("m2"))
+    assert store.mirrors() == ()
+
+
+def test_every_change_is_told_by_name():
+    store = PodStore()
+    with store.changes() as changes:
+        store.put(STATIC)
+        store.put_mirror(mirror("m1"))
+        store.remove_mirror(mirror("m1"))
+        store.remove("static")
+        store.remove("static")
+        assert changes.drain() == ["web_default"] * 4
