@@ -17,6 +17,8 @@ from klet.model.pods import subject_of, uid_of
 from klet.wire import cri_v1_pb2 as cri
 
 DECIDER = "images.manager"
+SHOW_BACKOFF = timedelta(seconds=1)
+"""How long a failed pull is shown as that; then the pod is looked at again, and shown as backing off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class ImageManager:
             failed = f'Failed to pull image "{container.image}": {text}'
             following = "pull again after a back-off"
             self._record(pod, container, "Failed", failed, parent, next_step=following, next_at=retry_at)
-            return replace(missing, retry_at=retry_at)
+            return replace(missing, retry_at=min(retry_at, now + SHOW_BACKOFF))
         self._backoff.pulled(uid_of(pod), name)
         if pulled is None:
             missing = MissingImage("ErrImagePull", f'image "{container.image}" is not there after it was pulled')

@@ -186,7 +186,7 @@ def test_a_pull_that_has_just_failed_is_told_first_and_not_tried_again_before_it
         async with machine.run_agent(wanted) as running:
             wanted.add(WITHOUT_IMAGE)
             last = await until(running, waits_for("ErrImagePull"))
-            await pause(1)
+            await pause(0.5)
         failed = pulls(machine)
         first, second = await statuses_of_next_life(machine, WITHOUT_IMAGE, seconds=5)
         assert first == last

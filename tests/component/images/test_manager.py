@@ -205,7 +205,8 @@ def test_pulls_back_off_and_say_why():
 def test_the_waiting_state_of_a_back_off_names_the_last_failure():
     async def test(bench: Bench) -> None:
         bench.runtime.faults.add(Fault("PullImage", Fail(Code.UNKNOWN, "no such host")))
-        await bench.ensure("remote:1")
+        failed = await bench.ensure("remote:1")
+        assert (failed.reason, failed.retry_at) == ("ErrImagePull", EPOCH + timedelta(seconds=1))
         text = 'Back-off pulling image "remote:1": ErrImagePull: no such host'
         found = await bench.ensure("remote:1")
         assert found == MissingImage("ImagePullBackOff", text)
