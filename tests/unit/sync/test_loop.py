@@ -59,6 +59,7 @@ class Bench:
         self.synced: list[str] = []
         self.stopped: list[str] = []
         self.is_ready = True
+        self.counts_housekeeping = False
         self.pods, self.ledger, self.results = PodStore(), WorkerLedger(), ProbeResults()
         self.cache = RuntimeCache()
         self.order: list[str] = []
@@ -93,7 +94,7 @@ class Bench:
             probes=self.results,
             statuses=statuses,
             until_runtime_well=self.well.wait,
-            housekeeping=lambda: None,
+            housekeeping=lambda: self.order.append("housekeeping") if self.counts_housekeeping else None,
             recorder=journal,
             clock=clock,
             resync=timedelta(minutes=1),
@@ -282,5 +283,23 @@ def test_a_pod_of_which_only_the_status_changed(pod, synced):
         await bench.send(ChangeKind.RECONCILE, pod)
         assert len(bench.synced) == synced
         assert bench.pods.get(PodUID("uid-1")) is pod
+
+    on_bench(test)
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_ready", "asked"),
+    [
+        pytest.param(ChangeKind.ADD, True, 0, id="a new pod leaves nothing behind"),
+        pytest.param(ChangeKind.ADD, False, 1, id="the first sight of a source may show orphans"),
+        pytest.param(ChangeKind.REMOVE, True, 1, id="a pod that goes"),
+    ],
+)
+def test_when_housekeeping_is_asked_for(kind, is_ready, asked):
+    async def test(bench: Bench) -> None:
+        bench.is_ready = is_ready
+        bench.counts_housekeeping = True
+        await bench.send(kind, make_pod())
+        assert bench.order.count("housekeeping") == asked
 
     on_bench(test)
