@@ -10,6 +10,7 @@ from msgspec.structs import replace as replace_struct
 
 from klet.app.wiring import Agent
 from klet.cri.events import EventKind
+from klet.model.probes import ProbeKind, ProbeResult
 from klet.model.runtime import PodRuntimeStatus
 from klet.sync.housekeeping import Housekeeping
 from klet.sync.worker_state import UpdateKind
@@ -102,10 +103,10 @@ def terminal_phase_flips(agent: Agent) -> None:
     """A pod that has ended runs again as soon as it is reported once more."""
     board, put = agent.statuses, agent.statuses.put
 
-    def forgetful(uid, status):
+    def forgetful(uid, status, **options):
         known = board.get(uid)
         is_over = known is not None and known.phase in {"Succeeded", "Failed"}
-        return put(uid, replace_struct(status, phase="Running") if is_over else status)
+        return put(uid, replace_struct(status, phase="Running") if is_over else status, **options)
 
     board.put = forgetful
 
@@ -157,13 +158,35 @@ def ready_for_good(agent: Agent) -> None:
     """A pod that was ready once is reported as ready ever after."""
     board, put = agent.statuses, agent.statuses.put
 
-    def optimistic(uid, status):
+    def optimistic(uid, status, **options):
         known = board.get(uid)
         old = {each.type: each for each in known.conditions if each.status == "True"} if known else {}
         kept = tuple(old.get(each.type, each) if each.type == "Ready" else each for each in status.conditions)
-        return put(uid, replace_struct(status, conditions=kept))
+        return put(uid, replace_struct(status, conditions=kept), **options)
 
     board.put = optimistic
+
+
+def liveness_ignored(agent: Agent) -> None:
+    """Nobody hears of a liveness probe that failed."""
+    results = agent.loop._probes
+    put = results.put
+
+    def optimistic(uid, key, result, **options):
+        if key.kind is not ProbeKind.LIVENESS or result is not ProbeResult.FAILURE:
+            put(uid, key, result, **options)
+
+    results.put = optimistic
+
+
+def mounts_left(agent: Agent) -> None:
+    """Parts of volumes stay mounted when their pod is over."""
+
+    class Kept:
+        async def clean(self, _uid):
+            return None
+
+    _part(agent, Housekeeping)._leftovers._files._sub_paths = Kept()
 
 
 BUGS: tuple[Bug, ...] = (
@@ -181,6 +204,8 @@ BUGS: tuple[Bug, ...] = (
     orphan_never_stopped,
     removed_pod_forgotten,
     ready_for_good,
+    liveness_ignored,
+    mounts_left,
 )
 
 

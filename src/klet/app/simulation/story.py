@@ -32,6 +32,7 @@ from klet.testing.fake_runtime import (
     Script,
 )
 from klet.testing.fake_runtime.pump import Pump, timing
+from klet.testing.fake_runtime.script import Latency
 from klet.testing.in_process import REQUEST_TIMEOUT, InProcessTransport
 from klet.testing.loop import EPOCH, StuckError, VirtualClock, VirtualLoop, run_virtual
 from klet.testing.simulation import plan as steps
@@ -47,8 +48,8 @@ from klet.testing.simulation.telling import tell
 
 T = TypeVar("T")
 
-SHORTEST_CALL = timedelta(microseconds=20)
-"""No two containers are created in one microsecond: their order would not show in their times."""
+SHORTEST_CALL = 20
+"""Microseconds. No two containers are created in one microsecond: their order would not show in their times."""
 PORT_ERRORS: Mapping[str, Callable[[str], KletError]] = {
     "cgroups": CgroupError,
     "qos": CgroupError,
@@ -115,6 +116,11 @@ class SteppedClock(VirtualClock):
         return super().now() + self.offset if self.offset else super().now()
 
 
+def _latency(longest: timedelta) -> Latency:
+    most = longest // timedelta(microseconds=1)
+    return lambda _rpc, rng: timedelta(microseconds=SHORTEST_CALL + most * rng.random())
+
+
 def _wrap(faults: HostFaults, lifeline: Lifeline, port: T, name: str) -> T:
     """A port of the machine as one life of the agent has it."""
     return faults.wrap(port, name, gate=lifeline, error=PORT_ERRORS.get(name, HostError))
@@ -136,7 +142,7 @@ class Story:
                 lives=choose_life(plan.pods),
                 execs=commands.answer,
                 registry=registry(pull_time=plan.pull_time),
-                latency=lambda _rpc, rng: SHORTEST_CALL + plan.latency * rng.random(),
+                latency=_latency(plan.latency),
             ),
             features=Features(container_events=plan.cri_events, view_lag=plan.view_lag),
             sink=sink,

@@ -140,12 +140,16 @@ class Pump:
     async def events(self, wanted: Callable[[FakeEvent], bool]) -> AsyncGenerator[FakeEvent, None]:
         """The events from now on, until the runtime breaks the stream."""
         queue: asyncio.Queue[FakeEvent | None] = asyncio.Queue()
-        end = self._runtime.listen(queue.put_nowait)
+
+        def take(event: FakeEvent) -> None:
+            if wanted(event):
+                queue.put_nowait(event)
+
+        end = self._runtime.listen(take)
         self._runtime.disconnected.listen(lambda: queue.put_nowait(None))
         try:
             while (event := await queue.get()) is not None:
-                if wanted(event):
-                    yield event
+                yield event
         finally:
             end()
         raise RpcFailure(Code.UNAVAILABLE, "the connection was closed")

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from klet.model.pods import PodUID
@@ -26,10 +26,6 @@ class Habits:
     """How many startup probes fail before the first good one."""
     post_start: tuple[ExecResult, ...] = (ExecResult(),)
     pre_stop: tuple[ExecResult, ...] = (ExecResult(),)
-
-    @property
-    def longest_start(self) -> timedelta:
-        return max(result.takes for result in self.post_start)
 
 
 class Attempt(NamedTuple):

@@ -37,6 +37,7 @@ LOADED = (FakeImage(name=IMAGE), FakeImage(name=OTHER_IMAGE))
 DEBUGGERS = ("e0", "e1")
 """The names of ephemeral containers that may come to a pod."""
 SCRATCH = "scratch"
+PERIODS = {ProbeKind.READINESS: (1, 5), ProbeKind.LIVENESS: (2, 10), ProbeKind.STARTUP: (1, 2)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +147,7 @@ def _watched(rng: random.Random, container: Container) -> Container:
 def _probe(rng: random.Random, kind: ProbeKind) -> Probe:
     return Probe(
         exec=ExecAction(command=(kind.value,)),
-        period_seconds=rng.choice((1, 5)),
+        period_seconds=rng.choice(PERIODS[kind]),
         timeout_seconds=1,
         success_threshold=rng.choice((1, 2)) if kind is ProbeKind.READINESS else 1,
         failure_threshold=3 if kind is ProbeKind.STARTUP else rng.choice((1, 2)),
