@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
 from klet.aio.clock import Clock
+from klet.aio.tasks import first_of
 
 K = TypeVar("K", bound=Hashable)
 
@@ -115,7 +116,7 @@ class WorkQueue(Generic[K]):
     async def _keep_time(self, waiter: asyncio.Future[None]) -> None:
         self._keeper = waiter
         try:
-            await self._clock.wait(_until(waiter), at_most=self._timers[0][0] - self._clock.now())
+            await first_of(_until(waiter), self._clock.sleep_until(self._timers[0][0]))
         finally:
             self._keeper = None
             if self._timers:

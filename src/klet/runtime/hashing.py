@@ -1,7 +1,5 @@
 """The hash of a container's definition, equal to upstream's, so that each kubelet recognises the other's containers."""
 
-from functools import lru_cache
-
 from klet.api.codec import encode
 from klet.api.container import Container, EphemeralContainer
 
@@ -13,13 +11,7 @@ _ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in
 
 def container_hash(container: Container | EphemeralContainer) -> int:
     """Only the name and the image count: other changes never restart a container."""
-    return _hash_of(container.name, container.image)
-
-
-@lru_cache(maxsize=4096)
-def _hash_of(name: str, image: str) -> int:
-    """Asked at every sync of every pod, and slow to compute."""
-    picked = go_json({"image": image, "name": name})
+    picked = go_json({"image": container.image, "name": container.name})
     # Upstream hashes the Go-syntax dump of the byte slice, not the bytes themselves.
     dump = "([]uint8)[" + " ".join(str(byte) for byte in picked.encode()) + "]"
     return fnv32a(dump.encode())
