@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from bench.node import SCRIPT, remove_all
 from bench.rows import Round
 from klet.cri.client import CriClient
-from klet.runtime.security import MASKED_PATHS, READONLY_PATHS
+from klet.runtime.config.security import MASKED_PATHS, READONLY_PATHS
 from klet.testing.containerd import PrivateContainerd
 from klet.testing.cri_configs import build_container_config, build_sandbox_config
 from klet.wire import cri_v1_pb2 as cri

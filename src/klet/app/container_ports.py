@@ -20,10 +20,13 @@ from klet.host.errors import FileMissing
 from klet.host.files import read_bytes, remove_file, write_atomic
 from klet.host.processes import run_process
 from klet.model.pods import PodUID
-from klet.runtime.container_config import ContainerSettings
-from klet.runtime.container_options import DeviceOptions, NoDevices
-from klet.runtime.container_planner import ContainerFileMaker, ContainerPlanner
-from klet.runtime.env_sources import (
+from klet.runtime.config.container_config import ContainerSettings
+from klet.runtime.config.container_options import DeviceOptions, NoDevices
+from klet.runtime.config.container_planner import ContainerFileMaker, ContainerPlanner
+from klet.runtime.config.id_blocks import IdBlock, IdBlocks, choose_range, parse_granted
+from klet.runtime.config.sub_paths import BoundSubPaths, SubPaths
+from klet.runtime.config.user_namespaces import UserNamespaces
+from klet.runtime.environment.env_sources import (
     EnvironmentReader,
     FileReader,
     KnownResources,
@@ -33,10 +36,7 @@ from klet.runtime.env_sources import (
     ServiceReader,
     VolumeFiles,
 )
-from klet.runtime.id_blocks import IdBlock, IdBlocks, choose_range, parse_granted
 from klet.runtime.runtime_class import Handlers, KnownRuntimeClasses, RuntimeClasses, RuntimeHandlers
-from klet.runtime.sub_paths import BoundSubPaths, SubPaths
-from klet.runtime.user_namespaces import UserNamespaces
 
 MAPPINGS_FILE = "userns"
 KUBELET_USER = "kubelet"

@@ -21,7 +21,7 @@ from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
 from klet.host.cpulist import format_cpu_list
 from klet.model.pod_resources import MEMORY
 from klet.resources.names import pods_root
-from klet.runtime.id_blocks import choose_range
+from klet.runtime.config.id_blocks import choose_range
 
 SWAP_REFUSED = (
     "running with swap on is not supported, please disable swap or set --fail-swap-on flag to false (failSwapOn)"

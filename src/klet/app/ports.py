@@ -19,8 +19,8 @@ from klet.model.causes import CauseRecorder
 from klet.resources.names import pods_root
 from klet.resources.pod_cgroups import NoPodCgroups, PodCgroups
 from klet.resources.qos_cgroups import NoQosCgroups, QosCgroups
-from klet.runtime.late_calls import WatchedTransport
-from klet.runtime.lost_tasks import NAMESPACE, ContainerdTasks, LostTaskRemover
+from klet.runtime.quirks.late_calls import WatchedTransport
+from klet.runtime.quirks.lost_tasks import NAMESPACE, ContainerdTasks, LostTaskRemover
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from klet.config.reserved import effective_reservations, parse_qos_reserved
 from klet.host.cgroups.resources import DEFAULT_PERIOD
 from klet.model.pod_resources import CPU, MEMORY
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
-from klet.runtime.linux_resources import MemoryQosRules, ResourceRules, SwapRules
+from klet.runtime.config.linux_resources import MemoryQosRules, ResourceRules, SwapRules
 
 LIMITED_SWAP = "LimitedSwap"
 

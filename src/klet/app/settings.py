@@ -14,12 +14,12 @@ from klet.config.flags import choose_node_name
 from klet.config.unusable import usable_servers
 from klet.network.dns import DnsSettings
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
-from klet.runtime.container_config import ContainerSettings
+from klet.runtime.config.container_config import ContainerSettings
+from klet.runtime.config.id_blocks import UserIdSettings
+from klet.runtime.config.linux_resources import ResourceRules
+from klet.runtime.config.sandbox_config import SandboxSettings
+from klet.runtime.config.security import SecuritySettings
 from klet.runtime.gc_plan import GcPolicy
-from klet.runtime.id_blocks import UserIdSettings
-from klet.runtime.linux_resources import ResourceRules
-from klet.runtime.sandbox_config import SandboxSettings
-from klet.runtime.security import SecuritySettings
 
 STARTS_PER_CPU = 6
 """Where many pods are up soonest: with fewer in flight the CPUs idle, with more the runtime gets slower for all."""

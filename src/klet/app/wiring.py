@@ -28,21 +28,21 @@ from klet.pods.store import PodStore
 from klet.probes.manager import ProbeManager
 from klet.probes.prober import Prober
 from klet.probes.results import ProbeResults
-from klet.runtime.container_planner import ContainerFileMaker, ReadyImage
+from klet.runtime.config.container_planner import ContainerFileMaker, ReadyImage
+from klet.runtime.config.security import ImageUser
 from klet.runtime.crash_backoff import CrashBackoff
 from klet.runtime.errors import ImageMissing
 from klet.runtime.executor import PodExecutor
 from klet.runtime.gc import ContainerGc, ContainerRemover, Logs
 from klet.runtime.hooks import HookRunner
-from klet.runtime.killer import PodKiller
+from klet.runtime.kill.killer import PodKiller
+from klet.runtime.kill.termination import LeftFiles
 from klet.runtime.post_start import PostStart
 from klet.runtime.reader import PodReader
 from klet.runtime.restart import restarts_after
 from klet.runtime.sandboxes import CgroupParents, PodDns, SandboxMaker
-from klet.runtime.security import ImageUser
 from klet.runtime.start_turns import StartTurns
 from klet.runtime.starter import ContainerStarter, LogLinks, RestartCounts
-from klet.runtime.termination import LeftFiles
 from klet.status.board import StatusBoard
 from klet.status.checkpoint import MemoryKeeper, MemoryStore
 from klet.sync.admission import AdmittedWorkers

@@ -16,10 +16,10 @@ from klet.model.causes import CauseId, CauseRecorder, Finding
 from klet.model.pods import subject_of, uid_of
 from klet.model.runtime import ContainerId, PodRuntimeStatus, StartFailure
 from klet.runtime.actions import PodActions
-from klet.runtime.container_planner import Place
+from klet.runtime.config.container_planner import Place
 from klet.runtime.errors import Backoff, PostStartFailed, SandboxFailed, StartError
 from klet.runtime.gc_plan import plan_init_pruning
-from klet.runtime.killer import PodKiller
+from klet.runtime.kill.killer import PodKiller
 from klet.runtime.post_start import PostStart
 from klet.runtime.sandboxes import SandboxMaker
 from klet.runtime.start_turns import PodTurn, StartTurns

@@ -26,7 +26,7 @@ from klet.runtime.gc_plan import (
     plan_links,
     plan_sandboxes,
 )
-from klet.runtime.killer import PodKiller
+from klet.runtime.kill.killer import PodKiller
 from klet.runtime.log_files import LogDirectory
 from klet.runtime.reader import build_container_record, from_nanoseconds, state_of
 from klet.wire import cri_v1_pb2 as cri

@@ -12,9 +12,9 @@ from klet.host.errors import HostError
 from klet.host.files import read_text, remove_tree
 from klet.model.pods import PodUID
 from klet.runtime import labels
-from klet.runtime.container_planner import ContainerFiles
+from klet.runtime.config.container_planner import ContainerFiles
+from klet.runtime.config.sandbox_config import hostname_and_domain
 from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
-from klet.runtime.sandbox_config import hostname_and_domain
 
 logger = logging.getLogger(__name__)
 

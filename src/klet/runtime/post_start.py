@@ -11,7 +11,7 @@ from klet.model.runtime import ContainerRecord
 from klet.runtime.actions import KillReason
 from klet.runtime.errors import PostStartFailed
 from klet.runtime.hooks import HookError, HookTarget, describe_handler
-from klet.runtime.killer import Hooks, PodKiller
+from klet.runtime.kill.killer import Hooks, PodKiller
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from klet.model.runtime import (
     SandboxRecord,
 )
 from klet.runtime import labels
-from klet.runtime.termination import LeftFiles, find_last_words, read_last_words
+from klet.runtime.kill.termination import LeftFiles, find_last_words, read_last_words
 from klet.wire import cri_v1_pb2 as cri
 
 START_ERROR = "StartError"

@@ -17,11 +17,11 @@ from klet.model.network import DnsConfig
 from klet.model.pods import format_pod, subject_of
 from klet.model.runtime import PodRuntimeStatus, SandboxId
 from klet.runtime.actions import PodActions
-from klet.runtime.container_planner import Place
+from klet.runtime.config.container_planner import Place
+from klet.runtime.config.sandbox_config import SandboxSettings, build_sandbox_config
 from klet.runtime.errors import SandboxFailed
-from klet.runtime.held_names import run_sandbox
+from klet.runtime.quirks.held_names import run_sandbox
 from klet.runtime.runtime_class import RuntimeClasses, find_handler
-from klet.runtime.sandbox_config import SandboxSettings, build_sandbox_config
 from klet.wire import cri_v1_pb2 as cri
 
 DECIDER = "runtime.sandboxes"

@@ -13,9 +13,9 @@ from klet.model.causes import CauseId, CauseRecorder, Finding
 from klet.model.pods import format_pod, subject_of
 from klet.model.runtime import ContainerId, ContainerRecord, ContainerState, PodRuntimeStatus
 from klet.runtime import errors, labels
-from klet.runtime.container_planner import ContainerPlanner, Place, ReadyImage, StartFacts
+from klet.runtime.config.container_planner import ContainerPlanner, Place, ReadyImage, StartFacts
 from klet.runtime.crash_backoff import CrashBackoff
-from klet.runtime.held_names import create_container
+from klet.runtime.quirks.held_names import create_container
 from klet.wire import cri_v1_pb2 as cri
 
 DECIDER = "runtime.starter"

@@ -14,7 +14,7 @@ from klet.host.errors import CgroupError
 from klet.model.causes import CauseId, CauseRecorder, Finding
 from klet.model.pods import PodUID, subject_of, uid_of
 from klet.model.runtime import PodRuntimeStatus
-from klet.runtime.killer import PodKiller
+from klet.runtime.kill.killer import PodKiller
 from klet.runtime.restart import NEVER, effective_policy
 from klet.sync.ledger import WorkerLedger
 from klet.sync.worker_state import Stage

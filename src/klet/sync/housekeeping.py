@@ -24,7 +24,7 @@ from klet.model.pods import SOURCE_ANNOTATION, PodUID, uid_of
 from klet.model.runtime import PodRuntimeStatus
 from klet.pleg.cache import RuntimeCache
 from klet.pods.store import PodStore
-from klet.runtime.killer import PodKiller
+from klet.runtime.kill.killer import PodKiller
 from klet.runtime.labels import legacy_log_names
 from klet.status.phase import is_terminal
 from klet.sync.ledger import WorkerLedger

@@ -12,7 +12,7 @@ from klet.model.pods import PodUID, uid_of
 from klet.model.runtime import PodRuntimeStatus
 from klet.runtime.actions import PodActions, compute_pod_actions
 from klet.runtime.executor import PodExecutor
-from klet.runtime.killer import PodKiller
+from klet.runtime.kill.killer import PodKiller
 from klet.status.phase import is_terminal
 from klet.sync.deadline import deadline_of
 from klet.sync.ground import PodGround, retried

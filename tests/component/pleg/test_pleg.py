@@ -20,8 +20,8 @@ from klet.model.runtime import ContainerState
 from klet.pleg.cache import RuntimeCache
 from klet.pleg.pleg import READERS, Pleg, PlegError, PlegSettings
 from klet.runtime import labels
+from klet.runtime.config.sandbox_config import SandboxSettings, build_sandbox_config
 from klet.runtime.reader import PodReader
-from klet.runtime.sandbox_config import SandboxSettings, build_sandbox_config
 from klet.testing.builders import IMAGE, make_pod
 from klet.testing.fake_runtime import (
     ANY,

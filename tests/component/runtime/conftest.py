@@ -28,21 +28,21 @@ from klet.model.network import DnsConfig
 from klet.model.pods import uid_of
 from klet.model.runtime import PodRuntimeStatus
 from klet.runtime.actions import PodActions, compute_pod_actions
-from klet.runtime.container_config import ContainerSettings
-from klet.runtime.container_planner import ContainerFiles, ReadyImage
+from klet.runtime.config.container_config import ContainerSettings
+from klet.runtime.config.container_planner import ContainerFiles, ReadyImage
+from klet.runtime.config.sandbox_config import SandboxSettings
+from klet.runtime.config.security import ImageUser, SecuritySettings
 from klet.runtime.crash_backoff import CrashBackoff
-from klet.runtime.env_sources import KnownResources
+from klet.runtime.environment.env_sources import KnownResources
 from klet.runtime.errors import StartError
 from klet.runtime.executor import PodExecutor, SyncOutcome
 from klet.runtime.gc import ContainerRemover
 from klet.runtime.hooks import HookRunner
-from klet.runtime.killer import PodKiller
+from klet.runtime.kill.killer import PodKiller
 from klet.runtime.post_start import PostStart
 from klet.runtime.reader import PodReader
 from klet.runtime.runtime_class import KnownRuntimeClasses
-from klet.runtime.sandbox_config import SandboxSettings
 from klet.runtime.sandboxes import SandboxMaker
-from klet.runtime.security import ImageUser, SecuritySettings
 from klet.runtime.start_turns import StartTurns
 from klet.runtime.starter import ContainerStarter
 from klet.testing.builders import IMAGE

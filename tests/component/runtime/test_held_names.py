@@ -8,7 +8,7 @@ import pytest
 from klet.cri.errors import Code, CriError
 from klet.model.runtime import PodRuntimeStatus
 from klet.runtime.actions import compute_pod_actions
-from klet.runtime.held_names import PATIENCE, create_container, run_sandbox
+from klet.runtime.quirks.held_names import PATIENCE, create_container, run_sandbox
 from klet.testing.builders import make_pod
 from klet.testing.fake_runtime import Fault
 from klet.testing.fake_runtime.faults import Fail, HalfDone

@@ -9,7 +9,7 @@ from klet.aio.threads import Threads
 from klet.host import mounts
 from klet.host.mounts import Propagation
 from klet.model.pods import PodUID
-from klet.runtime.sub_paths import BoundSubPaths, SubPathError
+from klet.runtime.config.sub_paths import BoundSubPaths, SubPathError
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root")]
 

@@ -11,8 +11,8 @@ from klet.app.settings import cut_settings
 from klet.config.command_line import Settings, parse_command_line
 from klet.config.sections import MemorySwap
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
-from klet.runtime.id_blocks import UserIdSettings
-from klet.runtime.linux_resources import MemoryQosRules, ResourceRules, SwapRules
+from klet.runtime.config.id_blocks import UserIdSettings
+from klet.runtime.config.linux_resources import MemoryQosRules, ResourceRules, SwapRules
 
 GIB = 1 << 30
 V2 = MachineFacts(

@@ -11,7 +11,7 @@ from klet.aio.threads import Threads
 from klet.api.pod import HostAlias, Pod
 from klet.api.volume import EmptyDirVolumeSource, HostPathVolumeSource, SecretVolumeSource, Volume
 from klet.model.pods import PodUID
-from klet.runtime.container_planner import ContainerFiles
+from klet.runtime.config.container_planner import ContainerFiles
 from klet.runtime.errors import StartError
 from klet.runtime.pod_files import PodFiles
 from klet.testing.builders import make_container, make_pod

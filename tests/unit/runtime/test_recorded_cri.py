@@ -17,14 +17,14 @@ from klet.model.qos import compute_qos
 from klet.model.runtime import ContainerRecord, PodRuntimeStatus
 from klet.runtime import labels
 from klet.runtime.actions import compute_pod_actions
-from klet.runtime.container_config import ContainerInputs, ContainerSettings, build_container_config
+from klet.runtime.config.container_config import ContainerInputs, ContainerSettings, build_container_config
+from klet.runtime.config.linux_resources import ResourceRules
+from klet.runtime.config.mounts import MountInputs
+from klet.runtime.config.sandbox_config import SandboxSettings, build_sandbox_config
+from klet.runtime.config.security import ImageUser, SecuritySettings
 from klet.runtime.hashing import container_hash
-from klet.runtime.linux_resources import ResourceRules
-from klet.runtime.mounts import MountInputs
 from klet.runtime.reader import build_status
 from klet.runtime.restart import restarts_after
-from klet.runtime.sandbox_config import SandboxSettings, build_sandbox_config
-from klet.runtime.security import ImageUser, SecuritySettings
 from klet.status.generate import StatusInputs, generate_status
 from klet.wire import cri_v1_pb2 as cri
 

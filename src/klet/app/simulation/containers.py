@@ -5,11 +5,11 @@ import random
 from klet.app.container_ports import ContainerPorts
 from klet.app.simulation.memory import MemoryMappings, MemoryVolumes
 from klet.cri.port import RuntimeService
-from klet.runtime.container_options import NoDevices
-from klet.runtime.env_sources import KnownResources, NoObjects
-from klet.runtime.id_blocks import UNIT, IdBlocks, choose_range
+from klet.runtime.config.container_options import NoDevices
+from klet.runtime.config.id_blocks import UNIT, IdBlocks, choose_range
+from klet.runtime.config.user_namespaces import UserNamespaces
+from klet.runtime.environment.env_sources import KnownResources, NoObjects
 from klet.runtime.runtime_class import KnownRuntimeClasses, RuntimeHandlers
-from klet.runtime.user_namespaces import UserNamespaces
 
 MAX_PODS = 110
 

@@ -11,7 +11,7 @@ from klet.model.memory import AgentMemory
 from klet.model.network import DnsConfig
 from klet.model.pods import PodUID, uid_of
 from klet.runtime import labels
-from klet.runtime.container_planner import ContainerFiles
+from klet.runtime.config.container_planner import ContainerFiles
 from klet.runtime.log_files import LogDirectory
 from klet.testing.fake_runtime import MemorySink
 

@@ -35,12 +35,12 @@ from klet.journal.memory import MemoryJournal
 from klet.model.pods import PodUID, uid_of
 from klet.network.dns import DnsSettings
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
-from klet.runtime.container_config import ContainerSettings
+from klet.runtime.config.container_config import ContainerSettings
+from klet.runtime.config.id_blocks import UserIdSettings
+from klet.runtime.config.linux_resources import ResourceRules
+from klet.runtime.config.sandbox_config import SandboxSettings
+from klet.runtime.config.security import SecuritySettings
 from klet.runtime.gc_plan import GcPolicy
-from klet.runtime.id_blocks import UserIdSettings
-from klet.runtime.linux_resources import ResourceRules
-from klet.runtime.sandbox_config import SandboxSettings
-from klet.runtime.security import SecuritySettings
 from klet.sources.merge import ChangeKind, PodChanges
 from klet.sync.loop import ChangeSource
 from klet.testing.fake_runtime.machine import FakeRuntime

@@ -19,7 +19,7 @@ from klet.errors import KletError
 from klet.host.errors import CgroupError, HostError
 from klet.model.pods import PodUID
 from klet.model.probes import ProbeKind
-from klet.runtime.sub_paths import SubPathError
+from klet.runtime.config.sub_paths import SubPathError
 from klet.sources.config import PodConfig
 from klet.testing.fake_runtime import (
     ANY,

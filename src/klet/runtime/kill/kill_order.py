@@ -11,7 +11,7 @@ from klet.aio.clock import Clock
 from klet.aio.tasks import first_of
 from klet.api.pod import Pod
 from klet.api.pod_resources import is_sidecar
-from klet.runtime.grace import whole_seconds
+from klet.runtime.kill.grace import whole_seconds
 
 
 def plan_kill_order(pod: Pod, running: Collection[str]) -> dict[str, frozenset[str]]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from klet.runtime.kill_order import plan_kill_order
+from klet.runtime.kill.kill_order import plan_kill_order
 from klet.testing.builders import make_container, make_pod
 
 ALL = ("s1", "plain", "s2", "s3", "m", "n")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klet.model.pods import PodUID
-from klet.runtime.id_blocks import (
+from klet.runtime.config.id_blocks import (
     UNIT,
     IdBlock,
     IdBlocks,

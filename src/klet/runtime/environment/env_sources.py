@@ -12,7 +12,7 @@ from klet.api.service import Service
 from klet.errors import KletError
 from klet.host.contained import read_contained
 from klet.model.objects import container_config_maps, container_secrets
-from klet.runtime.env import EnvironmentInputs
+from klet.runtime.environment.env import EnvironmentInputs
 
 T = TypeVar("T")
 Key = TypeVar("Key")

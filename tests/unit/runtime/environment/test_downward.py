@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from klet.api.container import ResourceFieldSelector, ResourceRequirements
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
-from klet.runtime.downward import field_value, resource_value
+from klet.runtime.environment.downward import field_value, resource_value
 from klet.runtime.errors import StartError
 from klet.testing.builders import make_container, make_pod, with_resources
 

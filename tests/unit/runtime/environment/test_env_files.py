@@ -2,7 +2,7 @@
 
 import pytest
 
-from klet.runtime.env_files import LONGEST_LINE, EnvFileError, find_variable
+from klet.runtime.environment.env_files import LONGEST_LINE, EnvFileError, find_variable
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from klet.api.security import PodSecurityContext, SELinuxOptions
 from klet.api.validation import formats
 from klet.model.network import DnsConfig
 from klet.runtime import labels
+from klet.runtime.config.linux_resources import ResourceRules, build_overhead, build_sandbox_resources
 from klet.runtime.errors import SandboxConfigError
-from klet.runtime.linux_resources import ResourceRules, build_overhead, build_sandbox_resources
 from klet.wire import cri_v1_pb2 as cri
 
 _HOSTNAME_LIMIT = 63

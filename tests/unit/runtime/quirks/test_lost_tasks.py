@@ -5,7 +5,7 @@ import pytest
 from klet.aio.clock import LoopClock
 from klet.cri import calls
 from klet.cri.errors import Code, CriError, error_for
-from klet.runtime.lost_tasks import ATTEMPTS, DELETE, KILL, ContainerdTasks, LostTaskRemover
+from klet.runtime.quirks.lost_tasks import ATTEMPTS, DELETE, KILL, ContainerdTasks, LostTaskRemover
 from klet.testing.loop import EPOCH, run_virtual
 from klet.wire import cri_v1_pb2 as cri
 

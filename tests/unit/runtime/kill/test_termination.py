@@ -3,8 +3,8 @@
 import pytest
 
 from klet.errors import KletError
+from klet.runtime.kill.termination import LastWords, find_last_words, read_last_words
 from klet.runtime.reader import build_container_record
-from klet.runtime.termination import LastWords, find_last_words, read_last_words
 from klet.wire import cri_v1_pb2 as cri
 
 PATH = "io.kubernetes.container.terminationMessagePath"

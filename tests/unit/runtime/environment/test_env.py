@@ -22,7 +22,7 @@ from klet.api.service import Service, ServicePort, ServiceSpec
 from klet.errors import KletError
 from klet.host.errors import HostError
 from klet.model.objects import ObjectMissing
-from klet.runtime.env import EnvironmentInputs, build_environment
+from klet.runtime.environment.env import EnvironmentInputs, build_environment
 from klet.runtime.errors import StartError
 from klet.testing.builders import make_container, make_pod
 

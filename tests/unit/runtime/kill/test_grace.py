@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from klet.api.handlers import Probe
 from klet.runtime.actions import KillReason
-from klet.runtime.grace import base_grace, stop_timeout, whole_seconds
+from klet.runtime.kill.grace import base_grace, stop_timeout, whole_seconds
 from klet.testing.builders import make_container, make_pod
 
 UNKNOWN, LIVENESS, STARTUP = KillReason.UNKNOWN, KillReason.LIVENESS_PROBE, KillReason.STARTUP_PROBE

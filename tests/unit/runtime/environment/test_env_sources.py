@@ -17,8 +17,8 @@ from klet.api.container import (
     SecretKeySelector,
 )
 from klet.model.objects import ObjectMissing
-from klet.runtime.env import EnvironmentInputs
-from klet.runtime.env_sources import EnvironmentReader, KnownResources, NoApiServer, NoObjects, VolumeFiles
+from klet.runtime.environment.env import EnvironmentInputs
+from klet.runtime.environment.env_sources import EnvironmentReader, KnownResources, NoApiServer, NoObjects, VolumeFiles
 from klet.testing.builders import make_container, make_pod
 
 PLAIN = make_container("c")

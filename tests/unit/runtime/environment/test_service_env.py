@@ -4,7 +4,7 @@ import pytest
 
 from klet.api.meta import ObjectMeta
 from klet.api.service import Service, ServicePort, ServiceSpec
-from klet.runtime.service_env import build_service_environment
+from klet.runtime.environment.service_env import build_service_environment
 
 HTTPS = ServicePort(name="https", port=443, protocol="TCP")
 

@@ -24,10 +24,10 @@ from klet.errors import KletError
 from klet.model.expansion import expand
 from klet.model.objects import ObjectMissing
 from klet.model.pods import is_static
-from klet.runtime.downward import field_value, resource_value
-from klet.runtime.env_files import EnvFileError, find_variable
+from klet.runtime.environment.downward import field_value, resource_value
+from klet.runtime.environment.env_files import EnvFileError, find_variable
+from klet.runtime.environment.service_env import build_service_environment
 from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
-from klet.runtime.service_env import build_service_environment
 
 T = TypeVar("T")
 

@@ -16,9 +16,9 @@ from klet.model.causes import CauseId, CauseRecorder, Finding, Measurement
 from klet.model.pods import subject_of
 from klet.model.runtime import ContainerRecord, PodRuntimeStatus
 from klet.runtime.actions import KillReason
-from klet.runtime.grace import base_grace, stop_timeout, whole_seconds
 from klet.runtime.hooks import HookError, HookTarget, describe_handler
-from klet.runtime.kill_order import KillTurns, plan_kill_order
+from klet.runtime.kill.grace import base_grace, stop_timeout, whole_seconds
+from klet.runtime.kill.kill_order import KillTurns, plan_kill_order
 from klet.runtime.labels import restore_container
 from klet.wire import cri_v1_pb2 as cri
 

@@ -9,8 +9,7 @@ from klet.api.container import ContainerPort
 from klet.api.pod import Pod
 from klet.api.security import PodSecurityContext, SecurityContext, SELinuxOptions, Sysctl
 from klet.model.network import DnsConfig
-from klet.runtime.errors import SandboxConfigError
-from klet.runtime.sandbox_config import (
+from klet.runtime.config.sandbox_config import (
     SandboxSettings,
     build_sandbox_config,
     hostname_and_domain,
@@ -19,6 +18,7 @@ from klet.runtime.sandbox_config import (
     normalize_sysctl,
     port_mappings,
 )
+from klet.runtime.errors import SandboxConfigError
 from klet.testing.builders import make_container, make_pod
 from klet.wire import cri_v1_pb2 as cri
 

@@ -11,10 +11,10 @@ from klet.app.simulation.memory import MemoryMappings
 from klet.errors import KletError
 from klet.host.errors import HostError
 from klet.model.pods import PodUID
+from klet.runtime.config.id_blocks import UNIT, IdBlock, IdBlocks, IdRange, UserNamespaceError, encode_block
+from klet.runtime.config.user_namespaces import UserNamespaces
 from klet.runtime.errors import SandboxConfigError
-from klet.runtime.id_blocks import UNIT, IdBlock, IdBlocks, IdRange, UserNamespaceError, encode_block
 from klet.runtime.runtime_class import HandlerFeatures
-from klet.runtime.user_namespaces import UserNamespaces
 from klet.testing.builders import make_pod
 from klet.wire import cri_v1_pb2 as cri
 

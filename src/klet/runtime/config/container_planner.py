@@ -13,21 +13,21 @@ from klet.cri.errors import CriError
 from klet.errors import KletError
 from klet.model.pods import uid_of
 from klet.model.runtime import SandboxId
-from klet.runtime.container_config import ContainerInputs, ContainerSettings, build_container_config
-from klet.runtime.container_options import DeviceOptions
-from klet.runtime.env import build_environment
-from klet.runtime.env_sources import EnvironmentReader
-from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
-from klet.runtime.mounts import (
+from klet.runtime.config.container_config import ContainerInputs, ContainerSettings, build_container_config
+from klet.runtime.config.container_options import DeviceOptions
+from klet.runtime.config.mounts import (
     BlockVolume,
     MountInputs,
     asks_for_recursive_read_only,
     build_block_devices,
     resolve_sub_path,
 )
+from klet.runtime.config.security import ImageUser
+from klet.runtime.config.sub_paths import SubPathError, SubPaths
+from klet.runtime.environment.env import build_environment
+from klet.runtime.environment.env_sources import EnvironmentReader
+from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
 from klet.runtime.runtime_class import Handlers
-from klet.runtime.security import ImageUser
-from klet.runtime.sub_paths import SubPathError, SubPaths
 from klet.wire import cri_v1_pb2 as cri
 
 

@@ -6,7 +6,7 @@ from klet.aio.clock import LoopClock
 from klet.cri import calls
 from klet.cri.errors import Code, CriError, error_for
 from klet.journal.memory import MemoryJournal
-from klet.runtime.late_calls import WatchedTransport, patience_for
+from klet.runtime.quirks.late_calls import WatchedTransport, patience_for
 from klet.testing.loop import EPOCH, run_virtual
 from klet.wire import cri_v1_pb2 as cri
 

@@ -15,8 +15,7 @@ from klet.api.security import (
     SecurityContext,
     SELinuxOptions,
 )
-from klet.runtime.errors import StartError
-from klet.runtime.security import (
+from klet.runtime.config.security import (
     MASKED_PATHS,
     READONLY_PATHS,
     ImageUser,
@@ -24,6 +23,7 @@ from klet.runtime.security import (
     build_security_context,
     check_non_root,
 )
+from klet.runtime.errors import StartError
 from klet.testing.builders import make_container, make_pod
 from klet.wire import cri_v1_pb2 as cri
 

@@ -10,8 +10,8 @@ from typing import Protocol
 from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.model.pods import PodUID, uid_of
+from klet.runtime.config.id_blocks import IdBlock, IdBlocks, UserNamespaceError, decode_block, encode_block
 from klet.runtime.errors import SandboxConfigError
-from klet.runtime.id_blocks import IdBlock, IdBlocks, UserNamespaceError, decode_block, encode_block
 from klet.runtime.runtime_class import Handlers
 from klet.wire import cri_v1_pb2 as cri
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from klet.api.codec import convert
 from klet.api.container import EphemeralContainer
 from klet.api.pod import Pod
-from klet.runtime.linux_resources import (
+from klet.runtime.config.linux_resources import (
     MemoryQosRules,
     ResourceRules,
     SwapRules,

@@ -6,8 +6,7 @@ from msgspec.structs import replace
 from klet.api.container import Container, VolumeDevice, VolumeMount
 from klet.api.pod import Pod
 from klet.api.volume import ImageVolumeSource, Volume
-from klet.runtime.errors import StartError
-from klet.runtime.mounts import (
+from klet.runtime.config.mounts import (
     BlockVolume,
     MountInputs,
     asks_for_recursive_read_only,
@@ -15,6 +14,7 @@ from klet.runtime.mounts import (
     build_mounts,
     resolve_sub_path,
 )
+from klet.runtime.errors import StartError
 from klet.testing.builders import make_container, make_pod
 from klet.wire import cri_v1_pb2 as cri
 

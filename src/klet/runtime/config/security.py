@@ -6,8 +6,8 @@ from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.api.security import AppArmorProfile, Capabilities, PodSecurityContext, SeccompProfile, SecurityContext
 from klet.model.pods import format_pod
+from klet.runtime.config.sandbox_config import groups_policy, namespace_options, selinux_options
 from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
-from klet.runtime.sandbox_config import groups_policy, namespace_options, selinux_options
 from klet.wire import cri_v1_pb2 as cri
 
 MASKED_PATHS = (

@@ -1,0 +1,1 @@
+"""What the runtime is asked for: the configuration of sandboxes and containers."""

@@ -1,0 +1,1 @@
+"""How pods and containers are stopped, and what they leave."""

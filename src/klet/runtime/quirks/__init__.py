@@ -1,0 +1,1 @@
+"""What runtimes do that they should not, and how the agent lives with it."""
