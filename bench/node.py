@@ -99,7 +99,16 @@ class AgentUnderTest:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         with (self._directory / "agent.log").open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "klet", "run", *arguments, "--hostname-override=bench"),
+                *(
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "klet",
+                    "run",
+                    *arguments,
+                    "--hostname-override=bench",
+                    "--klet-leave-kernel-tunables",
+                ),
                 stdout=log,
                 stderr=log,
                 env=environment,

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from klet.app.wiring import Part
 from klet.errors import KletError
@@ -11,7 +11,7 @@ from klet.errors import KletError
 logger = logging.getLogger(__name__)
 
 
-async def run_parts(parts: Sequence[Part]) -> None:
+async def run_parts(parts: Sequence[Part], *, when_started: Callable[[], None]) -> None:
     """Run every part in one task group. SIGTERM and SIGINT end it in good order; an escaping exception is a bug."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -20,6 +20,7 @@ async def run_parts(parts: Sequence[Part]) -> None:
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(part.run(), name=type(part).__name__) for part in parts]
+            when_started()
             await stop.wait()
             logger.info("Stopping; pods keep running")
             for task in tasks:

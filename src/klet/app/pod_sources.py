@@ -11,6 +11,7 @@ from klet.api.runtime_classes import add_overhead
 from klet.app.wiring import Part
 from klet.config.command_line import Settings
 from klet.model.causes import CauseRecorder
+from klet.sources.api import API
 from klet.sources.config import PodSink
 from klet.sources.file import FileSource
 from klet.sources.gated_fields import GatedPods
@@ -24,7 +25,7 @@ PREVENT_API_REFERENCES = "PreventStaticPodAPIReferences"
 
 def source_names(given: Settings) -> tuple[str, ...]:
     """Which sources must be seen before anything is removed."""
-    wanted = {FILE: given.config.static_pod_path, HTTP: given.config.static_pod_url}
+    wanted = {FILE: given.config.static_pod_path, HTTP: given.config.static_pod_url, API: given.flags.kubeconfig}
     return tuple(name for name, place in wanted.items() if place)
 
 

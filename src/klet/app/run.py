@@ -5,11 +5,14 @@ import random
 import sys
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from pathlib import Path
 
 import uvloop
 
 from klet.aio.clock import Clock, SystemClock
 from klet.aio.threads import Threads
+from klet.app.basics import Basics
+from klet.app.cluster.join import build_cluster_parts, open_cluster
 from klet.app.container_ports import open_container_ports
 from klet.app.journal_view import JournalRecords
 from klet.app.left_files import HostLeftFiles
@@ -19,6 +22,7 @@ from klet.app.machine_checks import check_machine, check_places
 from klet.app.machine_facts import read_machine_facts
 from klet.app.pod_sources import build_sources, source_names
 from klet.app.ports import open_pod_cgroups, open_runtime
+from klet.app.service import build_watchdog, tell_ready
 from klet.app.settings import AgentSettings, cut_settings
 from klet.app.views import AgentHealth, BoardPods, RuntimeLogs
 from klet.app.wiring import Agent, Part, Ports, build_agent
@@ -30,15 +34,19 @@ from klet.config.loader import load_command_line
 from klet.cri.client import CriClient
 from klet.cri.events import ContainerdEvents, CriEvents
 from klet.errors import KletError
+from klet.events.recorder import EventingRecorder
 from klet.host.addresses import find_node_addresses
 from klet.host.cgroups.discover import find_hierarchy
 from klet.host.errors import HostError
 from klet.host.http_client import HttpClient
+from klet.host.sysctls import Sysctls
 from klet.journal.store import Journal
-from klet.model.causes import Finding, Subject
+from klet.model.causes import CauseRecorder, Finding, Subject
 from klet.model.memory import AgentMemory
 from klet.network.resolver import PodResolver
 from klet.node.cgroup_driver import find_cgroup_driver
+from klet.node.findings import find_cgroup_v1, find_starting
+from klet.node.kernel_tunables import apply_tunables, choose_tunable_policy
 from klet.runtime.log_files import LogFiles
 from klet.runtime.pod_files import PodFiles
 from klet.server.listener import SocketListener
@@ -69,8 +77,6 @@ def main(argv: list[str]) -> int:
     start_logging(as_json=parsed.config.logging.format == "json", verbosity=parsed.config.logging.verbosity)
     for warning in parsed.warnings:
         logger.warning("About the configuration", extra={"warning": warning})
-    if not parsed.flags.is_standalone:
-        logger.warning("klet does not join clusters yet: it runs standalone", extra={"flag": "--kubeconfig"})
     try:
         uvloop.run(run_agent(parsed, settings))
     except KletError as error:
@@ -92,10 +98,11 @@ def settle(given: Settings) -> AgentSettings:
 async def run_agent(given: Settings, settings: AgentSettings) -> None:
     """Open the ports, wire the parts, run them."""
     clock = SystemClock()
-    try:
-        settings.root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise HostError(f"cannot make the root directory {settings.root} (--root-dir): {error.strerror}") from error
+    tunables = choose_tunable_policy(
+        protect=given.config.protect_kernel_defaults, leave=given.klet.leave_kernel_tunables
+    )
+    apply_tunables(Sysctls(), tunables)
+    _make_root(settings.root)
     async with AsyncExitStack() as opened:
         threads = Threads(limit=DISK_THREADS)
         opened.callback(threads.close)
@@ -104,43 +111,55 @@ async def run_agent(given: Settings, settings: AgentSettings) -> None:
         journal = Journal(path=settings.journal, clock=clock, max_records=settings.journal_records)
         await journal.open()
         opened.push_async_callback(journal.close)
-        client = await opened.enter_async_context(open_runtime(settings, journal, clock))
+        events = EventingRecorder(inner=journal, clock=clock) if not given.flags.is_standalone else None
+        recorder = events or journal
+        client = await opened.enter_async_context(open_runtime(settings, recorder, clock))
         version = await client.version(cri.VersionRequest())
         driver = await find_cgroup_driver(client, configured=settings.cgroup_driver, clock=clock)
         settings = replace(settings, cgroup_driver=driver)
-        config = PodConfig(sources=source_names(given), clock=clock, recorder=journal)
-        ports = await _open_ports(given, settings, client, version, config, journal, threads, dead_disk, clock)
+        basics = Basics(clock=clock, randomness=random.Random(), threads=threads, runtime=client, recorder=recorder)
+        config = PodConfig(sources=source_names(given), clock=clock, recorder=recorder)
+        ports = await _open_ports(given, settings, basics, version, config, dead_disk)
         agent = build_agent(ports, settings)
-        sources = build_sources(
-            given, node_name=settings.node_name, sink=config, recorder=journal, threads=threads, clock=clock
+        _record_start(recorder, settings, version)
+        parts: list[Part] = [journal, *agent.parts]
+        parts += build_sources(
+            given, node_name=settings.node_name, sink=config, recorder=recorder, threads=threads, clock=clock
         )
-        _record_start(journal, settings, version)
+        if events is not None:
+            cluster = await opened.enter_async_context(open_cluster(given, settings, basics, events))
+            parts += build_cluster_parts(given, settings, basics, cluster=cluster, agent=agent, sink=config)
         shown_ips = find_node_addresses(given.flags.node_ip.split(","))
-        listener = _build_listener(agent, settings, client, journal, shown_ips, clock)
-        await run_parts((journal, *agent.parts, *sources, listener))
+        parts.append(_build_listener(agent, settings, client, journal, shown_ips, clock))
+        parts += build_watchdog(basics, agent)
+        await run_parts(parts, when_started=tell_ready)
+
+
+def _make_root(root: Path) -> None:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise HostError(f"cannot make the root directory {root} (--root-dir): {error.strerror}") from error
 
 
 async def _open_ports(
     given: Settings,
     settings: AgentSettings,
-    client: CriClient,
+    basics: Basics,
     version: cri.VersionResponse,
     changes: PodConfig,
-    journal: Journal,
-    threads: Threads,
     dead_disk: Threads,
-    clock: Clock,
 ) -> Ports:
+    client, threads, clock = basics.runtime, basics.threads, basics.clock
     cgroups = await open_pod_cgroups(settings, threads, clock)
     memory = CheckpointFile(path=settings.memory, form=MemoryFormat(), threads=threads, clock=clock)
     remembered = memory.load()
-    randomness = random.Random()
     return Ports(
         clock=clock,
         runtime=client,
         images=client,
         events=(ContainerdEvents(connection=client.runtime), CriEvents(runtime=client)),
-        recorder=journal,
+        recorder=basics.recorder,
         changes=changes,
         left_files=HostLeftFiles(threads=dead_disk),
         logs=LogFiles(logs=settings.sandbox.logs, links=settings.legacy_logs, threads=threads),
@@ -153,12 +172,14 @@ async def _open_ports(
         ),
         cgroups=cgroups.pods,
         qos=cgroups.qos,
-        dns=PodResolver(resolv_conf=settings.resolv_conf, settings=settings.dns, threads=threads, recorder=journal),
+        dns=PodResolver(
+            resolv_conf=settings.resolv_conf, settings=settings.dns, threads=threads, recorder=basics.recorder
+        ),
         runtime_name=version.runtime_name,
         # An address of all zeros only says which family is preferred.
         node_ips=tuple(str(ip) for ip in parse_node_ips(given.flags.node_ip) if not ip.is_unspecified),
-        randomness=randomness,
-        containers=await open_container_ports(settings, client, threads, randomness),
+        randomness=basics.randomness,
+        containers=await open_container_ports(settings, client, threads, basics.randomness),
         memory=remembered.value if isinstance(remembered, Found) else AgentMemory(),
         memory_store=memory,
     )
@@ -180,7 +201,7 @@ def _build_listener(
     )
 
 
-def _record_start(journal: Journal, settings: AgentSettings, version: cri.VersionResponse) -> None:
+def _record_start(recorder: CauseRecorder, settings: AgentSettings, version: cri.VersionResponse) -> None:
     finding = Finding(
         subject=Subject(),
         decider="app.run",
@@ -188,5 +209,8 @@ def _record_start(journal: Journal, settings: AgentSettings, version: cri.Versio
         message=f"node {settings.node_name} on {version.runtime_name} {version.runtime_version}",
         next="read the runtime and the pod sources",
     )
-    journal.record(finding)
+    recorder.record(finding)
+    recorder.record(find_starting())
+    if find_hierarchy().mode.version == 1:
+        recorder.record(find_cgroup_v1())
     logger.info("The agent has started", extra={"node": settings.node_name, "runtime": version.runtime_version})

@@ -21,9 +21,9 @@ class Lasting:
 
 async def test_an_error_raised_on_purpose_ends_the_agent_as_itself():
     with pytest.raises(KletError, match="no socket"):
-        await run_parts((Lasting(), Failing(KletError("no socket"))))
+        await run_parts((Lasting(), Failing(KletError("no socket"))), when_started=lambda: None)
 
 
 async def test_any_other_error_keeps_its_group_and_trace():
     with pytest.raises(ExceptionGroup):
-        await run_parts((Lasting(), Failing(ValueError("a bug"))))
+        await run_parts((Lasting(), Failing(ValueError("a bug"))), when_started=lambda: None)

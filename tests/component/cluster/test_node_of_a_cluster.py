@@ -33,9 +33,9 @@ async def running_node(cluster, machine):
     clients = ClusterClients(
         main=cluster.client,
         heartbeat=cluster.client,
+        heartbeat_transport=cluster.transport,
         events=cluster.client,
         informers=InformerSettings(cluster.client, cluster.watcher, clock, randomness),
-        transport=cluster.transport,
     )
     informers = build_informers(clients.informers, NODE)
     recorder = EventingRecorder(inner=machine.journal, clock=clock)

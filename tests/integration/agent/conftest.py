@@ -179,6 +179,7 @@ class Node:
         """The agent's process, which may not answer yet; it is killed at the end of the block."""
         self.config.write_text(json.dumps(self.settings | settings))
         command = [sys.executable, "-P", "-m", "klet", "run", f"--config={self.config}", f"--root-dir={self.root}"]
+        command.append("--klet-leave-kernel-tunables")
         with self.log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *command, "--hostname-override=node", *arguments, stdout=log, stderr=log, env=os.environ | {"TZ": "UTC"}
@@ -193,6 +194,7 @@ class Node:
     async def run_to_end(self, *arguments: str) -> tuple[int, str]:
         """Run the agent that is expected to refuse; its exit code and what it said."""
         command = [sys.executable, "-P", "-m", "klet", "run", f"--root-dir={self.root}", *arguments]
+        command.append("--klet-leave-kernel-tunables")
         process = await asyncio.create_subprocess_exec(
             *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )

@@ -16,7 +16,7 @@ from klet.kube.access import Access
 from klet.kube.client import KubeClient
 from klet.kube.credentials import Credentials
 from klet.kube.informer import Informer, InformerSettings
-from klet.kube.throttle import Throttle, Unlimited, throttle_for
+from klet.kube.throttle import Unlimited, throttle_for
 from klet.kube.transport import Transport
 from klet.kube.watch import Scope, Watcher
 
@@ -30,9 +30,10 @@ class ClusterClients:
     main: KubeClient
     heartbeat: KubeClient
     """Never throttled, and impatient: a heartbeat that comes late is worth nothing."""
+    heartbeat_transport: Transport
+    """Connections of its own: they are given up after a failure, and no watch must be cut with them."""
     events: KubeClient
     informers: InformerSettings
-    transport: Transport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,25 +51,32 @@ async def connect_cluster(
     access: Access, config: KubeletConfiguration, *, clock: Clock, randomness: random.Random
 ) -> AsyncIterator[ClusterClients]:
     """Clients for one kubeconfig; nothing is asked yet."""
-    transport = Transport(access=access, credentials=Credentials(login=access.login, clock=clock))
-    patience = min(config.node_status_update_frequency, timedelta(seconds=config.node_lease_duration_seconds))
-
-    def client(throttle: Throttle, timeout: timedelta) -> KubeClient:
-        return KubeClient(transport=transport, throttle=throttle, timeout=timeout, clock=clock)
-
+    credentials = Credentials(login=access.login, clock=clock)
+    transport = Transport(access=access, credentials=credentials)
+    heartbeats = Transport(access=access, credentials=credentials)
     throttle = throttle_for(config.kube_api_qps, config.kube_api_burst, clock)
-    main = client(throttle, REQUEST_TIMEOUT)
-    watcher = Watcher(transport=transport, throttle=throttle, randomness=randomness)
+    event_throttle = throttle_for(config.event_record_qps, config.event_burst, clock)
+    main = KubeClient(transport=transport, throttle=throttle, timeout=REQUEST_TIMEOUT, clock=clock)
     try:
         yield ClusterClients(
             main=main,
-            heartbeat=client(Unlimited(), patience),
-            events=client(throttle_for(config.event_record_qps, config.event_burst, clock), REQUEST_TIMEOUT),
-            informers=InformerSettings(main, watcher, clock, randomness),
-            transport=transport,
+            heartbeat=KubeClient(
+                transport=heartbeats, throttle=Unlimited(), timeout=heartbeat_patience(config), clock=clock
+            ),
+            heartbeat_transport=heartbeats,
+            events=KubeClient(transport=transport, throttle=event_throttle, timeout=REQUEST_TIMEOUT, clock=clock),
+            informers=InformerSettings(
+                main, Watcher(transport=transport, throttle=throttle, randomness=randomness), clock, randomness
+            ),
         )
     finally:
         await transport.close()
+        await heartbeats.close()
+
+
+def heartbeat_patience(config: KubeletConfiguration) -> timedelta:
+    """How long a heartbeat may take: never so long that the next one would be late."""
+    return min(config.node_status_update_frequency, timedelta(seconds=config.node_lease_duration_seconds))
 
 
 def build_informers(settings: InformerSettings, node_name: str) -> ClusterInformers:

@@ -1,4 +1,6 @@
-"""The KletConfiguration of a `klet up` node: a runtime class for each runtime that the machine has."""
+"""The KletConfiguration of a `klet up` node: a runtime class for each runtime that the machine has, and a kernel that
+stays as it is: the machine is somebody's, and the node may go again.
+"""
 
 import json
 from collections.abc import Iterable
@@ -15,4 +17,5 @@ def build_klet_configuration(*, handlers: Iterable[str]) -> str:
         {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": handler}, "handler": handler}
         for handler in handlers
     ]
-    return json.dumps({"apiVersion": API_VERSION, "kind": KIND, "runtimeClasses": classes}, indent=2) + "\n"
+    fields = {"apiVersion": API_VERSION, "kind": KIND, "leaveKernelTunables": True, "runtimeClasses": classes}
+    return json.dumps(fields, indent=2) + "\n"

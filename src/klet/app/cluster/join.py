@@ -1,0 +1,64 @@
+"""Makes the agent a node of a cluster: what speaks to its API server, and the parts that keep both sides true."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from klet.app.basics import Basics
+from klet.app.cluster.connection import ClusterClients, ClusterInformers, build_informers, connect_cluster
+from klet.app.cluster.node import build_node_parts
+from klet.app.cluster.pods import build_pod_parts
+from klet.app.settings import AgentSettings
+from klet.app.wiring import Agent, Part
+from klet.config.command_line import Settings
+from klet.events.recorder import EventingRecorder
+from klet.kube.kubeconfig import load_kubeconfig
+from klet.node.observer import NodeInputs
+from klet.sources.config import PodSink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """The API server, as the agent knows it."""
+
+    clients: ClusterClients
+    informers: ClusterInformers
+    events: EventingRecorder
+
+
+@asynccontextmanager
+async def open_cluster(
+    given: Settings, settings: AgentSettings, basics: Basics, events: EventingRecorder
+) -> AsyncIterator[Cluster]:
+    """Connect with the credentials of the kubeconfig; nothing is asked yet."""
+    access = load_kubeconfig(Path(given.flags.kubeconfig))
+    async with connect_cluster(access, given.config, clock=basics.clock, randomness=basics.randomness) as clients:
+        yield Cluster(clients=clients, informers=build_informers(clients.informers, settings.node_name), events=events)
+
+
+def build_cluster_parts(
+    given: Settings, settings: AgentSettings, basics: Basics, *, cluster: Cluster, agent: Agent, sink: PodSink
+) -> tuple[Part, ...]:
+    """The parts of a node that has an API server."""
+    informers = cluster.informers
+    pods = build_pod_parts(
+        agent,
+        cluster.clients,
+        informers,
+        recorder=cluster.events,
+        sink=sink,
+        node_name=settings.node_name,
+        clock=basics.clock,
+        randomness=basics.randomness,
+    )
+    node = build_node_parts(
+        given,
+        settings,
+        basics,
+        agent=agent,
+        clients=cluster.clients,
+        informers=informers,
+        inputs=NodeInputs(),
+    )
+    return (informers.node, informers.pods, informers.services, informers.runtime_classes, *node, *pods)

@@ -1,0 +1,38 @@
+"""The service manager that may have started the agent: it is told when the agent is up, and then that it lives."""
+
+import logging
+import os
+
+from klet.app.basics import Basics
+from klet.app.wiring import Agent, Part
+from klet.host.systemd_notify import READY, NotifyError, find_service_manager, read_watchdog
+from klet.node.watchdog import Watchdog, check_allowed
+
+logger = logging.getLogger(__name__)
+
+
+def tell_ready() -> None:
+    """Say that the agent is up; one that cannot be told must not stop it."""
+    try:
+        find_service_manager(os.environ).tell(READY)
+    except NotifyError as error:
+        logger.warning("The service manager was not told that the agent is up", extra={"error": str(error)})
+
+
+def build_watchdog(basics: Basics, agent: Agent) -> tuple[Part, ...]:
+    """Signs of life, if the service manager waits for them; raises WatchdogError for a time that cannot be kept."""
+    allowed = read_watchdog(os.environ, pid=os.getpid())
+    if allowed is None:
+        return ()
+
+    async def check_loop() -> str | None:
+        return agent.loop.health_error()
+
+    watchdog = Watchdog(
+        manager=find_service_manager(os.environ),
+        allowed=check_allowed(allowed),
+        checks={"syncloop": check_loop},
+        clock=basics.clock,
+        randomness=basics.randomness,
+    )
+    return (watchdog,)
