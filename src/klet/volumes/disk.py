@@ -31,7 +31,7 @@ def find_volumes(volumes: Path) -> list[FoundVolume]:
     return found
 
 
-def has_volumes(volumes: Path) -> bool:
+def has_mounts(volumes: Path) -> bool:
     """Whether something is mounted below a pod's `volumes`, or that cannot be known."""
     try:
         return any(is_mount_root(volume.path) for volume in find_volumes(volumes))

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Final, assert_never
+from typing import Final, Protocol, assert_never
 
 from klet.aio.clock import Clock
-from klet.aio.threads import Threads
 from klet.aio.workqueue import WorkQueue
 from klet.api.pod import Pod
 from klet.api.volume import Volume
@@ -23,9 +22,9 @@ from klet.model.objects import ObjectRef
 from klet.model.pods import PodUID, subject_of, uid_of
 from klet.volumes import findings
 from klet.volumes.bells import PodBells
-from klet.volumes.disk import find_volumes, has_volumes
+from klet.volumes.disk import FoundVolume
 from klet.volumes.errors import TIMED_OUT, NoPlugin, WaitFailed
-from klet.volumes.names import Layout, MountKey, VolumeName, go_list, pod_volume_name
+from klet.volumes.names import MountKey, VolumeName, go_list, pod_volume_name
 from klet.volumes.operations import Operation, OperationBackoff
 from klet.volumes.plugins.base import MountRequest, VolumeAttributes, VolumePlugin
 from klet.volumes.state import (
@@ -55,6 +54,16 @@ class MountedVolume:
     attributes: VolumeAttributes
 
 
+class VolumeDisk(Protocol):
+    """Knows what pods have of volumes on disk, whoever has put it there."""
+
+    async def find(self, uid: PodUID) -> Sequence[FoundVolume]: ...
+
+    async def has_mounts(self, uid: PodUID) -> bool:
+        """Whether one of them is a mount, or that cannot be known."""
+        ...
+
+
 class VolumeManager:
     """Volumes of the node's pods."""
 
@@ -62,16 +71,14 @@ class VolumeManager:
         self,
         *,
         plugins: Sequence[VolumePlugin],
-        layout: Layout,
-        threads: Threads,
+        disk: VolumeDisk,
         recorder: CauseRecorder,
         refresh: timedelta,
         randomness: random.Random,
         clock: Clock,
     ) -> None:
         self._plugins = tuple(plugins)
-        self._layout = layout
-        self._threads = threads
+        self._disk = disk
         self._recorder = recorder
         self._refresh = refresh
         self._random = randomness
@@ -93,9 +100,10 @@ class VolumeManager:
 
     def process(self, pod: Pod) -> None:
         """Take in a pod, or news of it. Called in every sync; what has not changed is left alone."""
-        uid, used = uid_of(pod), used_volumes(pod)
-        if uid in self._leaving:
+        uid = uid_of(pod)
+        if uid in self._leaving or not pod.spec.volumes:
             return
+        used = used_volumes(pod)
         for volume in pod.spec.volumes:
             if volume.name in used:
                 self._want(uid, pod, volume)
@@ -159,7 +167,7 @@ class VolumeManager:
         """Whether a pod still has, or may have, a volume: its directory and cgroup have to stay then."""
         if self._actual.of_pod(uid):
             return True
-        return await self._threads.run(has_volumes, self._layout.volumes(uid))
+        return await self._disk.has_mounts(uid)
 
     def mounted_volumes(self, uid: PodUID) -> Mapping[str, MountedVolume]:
         """The volumes that containers of a pod can mount, by their name in the pod."""
@@ -204,7 +212,7 @@ class VolumeManager:
     async def _take_in_leftovers(self, uid: PodUID) -> None:
         """Volumes on disk that this life of the agent has not set up, or of which only a part was."""
         by_name = {plugin.name: plugin for plugin in self._plugins}
-        for found in await self._threads.run(find_volumes, self._layout.volumes(uid)):
+        for found in await self._disk.find(uid):
             plugin = by_name.get(found.plugin)
             key = MountKey(pod_volume_name(found.plugin, uid, found.name), uid)
             if plugin is not None and self._actual.get(key) is None:

@@ -8,7 +8,6 @@ import stat
 from pathlib import Path
 from typing import Final, Protocol
 
-from klet.aio.threads import Threads
 from klet.errors import KletError
 from klet.host.errors import HostError
 from klet.host.files import remove_tree
@@ -16,7 +15,6 @@ from klet.host.filesystems import is_mount_root
 from klet.model.pods import PodUID
 from klet.volumes.disk import find_volumes
 from klet.volumes.errors import OrphanKept, doing
-from klet.volumes.names import Layout
 
 VOLUMES: Final = "volumes"
 SUB_PATHS: Final = "volume-subpaths"
@@ -30,20 +28,27 @@ class PodVolumes(Protocol):
     async def pod_volumes_exist(self, uid: PodUID) -> bool: ...
 
 
+class PodRemover(Protocol):
+    """Removes the directory of a pod that has no volume any more."""
+
+    async def remove(self, uid: PodUID) -> None:
+        """Raises OrphanKept if something in it may be somebody's."""
+        ...
+
+
 class OrphanedPods:
     """Takes the volumes of forgotten pods down, and then their directories."""
 
-    def __init__(self, *, layout: Layout, volumes: PodVolumes, threads: Threads) -> None:
-        self._layout = layout
+    def __init__(self, *, volumes: PodVolumes, directories: PodRemover) -> None:
         self._volumes = volumes
-        self._threads = threads
+        self._directories = directories
 
     async def remove(self, uid: PodUID) -> None:
         """Remove a pod's directory; raises WaitFailed or OrphanKept while it has to stay."""
         await self._volumes.wait_for_unmount(uid)
         if await self._volumes.pod_volumes_exist(uid):
             raise OrphanKept(f'orphaned pod "{uid}" found, but volumes are not cleaned up')
-        await self._threads.run(remove_orphan, self._layout.pod(uid), uid)
+        await self._directories.remove(uid)
 
 
 def remove_orphan(directory: Path, uid: PodUID) -> None:

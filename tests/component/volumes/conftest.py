@@ -22,6 +22,7 @@ from klet.objectcache.cluster import build_cluster_objects
 from klet.objectcache.tokens import TokenCache
 from klet.testing.mounts import NotedMounts
 from klet.volumes.build import VolumePorts, build_plugins
+from klet.volumes.directories import PodDirectories
 from klet.volumes.keeper import VolumeKeeper
 from klet.volumes.manager import VolumeManager
 from klet.volumes.names import Layout
@@ -84,8 +85,7 @@ class VolumeNode:
         )
         self.volumes = VolumeManager(
             plugins=build_plugins(ports),
-            layout=Layout(root),
-            threads=threads,
+            disk=PodDirectories(layout=Layout(root), threads=threads),
             recorder=self.journal,
             refresh=timedelta(minutes=1),
             randomness=random.Random(1),

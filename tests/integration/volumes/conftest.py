@@ -17,6 +17,7 @@ from klet.host import mounts
 from klet.host.mounts import Propagation
 from klet.model.objects import IssuedToken
 from klet.volumes.build import VolumePorts, build_plugins
+from klet.volumes.directories import PodDirectories
 from klet.volumes.host_mounter import HostMounter, find_noswap
 from klet.volumes.manager import VolumeManager
 from klet.volumes.names import Layout
@@ -83,17 +84,16 @@ class MountingNode:
             has_api=True,
             noswap=find_noswap(root),
         )
-        layout = Layout(root)
+        directories = PodDirectories(layout=Layout(root), threads=threads)
         self.volumes = VolumeManager(
             plugins=build_plugins(ports),
-            layout=layout,
-            threads=threads,
+            disk=directories,
             recorder=self.journal,
             refresh=timedelta(minutes=1),
             randomness=random.Random(1),
             clock=clock,
         )
-        self.orphans = OrphanedPods(layout=layout, volumes=self.volumes, threads=threads)
+        self.orphans = OrphanedPods(volumes=self.volumes, directories=directories)
 
     def path(self, plugin, name="v"):
         return self.root / "pods" / "u" / "volumes" / f"kubernetes.io~{plugin}" / name

@@ -10,6 +10,7 @@ from klet.aio.broadcast import Broadcast
 from klet.errors import KletError
 from klet.model.objects import ObjectKind, ObjectRef
 from klet.testing.clock import START
+from klet.volumes.directories import PodDirectories
 from klet.volumes.errors import WaitFailed
 from klet.volumes.keeper import VolumeKeeper
 from klet.volumes.manager import MountedVolume, VolumeManager
@@ -90,8 +91,7 @@ class Node:
         self.notes = Notes()
         self.volumes = VolumeManager(
             plugins=(self.plain, self.shown),
-            layout=Layout(machine.root),
-            threads=machine.threads,
+            disk=PodDirectories(layout=Layout(machine.root), threads=machine.threads),
             recorder=self.notes,
             refresh=timedelta(minutes=1),
             randomness=random.Random(1),

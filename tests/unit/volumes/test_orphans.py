@@ -2,6 +2,7 @@
 
 import pytest
 
+from klet.volumes.directories import PodDirectories
 from klet.volumes.errors import OrphanKept
 from klet.volumes.names import Layout
 from klet.volumes.orphans import OrphanedPods, remove_orphan
@@ -91,7 +92,8 @@ class Ends:
 
 
 def orphans(machine, ends):
-    return OrphanedPods(layout=Layout(machine.root), volumes=ends, threads=machine.threads)
+    directories = PodDirectories(layout=Layout(machine.root), threads=machine.threads)
+    return OrphanedPods(volumes=ends, directories=directories)
 
 
 async def test_volumes_end_before_the_directory_goes(machine, pod):
