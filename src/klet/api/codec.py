@@ -37,7 +37,12 @@ def decode(cls: type[T], data: bytes | str) -> T:
         strict = error
     except msgspec.DecodeError as error:
         raise DecodeError(f"invalid JSON: {error}") from error
-    return _convert_leniently(cls, msgspec.json.decode(data), strict)
+    try:
+        # Only now all of it is read: a text may begin like JSON and not be any, such as "[+]ping ok".
+        plain = msgspec.json.decode(data)
+    except msgspec.DecodeError as error:
+        raise DecodeError(f"invalid JSON: {error}") from error
+    return _convert_leniently(cls, plain, strict)
 
 
 def convert(cls: type[T], data: object) -> T:

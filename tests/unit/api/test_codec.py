@@ -80,6 +80,11 @@ def test_an_error_names_the_field(data, field, message):
     assert str(caught.value) == (f"{field}: {message}" if field else message)
 
 
+def test_a_text_that_only_begins_like_json_is_no_json():
+    with pytest.raises(DecodeError, match="invalid JSON"):
+        decode(Pod, b"[+]ping ok\n[-]etcd failed")
+
+
 def test_convert_names_the_field_too():
     with pytest.raises(DecodeError, match=r"spec\.hostNetwork: Expected `bool`, got `str`"):
         convert(Pod, {"spec": {"hostNetwork": "yes"}})
