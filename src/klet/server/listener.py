@@ -1,6 +1,7 @@
 """Serves the agent's HTTP API: on a Unix socket that only its owner may open, with TLS for the cluster, and plainly."""
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -18,9 +19,10 @@ from aiohttp.web_protocol import RequestHandler
 
 from klet.aio.clock import Clock
 from klet.errors import KletError
+from klet.host.listening import find_listener
 from klet.server.front import HEAD_LIMIT, Front, FrontLimits
 from klet.server.guard import Gatekeeper, Routes, build_application
-from klet.server.places import find_health, find_place
+from klet.server.places import Place, find_health, find_place
 from klet.server.request_log import request_logger
 from klet.server.tls.stream import TlsStream
 
@@ -54,6 +56,18 @@ class Address:
     port: int
     name: str
     """The settings that say so, for the message if it fails."""
+
+
+def take(address: Address) -> socket.socket:
+    """Listen on an address; `::` is every address of both families. Raises ListenError."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    is_dual = address.host == "::" and socket.has_dualstack_ipv6()
+    try:
+        return socket.create_server(
+            (address.host, address.port), family=family, backlog=BACKLOG, dualstack_ipv6=is_dual
+        )
+    except OSError as error:
+        raise ListenError(f"cannot listen on {_shown(address)} ({address.name}): {_why(error, address)}") from error
 
 
 class SocketListener:
@@ -105,7 +119,7 @@ class SecureListener:
     def __init__(
         self,
         *,
-        address: Address,
+        listener: socket.socket,
         contexts: Contexts,
         gate: Gatekeeper,
         routes: Sequence[Routes],
@@ -113,30 +127,15 @@ class SecureListener:
         limits: FrontLimits | None = None,
         handshake: timedelta = HANDSHAKE_WITHIN,
     ) -> None:
-        self._address = address
+        self._listener = listener
         self._contexts = contexts
         self._gate = gate
         self._routes = routes
         self._has_debugging = has_debugging
         self._limits = limits or FrontLimits()
         self._handshake = handshake
-        self._listener: socket.socket | None = None
-
-    @property
-    def port(self) -> int:
-        """The port that it listens on, once it is bound."""
-        assert self._listener is not None
-        port: int = self._listener.getsockname()[1]
-        return port
-
-    def bind(self) -> None:
-        """Take the port. Raises ListenError. `run` does it if nobody has."""
-        self._listener = _bind(self._address)
 
     async def run(self) -> None:
-        if self._listener is None:
-            self.bind()
-        assert self._listener is not None
         try:
             find = partial(find_place, has_debugging=self._has_debugging)
             application = build_application(self._routes, gate=self._gate, find=find)
@@ -144,7 +143,7 @@ class SecureListener:
                 server = await asyncio.get_running_loop().create_server(
                     lambda: self._connection(make_handler), sock=self._listener, backlog=BACKLOG
                 )
-                logger.info("Serving the kubelet API", extra={"host": self._address.host, "port": self.port})
+                logger.info("Serving the kubelet API", extra=_where(self._listener))
                 await _until_cancelled(server)
         finally:
             self._listener.close()
@@ -155,6 +154,19 @@ class SecureListener:
             make_protocol=lambda: Front(make_handler=make_handler, limits=self._limits),
             handshake=self._handshake,
         )
+
+
+class ReadOnlyListener:
+    """What may be read by everybody who can connect, without TLS (`readOnlyPort`)."""
+
+    def __init__(self, *, listener: socket.socket, routes: Sequence[Routes]) -> None:
+        self._listener = listener
+        self._routes = routes
+
+    async def run(self) -> None:
+        async with _serving_plainly(self._listener, self._routes, partial(find_place, has_debugging=False)) as server:
+            logger.info("Serving the kubelet API for readers", extra=_where(self._listener))
+            await _until_cancelled(server)
 
 
 class HealthListener:
@@ -169,25 +181,30 @@ class HealthListener:
         """A port that is taken is tried again: it is no reason not to run pods."""
         while True:
             try:
-                listener = _bind(self._address)
+                listener = take(self._address)
             except ListenError as error:
                 logger.error("Failed to start healthz server", extra={"error": str(error)})
                 await self._clock.sleep(LISTEN_AGAIN)
                 continue
-            await self._serve(listener)
-
-    async def _serve(self, listener: socket.socket) -> None:
-        try:
-            application = build_application(self._routes, gate=None, find=find_health)
-            async with _handlers(application, longest_line=_LONGEST_PLAIN_LINE) as make_handler:
-                limits = FrontLimits()
-                server = await asyncio.get_running_loop().create_server(
-                    lambda: Front(make_handler=make_handler, limits=limits), sock=listener, backlog=BACKLOG
-                )
-                logger.info("Serving health", extra={"host": self._address.host, "port": self._address.port})
+            async with _serving_plainly(listener, self._routes, find_health) as server:
+                logger.info("Serving health", extra=_where(listener))
                 await _until_cancelled(server)
-        finally:
-            listener.close()
+
+
+@asynccontextmanager
+async def _serving_plainly(
+    listener: socket.socket, routes: Sequence[Routes], find: Callable[[str], Place]
+) -> AsyncIterator[asyncio.AbstractServer]:
+    """HTTP for everybody; the listener is closed at the end."""
+    try:
+        application = build_application(routes, gate=None, find=find)
+        async with _handlers(application, longest_line=_LONGEST_PLAIN_LINE) as make_handler:
+            limits = FrontLimits()
+            yield await asyncio.get_running_loop().create_server(
+                lambda: Front(make_handler=make_handler, limits=limits), sock=listener, backlog=BACKLOG
+            )
+    finally:
+        listener.close()
 
 
 @asynccontextmanager
@@ -219,14 +236,21 @@ async def _until_cancelled(server: asyncio.AbstractServer) -> None:
         server.close()
 
 
-def _bind(address: Address) -> socket.socket:
-    """Listen on an address; `::` is every address of both families."""
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    is_dual = address.host == "::" and socket.has_dualstack_ipv6()
-    try:
-        return socket.create_server(
-            (address.host, address.port), family=family, backlog=BACKLOG, dualstack_ipv6=is_dual
-        )
-    except OSError as error:
-        where = f"{address.host}:{address.port}"
-        raise ListenError(f"cannot listen on {where} ({address.name}): {error.strerror or error}") from error
+def _where(listener: socket.socket) -> dict[str, object]:
+    host, port, *_ = listener.getsockname()
+    return {"host": host, "port": port}
+
+
+def _shown(address: Address) -> str:
+    return f"[{address.host}]:{address.port}" if ":" in address.host else f"{address.host}:{address.port}"
+
+
+def _why(error: OSError, address: Address) -> str:
+    """What is wrong and what to do about it. The message of the error itself repeats the address."""
+    why = error.strerror or str(error)
+    if error.errno == errno.EADDRINUSE:
+        holder = find_listener(address.port)
+        return f"{holder or 'another process'} has the port: stop it, or set another port"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"this machine has no such address ({why.lower()}): set another one"
+    return why.lower()

@@ -29,7 +29,7 @@ from klet.server.auth.gate import Gate
 from klet.server.auth.reviews import Retrying
 from klet.server.auth.tokens import TokenAuthenticator
 from klet.server.front import FrontLimits
-from klet.server.listener import Address, SecureListener, SocketListener
+from klet.server.listener import Address, SecureListener, SocketListener, take
 from klet.server.routes.health import HealthRoutes
 from klet.server.routes.node import DisabledRoutes, NodeRoutes
 from klet.server.routes.pods import PodRoutes
@@ -292,8 +292,9 @@ async def run_kubelet(pki: Pki, directory: Path, setup: Setup) -> AsyncIterator[
             is_fine_grained=True,
         )
         routes = kubelet.routes if setup.has_debugging else (DisabledRoutes(), *kubelet.routes[:2])
+        taken = take(Address(host="127.0.0.1", port=0, name="address, port"))
         listener = SecureListener(
-            address=Address(host="127.0.0.1", port=0, name="address, port"),
+            listener=taken,
             contexts=contexts,
             gate=gate,
             routes=routes,
@@ -301,8 +302,7 @@ async def run_kubelet(pki: Pki, directory: Path, setup: Setup) -> AsyncIterator[
             limits=setup.limits,
             handshake=setup.handshake,
         )
-        listener.bind()
-        kubelet.port = listener.port
+        kubelet.port = taken.getsockname()[1]
         group = await stack.enter_async_context(asyncio.TaskGroup())
         tasks = [
             group.create_task(each.run())

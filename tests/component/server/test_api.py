@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import re
 import socket
 from datetime import timedelta
 
@@ -9,7 +11,8 @@ import aiohttp
 import pytest
 
 from klet.aio.clock import SystemClock
-from klet.server.listener import Address, HealthListener, ListenError, SecureListener
+from klet.server.listener import Address, HealthListener, ListenError, ReadOnlyListener, take
+from klet.server.routes.node import DisabledRoutes
 from klet.testing.clock import ManualClock
 
 
@@ -119,14 +122,42 @@ async def test_without_debugging(start):
 
 
 async def test_a_port_that_is_taken(kubelet):
-    listener = SecureListener(
-        address=Address(host="127.0.0.1", port=kubelet.port, name="address, port"),
-        contexts=kubelet.contexts,
-        gate=None,
-        routes=(),
-    )
-    with pytest.raises(ListenError, match=rf"^cannot listen on 127.0.0.1:{kubelet.port} \(address, port\): "):
-        listener.bind()
+    address = Address(host="127.0.0.1", port=kubelet.port, name="address, port")
+    told = rf"^cannot listen on 127\.0\.0\.1:{kubelet.port} \(address, port\): \S+ \(pid {os.getpid()}\) has the port: "
+    with pytest.raises(ListenError, match=told):
+        take(address)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        pytest.param("192.0.2.1", "cannot listen on 192.0.2.1:1 (address): this machine has no such address", id="v4"),
+        pytest.param("2001:db8::1", "cannot listen on [2001:db8::1]:1 (address): ", id="v6"),
+    ],
+)
+def test_an_address_of_another_machine(host, expected):
+    with pytest.raises(ListenError, match=f"^{re.escape(expected)}"):
+        take(Address(host=host, port=1, name="address"))
+
+
+async def test_the_listener_for_readers(kubelet, logged):
+    taken = take(Address(host="127.0.0.1", port=0, name="address, readOnlyPort"))
+    routes = (DisabledRoutes(), *kubelet.routes[:2])
+    async with asyncio.TaskGroup() as group:
+        async with logged("for readers"):
+            task = group.create_task(ReadOnlyListener(listener=taken, routes=routes).run())
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{taken.getsockname()[1]}") as session:
+            for path, expected in (
+                ("/healthz/syncloop", (200, "ok")),
+                ("/exec/default/web/main", (405, "Debug endpoints are disabled.\n")),
+                ("/containerLogs/default/web/main", (405, "Debug endpoints are disabled.\n")),
+                ("/configz", (404, "404 page not found\n")),
+            ):
+                async with session.get(path) as got:
+                    assert (got.status, await got.text()) == expected
+            async with session.get("/pods") as got:
+                assert [each["metadata"]["name"] for each in (await got.json())["items"]] == ["web"]
+        task.cancel()
 
 
 async def test_the_listener_of_health(kubelet, unused_tcp_port, logged):

@@ -20,7 +20,7 @@ from klet.certs.maker import CertificateMaker
 from klet.certs.serving import SelfSignedFiles, ServingPair
 from klet.server.auth.access import AlwaysAllow
 from klet.server.auth.gate import Gate
-from klet.server.listener import Address, SecureListener
+from klet.server.listener import Address, SecureListener, take
 from klet.server.routes.pods import PodRoutes
 from klet.server.routes.streams import StreamRoutes
 from klet.server.runtime_pods import RuntimePods
@@ -91,8 +91,9 @@ async def serving(cri, pods, directory):
         gate = Gate(
             certificates=None, tokens=None, authorizer=AlwaysAllow(), allows_anonymous=True, is_fine_grained=True
         )
+        taken = take(Address(host="127.0.0.1", port=0, name="address, port"))
         listener = SecureListener(
-            address=Address(host="127.0.0.1", port=0, name="address, port"),
+            listener=taken,
             contexts=contexts,
             gate=gate,
             routes=(
@@ -100,11 +101,10 @@ async def serving(cri, pods, directory):
                 StreamRoutes(pods=pods, running=RuntimePods(runtime=cri), runtime=cri),
             ),
         )
-        listener.bind()
         group = await stack.enter_async_context(asyncio.TaskGroup())
         task = group.create_task(listener.run())
         try:
-            yield listener.port, pair.certificate_file
+            yield taken.getsockname()[1], pair.certificate_file
         finally:
             task.cancel()
 
