@@ -19,7 +19,7 @@ from klet.api.base import ApiObject
 from klet.api.kinds import kind_of
 from klet.api.meta import metadata_of
 from klet.kube.client import KubeClient
-from klet.kube.errors import Expired, Invalid, KubeError, NotFound
+from klet.kube.errors import ApiError, Expired, KubeError, TryLater, Unauthorized
 from klet.kube.watch import Bookmark, ChangeType, Scope, Watcher
 
 logger = logging.getLogger(__name__)
@@ -106,15 +106,27 @@ class Informer(Generic[T]):
         return exponential_delays(first=FIRST_DELAY, longest=LONGEST_DELAY)
 
     async def _follow(self) -> None:
-        if not self._version and not self._streams_lists:
-            await self._list()
+        if self._version or not await self._follow_with_list():
+            if not self._version:
+                await self._list()
+            await self._watch()
+
+    async def _follow_with_list(self) -> bool:
+        """One watch that begins with everything there is; False where the server has no such thing."""
+        if not self._streams_lists:
+            return False
         try:
             await self._watch()
-        except (Invalid, NotFound):
-            if self._version or not self._streams_lists:
+        except (Expired, TryLater, Unauthorized, Forbidden):
+            raise
+        except ApiError as error:
+            if self._version:
                 raise
-            # A server without streaming lists refuses the parameter.
+            # It refuses the parameter, or its storage is too old for it, which it calls an internal error.
+            logger.debug("No streaming lists", extra={"error": str(error)})
             self._streams_lists = False
+            return False
+        return True
 
     async def _list(self) -> None:
         query = (*self._scope.selectors, ("resourceVersion", "0"))

@@ -58,13 +58,43 @@ async def test_a_version_that_is_too_old_means_a_new_list(cluster, following):
     assert [each.metadata.name for each in following.all()] == ["b"]
 
 
-async def test_a_server_without_streaming_lists_is_listed(cluster):
+NO_FEATURE = (
+    "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+)
+OLD_STORAGE = (
+    "a watch stream was requested by the client but the required storage feature RequestWatchProgress is disabled"
+)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        pytest.param(refusals.bad_options(NO_FEATURE), id="the server refuses the parameter"),
+        pytest.param(refusals.internal(OLD_STORAGE), id="its storage is too old"),
+    ],
+)
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        pytest.param(
+            refusals.bad_options(
+                "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature"
+                " gate is enabled"
+            ),
+            id="an older server",
+        ),
+        pytest.param(
+            refusals.internal(
+                "a watch stream was requested by the client but the required storage feature RequestWatchProgress is"
+                " disabled"
+            ),
+            id="an older etcd",
+        ),
+    ],
+)
+async def test_a_server_without_streaming_lists_is_listed(cluster, refusal):
     await cluster.put("a")
-    forbidden = refusals.bad_options(
-        "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is"
-        " enabled"
-    )
-    cluster.api.faults.plan(Refuse(forbidden), applies=lambda ask: ask.is_watch)
+    cluster.api.faults.plan(Refuse(refusal), applies=lambda ask: ask.is_watch)
     informer = cluster.informer()
     async with asyncio.TaskGroup() as group:
         task = group.create_task(informer.run())
