@@ -7,7 +7,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 T = TypeVar("T")
 
@@ -22,6 +22,7 @@ class Subscription(Generic[T]):
         self._items: deque[T] = deque(maxlen=limit)
         self._limit = limit
         self._arrived = asyncio.Event()
+        self._watcher: asyncio.Future[None] | None = None
         self.lagged = False
         """True once an item was dropped because this listener was too slow. The listener resets it."""
 
@@ -41,6 +42,8 @@ class Subscription(Generic[T]):
             self.lagged = True
         self._items.append(item)
         self._arrived.set()
+        if self._watcher is not None and not self._watcher.done():
+            self._watcher.set_result(None)
 
     def drain(self) -> list[T]:
         """Everything that has arrived, without waiting."""
@@ -55,9 +58,25 @@ class Subscription(Generic[T]):
             await self._arrived.wait()
         return self._items.popleft()
 
+    def watch(self, watcher: "asyncio.Future[None] | None") -> bool:
+        """Have a future end when the next item comes; say whether one is there already."""
+        self._watcher = watcher
+        return bool(self._items)
+
     async def __aiter__(self) -> AsyncIterator[T]:
         while True:
             yield await self.get()
+
+
+async def until_any(*subscriptions: Subscription[Any]) -> None:
+    """Return when something has come to one of them; it stays there."""
+    watcher: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    try:
+        if not any(subscription.watch(watcher) for subscription in subscriptions):
+            await watcher
+    finally:
+        for subscription in subscriptions:
+            subscription.watch(None)
 
 
 class Broadcast(Generic[T]):

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
+from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Clock(Protocol):
@@ -21,6 +22,10 @@ class Clock(Protocol):
 
     async def sleep_until(self, at: datetime) -> None: ...
 
+    async def wait(self, what: Coroutine[Any, Any, object], *, at_most: timedelta) -> None:
+        """Wait for something, but no longer than that: then it is cancelled."""
+        ...
+
 
 class SystemClock:
     """The machine's clocks."""
@@ -36,6 +41,9 @@ class SystemClock:
 
     async def sleep_until(self, at: datetime) -> None:
         await self.sleep(at - self.now())
+
+    async def wait(self, what: Coroutine[Any, Any, object], *, at_most: timedelta) -> None:
+        await _wait(what, at_most)
 
 
 class LoopClock:
@@ -55,3 +63,16 @@ class LoopClock:
 
     async def sleep_until(self, at: datetime) -> None:
         await self.sleep(at - self.now())
+
+    async def wait(self, what: Coroutine[Any, Any, object], *, at_most: timedelta) -> None:
+        await _wait(what, at_most)
+
+
+async def _wait(what: Coroutine[Any, Any, object], at_most: timedelta) -> None:
+    """By the time of the loop, and without a task for it: most of what waits does so again and again."""
+    try:
+        async with asyncio.timeout(max(0.0, at_most.total_seconds())) as scope:
+            await what
+    except TimeoutError:
+        if not scope.expired():
+            raise  # it is an answer of what was waited for

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from klet.aio.clock import Clock
-from klet.aio.tasks import first_of
 
 SHORTEST_WAIT = timedelta(milliseconds=1)
 
@@ -51,7 +50,7 @@ class Turns:
             while not granted.is_set():
                 first_lost = timedelta(seconds=min(self._held.values()) - self._clock.monotonic())
                 # Timers may fire a moment early, and durations are rounded: never wait for nothing.
-                await first_of(granted.wait(), self._clock.sleep(max(first_lost, SHORTEST_WAIT)))
+                await self._clock.wait(granted.wait(), at_most=max(first_lost, SHORTEST_WAIT))
                 self._hand_out()
         finally:
             self._waiting.pop(number, None)

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
 from klet.aio.clock import Clock
-from klet.aio.tasks import first_of
 
 K = TypeVar("K", bound=Hashable)
 
@@ -116,7 +115,7 @@ class WorkQueue(Generic[K]):
     async def _keep_time(self, waiter: asyncio.Future[None]) -> None:
         self._keeper = waiter
         try:
-            await first_of(_until(waiter), self._clock.sleep_until(self._timers[0][0]))
+            await self._clock.wait(_until(waiter), at_most=self._timers[0][0] - self._clock.now())
         finally:
             self._keeper = None
             if self._timers:

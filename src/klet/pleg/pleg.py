@@ -15,7 +15,6 @@ from typing import Protocol
 
 from klet.aio.backoff import exponential_delays
 from klet.aio.clock import Clock
-from klet.aio.tasks import first_of
 from klet.aio.turns import Turns
 from klet.aio.workqueue import WorkQueue
 from klet.api.times import Duration
@@ -256,7 +255,7 @@ class Pleg:
             except CriError as error:
                 logger.warning("The runtime's pods could not be listed", extra={"error": str(error)})
                 pause = next(delays)
-            await first_of(self._relist_now.wait(), self._clock.sleep(pause))
+            await self._clock.wait(self._relist_now.wait(), at_most=pause)
 
     async def _relist(self) -> None:
         """Read every pod whose lists differ from the last time."""

@@ -9,9 +9,8 @@ from typing import Protocol
 
 import msgspec
 
-from klet.aio.broadcast import Subscription
+from klet.aio.broadcast import Subscription, until_any
 from klet.aio.clock import Clock
-from klet.aio.tasks import first_of
 from klet.api.codec import DecodeError, decode, encode
 from klet.api.pod import PodStatus
 from klet.checkpoint import CheckpointDamaged, CheckpointError, Envelope
@@ -70,7 +69,7 @@ class MemoryKeeper:
             self._pulls.changes() as pulls,
         ):
             while True:
-                await first_of(statuses.get(), delays.get(), pulls.get())
+                await until_any(statuses, delays, pulls)
                 for changes in (statuses, delays, pulls):
                     changes.drain()
                 await self._save()

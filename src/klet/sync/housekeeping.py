@@ -12,7 +12,6 @@ from datetime import timedelta
 from typing import Protocol
 
 from klet.aio.clock import Clock
-from klet.aio.tasks import first_of
 from klet.aio.turns import Turns
 from klet.api.container import Container
 from klet.api.meta import ObjectMeta
@@ -190,7 +189,7 @@ class Housekeeping:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as removals:
             while True:
-                await first_of(self._call.wait(), self._clock.sleep(PERIOD))
+                await self._clock.wait(self._call.wait(), at_most=PERIOD)
                 if not self._sources_ready():
                     continue
                 try:

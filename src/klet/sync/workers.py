@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from klet.aio.clock import Clock
-from klet.aio.tasks import first_of
 from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.model.causes import CauseId, CauseRecorder, Finding
@@ -171,7 +170,7 @@ class PodWorkers:
             )
         )
         try:
-            await first_of(stopped.wait(), self._clock.sleep(kill_patience(pod, grace)))
+            await self._clock.wait(stopped.wait(), at_most=kill_patience(pod, grace))
         finally:
             self._no_longer_waits(uid, stopped)
         if not stopped.is_set():
@@ -258,7 +257,7 @@ class PodWorkers:
         if due is None:
             await wake.wait()
         else:
-            await first_of(wake.wait(), self._clock.sleep_until(due))
+            await self._clock.wait(wake.wait(), at_most=due - self._clock.now())
 
     def _wake_waiting(self) -> None:
         """A pod that waited for a place may have one now; the others have no reason to look again."""

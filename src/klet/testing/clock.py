@@ -3,7 +3,11 @@
 import asyncio
 import heapq
 import itertools
+from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from klet.aio.tasks import first_of
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -38,6 +42,9 @@ class ManualClock:
             heapq.heappush(self._sleepers, (at, next(self._order), waiter))
             self._tell_watchers()
         await waiter
+
+    async def wait(self, what: Coroutine[Any, Any, object], *, at_most: timedelta) -> None:
+        await first_of(what, self.sleep(at_most))
 
     def sleepers(self) -> int:
         """How many tasks wait for this clock."""

@@ -2,7 +2,9 @@
 
 import asyncio
 
-from klet.aio.broadcast import Broadcast
+import pytest
+
+from klet.aio.broadcast import Broadcast, until_any
 
 
 def test_every_listener_gets_every_item_in_order():
@@ -88,3 +90,26 @@ async def test_iteration_gives_what_arrived_and_then_what_arrives():
             await asyncio.sleep(0)
             source.send(3)
     assert seen == [1, 2, 3]
+
+
+@pytest.mark.parametrize("sender", [0, 1, 2])
+async def test_waiting_for_any_of_several_ends_with_the_first_item_and_leaves_it(sender):
+    sources = [Broadcast[int]() for _ in range(3)]
+    subscriptions = [source.subscribe() for source in sources]
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(until_any(*subscriptions))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        sources[sender].send(7)
+        sources[sender].send(8)
+    assert [subscription.drain() for subscription in subscriptions] == [
+        [7, 8] if number == sender else [] for number in range(3)
+    ]
+
+
+async def test_waiting_for_any_of_several_does_not_wait_for_what_is_there():
+    source = Broadcast[int]()
+    with source.subscribe() as subscription, Broadcast[int]().subscribe() as other:
+        source.send(1)
+        await until_any(other, subscription)
+        assert subscription.drain() == [1]

@@ -1,6 +1,9 @@
 """The clocks: the machine's, and the loop's."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
+
+import pytest
 
 from klet.aio.clock import LoopClock, SystemClock
 from klet.testing.loop import EPOCH, run_virtual
@@ -31,3 +34,41 @@ async def test_the_system_clock_is_aware_and_goes_forward():
     assert wall.tzinfo is UTC
     assert clock.now() >= wall
     assert 0 <= clock.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("takes", "at_most", "waited", "finished"),
+    [
+        pytest.param(2, 5, 2, True, id="it comes in time"),
+        pytest.param(9, 5, 5, False, id="it does not, and is cancelled"),
+        pytest.param(9, 0, 0, False, id="there is no time at all"),
+        pytest.param(9, -3, 0, False, id="the time is over already"),
+    ],
+)
+def test_waiting_for_something_but_not_for_ever(takes, at_most, waited, finished):
+    async def main() -> tuple[float, list[str]]:
+        clock, done = LoopClock(epoch=EPOCH), []
+
+        async def work() -> None:
+            try:
+                await clock.sleep(timedelta(seconds=takes))
+                done.append("finished")
+            except asyncio.CancelledError:
+                done.append("cancelled")
+                raise
+
+        await clock.wait(work(), at_most=timedelta(seconds=at_most))
+        return clock.monotonic(), done
+
+    assert run_virtual(main()) == (waited, ["finished" if finished else "cancelled"])
+
+
+def test_what_is_waited_for_may_itself_be_out_of_time():
+    async def work() -> None:
+        raise TimeoutError("mine")
+
+    async def main() -> None:
+        await LoopClock(epoch=EPOCH).wait(work(), at_most=timedelta(seconds=5))
+
+    with pytest.raises(TimeoutError, match="mine"):
+        run_virtual(main())
