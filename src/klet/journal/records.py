@@ -97,6 +97,8 @@ def from_microseconds(microseconds: int) -> datetime:
 
 def bound_finding(finding: Finding) -> Finding:
     """Cut what is too long and take out what a terminal would obey, so that no whole object ever enters."""
+    if _is_bounded(finding):
+        return finding
     measurements = list(finding.measurements.items())[:MOST_MEASUREMENTS]
     subject = finding.subject
     return replace(
@@ -112,6 +114,21 @@ def bound_finding(finding: Finding) -> Finding:
         message=_bound(finding.message, LONGEST_MESSAGE),
         measurements={_bound(key, LONGEST_WORD): _bound_measurement(value) for key, value in measurements},
         next=_bound(finding.next, LONGEST_MESSAGE),
+    )
+
+
+def _is_bounded(finding: Finding) -> bool:
+    """True for nearly every finding: such a one enters as it is."""
+    subject = finding.subject
+    words = (subject.namespace, subject.name, subject.uid, subject.container, finding.decider, finding.decision)
+    return (
+        all(len(word) <= LONGEST_WORD and word.isprintable() for word in words)
+        and all(len(text) <= LONGEST_MESSAGE and text.isprintable() for text in (finding.message, finding.next))
+        and len(finding.measurements) <= MOST_MEASUREMENTS
+        and all(
+            len(key) <= LONGEST_WORD and key.isprintable() and _bound_measurement(value) is value
+            for key, value in finding.measurements.items()
+        )
     )
 
 
