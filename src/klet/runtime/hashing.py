@@ -6,6 +6,7 @@ from klet.api.container import Container, EphemeralContainer
 _FNV32_OFFSET = 0x811C9DC5
 _FNV32_PRIME = 0x01000193
 
+_DECIMALS = tuple(str(byte).encode() for byte in range(256))
 _ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
 
 
@@ -13,8 +14,7 @@ def container_hash(container: Container | EphemeralContainer) -> int:
     """Only the name and the image count: other changes never restart a container."""
     picked = go_json({"image": container.image, "name": container.name})
     # Upstream hashes the Go-syntax dump of the byte slice, not the bytes themselves.
-    dump = "([]uint8)[" + " ".join(str(byte) for byte in picked.encode()) + "]"
-    return fnv32a(dump.encode())
+    return fnv32a(b"([]uint8)[" + b" ".join(_DECIMALS[byte] for byte in picked.encode()) + b"]")
 
 
 def go_json(obj: object) -> str:
