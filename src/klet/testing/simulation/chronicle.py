@@ -34,6 +34,11 @@ class Instance:
         return self.container.is_alive
 
     @property
+    def exists(self) -> bool:
+        """Whether it has not been removed yet."""
+        return self.container.id in self.container.sandbox.containers
+
+    @property
     def attempt(self) -> Attempt:
         return attempt_of(self.container.config)
 
@@ -87,7 +92,11 @@ class History:
         return next((each for each in (*spec.init_containers, *spec.containers) if each.name == name), None)
 
     def newest(self, name: str) -> Instance | None:
-        return next((each for each in reversed(self.instances) if each.name == name), None)
+        """What counts as the container now: of an earlier life under the same UID only what has not been removed."""
+        for each in reversed(self.instances):
+            if each.name == name and (each.made_for is self or each.exists):
+                return each
+        return None
 
 
 class Chronicle:
@@ -120,7 +129,7 @@ class Chronicle:
         if known is not None and known.went is not None and not known.went.is_heard:
             known.is_wanted, known.since, known.went = True, known.went.wanted_since, None
             return
-        left = [each for each in known.instances if self.exists(each)] if known is not None else []
+        left = [each for each in known.instances if each.exists] if known is not None else []
         self.histories[uid] = History(
             pod=pod, source=source, since=self.now, comes_back=known is not None, instances=left
         )
@@ -165,9 +174,6 @@ class Chronicle:
 
     def instance(self, container_id: str) -> Instance | None:
         return self._seen.get(container_id)
-
-    def exists(self, instance: Instance) -> bool:
-        return instance.container.id in instance.container.sandbox.containers
 
     def instances(self) -> int:
         return len(self._seen)

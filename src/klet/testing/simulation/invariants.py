@@ -156,7 +156,7 @@ def check_start(chronicle: Chronicle, instance: Instance) -> None:
     mine = [each for each in history.instances if each.name == instance.name]
     mine = mine[: mine.index(instance) + 1]
     for other in mine[:-1]:
-        counts = bool(other.container.started_at) and (other.made_for is history or chronicle.exists(other))
+        counts = bool(other.container.started_at) and (other.made_for is history or other.exists)
         if counts and instance.restart_count <= other.restart_count:
             chronicle.violate(f"{_name(instance)} does not count on from {_name(other)}")
     _check_backoff(chronicle, mine)
