@@ -7,7 +7,7 @@ server is away.
 import asyncio
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import aclosing
 from datetime import timedelta
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -19,7 +19,7 @@ from klet.api.base import ApiObject
 from klet.api.kinds import kind_of
 from klet.api.meta import metadata_of
 from klet.kube.client import KubeClient
-from klet.kube.errors import ApiError, Expired, KubeError, TryLater, Unauthorized
+from klet.kube.errors import ApiError, Expired, Forbidden, KubeError, TryLater, Unauthorized
 from klet.kube.watch import Bookmark, ChangeType, Scope, Watcher
 
 logger = logging.getLogger(__name__)
@@ -77,6 +77,13 @@ class Informer(Generic[T]):
 
     async def until_synced(self) -> None:
         await self._synced.wait()
+
+    def restore(self, objects: Iterable[T]) -> bool:
+        """Go by what was known earlier until the server has shown everything; False if it has done so already."""
+        if self._synced.is_set():
+            return False
+        self._replace({_key(obj): obj for obj in objects}, "")
+        return True
 
     def changes(self) -> Subscription[ObjectKey]:
         """Keys of objects that came, changed or went, from now on."""

@@ -59,7 +59,8 @@ async def test_a_version_that_is_too_old_means_a_new_list(cluster, following):
 
 
 NO_FEATURE = (
-    "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+    "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is"
+    " enabled"
 )
 OLD_STORAGE = (
     "a watch stream was requested by the client but the required storage feature RequestWatchProgress is disabled"
@@ -71,25 +72,6 @@ OLD_STORAGE = (
     [
         pytest.param(refusals.bad_options(NO_FEATURE), id="the server refuses the parameter"),
         pytest.param(refusals.internal(OLD_STORAGE), id="its storage is too old"),
-    ],
-)
-@pytest.mark.parametrize(
-    "refusal",
-    [
-        pytest.param(
-            refusals.bad_options(
-                "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature"
-                " gate is enabled"
-            ),
-            id="an older server",
-        ),
-        pytest.param(
-            refusals.internal(
-                "a watch stream was requested by the client but the required storage feature RequestWatchProgress is"
-                " disabled"
-            ),
-            id="an older etcd",
-        ),
     ],
 )
 async def test_a_server_without_streaming_lists_is_listed(cluster, refusal):
