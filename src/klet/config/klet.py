@@ -3,6 +3,7 @@
 A file given by `--klet-config`, and flags that begin with `--klet-`, which win.
 """
 
+from datetime import timedelta
 from typing import Final
 
 from msgspec.structs import replace
@@ -18,14 +19,15 @@ from klet.config.document import parse_document
 from klet.config.errors import ConfigError, prefixed
 from klet.config.files import describe_strict_problems, require_type, without_type
 from klet.config.flagset import Flag, ParsedFlags, Target
-from klet.config.flagvalues import BOOL, INT32, STRING, FlagKind
+from klet.config.flagvalues import BOOL, DURATION, INT32, STRING, FlagKind
 from klet.config.places import find_socket_problem
-from klet.config.sections import Section
+from klet.config.sections import NOTHING, Section
 
 API_VERSION: Final = "klet.dev/v1alpha1"
 KIND: Final = "KletConfiguration"
 DEFAULT_JOURNAL_RECORDS: Final = 20000
 DEFAULT_SOCKET: Final = "klet.sock"
+DEFAULT_OFFLINE_AFTER: Final = timedelta(seconds=10)
 
 _SECTION: Final = "klet's own settings"
 _CLASS_VERSION: Final = "node.k8s.io/v1"
@@ -45,6 +47,10 @@ class KletConfiguration(Section, frozen=True, kw_only=True):
     """Make a network of the node's pod CIDRs where no other one is configured."""
     leave_kernel_tunables: bool = False
     """Neither set nor check kernel parameters; protectKernelDefaults still checks them."""
+    offline: bool = False
+    """Keep accepted pods and what they need on disk, and start from that while the API server is away."""
+    offline_after: timedelta = NOTHING
+    """How long nothing must have answered for the API server to count as away."""
     runtime_classes: tuple[RuntimeClass, ...] = ()
     """The classes that pods of this node can name; they stand in for an API server's."""
 
@@ -61,6 +67,8 @@ KLET_FLAGS: Final = (
         "klet-bridge-network", BOOL, "bridgeNetwork", "Bridge pods of the node's CIDRs if no CNI list is there", "false"
     ),
     _flag("klet-leave-kernel-tunables", BOOL, "leaveKernelTunables", "Do not set kernel parameters", "false"),
+    _flag("klet-offline", BOOL, "offline", "Start accepted pods while the API server is away", "false"),
+    _flag("klet-offline-after", DURATION, "offlineAfter", "When a silent API server counts as away", "10s"),
     _flag("klet-max-parallel-starts", INT32, "maxParallelStarts", "Pod starts in flight; 0: from the CPUs", "0"),
 )
 
@@ -89,6 +97,7 @@ def finish_klet_configuration(config: KletConfiguration, parsed: ParsedFlags, *,
         config,
         socket=socket if socket.startswith("/") else f"{root_dir}/{socket}",
         journal_records=config.journal_records or DEFAULT_JOURNAL_RECORDS,
+        offline_after=config.offline_after or DEFAULT_OFFLINE_AFTER,
     )
     if config.journal_records < 0:
         raise ConfigError(
@@ -99,6 +108,11 @@ def finish_klet_configuration(config: KletConfiguration, parsed: ParsedFlags, *,
         raise ConfigError(
             f"maxParallelStarts (--klet-max-parallel-starts) {config.max_parallel_starts} must not be negative; "
             "0 chooses from the number of CPUs"
+        )
+    if config.offline_after < NOTHING:
+        raise ConfigError(
+            "offlineAfter (--klet-offline-after) must not be negative; 0 means "
+            f"{DEFAULT_OFFLINE_AFTER.total_seconds():g}s"
         )
     _check_socket(config.socket, is_default=socket == DEFAULT_SOCKET, root_dir=root_dir)
     return config

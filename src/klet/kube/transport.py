@@ -19,6 +19,7 @@ from yarl import URL
 from klet.kube.access import Access
 from klet.kube.credentials import Credentials, Shown
 from klet.kube.errors import Unreachable
+from klet.kube.reach import Reach
 from klet.kube.tls import client_context
 from klet.version import USER_AGENT
 
@@ -63,6 +64,12 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
         self._shown = Shown()
         self._open: set[aiohttp.ClientResponse] = set()
+        self._reach = Reach()
+
+    @property
+    def reach(self) -> Reach:
+        """Whether the server answers what is sent here."""
+        return self._reach
 
     async def send(self, request: Request, *, timeout: timedelta) -> Answer:
         """The answer, whatever it says; raises Unreachable or CredentialError. `timeout` covers it all."""
@@ -71,8 +78,10 @@ class Transport:
                 body = await response.read()
                 return Answer(response.status, response.headers.get("Retry-After", ""), body)
         except TimeoutError as error:
+            self._reach.failed()
             raise _unreachable(request, f"no answer within {timeout.total_seconds():g} s") from error
         except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
+            self._reach.failed()
             raise _unreachable(request, str(error) or type(error).__name__) from error
 
     @asynccontextmanager
@@ -82,6 +91,7 @@ class Transport:
             async with self._exchange(request) as response:
                 yield Stream(response, request)
         except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
+            self._reach.failed()
             raise _unreachable(request, str(error) or type(error).__name__) from error
 
     async def reconnect(self) -> None:
@@ -116,6 +126,7 @@ class Transport:
         ) as response:
             if response.status == 401:
                 self._credentials.refuse()
+            self._reach.answered(response.status)
             self._open.add(response)
             try:
                 yield response

@@ -1,3 +1,5 @@
+from datetime import timedelta
+
 import pytest
 
 from klet.config.errors import ConfigError
@@ -49,7 +51,9 @@ def test_runtime_classes_are_read_as_kubectl_prints_them():
 
 
 def test_defaults():
-    assert finish(load("")) == KletConfiguration(socket="/root/klet.sock", journal_records=20000, max_parallel_starts=0)
+    assert finish(load("")) == KletConfiguration(
+        socket="/root/klet.sock", journal_records=20000, max_parallel_starts=0, offline_after=timedelta(seconds=10)
+    )
 
 
 def test_a_relative_socket_starts_at_the_root_directory():
@@ -58,7 +62,9 @@ def test_a_relative_socket_starts_at_the_root_directory():
 
 def test_flags_win():
     config = finish(load("journalRecords: 5\n"), klet_journal_records=7, klet_max_parallel_starts=2, klet_socket="/s")
-    assert config == KletConfiguration(socket="/s", journal_records=7, max_parallel_starts=2)
+    assert config == KletConfiguration(
+        socket="/s", journal_records=7, max_parallel_starts=2, offline_after=timedelta(seconds=10)
+    )
 
 
 def test_switches_are_off_and_can_be_turned_on():
@@ -66,6 +72,14 @@ def test_switches_are_off_and_can_be_turned_on():
     assert (config.bridge_network, config.leave_kernel_tunables) == (False, False)
     config = finish(load("bridgeNetwork: true\n"), klet_leave_kernel_tunables=True)
     assert (config.bridge_network, config.leave_kernel_tunables) == (True, True)
+
+
+def test_what_is_done_without_an_api_server_is_off_and_can_be_turned_on():
+    config = finish(load("offline: true\nofflineAfter: 3s\n"))
+    assert (config.offline, config.offline_after) == (True, timedelta(seconds=3))
+    config = finish(load("offlineAfter: 3s\n"), klet_offline=True, klet_offline_after=timedelta(minutes=1))
+    assert (config.offline, config.offline_after) == (True, timedelta(minutes=1))
+    assert not finish(load("")).offline
 
 
 @pytest.mark.parametrize(
@@ -121,6 +135,7 @@ def test_another_kind():
     [
         (KletConfiguration(journal_records=-1), "journalRecords (--klet-journal-records) -1 must be greater than 0"),
         (KletConfiguration(max_parallel_starts=-1), "maxParallelStarts (--klet-max-parallel-starts) -1 must not be"),
+        (KletConfiguration(offline_after=-timedelta(1)), "offlineAfter (--klet-offline-after) must not be negative"),
     ],
 )
 def test_rules(config, message):

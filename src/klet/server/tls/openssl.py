@@ -4,20 +4,21 @@ Python can only ask for a client certificate by checking it during the handshake
 The kubelet answers 401 instead, and lets a good token count beside a bad certificate.
 """
 
-import _ssl
 import ctypes
 import logging
 import ssl
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final, Self
+from typing import Final, Self
+
+from klet.host.openssl_library import LibraryHidden, Signatures, load_openssl
 
 logger = logging.getLogger(__name__)
 
 _VERIFY_CALLBACK: Final = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _CLIENT_PURPOSE: Final = 1
 _POINTER: Final = ctypes.c_void_p
-_SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
+_SIGNATURES: Final[Signatures] = {
     "SSL_CTX_get_verify_mode": (ctypes.c_int, (_POINTER,)),
     "SSL_CTX_set_cert_verify_callback": (None, (_POINTER, _VERIFY_CALLBACK, _POINTER)),
     "d2i_X509": (_POINTER, (_POINTER, _POINTER, ctypes.c_long)),
@@ -120,13 +121,9 @@ class _Judgement:
 
 def find_openssl() -> OpenSsl | None:
     """The library behind Python's `ssl`; None where Python has it built in and hides its functions."""
-    file = getattr(_ssl, "__file__", None)
     try:
-        library = ctypes.CDLL(file)
-        for name, (result, arguments) in _SIGNATURES.items():
-            function = getattr(library, name)
-            function.restype, function.argtypes = result, arguments
-    except (OSError, AttributeError) as error:
+        library = load_openssl(_SIGNATURES)
+    except LibraryHidden as error:
         logger.info("Client certificates are checked during the handshake", extra={"error": str(error)})
         return None
     found = OpenSsl(library)

@@ -1,0 +1,144 @@
+"""Whether the API server is away, and since when.
+
+It is away when nothing has answered for a while: neither the requests of the agent nor, while there is doubt, a
+question of our own. An answer that refuses is an answer.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from klet.aio.broadcast import Subscription
+from klet.aio.clock import Clock
+from klet.aio.tasks import first_of
+from klet.kube.errors import KubeError
+from klet.model.causes import CauseRecorder, Finding, Subject
+
+logger = logging.getLogger(__name__)
+
+DECIDER: Final = "offline.outage"
+ASK_AGAIN: Final = timedelta(seconds=2)
+
+
+class Outage:
+    """A board: the API server is there, or away since an instant. Written by the watch of it only."""
+
+    def __init__(self) -> None:
+        self._since: datetime | None = None
+        self._away = asyncio.Event()
+        self._there = asyncio.Event()
+        self._there.set()
+
+    @property
+    def since(self) -> datetime | None:
+        """None while the API server is there, or not yet known to be away."""
+        return self._since
+
+    def is_away(self) -> bool:
+        return self._since is not None
+
+    def begin(self, since: datetime) -> None:
+        self._since = since
+        self._there.clear()
+        self._away.set()
+
+    def end(self) -> None:
+        self._since = None
+        self._away.clear()
+        self._there.set()
+
+    async def until_away(self) -> None:
+        await self._away.wait()
+
+    async def until_there(self) -> None:
+        await self._there.wait()
+
+
+class Outcomes(Protocol):
+    """What becomes of the agent's requests."""
+
+    def outcomes(self) -> Subscription[bool]:
+        """Of each request: whether the API server answered."""
+        ...
+
+
+class OutageWatch:
+    """Writes the board. `ask` is a small request whose outcome is seen as those of all others are."""
+
+    def __init__(
+        self,
+        *,
+        outage: Outage,
+        reach: Outcomes,
+        ask: Callable[[], Awaitable[object]],
+        patience: timedelta,
+        recorder: CauseRecorder,
+        clock: Clock,
+    ) -> None:
+        self._outage = outage
+        self._reach = reach
+        self._ask = ask
+        self._patience = patience
+        self._recorder = recorder
+        self._clock = clock
+
+    async def run(self) -> None:
+        with self._reach.outcomes() as outcomes:
+            silent_since = self._clock.now()
+            while True:
+                if not await self._answers_in_time(outcomes):
+                    await self._be_away(outcomes, silent_since)
+                await _until(outcomes, answered=False)
+                silent_since = self._clock.now()
+
+    async def _answers_in_time(self, outcomes: Subscription[bool]) -> bool:
+        answer = asyncio.Event()
+
+        async def listen() -> None:
+            await _until(outcomes, answered=True)
+            answer.set()
+
+        await first_of(listen(), self._ask_again_and_again(), self._clock.sleep(self._patience))
+        return answer.is_set()
+
+    async def _ask_again_and_again(self) -> None:
+        while True:
+            await self._clock.sleep(ASK_AGAIN)
+            try:
+                await self._ask()
+            except KubeError as error:
+                logger.debug("The API server does not answer", extra={"error": str(error)})
+
+    async def _be_away(self, outcomes: Subscription[bool], since: datetime) -> None:
+        self._outage.begin(since)
+        logger.warning("The API server is away", extra={"since": since.isoformat()})
+        began = self._clock.monotonic()
+        self._record(
+            "ApiServerAway",
+            f"the API server has not answered since {since:%Y-%m-%dT%H:%M:%SZ}; pods go on as they are",
+            since=since,
+            next_step="tell it what happened when it is back",
+        )
+        await _until(outcomes, answered=True)
+        self._outage.end()
+        seconds = round(self._clock.monotonic() - began + self._patience.total_seconds())
+        logger.info("The API server is back", extra={"duration": seconds})
+        self._record(
+            "ApiServerBack",
+            f"the API server answers again after {seconds} s",
+            since=since,
+            next_step="take over what it has changed",
+        )
+
+    def _record(self, decision: str, message: str, *, since: datetime, next_step: str) -> None:
+        finding = Finding(
+            subject=Subject(), decider=DECIDER, decision=decision, message=message, since=since, next=next_step
+        )
+        self._recorder.record(finding)
+
+
+async def _until(outcomes: Subscription[bool], *, answered: bool) -> None:
+    while await outcomes.get() is not answered:
+        continue

@@ -1,0 +1,75 @@
+"""Which pods and objects are worth keeping, and how urgent that is. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum, auto
+
+from msgspec.structs import replace
+
+from klet.api.meta import ObjectMeta
+from klet.api.node import Node, NodeStatus
+from klet.api.pod import Pod, PodStatus
+from klet.api.service import Service
+from klet.model.objects import ObjectKind, ObjectRef, pod_config_maps, pod_secrets
+from klet.model.pods import PodUID, is_mirror, is_static, uid_of
+
+KUBERNETES = ("default", "kubernetes")
+"""The service that every container is told of."""
+TERMINAL = frozenset({"Succeeded", "Failed"})
+
+
+class Urgency(Enum):
+    """When something has to be on disk."""
+
+    BEFORE_ACTING = auto()
+    SOON = auto()
+    NEVER = auto()
+
+
+def choose_pods(pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    """Those that only the API server knows. A mirror shows a static pod, which has a manifest of its own."""
+    return tuple(pod for pod in pods if not is_mirror(pod) and not is_static(pod))
+
+
+def compare_pods(kept: Mapping[PodUID, Pod], pods: Sequence[Pod]) -> Urgency:
+    """A restart must know every pod that was begun, changed, ended or let go; a status alone can wait a little."""
+    if kept.keys() != {uid_of(pod) for pod in pods}:
+        return Urgency.BEFORE_ACTING
+    if any(_wanted(kept[uid_of(pod)]) != _wanted(pod) for pod in pods):
+        return Urgency.BEFORE_ACTING
+    return Urgency.SOON if any(kept[uid_of(pod)].status != pod.status for pod in pods) else Urgency.NEVER
+
+
+def find_objects(pods: Iterable[Pod]) -> frozenset[ObjectRef]:
+    """The config maps and secrets that these pods refer to."""
+    found: set[ObjectRef] = set()
+    for pod in pods:
+        namespace = pod.metadata.namespace
+        found |= {ObjectRef(ObjectKind.CONFIG_MAP, namespace, name) for name in pod_config_maps(pod)}
+        found |= {ObjectRef(ObjectKind.SECRET, namespace, name) for name in pod_secrets(pod)}
+    return frozenset(found)
+
+
+def choose_services(services: Iterable[Service], pods: Iterable[Pod]) -> tuple[Service, ...]:
+    """Those that containers of these pods are told of."""
+    namespaces = {pod.metadata.namespace for pod in pods}
+    return tuple(each for each in services if each.metadata.namespace in namespaces or _place(each) == KUBERNETES)
+
+
+def lasting_node(node: Node) -> Node:
+    """A node without what changes by itself: its heartbeats and its images."""
+    status = NodeStatus(addresses=node.status.addresses, capacity=node.status.capacity)
+    return replace(node, metadata=_lasting_meta(node.metadata), status=status)
+
+
+def _wanted(pod: Pod) -> tuple[Pod, bool]:
+    """A pod without what its node reports, but for whether it is over: such a pod must not run again."""
+    lasting = replace(pod, metadata=_lasting_meta(pod.metadata), status=PodStatus())
+    return lasting, pod.status.phase in TERMINAL
+
+
+def _lasting_meta(meta: ObjectMeta) -> ObjectMeta:
+    return replace(meta, resource_version="", managed_fields=())
+
+
+def _place(service: Service) -> tuple[str, str]:
+    return service.metadata.namespace, service.metadata.name

@@ -1,0 +1,128 @@
+"""What the API server said last that the node went by, and how it stands in a file."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from klet.api.base import ApiObject
+from klet.api.codec import DecodeError, decode, encode
+from klet.api.meta import metadata_of
+from klet.api.node import Node, RuntimeClass
+from klet.api.pod import Pod
+from klet.api.service import Service
+from klet.checkpoint import CheckpointDamaged, Envelope
+
+T = TypeVar("T", bound=ApiObject)
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedPods:
+    """The pods that the node went by."""
+
+    node_name: str
+    at: datetime
+    """When this was accepted."""
+    pods: tuple[Pod, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What else the agent reads to start pods."""
+
+    node_name: str
+    at: datetime
+    nodes: tuple[Node, ...]
+    """The node itself, if it was there."""
+    services: tuple[Service, ...]
+    runtime_classes: tuple[RuntimeClass, ...]
+
+
+class _Pods(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    node_name: str
+    at: datetime
+    pods: tuple[msgspec.Raw, ...]
+
+
+class _Surroundings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    node_name: str
+    at: datetime
+    nodes: tuple[msgspec.Raw, ...]
+    services: tuple[msgspec.Raw, ...]
+    runtime_classes: tuple[msgspec.Raw, ...]
+
+
+class PodsFormat:
+    """Accepted pods as klet's own checkpoint. A pod is encoded once, however often it is written."""
+
+    def __init__(self) -> None:
+        self._envelope = Envelope(kind="AcceptedPods", version=VERSION, payload=msgspec.Raw)
+        self._encoded: dict[str, tuple[Pod, msgspec.Raw]] = {}
+
+    def encode(self, value: AcceptedPods) -> bytes:
+        self._encoded = {pod.metadata.uid: self._encode_pod(pod) for pod in value.pods}
+        pods = tuple(raw for _, raw in self._encoded.values())
+        payload = _Pods(node_name=value.node_name, at=value.at, pods=pods)
+        return self._envelope.encode(msgspec.Raw(msgspec.json.encode(payload)))
+
+    def decode(self, data: bytes) -> AcceptedPods:
+        read = _read(_Pods, self._envelope.decode(data))
+        return AcceptedPods(node_name=read.node_name, at=read.at, pods=_all(Pod, read.pods))
+
+    def _encode_pod(self, pod: Pod) -> tuple[Pod, msgspec.Raw]:
+        known = self._encoded.get(pod.metadata.uid)
+        return known if known is not None and known[0] is pod else (pod, _raw(pod))
+
+
+class SurroundingsFormat:
+    """Surroundings as klet's own checkpoint."""
+
+    def __init__(self) -> None:
+        self._envelope = Envelope(kind="OfflineSurroundings", version=VERSION, payload=msgspec.Raw)
+
+    def encode(self, value: Surroundings) -> bytes:
+        payload = _Surroundings(
+            node_name=value.node_name,
+            at=value.at,
+            nodes=tuple(map(_raw, value.nodes)),
+            services=tuple(map(_raw, value.services)),
+            runtime_classes=tuple(map(_raw, value.runtime_classes)),
+        )
+        return self._envelope.encode(msgspec.Raw(msgspec.json.encode(payload)))
+
+    def decode(self, data: bytes) -> Surroundings:
+        read = _read(_Surroundings, self._envelope.decode(data))
+        return Surroundings(
+            node_name=read.node_name,
+            at=read.at,
+            nodes=_all(Node, read.nodes),
+            services=_all(Service, read.services),
+            runtime_classes=_all(RuntimeClass, read.runtime_classes),
+        )
+
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def _read(kind: type[S], payload: bytes) -> S:
+    try:
+        return msgspec.json.decode(payload, type=kind)
+    except msgspec.DecodeError as error:
+        raise CheckpointDamaged(f"field payload: {error}") from error
+
+
+def _all(kind: type[T], raws: tuple[msgspec.Raw, ...]) -> tuple[T, ...]:
+    try:
+        return tuple(decode(kind, bytes(raw)) for raw in raws)
+    except DecodeError as error:
+        raise CheckpointDamaged(f"field payload: {error}") from error
+
+
+def _raw(obj: ApiObject) -> msgspec.Raw:
+    """Without the record of who set which field: it is long, and nobody here reads it."""
+    slim = replace(obj, metadata=replace(metadata_of(obj), managed_fields=()))
+    return msgspec.Raw(encode(slim))

@@ -1,0 +1,146 @@
+"""The directory of what is kept: who may read it, what is in it, and what of it can be used at a start.
+
+klet-offline/        0700
+  key                32 random bytes, 0600
+  pods.json          the accepted pods
+  surroundings.json  the node, services, runtime classes
+  configmaps/        one file each
+  secrets/, tokens/  one file each, sealed with the key
+"""
+
+import logging
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from klet.aio.clock import Clock
+from klet.aio.threads import Threads
+from klet.api.authentication import TokenRequest
+from klet.api.config import ConfigMap, Secret
+from klet.checkpoint import CheckpointError, CheckpointFile, Found
+from klet.errors import KletError
+from klet.host.errors import FileError
+from klet.host.files import remove_file
+from klet.offline.key import ensure_key
+from klet.offline.object_files import Files, NoFiles, ObjectFiles, PlainFormat, SealedFormat
+from klet.offline.sealing import Sealer, load_sealer
+from klet.offline.snapshot import AcceptedPods, PodsFormat, Surroundings, SurroundingsFormat
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+MODE: Final = 0o700
+
+
+class AcceptedFile:
+    """The accepted pods on disk. What cannot be brought up to date is removed: wrong memory is worse than none."""
+
+    def __init__(self, *, file: CheckpointFile[AcceptedPods], threads: Threads) -> None:
+        self._file = file
+        self._threads = threads
+
+    async def save(self, value: AcceptedPods) -> None:
+        try:
+            await self._file.save(value)
+        except CheckpointError:
+            await self._discard()
+            raise
+
+    async def _discard(self) -> None:
+        try:
+            await self._threads.run(remove_file, self._file.path)
+        except FileError as error:
+            logger.error(
+                "Outdated pods are on disk: remove the file before the next start", extra={"error": str(error)}
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfflineStore:
+    """Where things are kept, and what an earlier life of the agent has left."""
+
+    pods: AcceptedFile
+    surroundings: CheckpointFile[Surroundings]
+    config_maps: Files[ConfigMap]
+    secrets: Files[Secret]
+    tokens: Files[TokenRequest]
+    left_pods: AcceptedPods | None
+    left_surroundings: Surroundings | None
+
+
+async def open_store(directory: Path, *, node_name: str, threads: Threads, clock: Clock) -> OfflineStore:
+    """Make the directory and read what is there. Whatever is wrong with it is told, and the agent starts without."""
+    await threads.run(_prepare, directory)
+    sealer = await threads.run(_open_sealer, directory / "key")
+
+    def sealed(kind: str, struct: type[T], place: str) -> Files[T]:
+        if sealer is None:
+            return NoFiles()
+        form = partial(_sealed_format, kind, struct, sealer)
+        return ObjectFiles(directory=directory / place, form=form, threads=threads, clock=clock)
+
+    pods = CheckpointFile(path=directory / "pods.json", form=PodsFormat(), threads=threads, clock=clock)
+    surroundings = CheckpointFile(
+        path=directory / "surroundings.json", form=SurroundingsFormat(), threads=threads, clock=clock
+    )
+    return OfflineStore(
+        pods=AcceptedFile(file=pods, threads=threads),
+        surroundings=surroundings,
+        config_maps=ObjectFiles(
+            directory=directory / "configmaps", form=_config_map_format, threads=threads, clock=clock
+        ),
+        secrets=sealed("KeptSecret", Secret, "secrets"),
+        tokens=sealed("KeptToken", TokenRequest, "tokens"),
+        left_pods=await threads.run(_load, pods, node_name),
+        left_surroundings=await threads.run(_load, surroundings, node_name),
+    )
+
+
+def _prepare(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=MODE, parents=True, exist_ok=True)
+        directory.chmod(MODE)
+        for path in directory.rglob(".*"):
+            remove_file(path)  # half of a file whose writer was killed
+    except (OSError, FileError) as error:
+        logger.error("The directory of kept pods cannot be used", extra={"file": str(directory), "error": str(error)})
+
+
+def _open_sealer(key: Path) -> Sealer | None:
+    try:
+        return load_sealer(ensure_key(key))
+    except KletError as error:
+        logger.error("Secrets and tokens are not kept: they cannot be sealed", extra={"error": str(error)})
+        return None
+
+
+L = TypeVar("L", AcceptedPods, Surroundings)
+
+
+def _load(file: CheckpointFile[L], node_name: str) -> L | None:
+    try:
+        loaded = file.load()
+    except CheckpointError as error:
+        logger.error("What was kept cannot be used", extra={"error": str(error)})
+        return None
+    if not isinstance(loaded, Found):
+        return None
+    if loaded.value.node_name != node_name:
+        logger.error(
+            "What was kept belongs to another node and is not used",
+            extra={"file": str(file.path), "node": loaded.value.node_name},
+        )
+        return None
+    return loaded.value
+
+
+def _config_map_format(owner: str) -> PlainFormat[ConfigMap]:
+    return PlainFormat(kind="KeptConfigMap", owner=owner, struct=ConfigMap)
+
+
+def _sealed_format(kind: str, struct: type[T], sealer: Sealer, owner: str) -> SealedFormat[T]:
+    return SealedFormat(kind=kind, owner=owner, struct=struct, sealer=sealer)
