@@ -13,6 +13,7 @@ from klet.api.codec import DecodeError, decode, encode, to_builtins
 from klet.api.kinds import kind_of
 from klet.api.meta import DeleteOptions, ObjectList, Preconditions, Status
 from klet.kube.errors import ApiError, KubeError, Unauthorized, api_error
+from klet.kube.reach import Reach
 from klet.kube.throttle import Throttle
 from klet.kube.transport import Answer, Request, Transport
 
@@ -42,6 +43,11 @@ class KubeClient:
         self._throttle = throttle
         self._timeout = timeout
         self._clock = clock
+
+    @property
+    def reach(self) -> Reach:
+        """Whether the API server answers."""
+        return self._transport.reach
 
     async def get(self, struct: type[T], name: str, namespace: str = "", *, resource_version: str = "") -> T:
         query = (("resourceVersion", resource_version),) if resource_version else ()

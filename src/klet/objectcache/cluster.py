@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from enum import StrEnum
 from functools import partial
-from typing import Generic
+from typing import Generic, Protocol
 
 from klet.aio.broadcast import Broadcast, Subscription
 from klet.api.config import ConfigMap, Secret
@@ -108,10 +108,18 @@ class ClusterObjects:
         return self._changed.changes()
 
 
+class ObjectReader(Protocol):
+    """Gets config maps and secrets; raises ObjectMissing for one that does not exist."""
+
+    async def config_map(self, namespace: str, name: str) -> ConfigMap: ...
+
+    async def secret(self, namespace: str, name: str) -> Secret: ...
+
+
 class EnvironmentObjects:
     """The data of config maps and secrets, as the environment of a container takes it."""
 
-    def __init__(self, *, objects: ClusterObjects) -> None:
+    def __init__(self, *, objects: ObjectReader) -> None:
         self._objects = objects
 
     async def config_map(self, namespace: str, name: str) -> Mapping[str, str]:

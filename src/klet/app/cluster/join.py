@@ -8,6 +8,7 @@ from pathlib import Path
 from klet.app.basics import Basics
 from klet.app.cluster.connection import ClusterClients, ClusterInformers, build_informers, connect_cluster
 from klet.app.cluster.node import build_node_parts
+from klet.app.cluster.offline import Offline, open_offline
 from klet.app.cluster.pods import build_pod_parts
 from klet.app.settings import AgentSettings
 from klet.app.wiring import Agent, Part
@@ -25,6 +26,8 @@ class Cluster:
     clients: ClusterClients
     informers: ClusterInformers
     events: EventingRecorder
+    offline: Offline | None
+    """What is kept for the time without it, if that is wanted."""
 
 
 @asynccontextmanager
@@ -33,8 +36,10 @@ async def open_cluster(
 ) -> AsyncIterator[Cluster]:
     """Connect with the credentials of the kubeconfig; nothing is asked yet."""
     access = load_kubeconfig(Path(given.flags.kubeconfig))
+    offline = await open_offline(given.klet, settings, basics) if given.klet.offline else None
     async with connect_cluster(access, given.config, clock=basics.clock, randomness=basics.randomness) as clients:
-        yield Cluster(clients=clients, informers=build_informers(clients.informers, settings.node_name), events=events)
+        informers = build_informers(clients.informers, settings.node_name)
+        yield Cluster(clients=clients, informers=informers, events=events, offline=offline)
 
 
 def build_cluster_parts(
@@ -51,6 +56,7 @@ def build_cluster_parts(
         node_name=settings.node_name,
         clock=basics.clock,
         randomness=basics.randomness,
+        offline=cluster.offline,
     )
     node = build_node_parts(
         given,

@@ -4,9 +4,10 @@ import random
 
 from klet.aio.clock import Clock
 from klet.app.cluster.connection import ClusterClients, ClusterInformers
+from klet.app.cluster.offline import Offline, PatientEvents, build_offline_parts
 from klet.app.cluster.pod_api import ApiEvents, ApiMirrors, ApiPods
 from klet.app.wiring import Agent, Part
-from klet.events.recorder import EventingRecorder, EventWriter
+from klet.events.recorder import EventApi, EventingRecorder, EventWriter
 from klet.pods.mirrors import MirrorKeeper
 from klet.sources.api import ApiSource
 from klet.sources.config import PodSink
@@ -24,8 +25,16 @@ def build_pod_parts(
     node_name: str,
     clock: Clock,
     randomness: random.Random,
+    offline: Offline | None = None,
 ) -> tuple[Part, ...]:
     """What an API server needs besides the agent itself. The informers are parts of their own."""
+    event_api: EventApi = ApiEvents(client=clients.events)
+    offline_parts: tuple[Part, ...] = ()
+    if offline is not None:
+        event_api = PatientEvents(inner=event_api, outage=offline.outage)
+        sink = keeper = offline.keep_pods(sink)
+        more = build_offline_parts(offline, clients, informers, statuses=agent.statuses, recorder=recorder)
+        offline_parts = (keeper, *more)
     queries = PodQueries(ledger=agent.ledger)
     publisher = StatusPublisher(
         board=agent.statuses,
@@ -43,10 +52,10 @@ def build_pod_parts(
     events = EventWriter(
         findings=recorder,
         pods=agent.pods,
-        api=ApiEvents(client=clients.events),
+        api=event_api,
         node_name=node_name,
         clock=clock,
         randomness=randomness,
     )
     source = ApiSource(node=informers.node, pods=informers.pods, sink=sink)
-    return (source, publisher, mirrors, events)
+    return (source, publisher, mirrors, events, *offline_parts)
