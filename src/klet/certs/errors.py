@@ -3,6 +3,10 @@
 CertificateError
 ├── CertificateRefused     what was asked for breaks a rule; asking again does not help
 ├── MakerFailed            the child process died, hung or talked nonsense; another try may help
+├── SigningFailed          a signing request could not be posted or read
+│   └── RequestExists      … one of that name is there
+├── NotIssued              a signing request ended without a certificate
+├── IdentityLost           there is no client certificate any more, and none to be had
 └── PairError              a certificate and its key on disk cannot be read or written
     ├── PairMissing        … there is none
     └── PairDamaged        … they are not a certificate and the key that belongs to it
@@ -28,6 +32,29 @@ class CertificateRefused(CertificateError):
 
 class MakerFailed(CertificateError):
     """The child could not be started, died, was killed at its deadline, or gave no proper answer."""
+
+
+class SigningFailed(CertificateError):
+    """The API server did not take, or did not show, a signing request."""
+
+    def __init__(self, message: str, *, may_pass: bool, is_server_well: bool = False) -> None:
+        super().__init__(message)
+        self.may_pass = may_pass
+        """Whether the same request may be taken later."""
+        self.is_server_well = is_server_well
+        """Whether it was the server itself that answered, in good order."""
+
+
+class RequestExists(SigningFailed):
+    """A request of that name is there."""
+
+
+class NotIssued(CertificateError):
+    """Denied, failed, deleted, or not signed in time."""
+
+
+class IdentityLost(CertificateError):
+    """The agent cannot show the API server who it is; a restart may find new credentials."""
 
 
 class PairError(CertificateError):

@@ -24,7 +24,9 @@ from klet.certs.messages import (
     Purpose,
     Refusal,
     Request,
+    Signed,
     SignLeaf,
+    SignRequest,
     Template,
 )
 from klet.certs.templates import canonical_ip
@@ -35,7 +37,7 @@ CHILD_COMMAND: Final = (sys.executable, "-P", "-m", "klet.certs.child")
 # An RSA key takes a second or two on the smallest machines, and a starting node is a busy one.
 CHILD_DEADLINE: Final = timedelta(seconds=60)
 
-T = TypeVar("T", Pair, KeyAndRequest, CertificateFacts)
+T = TypeVar("T", Pair, Signed, KeyAndRequest, CertificateFacts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,18 @@ class CertificateMaker:
             now=self._clock.now(),
         )
         return await self._ask(request, Pair)
+
+    async def sign(self, request: str, *, authority: AuthorityFiles, purpose: Purpose, lifetime: timedelta) -> str:
+        """The certificate for a PEM signing request of a node; refused if it asks for what no node may have."""
+        question = SignRequest(
+            authority_certificate_file=str(authority.certificate_file),
+            authority_key_file=str(authority.key_file),
+            request=request,
+            purpose=purpose,
+            lifetime=lifetime,
+            now=self._clock.now(),
+        )
+        return (await self._ask(question, Signed)).certificate
 
     async def describe(self, certificate: str, *, key: str = "") -> CertificateFacts:
         """What a PEM certificate says; the first one counts if there are several."""

@@ -86,6 +86,17 @@ class SignLeaf(_Message, frozen=True, kw_only=True, tag="leaf"):
     now: datetime
 
 
+class SignRequest(_Message, frozen=True, kw_only=True, tag="sign"):
+    """A certificate for the signing request of a node, by the rules that clusters have for them."""
+
+    authority_certificate_file: str
+    authority_key_file: str
+    request: str
+    purpose: Purpose
+    lifetime: timedelta
+    now: datetime
+
+
 class Describe(_Message, frozen=True, kw_only=True, tag="describe"):
     """The facts of a PEM certificate, the first one if there are several, and whether a key belongs to it."""
 
@@ -96,7 +107,7 @@ class Describe(_Message, frozen=True, kw_only=True, tag="describe"):
         return "Describe()"
 
 
-Request: TypeAlias = MakeSelfSigned | MakeSigningRequest | MakeAuthority | SignLeaf | Describe
+Request: TypeAlias = MakeSelfSigned | MakeSigningRequest | MakeAuthority | SignLeaf | SignRequest | Describe
 
 
 class Pair(_Message, frozen=True, kw_only=True, tag="pair"):
@@ -107,6 +118,12 @@ class Pair(_Message, frozen=True, kw_only=True, tag="pair"):
 
     def __repr__(self) -> str:
         return "Pair()"
+
+
+class Signed(_Message, frozen=True, kw_only=True, tag="signed"):
+    """A PEM certificate for somebody else's key."""
+
+    certificate: str
 
 
 class KeyAndRequest(_Message, frozen=True, kw_only=True, tag="keyAndRequest"):
@@ -144,4 +161,4 @@ class Refusal(_Message, frozen=True, kw_only=True, tag="refusal"):
     message: str
 
 
-Answer: TypeAlias = Pair | KeyAndRequest | CertificateFacts | Refusal
+Answer: TypeAlias = Pair | Signed | KeyAndRequest | CertificateFacts | Refusal

@@ -13,17 +13,19 @@ import msgspec
 from aiohttp import web
 
 from klet.aio.clock import Clock
+from klet.api.certificates import CertificateSigningRequest
 from klet.api.codec import DecodeError, decode, encode
 from klet.api.meta import DeleteOptions
 from klet.embedded import refusals
 from klet.embedded.faults import Ask, Cut, Delay, FallSilent, Fault, Faults, Refuse
-from klet.embedded.identities import Identities
+from klet.embedded.identities import Identities, User
 from klet.embedded.patching import TYPES, Patch
 from klet.embedded.questions import Questions
 from klet.embedded.reading import Reader, read_filter, read_watch_options
 from klet.embedded.refusals import Refused
 from klet.embedded.registry import Registry, Target
 from klet.embedded.routes import Route, find_route, is_api_path
+from klet.embedded.signing_requests import requested_by
 from klet.version import KUBERNETES_VERSION
 
 BODY_LIMIT: Final = 3 * 1024 * 1024
@@ -84,7 +86,7 @@ class ApiHandler:
             return web.Response(status=404, text="404 page not found\n")
         if is_watch:
             return await self._watch(request, route, fault)
-        return await self._serve(request, route)
+        return await self._serve(request, route, user)
 
     async def _suffer(self, fault: Fault | None, request: web.Request, *, is_watch: bool) -> None:
         match fault:
@@ -97,7 +99,7 @@ class ApiHandler:
             case FallSilent() if not is_watch:
                 await self._clock.sleep(_FOREVER)
 
-    async def _serve(self, request: web.Request, route: Route) -> web.Response:
+    async def _serve(self, request: web.Request, route: Route, user: User) -> web.Response:
         target = Target(route.kind, route.namespace, route.name, route.subresource)
         match request.method, bool(route.name):
             case "GET", True:
@@ -105,7 +107,10 @@ class ApiHandler:
             case "GET", False:
                 return _json(self._reader.all(read_filter(route.kind, route.namespace, "", request.query)))
             case "POST", False:
-                created = self._registry.create(route.kind, route.namespace, await _body(request))
+                body = await _body(request)
+                if route.kind.struct is CertificateSigningRequest:
+                    body = requested_by(body, user)
+                created = self._registry.create(route.kind, route.namespace, body)
                 return _json(created, status=201)
             case "PUT", True:
                 return _json(self._registry.replace(target, await _body(request)))

@@ -175,7 +175,7 @@ def _merge_parts(old: Json, new: Json, subresource: str, strategy: Strategy) -> 
     metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
     if not strategy.has_status:
         return {**new, "metadata": metadata}
-    if subresource == "status":
+    if subresource in strategy.status_parts:
         status = {"status": new["status"]} if "status" in new else {}
         rest = {name: value for name, value in old.items() if name != "status"}
         open_metadata = {name: metadata.get(name) for name in strategy.metadata_with_status if name in metadata}

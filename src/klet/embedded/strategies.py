@@ -12,7 +12,7 @@ from klet.api.validation.errors import FieldError
 from klet.api.validation.pod import validate_pod_create
 from klet.api.validation.status import validate_pod_status_update
 from klet.api.validation.updates import validate_ephemeral_containers_update, validate_pod_update
-from klet.embedded import refusals
+from klet.embedded import refusals, signing_requests
 from klet.embedded.store import Json
 from klet.model.qos import compute_qos
 
@@ -32,6 +32,8 @@ class Strategy:
 
     has_status: bool = False
     """Whether the status is written apart from the rest."""
+    status_parts: tuple[str, ...] = ("status",)
+    """The subresources that write the status."""
     metadata_with_status: tuple[str, ...] = ("labels", "annotations", "finalizers", "ownerReferences", "managedFields")
     """What of the metadata a write of the status may change."""
     create: Callable[[Json], Json] = lambda obj: obj
@@ -83,6 +85,19 @@ def _create_namespace(obj: Json) -> Json:
     }
 
 
+def _create_signing_request(obj: Json) -> Json:
+    if errors := signing_requests.find_errors(obj):
+        raise refusals.invalid(_SIGNING_REQUEST, obj["metadata"].get("name", ""), errors)
+    return signing_requests.created(obj)
+
+
+def _update_signing_request(change: Change) -> Json:
+    written = signing_requests.updated(change.new, change.old, change.subresource)
+    if errors := signing_requests.find_update_errors(written, change.old):
+        raise refusals.invalid(_SIGNING_REQUEST, change.old["metadata"]["name"], errors)
+    return written
+
+
 def _pod(obj: Mapping[str, Any]) -> Pod:
     try:
         return convert(Pod, obj)
@@ -97,6 +112,7 @@ def _found(api_version: str, name: str) -> Kind:
 
 
 _POD: Final = _found("v1", "Pod")
+_SIGNING_REQUEST: Final = _found("certificates.k8s.io/v1", "CertificateSigningRequest")
 _PLAIN: Final = Strategy()
 _WITH_STATUS: Final = (
     "Node",
@@ -104,7 +120,6 @@ _WITH_STATUS: Final = (
     "PersistentVolume",
     "PersistentVolumeClaim",
     "ResourceQuota",
-    "CertificateSigningRequest",
     "PodCertificateRequest",
     "VolumeAttachment",
     "ResourceClaim",
@@ -116,6 +131,12 @@ _STRATEGIES: Final[Mapping[str, Strategy]] = {
         metadata_with_status=("labels", "annotations", "finalizers", "managedFields"),
         create=_create_pod,
         update=_update_pod,
+    ),
+    "CertificateSigningRequest": Strategy(
+        has_status=True,
+        status_parts=("status", "approval"),
+        create=_create_signing_request,
+        update=_update_signing_request,
     ),
     "Namespace": Strategy(has_status=True, create=_create_namespace),
 }

@@ -1,6 +1,7 @@
 """How to reach an API server: its address, how to know it, and what to show it. Values only."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -24,6 +25,18 @@ class KeyPair:
 
     certificate: Material
     key: Material
+    successor: Path | None = None
+    """A file with both that counts from the moment it is there."""
+
+    def read(self) -> tuple[bytes, bytes]:
+        """Both as they are now; raises OSError. One file is read once: it may be replaced between two reads."""
+        if self.successor is not None:
+            with suppress(FileNotFoundError):
+                both = self.successor.read_bytes()
+                return both, both
+        certificate = self.certificate.read()
+        is_one_file = self.certificate.path is not None and self.certificate.path == self.key.path
+        return certificate, certificate if is_one_file else self.key.read()
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ class Credentials:
         if self._login.pair is None:
             return shown
         try:
-            certificate, key = self._login.pair.certificate.read(), self._login.pair.key.read()
+            certificate, key = self._login.pair.read()
         except OSError as error:
             raise CredentialError(f"client certificate not read: {error}") from error
         return Shown(token=shown.token, certificate=certificate, key=key)

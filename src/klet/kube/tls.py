@@ -38,7 +38,8 @@ def _load_pair(context: ssl.SSLContext, shown: Shown) -> None:
     descriptor = os.memfd_create("klet-client", os.MFD_CLOEXEC)
     try:
         with os.fdopen(descriptor, "wb", closefd=False) as file:
-            file.write(shown.certificate + b"\n" + shown.key)
+            # A file that holds both is there twice.
+            file.write(shown.certificate if shown.key == shown.certificate else shown.certificate + b"\n" + shown.key)
         context.load_cert_chain(f"/proc/self/fd/{descriptor}")
     except (ssl.SSLError, OSError) as error:
         raise CredentialError(f"client certificate and key cannot be used: {error}") from error

@@ -26,6 +26,7 @@ _NAME_FORMATS: Final[Mapping[str, NameFormat]] = {
     "RoleBinding": formats.path_segment_name,
     "ClusterRole": formats.path_segment_name,
     "ClusterRoleBinding": formats.path_segment_name,
+    "CertificateSigningRequest": formats.path_segment_name,
 }
 
 

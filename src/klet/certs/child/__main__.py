@@ -11,7 +11,7 @@ import msgspec
 from cryptography.exceptions import UnsupportedAlgorithm
 
 from klet.certs.child.describe import describe
-from klet.certs.child.issue import make_authority, make_self_signed, make_signing_request, sign_leaf
+from klet.certs.child.issue import make_authority, make_self_signed, make_signing_request, sign_leaf, sign_request
 from klet.certs.child.loading import Refused
 from klet.certs.messages import (
     REQUEST_LIMIT,
@@ -24,6 +24,7 @@ from klet.certs.messages import (
     RefusalReason,
     Request,
     SignLeaf,
+    SignRequest,
 )
 
 
@@ -60,6 +61,8 @@ def _carry_out(request: Request) -> Answer:
             return make_authority(request)
         case SignLeaf():
             return sign_leaf(request)
+        case SignRequest():
+            return sign_request(request)
         case Describe():
             return describe(request)
         case _:

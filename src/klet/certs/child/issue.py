@@ -11,13 +11,14 @@ from typing import Final
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1
 from cryptography.hazmat.primitives.asymmetric.ec import generate_private_key as generate_ec_key
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key as generate_rsa_key
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
+from klet.certs.child.asked import read_node_request
 from klet.certs.child.loading import (
     Refused,
     SigningKey,
@@ -36,7 +37,9 @@ from klet.certs.messages import (
     Pair,
     Purpose,
     RefusalReason,
+    Signed,
     SignLeaf,
+    SignRequest,
     Template,
 )
 
@@ -44,6 +47,7 @@ SELF_SIGNED_LIFETIME: Final = timedelta(days=365)
 # The clocks of two machines differ a little: a certificate begins before it is made.
 SELF_SIGNED_HEAD_START: Final = timedelta(hours=1)
 HEAD_START: Final = timedelta(minutes=5)
+_LONG_LIFETIME: Final = timedelta(hours=8)
 
 _RSA_BITS: Final = 2048
 _RSA_EXPONENT: Final = 65537
@@ -71,7 +75,8 @@ def make_self_signed(request: MakeSelfSigned) -> Pair:
     authority = _authority(f"{request.host}-ca@{second}", authority_key, start=start, end=end)
     key = generate_rsa_key(_RSA_EXPONENT, _RSA_BITS)
     template = Template(common_name=f"{request.host}@{second}", dns_names=request.dns_names, ips=request.ips)
-    leaf = _leaf(template, key, _issuer(authority, authority_key), purpose=Purpose.SERVER, start=start, end=end)
+    issuer = _issuer(authority, authority_key)
+    leaf = _leaf(template, key.public_key(), issuer, purpose=Purpose.SERVER, start=start, end=end)
     return Pair(certificate=_pem(leaf) + _pem(authority), key=_key_pem(key))
 
 
@@ -104,7 +109,7 @@ def sign_leaf(request: SignLeaf) -> Pair:
     key = generate_ec_key(SECP256R1())
     leaf = _leaf(
         request.template,
-        key,
+        key.public_key(),
         _issuer(authority, authority_key),
         purpose=request.purpose,
         start=request.now - HEAD_START,
@@ -113,7 +118,24 @@ def sign_leaf(request: SignLeaf) -> Pair:
     return Pair(certificate=_pem(leaf), key=_key_pem(key))
 
 
-def _load_authority(request: SignLeaf) -> tuple[x509.Certificate, SigningKey]:
+def sign_request(request: SignRequest) -> Signed:
+    """The certificate that a node asks for. Long ones end as much earlier as they begin before they are made."""
+    _check_lifetime(request.lifetime)
+    authority, authority_key = _load_authority(request)
+    template, public = read_node_request(request.request, request.purpose)
+    lifetime = request.lifetime if request.lifetime < _LONG_LIFETIME else request.lifetime - HEAD_START
+    leaf = _leaf(
+        template,
+        public,
+        _issuer(authority, authority_key),
+        purpose=request.purpose,
+        start=request.now - HEAD_START,
+        end=min(request.now + lifetime, authority.not_valid_after_utc),
+    )
+    return Signed(certificate=_pem(leaf))
+
+
+def _load_authority(request: SignLeaf | SignRequest) -> tuple[x509.Certificate, SigningKey]:
     path = request.authority_certificate_file
     certificate = load_certificates(read_file(path), where=path)[0]
     key = load_signing_key(read_file(request.authority_key_file), where=request.authority_key_file)
@@ -140,18 +162,24 @@ def _authority(common_name: str, key: SigningKey, *, start: datetime, end: datet
     name = _subject(Template(common_name=common_name))
     builder = _builder(name, name, public, start=start, end=end)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-    builder = builder.add_extension(_usage(is_rsa=isinstance(key, RSAPrivateKey), signs=True), critical=True)
+    builder = builder.add_extension(_usage(is_rsa=isinstance(public, RSAPublicKey), signs=True), critical=True)
     builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
     return builder.sign(key, SHA256())
 
 
 def _leaf(
-    template: Template, key: SigningKey, issuer: _Issuer, *, purpose: Purpose, start: datetime, end: datetime
+    template: Template,
+    key: CertificatePublicKeyTypes,
+    issuer: _Issuer,
+    *,
+    purpose: Purpose,
+    start: datetime,
+    end: datetime,
 ) -> x509.Certificate:
     identifier = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer.key_identifier)
-    builder = _builder(_subject(template), issuer.name, key.public_key(), start=start, end=end)
+    builder = _builder(_subject(template), issuer.name, key, start=start, end=end)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    builder = builder.add_extension(_usage(is_rsa=isinstance(key, RSAPrivateKey), signs=False), critical=True)
+    builder = builder.add_extension(_usage(is_rsa=isinstance(key, RSAPublicKey), signs=False), critical=True)
     builder = builder.add_extension(x509.ExtendedKeyUsage([_EXTENDED_USAGES[purpose]]), critical=False)
     builder = builder.add_extension(identifier, critical=False)
     names = _alternative_names(template)

@@ -34,7 +34,7 @@ def load_certificates(text: str, *, where: str) -> list[x509.Certificate]:
     blocks = certificate_blocks(text)
     if not blocks:
         raise Refused(RefusalReason.DAMAGED, f"{where}: holds no PEM certificate")
-    return _parse(where, "certificate", lambda: x509.load_pem_x509_certificates("".join(blocks).encode()))
+    return parse(where, "certificate", lambda: x509.load_pem_x509_certificates("".join(blocks).encode()))
 
 
 def load_signing_key(text: str, *, where: str) -> SigningKey:
@@ -52,7 +52,7 @@ def load_key(text: str, *, where: str) -> PrivateKeyTypes:
         raise Refused(RefusalReason.DAMAGED, f"{where}: holds no PEM private key")
     if is_encrypted(block):
         raise Refused(RefusalReason.BAD_VALUE, f"{where}: the key is encrypted; give one without a password")
-    return _parse(where, "private key", lambda: load_pem_private_key(block.encode(), None))
+    return parse(where, "private key", lambda: load_pem_private_key(block.encode(), None))
 
 
 def read_file(path: str) -> str:
@@ -77,7 +77,8 @@ def belongs_to(key: PrivateKeyTypes, certificate: x509.Certificate) -> bool:
     return public_bytes(key.public_key()) == public_bytes(certificate.public_key())
 
 
-def _parse(where: str, what: str, load: Callable[[], T]) -> T:
+def parse(where: str, what: str, load: Callable[[], T]) -> T:
+    """What the library reads, or a refusal in klet's words."""
     try:
         return load()
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:

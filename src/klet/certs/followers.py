@@ -1,0 +1,80 @@
+"""Who acts on the certificate in force: the server that shows it, and the watch over the node's identity."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, Protocol
+
+from klet.aio.clock import Clock
+from klet.certs.board import CertificateBoard
+from klet.certs.errors import IdentityLost
+from klet.certs.pairs import CertificatePair
+from klet.errors import KletError
+
+logger = logging.getLogger(__name__)
+
+PERIOD: Final = timedelta(seconds=10)
+FIRST_PERIOD: Final = timedelta(seconds=1)
+LOST_AFTER: Final = timedelta(minutes=5)
+
+
+class PairUser(Protocol):
+    """Serves with a pair from now on. Raises KletError for one that it cannot use."""
+
+    async def use(self, certificate_file: Path, key_file: Path) -> None: ...
+
+
+class ServedPair:
+    """Hands every new pair to the server."""
+
+    def __init__(self, *, board: CertificateBoard, user: PairUser) -> None:
+        self._board = board
+        self._user = user
+
+    async def run(self) -> None:
+        with self._board.changes() as changes:
+            if (pair := self._board.pair) is not None:
+                await self._hand_over(pair)
+            async for pair in changes:
+                await self._hand_over(pair)
+
+    async def _hand_over(self, pair: CertificatePair) -> None:
+        try:
+            await self._user.use(pair.certificate_file, pair.key_file)
+        except KletError as error:
+            logger.error("The serving certificate stays as it was", extra={"error": str(error)})
+
+
+class IdentityWatch:
+    """Ends the agent that has no client certificate for long, though the API server is well: a restart may find one."""
+
+    def __init__(self, *, board: CertificateBoard, reconnect: Callable[[], Awaitable[None]], clock: Clock) -> None:
+        self._board = board
+        self._reconnect = reconnect
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Look every ten seconds, every second before there is a certificate. Raises IdentityLost."""
+        last_valid = self._clock.now()
+        shown = self._board.pair
+        while True:
+            now = self._clock.now()
+            if self._board.is_valid(now=now):
+                last_valid = now
+                if shown != self._board.pair:
+                    shown = self._board.pair
+                    logger.info("The client certificate is new: connections are made anew")
+                    await self._reconnect()
+            elif now - last_valid > LOST_AFTER:
+                self._give_up()
+            await self._clock.sleep(PERIOD if self._board.pair is not None else FIRST_PERIOD)
+
+    def _give_up(self) -> None:
+        lost = f"no valid client certificate for more than {LOST_AFTER}"
+        if self._board.is_server_well:
+            raise IdentityLost(f"{lost}, and the API server answers: restart to try the bootstrap credentials")
+        logger.error(
+            "There is no valid client certificate, and the API server does not answer",
+            extra={"next": "a restart may be needed to get new credentials"},
+        )

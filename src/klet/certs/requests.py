@@ -1,0 +1,156 @@
+"""Signing requests at the API server: posted, followed, judged (client-go's csr helpers).
+
+The request of a rotation gets a name from the server; that of a bootstrap has one made of its key, so that a restart
+finds it again.
+"""
+
+import base64
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, Protocol, TypeAlias
+
+from klet.api.certificates import CertificateSigningRequest, CertificateSigningRequestSpec
+from klet.api.meta import ObjectMeta
+from klet.certs.errors import NotIssued, RequestExists
+from klet.certs.messages import CertificateFacts, KeyAndRequest, Purpose, Template
+from klet.certs.templates import SIGNERS, build_bootstrap_name, build_usages
+
+logger = logging.getLogger(__name__)
+
+_STEM: Final = "csr-"
+_MARGIN: Final = "-----"
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """The certificate is there."""
+
+    certificate: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """There will be none."""
+
+    reason: str
+
+
+Outcome: TypeAlias = Issued | Ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posted:
+    """A request that the API server has, and the key it is for."""
+
+    name: str
+    uid: str
+    key: str = field(repr=False)
+
+
+class RequestMaker(Protocol):
+    """The part of the maker that is needed here."""
+
+    async def signing_request(self, template: Template, *, key: str = "") -> KeyAndRequest: ...
+
+    async def describe(self, certificate: str) -> CertificateFacts: ...
+
+
+class SigningApi(Protocol):
+    """Signing requests at the API server. To create and to get one raises SigningFailed."""
+
+    async def create(self, request: CertificateSigningRequest) -> CertificateSigningRequest: ...
+
+    async def get(self, name: str) -> CertificateSigningRequest: ...
+
+    async def follow(self, name: str, judge: Callable[[CertificateSigningRequest | None], Outcome | None]) -> Outcome:
+        """Judge each state of a request until there is an outcome, whether the server is there or not."""
+        ...
+
+
+def judge_request(request: CertificateSigningRequest | None, posted: Posted) -> Outcome | None:
+    """What has become of a request; None while it is open. No request: one that was there is gone."""
+    if request is None:
+        return Ended(f'csr "{posted.name}" was deleted')
+    if request.metadata.uid != posted.uid:
+        return Ended(f'csr "{posted.name}" changed UIDs')
+    conditions = {each.type: each for each in request.status.conditions}
+    for kind, said in (("Denied", "is denied"), ("Failed", "failed")):
+        if (found := conditions.get(kind)) is not None:
+            return Ended(f"certificate signing request {said}, reason: {found.reason}, message: {found.message}")
+    if "Approved" not in conditions or not request.status.certificate:
+        return None
+    return Issued(request.status.certificate.decode("ascii", errors="replace"))
+
+
+class CertificateRequester:
+    """Asks the API server for the certificates of one purpose."""
+
+    def __init__(self, *, purpose: Purpose, maker: RequestMaker, api: SigningApi) -> None:
+        self._purpose = purpose
+        self._maker = maker
+        self._api = api
+
+    @property
+    def purpose(self) -> Purpose:
+        return self._purpose
+
+    async def post(self, template: Template) -> Posted:
+        """Ask with a new key. Raises SigningFailed, and what the maker raises."""
+        made = await self._maker.signing_request(template)
+        request = await self._api.create(self._build(ObjectMeta(generate_name=_STEM), made))
+        return Posted(name=request.metadata.name, uid=request.metadata.uid, key=made.key)
+
+    async def make(self, template: Template, *, key: str = "") -> KeyAndRequest:
+        """A request that is not posted yet, with a new key or the one given."""
+        return await self._maker.signing_request(template, key=key)
+
+    async def post_again(self, template: Template, made: KeyAndRequest, *, now: datetime) -> Posted:
+        """Ask with a key from before; what was asked with it already counts. Raises SigningFailed or NotIssued."""
+        usages = build_usages(self._purpose, made.key_algorithm)
+        name = build_bootstrap_name(made.public_key, template, usages)
+        wanted = self._build(ObjectMeta(name=name), made)
+        try:
+            request = await self._api.create(wanted)
+        except RequestExists:
+            request = await self._api.get(name)
+            await self._check_compatible(request, made, now=now)
+            logger.info("The signing request of an earlier start is used again", extra={"request": name})
+        return Posted(name=name, uid=request.metadata.uid, key=made.key)
+
+    async def outcome(self, posted: Posted) -> Outcome:
+        """Wait for the end of a request, however long it takes."""
+        return await self._api.follow(posted.name, lambda request: judge_request(request, posted))
+
+    def _build(self, metadata: ObjectMeta, made: KeyAndRequest) -> CertificateSigningRequest:
+        return CertificateSigningRequest(
+            metadata=metadata,
+            spec=CertificateSigningRequestSpec(
+                request=made.request.encode(),
+                signer_name=SIGNERS[self._purpose],
+                usages=build_usages(self._purpose, made.key_algorithm),
+            ),
+        )
+
+    async def _check_compatible(self, found: CertificateSigningRequest, made: KeyAndRequest, *, now: datetime) -> None:
+        signer = SIGNERS[self._purpose]
+        rule = ""
+        if found.spec.signer_name != signer:
+            rule = f"csr signerNames differ: new {signer!r}, orig: {found.spec.signer_name!r}"
+        # The key is part of the request as it is. Whoever hid it elsewhere gains nothing: a certificate for another
+        # key is not stored.
+        elif made.public_key not in _der(found.spec.request):
+            rule = "csr public keys differ"
+        elif found.status.certificate:
+            facts = await self._maker.describe(found.status.certificate.decode("ascii", errors="replace"))
+            if now > facts.chain_not_after:
+                rule = f"one of the certificates for the CSR has expired: {facts.chain_not_after}"
+        if rule:
+            name = found.metadata.name
+            raise NotIssued(f"retrieved csr is not compatible: {rule}; remove it: kubectl delete csr {name}")
+
+
+def _der(pem: bytes) -> bytes:
+    lines = pem.decode("ascii", errors="replace").splitlines()
+    return base64.b64decode("".join(line for line in lines if not line.startswith(_MARGIN)))

@@ -1,0 +1,167 @@
+"""Keeps one certificate in force (upstream's certificate manager): requests it when it is due, stores it, tells it."""
+
+import logging
+import random
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from klet.aio.clock import Clock
+from klet.aio.tasks import first_of
+from klet.aio.threads import Threads
+from klet.certs.board import CertificateBoard
+from klet.certs.errors import CertificateError, PairMissing, SigningFailed
+from klet.certs.messages import CertificateFacts, Pair, Purpose, Template
+from klet.certs.pairs import CertificatePair
+from klet.certs.requests import CertificateRequester, Ended, Issued, Outcome, Posted
+from klet.certs.rotation import (
+    ISSUE_PATIENCE,
+    TEMPLATE_PERIOD,
+    KeepStored,
+    Rotate,
+    TakeInline,
+    Wait,
+    decide_beginning,
+    decide_rotation,
+    hold,
+    is_interrupted,
+    retry_delays,
+)
+from klet.certs.store import PairStore
+
+logger = logging.getLogger(__name__)
+
+# A deadline is wall time: a clock that is set, or a machine that slept, must not make it late.
+LOOK_AGAIN: Final = timedelta(minutes=1)
+
+
+class FactsReader(Protocol):
+    """The part of the maker that is needed here."""
+
+    async def describe(self, certificate: str) -> CertificateFacts: ...
+
+
+class CertificateRotator:
+    """Owns the certificate of one purpose: `open` once, then `run`."""
+
+    def __init__(
+        self,
+        *,
+        template: Callable[[], Template | None],
+        store: PairStore,
+        requester: CertificateRequester,
+        reader: FactsReader,
+        board: CertificateBoard,
+        threads: Threads,
+        clock: Clock,
+        randomness: random.Random,
+    ) -> None:
+        self._template = template
+        self._store = store
+        self._requester = requester
+        self._reader = reader
+        self._board = board
+        self._threads = threads
+        self._clock = clock
+        self._randomness = randomness
+
+    async def open(self, inline: Pair | None = None) -> None:
+        """Begin with what is stored, or with the pair that came inline. Raises PairError for a damaged pair."""
+        stored = await self._load()
+        facts = None if stored is None else await self._reader.describe(stored.certificate)
+        given = None if inline is None else await self._reader.describe(inline.certificate)
+        match decide_beginning(facts, given, now=self._clock.now()):
+            case KeepStored() if stored is not None and facts is not None:
+                self._put(stored, facts)
+            case TakeInline() if inline is not None and given is not None:
+                pair = await self._threads.run(self._store.update, inline.certificate, inline.key)
+                self._put(pair, given, is_provisional=True)
+            case _:
+                logger.info("There is no certificate yet", extra=self._named())
+
+    async def run(self) -> None:
+        delays = self._new_delays()
+        while True:
+            now, template = self._clock.now(), self._template()
+            decision = decide_rotation(self._board.held, template, now=now, is_provisional=self._board.is_provisional)
+            if isinstance(decision, Wait):
+                delays = self._new_delays()
+                await self._clock.sleep_until(min(decision.until, now + self._period()))
+                continue
+            assert template is not None  # without one there is nothing to request
+            logger.info("Requesting a certificate", extra={**self._named(), "reason": decision.reason})
+            await self._attempt(template)
+            if self._is_due():
+                await self._clock.sleep(next(delays))
+
+    async def _load(self) -> CertificatePair | None:
+        try:
+            return await self._threads.run(self._store.load)
+        except PairMissing:
+            return None
+
+    def _put(self, pair: CertificatePair, facts: CertificateFacts, *, is_provisional: bool = False) -> None:
+        held = hold(facts, fraction=self._randomness.random())
+        self._board.put(pair, held, is_provisional=is_provisional)
+        extra = {"file": str(pair.certificate_file), "ends": _show(facts.not_after), "renewal": _show(held.deadline)}
+        logger.info("A certificate is in force", extra={**self._named(), **extra})
+
+    async def _attempt(self, template: Template) -> None:
+        """One request, to its end. What goes wrong is told here; the loop tries again."""
+        try:
+            posted = await self._requester.post(template)
+            self._board.is_server_well = True
+            outcome = await self._await_outcome(posted, template)
+            if isinstance(outcome, Issued):
+                pair = await self._threads.run(self._store.update, outcome.certificate, posted.key)
+                self._put(pair, await self._reader.describe(pair.certificate))
+            else:
+                self._fail("A certificate was not issued", outcome.reason)
+        except SigningFailed as error:
+            self._board.is_server_well = error.is_server_well
+            self._fail("A certificate could not be requested", str(error))
+        except CertificateError as error:
+            self._fail("A certificate could not be had", str(error))
+
+    async def _await_outcome(self, posted: Posted, template: Template) -> Outcome:
+        """The end of a request; it may take too long, or be for something that is no longer wanted."""
+        found: list[Outcome] = []
+
+        async def follow() -> None:
+            found.append(await self._requester.outcome(posted))
+
+        async def lose_patience() -> None:
+            await self._clock.sleep(ISSUE_PATIENCE)
+            found.append(Ended(f'csr "{posted.name}": timed out waiting for the condition'))
+
+        await first_of(follow(), lose_patience(), self._until_unwanted(template))
+        return found[0] if found else Ended(f'csr "{posted.name}" is for names that the node no longer has')
+
+    async def _until_unwanted(self, requested: Template) -> None:
+        while not is_interrupted(self._board.held, requested, self._template()):
+            await self._clock.sleep(self._period())
+
+    def _is_due(self) -> bool:
+        """Whether the next request would follow at once: after a failure, and after a certificate that does not do."""
+        decision = decide_rotation(
+            self._board.held, self._template(), now=self._clock.now(), is_provisional=self._board.is_provisional
+        )
+        return isinstance(decision, Rotate)
+
+    def _period(self) -> timedelta:
+        """How often to look: the names of a client never change, those of a server follow the node's addresses."""
+        return TEMPLATE_PERIOD if self._requester.purpose is Purpose.SERVER else LOOK_AGAIN
+
+    def _new_delays(self) -> Iterator[timedelta]:
+        return retry_delays(self._randomness.random)
+
+    def _fail(self, message: str, error: str) -> None:
+        self._board.renewal_failures += 1
+        logger.error(message, extra={**self._named(), "error": error})
+
+    def _named(self) -> dict[str, str]:
+        return {"certificate": self._requester.purpose.value}
+
+
+def _show(at: datetime) -> str:
+    return f"{at:%Y-%m-%dT%H:%M:%SZ}"
