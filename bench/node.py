@@ -15,6 +15,7 @@ import msgspec
 from klet.cri.client import CriClient
 from klet.cri.errors import CriError
 from klet.testing.containerd import PrivateContainerd
+from klet.testing.free_ports import find_free_ports
 from klet.wire import cri_v1_pb2 as cri
 
 IMAGE = "klet.local/busybox:1"
@@ -74,6 +75,7 @@ class AgentUnderTest:
 
     async def prepare(self) -> None:
         self._manifests.mkdir(parents=True)
+        port, healthz_port = find_free_ports(2)
         (self._directory / "config.json").write_text(
             json.dumps(
                 {
@@ -86,7 +88,12 @@ class AgentUnderTest:
                     "cgroupRoot": self._containerd.cgroup_parent,
                     "failCgroupV1": False,
                     "failSwapOn": False,
-                    "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": False}},
+                    # It listens as any node does, on ports that nobody else has; nobody may reach into pods.
+                    "address": "127.0.0.1",
+                    "port": port,
+                    "healthzPort": healthz_port,
+                    "enableDebuggingHandlers": False,
+                    "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
                     "authorization": {"mode": "AlwaysAllow"},
                 }
             )
@@ -95,6 +102,7 @@ class AgentUnderTest:
     async def start(self) -> None:
         """Start the process; it may not answer yet."""
         arguments = [f"--config={self._directory / 'config.json'}", f"--root-dir={self._root}"]
+        arguments.append(f"--cert-dir={self._directory / 'pki'}")
         # As when it is installed: a module is compiled once, not at each start.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         with (self._directory / "agent.log").open("ab") as log:

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import uvloop
 
-from klet.aio.clock import Clock, SystemClock
+from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
 from klet.app.basics import Basics
 from klet.app.cluster.join import build_cluster_parts, open_cluster
 from klet.app.container_ports import open_container_ports
 from klet.app.journal_view import JournalRecords
+from klet.app.kubelet_api import ApiSockets, KubeletApi, build_kubelet_api, build_routes, check_serving, take_ports
 from klet.app.left_files import HostLeftFiles
 from klet.app.lifecycle import run_parts
 from klet.app.log_format import start_logging
@@ -24,14 +25,13 @@ from klet.app.pod_sources import build_sources, source_names
 from klet.app.ports import open_pod_cgroups, open_runtime
 from klet.app.service import build_watchdog, tell_ready
 from klet.app.settings import AgentSettings, cut_settings
-from klet.app.views import AgentHealth, BoardPods, RuntimeLogs
+from klet.app.views import BoardPods
 from klet.app.wiring import Agent, Part, Ports, build_agent
 from klet.checkpoint import CheckpointFile, Found
 from klet.config.command_line import Settings, ShowText
 from klet.config.errors import one_line, suffixed
 from klet.config.flags import parse_node_ips
 from klet.config.loader import load_command_line
-from klet.cri.client import CriClient
 from klet.cri.events import ContainerdEvents, CriEvents
 from klet.errors import KletError
 from klet.events.recorder import EventingRecorder
@@ -41,6 +41,7 @@ from klet.host.errors import HostError
 from klet.host.http_client import HttpClient
 from klet.host.sysctls import Sysctls
 from klet.journal.store import Journal
+from klet.kube.client import KubeClient
 from klet.model.causes import CauseRecorder, Finding, Subject
 from klet.model.memory import AgentMemory
 from klet.network.resolver import PodResolver
@@ -50,9 +51,7 @@ from klet.node.kernel_tunables import apply_tunables, choose_tunable_policy
 from klet.runtime.log_files import LogFiles
 from klet.runtime.pod_files import PodFiles
 from klet.server.listener import SocketListener
-from klet.server.routes.health import HealthRoutes
 from klet.server.routes.klet import KletRoutes
-from klet.server.routes.pods import PodRoutes
 from klet.sources.config import PodConfig
 from klet.status.checkpoint import MemoryFormat
 from klet.wire import cri_v1_pb2 as cri
@@ -90,6 +89,7 @@ def settle(given: Settings) -> AgentSettings:
     machine = read_machine_facts()
     with suffixed(f", path: {given.sources}"):
         check_machine(given, machine)
+        check_serving(given)
         settings = cut_settings(given, machine)
         check_places(settings)
     return settings
@@ -101,9 +101,11 @@ async def run_agent(given: Settings, settings: AgentSettings) -> None:
     tunables = choose_tunable_policy(
         protect=given.config.protect_kernel_defaults, leave=given.klet.leave_kernel_tunables
     )
-    apply_tunables(Sysctls(), tunables)
-    _make_root(settings.root)
     async with AsyncExitStack() as opened:
+        # First of all: who has one of these ports may be another kubelet, whose node nobody should touch.
+        sockets = opened.enter_context(take_ports(given.config))
+        apply_tunables(Sysctls(), tunables)
+        _make_root(settings.root)
         threads = Threads(limit=DISK_THREADS)
         opened.callback(threads.close)
         dead_disk = Threads(limit=DEAD_DISK_THREADS, name="klet-last-words")
@@ -126,11 +128,15 @@ async def run_agent(given: Settings, settings: AgentSettings) -> None:
         parts += build_sources(
             given, node_name=settings.node_name, sink=config, recorder=recorder, threads=threads, clock=clock
         )
+        reviewer = None
         if events is not None:
             cluster = await opened.enter_async_context(open_cluster(given, settings, basics, events))
             parts += build_cluster_parts(given, settings, basics, cluster=cluster, agent=agent, sink=config)
-        shown_ips = find_node_addresses(given.flags.node_ip.split(","))
-        parts.append(_build_listener(agent, settings, client, journal, shown_ips, clock))
+            reviewer = cluster.clients.main
+        api = await _build_api(
+            given, settings, basics, agent=agent, journal=journal, sockets=sockets, reviewer=reviewer
+        )
+        parts += api.parts
         parts += build_watchdog(basics, agent)
         await run_parts(parts, when_started=tell_ready)
 
@@ -185,20 +191,26 @@ async def _open_ports(
     )
 
 
-def _build_listener(
-    agent: Agent, settings: AgentSettings, client: CriClient, journal: Journal, node_ips: tuple[str, ...], clock: Clock
-) -> Part:
-    """The agent's own API."""
+async def _build_api(
+    given: Settings,
+    settings: AgentSettings,
+    basics: Basics,
+    *,
+    agent: Agent,
+    journal: Journal,
+    sockets: ApiSockets,
+    reviewer: KubeClient | None,
+) -> KubeletApi:
+    """The kubelet API, and the agent's own on its socket."""
+    node_ips = find_node_addresses(given.flags.node_ip.split(","))
     pods = BoardPods(pods=agent.pods, statuses=agent.statuses, ledger=agent.ledger, node_ips=node_ips)
-    records = JournalRecords(journal=journal, pods=pods, node=agent.runtime, node_name=settings.node_name, clock=clock)
-    return SocketListener(
-        path=settings.socket,
-        routes=(
-            PodRoutes(pods=pods, logs=RuntimeLogs(runtime=client, clock=clock)),
-            HealthRoutes(health=AgentHealth(loop=agent.loop)),
-            KletRoutes(pods=pods, journal=records),
-        ),
+    routes = build_routes(given, basics, agent, pods)
+    api = await build_kubelet_api(given, settings.node_name, basics, sockets=sockets, routes=routes, reviewer=reviewer)
+    records = JournalRecords(
+        journal=journal, pods=pods, node=agent.runtime, node_name=settings.node_name, clock=basics.clock
     )
+    own = SocketListener(path=settings.socket, routes=(*routes.all(), KletRoutes(pods=pods, journal=records)))
+    return replace(api, parts=(*api.parts, own))
 
 
 def _record_start(recorder: CauseRecorder, settings: AgentSettings, version: cri.VersionResponse) -> None:

@@ -84,7 +84,14 @@ def _check_run(config: KubeletConfiguration, flags: KubeletFlags, gates: Feature
 
 
 def _check_auth(config: KubeletConfiguration, *, is_standalone: bool) -> None:
-    if config.authentication.webhook.enabled and is_standalone:
+    authentication = config.authentication
+    is_open = authentication.anonymous.enabled or authentication.x509.client_ca_file
+    if not (authentication.webhook.enabled or is_open):
+        raise ConfigError(
+            "no authentication method configured: set authentication.x509.clientCAFile, "
+            "authentication.webhook.enabled or authentication.anonymous.enabled"
+        )
+    if authentication.webhook.enabled and is_standalone:
         raise ConfigError(
             "no client provided, cannot use webhook authentication: give --kubeconfig, or set "
             "authentication.webhook.enabled to false"

@@ -11,7 +11,7 @@ GOOD = {
     "kind": "KubeletConfiguration",
     "failCgroupV1": False,
     "failSwapOn": False,
-    "authentication": {"webhook": {"enabled": False}},
+    "authentication": {"webhook": {"enabled": False}, "anonymous": {"enabled": True}},
     "authorization": {"mode": "AlwaysAllow"},
 }
 DEADLINE = 60

@@ -141,7 +141,10 @@ class Node:
             "cgroupRoot": containerd.cgroup_parent,
             "failCgroupV1": False,
             "failSwapOn": False,
-            "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": False}},
+            # Agents of tests live side by side: only those that are asked over the network have ports.
+            "enableServer": False,
+            "healthzPort": 0,
+            "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
             "authorization": {"mode": "AlwaysAllow"},
         }
 

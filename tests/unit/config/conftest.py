@@ -18,7 +18,7 @@ from klet.config.decode import encode
 from klet.config.files import DirectoryEntry, load_configuration
 
 STANDALONE = {
-    "authentication": {"webhook": {"enabled": False}},
+    "authentication": {"webhook": {"enabled": False}, "anonymous": {"enabled": True}},
     "authorization": {"mode": "AlwaysAllow"},
 }
 

@@ -5,7 +5,11 @@ from klet.config.errors import ConfigError
 from klet.config.files import DirectoryEntry
 from klet.version import KUBELET_VERSION
 
-STANDALONE = {"authentication.webhook.enabled": False, "authorization.mode": "AlwaysAllow"}
+STANDALONE = {
+    "authentication.webhook.enabled": False,
+    "authentication.anonymous.enabled": True,
+    "authorization.mode": "AlwaysAllow",
+}
 
 
 @pytest.fixture
@@ -36,9 +40,12 @@ def test_no_arguments_are_upstreams_flag_mode(settle):
     assert settings.warnings == ()
 
 
-def test_file_has_the_stricter_defaults(with_file):
-    config = with_file({}).config
+def test_file_has_the_stricter_defaults(settle, as_document):
+    files = {"/etc/k.yaml": as_document({}), "/etc/kubeconfig": "kind: Config\n"}
+    config = settle("--config=/etc/k.yaml", "--kubeconfig=/etc/kubeconfig", files=files).config
     assert config.authentication.anonymous.enabled is False
+    assert config.authentication.webhook.enabled is True
+    assert config.authorization.mode == "Webhook"
     assert config.read_only_port == 0
     assert len(config.eviction_hard) == 5
 

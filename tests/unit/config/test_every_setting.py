@@ -252,7 +252,11 @@ WORST = {
 ROWS = [(field, value, message) for field, rows in WORST.items() for value, message in rows]
 REFUSED = [row for row in ROWS if row[2] is not None]
 ACCEPTED = [row[:2] for row in ROWS if row[2] is None]
-STANDALONE = {"authentication.webhook.enabled": False, "authorization.mode": "AlwaysAllow"}
+STANDALONE = {
+    "authentication.webhook.enabled": False,
+    "authentication.anonymous.enabled": True,
+    "authorization.mode": "AlwaysAllow",
+}
 FILES = {"/text": "some text", "/etc/ca.crt": "-----BEGIN CERTIFICATE-----\n"}
 
 

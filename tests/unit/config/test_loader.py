@@ -28,7 +28,8 @@ providers:
 def test_files_of_the_machine(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "k.yaml").write_text(
-        f"{HEAD}authentication: {{webhook: {{enabled: false}}}}\nauthorization: {{mode: AlwaysAllow}}\n"
+        f"{HEAD}authentication: {{webhook: {{enabled: false}}, anonymous: {{enabled: true}}}}\n"
+        "authorization: {mode: AlwaysAllow}\n"
         "staticPodPath: pods\n"
     )
     drop_in = tmp_path / "k.d" / "10.conf"

@@ -9,7 +9,11 @@ from klet.config.start_checks import check_start
 GATES = resolve_gates({})
 RUN = "failed to run Kubelet: "
 CREATE = f"{RUN}failed to create kubelet: "
-STANDALONE = {"authentication.webhook.enabled": False, "authorization.mode": "AlwaysAllow"}
+STANDALONE = {
+    "authentication.webhook.enabled": False,
+    "authentication.anonymous.enabled": True,
+    "authorization.mode": "AlwaysAllow",
+}
 
 
 @pytest.mark.parametrize(
@@ -21,6 +25,8 @@ STANDALONE = {"authentication.webhook.enabled": False, "authorization.mode": "Al
                      id="an unknown TLS version"),
         pytest.param({"authentication.webhook.enabled": True}, f"{RUN}no client provided, cannot use webhook "
                      "authentication", id="webhook authentication without an API server"),
+        pytest.param({"authentication.anonymous.enabled": False}, f"{RUN}no authentication method configured: set ",
+                     id="nobody could be let in"),
         pytest.param({"authorization.mode": "Webhook"}, f"{RUN}no client provided, cannot use webhook authorization",
                      id="webhook authorization without an API server"),
         pytest.param({"authorization.mode": "Maybe"}, f"{RUN}unknown authorization mode Maybe", id="an unknown mode"),

@@ -47,6 +47,7 @@ def agent_service(node: Node, *, revision: str) -> Service:
             f"--klet-config={node.paths.klet_configuration}",
             f"--root-dir={node.paths.kubelet_root}",
             f"--klet-socket={node.paths.agent_socket}",
+            f"--cert-dir={node.paths.pki}",
         ),
         log=str(node.paths.logs / "agent.log"),
         revision=revision,

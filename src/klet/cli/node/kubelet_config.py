@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from ipaddress import ip_address
 
+from klet.cli.node.identities import authority_files
 from klet.cli.node.paths import NodeNames, NodePaths
 from klet.cli.node.record import NodeRecord
 
@@ -25,7 +26,11 @@ def build_kubelet_configuration(*, paths: NodePaths, names: NodeNames, record: N
         "healthzBindAddress": "127.0.0.1",
         "healthzPort": record.healthz_port,
         "readOnlyPort": 0,
-        "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": False}},
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": False},
+            "x509": {"clientCAFile": str(authority_files(paths.pki).certificate_file)},
+        },
         # There is no API server to ask; who gets past authentication is the owner of the machine.
         "authorization": {"mode": "AlwaysAllow"},
         "cgroupDriver": "cgroupfs",

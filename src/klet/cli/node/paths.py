@@ -66,6 +66,11 @@ class NodePaths:
         return self.configuration / "klet.yaml"
 
     @property
+    def pki(self) -> Path:
+        """Keys and certificates: of the agent, of who may use its API, and of the authority of both."""
+        return self.state / "pki"
+
+    @property
     def logs(self) -> Path:
         return self.state / "log"
 
@@ -174,6 +179,7 @@ def foreign_entries(paths: NodePaths, names: Iterable[str]) -> list[str]:
     own = (
         *(paths.agent_socket, paths.record, paths.applied, paths.manifests, paths.configuration, paths.logs),
         *(paths.pod_logs, paths.container_links, paths.kubelet_root, paths.containerd_root, paths.images, paths.run),
+        paths.pki,
     )
     known = {path.name for path in own} | {"lost+found"}
     return sorted(name for name in names if name not in known and _temporary_of(name) not in known)

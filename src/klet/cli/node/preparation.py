@@ -10,8 +10,10 @@ from datetime import timedelta
 from pathlib import Path
 
 from klet.aio.clock import Clock
+from klet.certs.maker import CertificateMaker
 from klet.cli.node.daemons import AGENT, agent_service, containerd_service, daemon, run_services
 from klet.cli.node.host_ledger import HostLedger
+from klet.cli.node.identities import ensure_identities
 from klet.cli.node.klet_config import CRUN, RUNC, build_klet_configuration
 from klet.cli.node.kubelet_config import build_kubelet_configuration
 from klet.cli.node.machine import (
@@ -64,6 +66,9 @@ class Preparation:
         with self._progress.step("Configuration") as step:
             record = self._record()
             await self._host(record)
+            await ensure_identities(
+                self._node.paths.pki, node=self._node.names.network, maker=CertificateMaker(clock=self._clock)
+            )
             containerd = self._configure_containerd(programs, record)
             agent = self._configure_agent(programs, record)
             step.note(f"pods get addresses from {' and '.join(str(subnet) for subnet in record.subnets())}")

@@ -29,6 +29,9 @@ def test_the_agent_accepts_the_configuration_and_it_is_safe():
     assert config.pod_pids_limit == 4096
     assert (config.make_iptables_util_chains, config.protect_kernel_defaults) == (False, False)
     assert config.read_only_port == 0
+    assert (config.authentication.anonymous.enabled, config.authentication.webhook.enabled) == (False, False)
+    assert config.authentication.x509.client_ca_file == "/srv/node/pki/ca.crt"
+    assert (config.address, config.healthz_bind_address) == ("127.0.0.1", "127.0.0.1")
 
 
 @pytest.mark.parametrize(
