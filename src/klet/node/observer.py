@@ -1,8 +1,9 @@
 """Gathers what a node status is computed from, and never waits long for anybody."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from klet.aio.clock import Clock
 from klet.aio.tasks import first_of
@@ -23,6 +24,9 @@ from klet.node.observation import (
 from klet.node.runtime_state import RuntimeReport
 from klet.node.settings import NodeSettings
 from klet.wire import cri_v1_pb2 as cri
+
+_SEMANTIC: Final = re.compile(r"\s*v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?)$")
+_GENERIC: Final = re.compile(r"\s*v?(\d+(?:\.\d+)+)")
 
 
 class MachineFacts(Protocol):
@@ -138,4 +142,10 @@ class NodeObserver:
         except CriError:
             return  # the runtime checks tell what is wrong with it
         self._runtime_name = answer.runtime_name
-        self._runtime_version = answer.runtime_version.removeprefix("v")
+        self._runtime_version = plain_version(answer.runtime_version)
+
+
+def plain_version(text: str) -> str:
+    """A version as upstream tells it: a semantic one whole, of any other the leading numbers ("1.6.20~ds1")."""
+    found = _SEMANTIC.match(text) or _GENERIC.match(text)
+    return "Unknown" if found is None else found[1]

@@ -83,6 +83,9 @@ async def observe(*answers, inputs=NodeInputs(), settings=NodeSettings(name="n1"
     ("answers", "expected", "took"),
     [
         pytest.param(["v1.29.1"], ["cri-o://1.29.1"], 0, id="without the letter"),
+        pytest.param(["1.6.20~ds1"], ["cri-o://1.6.20"], 0, id="a distribution's addition is left out"),
+        pytest.param(["2.1.0-rc.1+x"], ["cri-o://2.1.0-rc.1+x"], 0, id="a semantic version is told whole"),
+        pytest.param(["dev"], ["cri-o://Unknown"], 0, id="a text without numbers is no version"),
         pytest.param([DOWN], ["containerd://Unknown"], 0, id="a runtime that is down"),
         pytest.param(["1.0", DOWN], ["cri-o://1.0", "cri-o://Unknown"], 0, id="a runtime that went down"),
         pytest.param([None], ["containerd://Unknown"], 2, id="a runtime that hangs is not waited for"),
