@@ -1,11 +1,7 @@
-"""What containers are made of besides their spec: cluster objects, devices, ids, parts of volumes.
-
-A node without an API server has no cluster objects; each part says so in upstream's words.
-"""
+"""What containers are made of besides their spec: cluster objects, devices, ids, parts of volumes."""
 
 import os
 import pwd
-import random
 import shutil
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,15 +10,16 @@ from typing import Protocol
 
 from klet.aio.threads import Threads
 from klet.api.pod import Pod
+from klet.app.basics import Basics
+from klet.app.objects import NodeObjects
 from klet.app.settings import AgentSettings
-from klet.cri.port import RuntimeService
 from klet.host.errors import FileMissing
 from klet.host.files import read_bytes, remove_file, write_atomic
 from klet.host.processes import run_process
 from klet.model.pods import PodUID
 from klet.runtime.config.container_config import ContainerSettings
 from klet.runtime.config.container_options import DeviceOptions, NoDevices
-from klet.runtime.config.container_planner import ContainerFileMaker, ContainerPlanner
+from klet.runtime.config.container_planner import ContainerFileMaker, ContainerPlanner, PodVolumes
 from klet.runtime.config.id_blocks import IdBlock, IdBlocks, choose_range, parse_granted
 from klet.runtime.config.sub_paths import BoundSubPaths, SubPaths
 from klet.runtime.config.user_namespaces import UserNamespaces
@@ -31,12 +28,11 @@ from klet.runtime.environment.env_sources import (
     FileReader,
     KnownResources,
     NodeResources,
-    NoObjects,
     ObjectReader,
     ServiceReader,
     VolumeFiles,
 )
-from klet.runtime.runtime_class import Handlers, KnownRuntimeClasses, RuntimeClasses, RuntimeHandlers
+from klet.runtime.runtime_class import Handlers, RuntimeClasses, RuntimeHandlers
 
 MAPPINGS_FILE = "userns"
 KUBELET_USER = "kubelet"
@@ -59,12 +55,10 @@ class ContainerPorts:
     user_namespaces: UserNamespaces
 
 
-async def open_container_ports(
-    settings: AgentSettings, runtime: RuntimeService, threads: Threads, randomness: random.Random
-) -> ContainerPorts:
-    """The real ones of a node without an API server."""
-    objects = NoObjects()
-    handlers = RuntimeHandlers(runtime=runtime)
+async def open_container_ports(settings: AgentSettings, objects: NodeObjects, basics: Basics) -> ContainerPorts:
+    """The real ones."""
+    threads = basics.threads
+    handlers = RuntimeHandlers(runtime=basics.runtime)
     granted = await read_granted_ids()
     ids = choose_range(per_pod=settings.user_ids.per_pod, max_pods=settings.user_ids.max_pods, granted=granted)
     mappings = PodMappingFiles(root=settings.root, threads=threads)
@@ -72,16 +66,16 @@ async def open_container_ports(
         blocks=IdBlocks(ids=ids),
         files=mappings,
         handlers=handlers,
-        randomness=randomness,
+        randomness=basics.randomness,
         is_enabled=settings.user_ids.is_enabled,
     )
     if settings.user_ids.is_enabled:
         user_namespaces.restore(await mappings.read_all())
     return ContainerPorts(
-        objects=objects,
-        services=objects,
+        objects=objects.data,
+        services=objects.services,
         resources=KnownResources(allocatable=settings.allocatable),
-        runtime_classes=KnownRuntimeClasses(handlers=settings.runtime_handlers),
+        runtime_classes=objects.runtime_classes,
         handlers=handlers,
         devices=NoDevices(),
         volume_files=VolumeFiles(threads=threads),
@@ -91,7 +85,12 @@ async def open_container_ports(
 
 
 def build_planner(
-    ports: ContainerPorts, *, files: ContainerFileMaker, node_ips: tuple[str, ...], settings: ContainerSettings
+    ports: ContainerPorts,
+    *,
+    files: ContainerFileMaker,
+    volumes: PodVolumes,
+    node_ips: tuple[str, ...],
+    settings: ContainerSettings,
 ) -> ContainerPlanner:
     environment = EnvironmentReader(
         objects=ports.objects,
@@ -102,6 +101,7 @@ def build_planner(
     )
     return ContainerPlanner(
         files=files,
+        volumes=volumes,
         sub_paths=ports.sub_paths,
         environment=environment,
         devices=ports.devices,
@@ -183,20 +183,34 @@ class PodDirectoryFiles(Protocol):
     async def remove_pod(self, uid: PodUID) -> None: ...
 
 
-class PodHoldings:
-    """What a pod holds on the node besides its containers: its directory, and with it mounts and ids."""
+class HeldVolumes(Protocol):
+    """The part of a pod's volumes that is about their end."""
 
-    def __init__(self, *, files: PodDirectoryFiles, sub_paths: SubPaths, user_namespaces: UserNamespaces) -> None:
+    async def release(self, uid: PodUID) -> None: ...
+
+    async def remove(self, uid: PodUID) -> None: ...
+
+
+class PodHoldings:
+    """What a pod holds on the node besides its containers: its directory, and with it volumes, mounts and ids."""
+
+    def __init__(
+        self, *, files: PodDirectoryFiles, volumes: HeldVolumes, sub_paths: SubPaths, user_namespaces: UserNamespaces
+    ) -> None:
         self._files = files
+        self._volumes = volumes
         self._sub_paths = sub_paths
         self._user_namespaces = user_namespaces
 
     async def prepare_pod(self, pod: Pod) -> None:
         await self._files.prepare_pod(pod)
 
-    async def release_pod(self, uid: PodUID) -> None:
+    async def release_volumes(self, uid: PodUID) -> None:
         """Nothing of the pod runs any more; its directory stays until no source has the pod."""
         await self._sub_paths.clean(uid)
+        await self._volumes.release(uid)
+
+    async def release_ids(self, uid: PodUID) -> None:
         await self._user_namespaces.release(uid)
 
     async def pods_on_disk(self) -> frozenset[PodUID]:
@@ -204,5 +218,6 @@ class PodHoldings:
 
     async def remove_pod(self, uid: PodUID) -> None:
         await self._sub_paths.clean(uid)
+        await self._volumes.remove(uid)
         await self._files.remove_pod(uid)
         self._user_namespaces.forget(uid)

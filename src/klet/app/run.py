@@ -13,7 +13,7 @@ from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
 from klet.app.basics import Basics
 from klet.app.cluster.join import build_cluster_parts, open_cluster
-from klet.app.container_ports import open_container_ports
+from klet.app.container_ports import ContainerPorts, open_container_ports
 from klet.app.journal_view import JournalRecords
 from klet.app.kubelet_api import ApiSockets, KubeletApi, build_kubelet_api, build_routes, check_serving, take_ports
 from klet.app.left_files import HostLeftFiles
@@ -21,11 +21,13 @@ from klet.app.lifecycle import run_parts
 from klet.app.log_format import start_logging
 from klet.app.machine_checks import check_machine, check_places
 from klet.app.machine_facts import read_machine_facts
+from klet.app.objects import standalone_objects
 from klet.app.pod_sources import build_sources, source_names
 from klet.app.ports import open_pod_cgroups, open_runtime
 from klet.app.service import build_watchdog, tell_ready
 from klet.app.settings import AgentSettings, cut_settings
 from klet.app.views import BoardPods
+from klet.app.volumes import VOLUME_THREADS, NodeVolumes, open_volumes
 from klet.app.wiring import Agent, Part, Ports, build_agent
 from klet.checkpoint import CheckpointFile, Found
 from klet.config.command_line import Settings, ShowText
@@ -110,6 +112,8 @@ async def run_agent(given: Settings, settings: AgentSettings) -> None:
         opened.callback(threads.close)
         dead_disk = Threads(limit=DEAD_DISK_THREADS, name="klet-last-words")
         opened.callback(dead_disk.close)
+        volume_threads = Threads(limit=VOLUME_THREADS, name="klet-volumes")
+        opened.callback(volume_threads.close)
         journal = Journal(path=settings.journal, clock=clock, max_records=settings.journal_records)
         await journal.open()
         opened.push_async_callback(journal.close)
@@ -121,16 +125,21 @@ async def run_agent(given: Settings, settings: AgentSettings) -> None:
         settings = replace(settings, cgroup_driver=driver)
         basics = Basics(clock=clock, randomness=random.Random(), threads=threads, runtime=client, recorder=recorder)
         config = PodConfig(sources=source_names(given), clock=clock, recorder=recorder)
-        ports = await _open_ports(given, settings, basics, version, config, dead_disk)
+        cluster = None
+        reviewer = None
+        if events is not None:
+            cluster = await opened.enter_async_context(open_cluster(given, settings, basics, events))
+        objects = cluster.served.objects if cluster is not None else standalone_objects(settings.runtime_handlers)
+        containers = await open_container_ports(settings, objects, basics)
+        volumes = await open_volumes(settings, objects, node=containers.resources, threads=volume_threads, clock=clock)
+        ports = await _open_ports(given, settings, basics, version, config, dead_disk, containers, volumes)
         agent = build_agent(ports, settings)
         _record_start(recorder, settings, version)
         parts: list[Part] = [journal, *agent.parts]
         parts += build_sources(
             given, node_name=settings.node_name, sink=config, recorder=recorder, threads=threads, clock=clock
         )
-        reviewer = None
-        if events is not None:
-            cluster = await opened.enter_async_context(open_cluster(given, settings, basics, events))
+        if cluster is not None:
             parts += build_cluster_parts(given, settings, basics, cluster=cluster, agent=agent, sink=config)
             reviewer = cluster.clients.main
         api = await _build_api(
@@ -155,6 +164,8 @@ async def _open_ports(
     version: cri.VersionResponse,
     changes: PodConfig,
     dead_disk: Threads,
+    containers: ContainerPorts,
+    volumes: NodeVolumes,
 ) -> Ports:
     client, threads, clock = basics.runtime, basics.threads, basics.clock
     cgroups = await open_pod_cgroups(settings, threads, clock)
@@ -185,7 +196,8 @@ async def _open_ports(
         # An address of all zeros only says which family is preferred.
         node_ips=tuple(str(ip) for ip in parse_node_ips(given.flags.node_ip) if not ip.is_unspecified),
         randomness=basics.randomness,
-        containers=await open_container_ports(settings, client, threads, basics.randomness),
+        containers=containers,
+        volumes=volumes,
         memory=remembered.value if isinstance(remembered, Found) else AgentMemory(),
         memory_store=memory,
     )

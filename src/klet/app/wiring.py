@@ -12,6 +12,7 @@ from klet.api.pod import Pod
 from klet.app.container_ports import ContainerPorts, PodDirectoryFiles, PodHoldings, build_planner
 from klet.app.pod_fates import CachedPods, LedgerFates
 from klet.app.settings import AgentSettings
+from klet.app.volumes import NodeVolumes, PodVolumes
 from klet.cri.events import EventSource
 from klet.cri.port import ImageService, RuntimeService
 from klet.host.http_client import HttpClient
@@ -60,6 +61,9 @@ from klet.sync.loop import ChangeSource, SyncLoop
 from klet.sync.pod_status import PodStatuses, StartFailures
 from klet.sync.pod_sync import PodSync
 from klet.sync.workers import PodWorkers
+from klet.volumes.keeper import VolumeKeeper
+from klet.volumes.manager import VolumeManager
+from klet.volumes.orphans import OrphanedPods
 
 
 class Part(Protocol):
@@ -101,6 +105,7 @@ class Ports:
     node_ips: tuple[str, ...]
     randomness: random.Random
     containers: ContainerPorts
+    volumes: NodeVolumes
     memory: AgentMemory
     """What an earlier life of the agent left."""
     memory_store: MemoryStore
@@ -165,7 +170,20 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     )
     pulls = PullBackoff(restored=ports.memory.pulls)
     images = ImageManager(images=ports.images, backoff=pulls, recorder=ports.recorder, clock=ports.clock)
-    starter = _build_starter(ports, settings, EnsuredImages(images=images, halts=halts), backoff)
+    manager = VolumeManager(
+        plugins=ports.volumes.plugins,
+        disk=ports.volumes.directories,
+        recorder=ports.recorder,
+        refresh=settings.resync,
+        randomness=ports.randomness,
+        clock=ports.clock,
+    )
+    volumes = PodVolumes(
+        manager=manager,
+        objects=ports.volumes.objects,
+        orphans=OrphanedPods(volumes=manager, directories=ports.volumes.directories),
+    )
+    starter = _build_starter(ports, settings, EnsuredImages(images=images, halts=halts), volumes, backoff)
     sandboxes = SandboxMaker(
         runtime=ports.runtime,
         dns=ports.dns,
@@ -178,6 +196,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     )
     holdings = PodHoldings(
         files=ports.files,
+        volumes=volumes,
         sub_paths=ports.containers.sub_paths,
         user_namespaces=ports.containers.user_namespaces,
     )
@@ -188,7 +207,9 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         statuses=statuses,
         probes=probes,
         fresh=pleg,
-        ground=PodGround(network=runtime, cgroups=cgroups, directories=holdings, recorder=ports.recorder),
+        ground=PodGround(
+            network=runtime, cgroups=cgroups, directories=holdings, volumes=volumes, recorder=ports.recorder
+        ),
         halts=halts,
         recorder=ports.recorder,
     )
@@ -261,8 +282,9 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         policy=settings.gc,
     )
     memory = MemoryKeeper(store=ports.memory_store, statuses=board, delays=backoff, pulls=pulls, clock=ports.clock)
+    keeper = VolumeKeeper(objects=ports.volumes.objects, volumes=manager)
     return Agent(
-        parts=(memory, pleg, checks, workers, probes, housekeeping, gc, loop),
+        parts=(memory, pleg, checks, manager, keeper, workers, probes, housekeeping, gc, loop),
         pods=pods,
         statuses=board,
         ledger=ledger,
@@ -275,14 +297,18 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
 
 
 def _build_starter(
-    ports: Ports, settings: AgentSettings, images: "EnsuredImages", backoff: CrashBackoff
+    ports: Ports, settings: AgentSettings, images: "EnsuredImages", volumes: PodVolumes, backoff: CrashBackoff
 ) -> ContainerStarter:
     return ContainerStarter(
         runtime=ports.runtime,
         images=images,
         counts=ports.files,
         planner=build_planner(
-            ports.containers, files=ports.files, node_ips=ports.node_ips, settings=settings.container
+            ports.containers,
+            files=ports.files,
+            volumes=volumes,
+            node_ips=ports.node_ips,
+            settings=settings.container,
         ),
         links=ports.logs,
         recorder=ports.recorder,

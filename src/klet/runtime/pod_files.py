@@ -1,4 +1,4 @@
-"""The files klet makes for pods: data and log directories, /etc/hosts, termination logs, volumes in first form."""
+"""The files klet makes for pods: data and log directories, /etc/hosts, termination logs."""
 
 import logging
 import secrets
@@ -14,7 +14,6 @@ from klet.model.pods import PodUID
 from klet.runtime import labels
 from klet.runtime.config.container_planner import ContainerFiles
 from klet.runtime.config.sandbox_config import hostname_and_domain
-from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +82,6 @@ class PodFiles:
         return ContainerFiles(
             hosts_file=self._make_hosts(pod, directory, pod_ips),
             termination_log=_make_termination_log(directory / "containers" / container.name),
-            volume_paths=self._volumes(pod),
         )
 
     def _make_hosts(self, pod: Pod, directory: Path, pod_ips: tuple[str, ...]) -> str:
@@ -100,25 +98,6 @@ class PodFiles:
         host, domain = hostname_and_domain(pod, cluster_domain=self._cluster_domain)
         names = f"{host}.{domain}\t{host}" if domain else host
         return _HOSTS_HEAD + "".join(f"{ip}\t{names}\n" for ip in pod_ips) + _aliases(pod.spec.host_aliases)
-
-    def _volumes(self, pod: Pod) -> dict[str, str]:
-        paths = {}
-        for volume in pod.spec.volumes:
-            if volume.image is not None:
-                continue  # the runtime mounts it
-            if volume.host_path is not None:
-                paths[volume.name] = volume.host_path.path
-            elif volume.empty_dir is not None and not volume.empty_dir.medium:
-                plugin = "kubernetes.io~empty-dir"
-                path = self._pods / pod.metadata.uid / "volumes" / plugin / volume.name
-                if not path.exists():
-                    # Once made it belongs to the pod, and so does its mode.
-                    _make_directory(path, 0o777)
-                paths[volume.name] = str(path)
-            else:
-                message = f'volume "{volume.name}": only hostPath and disk-backed emptyDir volumes are built yet'
-                raise StartError(CREATE_CONFIG_ERROR, message)
-        return paths
 
     def _remove(self, uid: PodUID) -> None:
         remove_tree(self._pods / uid)

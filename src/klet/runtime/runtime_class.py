@@ -18,7 +18,7 @@ class RuntimeClassMissing(KletError):
 class RuntimeClasses(Protocol):
     """Knows the runtime classes of the cluster."""
 
-    def handler_of(self, name: str) -> str:
+    async def handler_of(self, name: str) -> str:
         """The handler of a class; raises RuntimeClassMissing for one that does not exist."""
         ...
 
@@ -32,20 +32,20 @@ class KnownRuntimeClasses:
     def __init__(self, *, handlers: Mapping[str, str]) -> None:
         self._handlers = handlers
 
-    def handler_of(self, name: str) -> str:
+    async def handler_of(self, name: str) -> str:
         try:
             return self._handlers[name]
         except KeyError:
             raise RuntimeClassMissing(f'runtimeclass.node.k8s.io "{name}" not found') from None
 
 
-def find_handler(pod: Pod, classes: RuntimeClasses) -> str:
+async def find_handler(pod: Pod, classes: RuntimeClasses) -> str:
     """The handler for a pod's sandbox: the runtime's own choice, an empty text, for a pod without a class."""
     name = pod.spec.runtime_class_name
     if not name:
         return ""
     try:
-        return classes.handler_of(name)
+        return await classes.handler_of(name)
     except RuntimeClassMissing as error:
         raise SandboxConfigError(str(error)) from error
     except KletError as error:

@@ -107,7 +107,7 @@ class SandboxMaker:
     ) -> cri.RunPodSandboxRequest:
         try:
             dns = await self._dns.config_for(pod)
-            handler = find_handler(pod, self._runtime_classes)
+            handler = await find_handler(pod, self._runtime_classes)
             config = build_sandbox_config(
                 pod,
                 attempt=attempt,

@@ -1,4 +1,7 @@
-"""What the node gives a pod before its sandbox, and takes back afterwards: a network, its cgroup, its directories."""
+"""What the node gives a pod before its sandbox, and takes back afterwards.
+
+A network, its cgroup, its directories, its volumes.
+"""
 
 from typing import Protocol
 
@@ -9,6 +12,7 @@ from klet.model.pods import PodUID, subject_of, uid_of
 from klet.model.runtime import PodRuntimeStatus
 from klet.sync.cgroup_step import CgroupStep
 from klet.sync.requeue import NETWORK_NOT_READY
+from klet.volumes.errors import WaitFailed
 
 
 class PodDirectories(Protocol):
@@ -16,7 +20,25 @@ class PodDirectories(Protocol):
 
     async def prepare_pod(self, pod: Pod) -> None: ...
 
-    async def release_pod(self, uid: PodUID) -> None: ...
+    async def release_volumes(self, uid: PodUID) -> None: ...
+
+    async def release_ids(self, uid: PodUID) -> None: ...
+
+
+class PodVolumes(Protocol):
+    """Gives pods their volumes."""
+
+    def register(self, pod: Pod) -> None:
+        """The pod is about to use the objects that it refers to."""
+        ...
+
+    def refresh(self, pod: Pod) -> None:
+        """Have the volumes of a pod as its spec has them now, without waiting for that."""
+        ...
+
+    async def until_mounted(self, pod: Pod) -> None:
+        """Return when the pod has every volume that it uses; raises WaitFailed."""
+        ...
 
 
 class Network(Protocol):
@@ -31,11 +53,18 @@ class PodGround:
     """Prepares what a pod stands on; a failure is recorded and holds the pod up, nobody else."""
 
     def __init__(
-        self, *, network: Network, cgroups: CgroupStep, directories: PodDirectories, recorder: CauseRecorder
+        self,
+        *,
+        network: Network,
+        cgroups: CgroupStep,
+        directories: PodDirectories,
+        volumes: PodVolumes,
+        recorder: CauseRecorder,
     ) -> None:
         self._network = network
         self._cgroups = cgroups
         self._directories = directories
+        self._volumes = volumes
         self._recorder = recorder
 
     def network_error(self, pod: Pod, *, cause: CauseId | None) -> str | None:
@@ -62,14 +91,35 @@ class PodGround:
             self._recorder.record(finding, parent=cause)
             raise
 
+    def register_objects(self, pod: Pod) -> None:
+        """Have at hand what the pod's environment and volumes refer to."""
+        self._volumes.register(pod)
+
+    def refresh_volumes(self, pod: Pod) -> None:
+        """Bring the volumes of a pod up to date that nothing has to be done to otherwise."""
+        self._volumes.refresh(pod)
+
+    async def give_volumes(self, pod: Pod, *, cause: CauseId | None) -> WaitFailed | None:
+        """Wait for the pod's volumes; tells what is wrong if they do not come. The wait may be cancelled."""
+        try:
+            await self._volumes.until_mounted(pod)
+        except WaitFailed as error:
+            # What is wrong with a volume that is tried again and again has been told by then.
+            decision = "VolumesNotMounted" if error.is_timeout else "FailedMount"
+            finding = retried(pod, decision, f"Unable to attach or mount volumes: {error}")
+            self._recorder.record(finding, parent=cause)
+            return error
+        return None
+
     async def share_anew(self, *, without: PodUID | None = None) -> None:
         """A pod has stopped: share the node out between the others."""
         await self._cgroups.balance(without=without)
 
     async def take_back(self, pod: Pod) -> None:
-        """Release what a pod held that has ended."""
+        """Release what a pod held that has ended; its cgroup pays for volumes in memory, so they go first."""
+        await self._directories.release_volumes(uid_of(pod))
         await self._cgroups.release(pod)
-        await self._directories.release_pod(uid_of(pod))
+        await self._directories.release_ids(uid_of(pod))
 
 
 def retried(pod: Pod, decision: str, message: str) -> Finding:

@@ -2,6 +2,7 @@
 
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Protocol
 
 from klet.api.pod import Pod
@@ -22,6 +23,8 @@ from klet.sync.workers import FreshStatuses, StepResult
 
 ORPHAN_GRACE = 1
 """Seconds. Nobody is left who could have asked for more."""
+AT_ONCE = datetime.min.replace(tzinfo=UTC)
+"""A wait that has come to its end is begun anew: whoever waits hears of what happens at once."""
 
 
 class StillRunning(KletError):
@@ -80,6 +83,7 @@ class PodSync:
         look_at = deadline_of(pod, reported)
         if (error := self._ground.network_error(pod, cause=cause)) is not None:
             return StepResult(errors=(error,), look_at=look_at)
+        self._ground.register_objects(pod)
         if await self._ground.give_cgroup(pod, status, reported, cause=cause):
             status = await self._fresh.read_now(uid_of(pod))
             if is_terminal(self._statuses.report(pod, status, cause=cause).phase):
@@ -94,10 +98,16 @@ class PodSync:
         uid = uid_of(pod)
         actions = compute_pod_actions(pod, status, probes=self._statuses.probe_view())
         if actions.is_idle:
+            self._ground.refresh_volumes(pod)
             return StepResult()
         if (held := self._executor.held_back(pod, actions)) is not None:
+            self._ground.refresh_volumes(pod)
             return StepResult(errors=held.errors, retry_at=held.retry_at)
         await self._ground.give_directories(pod, cause=cause)
+        if pod.spec.volumes:
+            failed = await self._halts.run(uid, self._ground.give_volumes(pod, cause=cause))
+            if failed is not None:
+                return StepResult(errors=(str(failed),), retry_at=AT_ONCE if failed.is_timeout else None)
         if self._halts.is_halted(uid):
             raise Halted("the pod is to stop")
         parent = self._record(actions, cause)

@@ -25,11 +25,12 @@ from klet.model.causes import CauseId
 from klet.model.halts import PodHalts
 from klet.model.http_get import HttpGet
 from klet.model.network import DnsConfig
-from klet.model.pods import uid_of
+from klet.model.pods import PodUID, uid_of
 from klet.model.runtime import PodRuntimeStatus
 from klet.runtime.actions import PodActions, compute_pod_actions
 from klet.runtime.config.container_config import ContainerSettings
 from klet.runtime.config.container_planner import ContainerFiles, ReadyImage
+from klet.runtime.config.mounts import HostVolume
 from klet.runtime.config.sandbox_config import SandboxSettings
 from klet.runtime.config.security import ImageUser, SecuritySettings
 from klet.runtime.crash_backoff import CrashBackoff
@@ -59,7 +60,6 @@ class Files:
     def __init__(self) -> None:
         self.broken = False
         self.restart_count = 0
-        self.volumes: dict[str, str] = {}
 
     async def prepare_container(
         self, pod: Pod, container: Container | EphemeralContainer, *, pod_ips: tuple[str, ...]
@@ -69,11 +69,21 @@ class Files:
         return ContainerFiles(
             hosts_file=f"/hosts/{'+'.join(pod_ips)}",
             termination_log=f"/pods/{container.name}",
-            volume_paths=self.volumes,
         )
 
     async def next_restart_count(self, pod: Pod, container: str) -> int:
         return self.restart_count
+
+
+class Volumes:
+    """Volumes by path, the same for every pod."""
+
+    def __init__(self) -> None:
+        self.paths: dict[str, str] = {}
+
+    def of_pod(self, uid: PodUID) -> dict[str, HostVolume]:
+        assert uid
+        return {name: HostVolume(path) for name, path in self.paths.items()}
 
 
 class Images:
@@ -148,7 +158,7 @@ class RuntimeBench:
         self.client = client
         self.clock = clock
         self.journal = MemoryJournal(clock=clock)
-        self.files, self.images, self.dns = Files(), Images(), Dns()
+        self.files, self.volumes, self.images, self.dns = Files(), Volumes(), Images(), Dns()
         self.sink = sink
         self.logs = MemoryLogs(sink=sink)
         self.reader = PodReader(runtime=client, files=MemoryLeftFiles(sink=sink))
@@ -174,6 +184,7 @@ class RuntimeBench:
             planner=build_planner(
                 self.ports,
                 files=self.files,
+                volumes=self.volumes,
                 node_ips=("192.168.0.1",),
                 settings=ContainerSettings(security=SecuritySettings()),
             ),

@@ -163,7 +163,7 @@ def mounting(**options) -> Container:
 
 def test_a_part_of_a_volume(on_bench):
     async def test(bench) -> None:
-        bench.files.volumes = {"data": "/host/data"}
+        bench.volumes.paths = {"data": "/host/data"}
         await bench.sync(pod_with(mounting(sub_path_expr="home/$(WHO)")))
         assert created(bench)[0].mounts[0].host_path == "/pods/uid-1/volume-subpaths/data/a/0"
 
@@ -180,7 +180,7 @@ def test_a_part_of_a_volume(on_bench):
 )
 def test_recursive_read_only(on_bench, features, mode, expected):
     async def test(bench) -> None:
-        bench.files.volumes = {"data": "/host/data"}
+        bench.volumes.paths = {"data": "/host/data"}
         await bench.sync(pod_with(mounting(read_only=True, recursive_read_only=mode)))
         assert created(bench)[0].mounts[0].recursive_read_only is expected
 
@@ -215,7 +215,7 @@ def env(**source) -> Container:
 )
 def test_what_cannot_be_told_fails_the_container(on_bench, container, message):
     async def test(bench) -> None:
-        bench.files.volumes = {"data": "/host/data"}
+        bench.volumes.paths = {"data": "/host/data"}
         outcome = await bench.sync(make_pod(container, "b"))
         assert outcome.failures == {"a": StartFailure("CreateContainerConfigError", message)}
         assert ("Failed", f"Error: {message}") in await bench.events()

@@ -9,10 +9,8 @@ from msgspec.structs import replace
 
 from klet.aio.threads import Threads
 from klet.api.pod import HostAlias, Pod
-from klet.api.volume import EmptyDirVolumeSource, HostPathVolumeSource, SecretVolumeSource, Volume
 from klet.model.pods import PodUID
 from klet.runtime.config.container_planner import ContainerFiles
-from klet.runtime.errors import StartError
 from klet.runtime.pod_files import PodFiles
 from klet.testing.builders import make_container, make_pod
 
@@ -139,40 +137,6 @@ async def test_a_container_starts_without_a_termination_log_if_it_must(files, tm
     made = await files.prepare_container(pod_with(), MAIN, pod_ips=("10.0.0.1",))
     assert made.termination_log == ""
     assert made.hosts_file
-
-
-async def test_volumes(files, tmp_path):
-    volumes = (
-        Volume(name="host", host_path=HostPathVolumeSource(path="/srv")),
-        Volume(name="scratch", empty_dir=EmptyDirVolumeSource()),
-    )
-    made = await files.prepare_container(pod_with(volumes=volumes), MAIN, pod_ips=())
-    scratch = tmp_path / "root/pods/u-1/volumes/kubernetes.io~empty-dir/scratch"
-    assert dict(made.volume_paths) == {"host": "/srv", "scratch": str(scratch)}
-    assert mode_of(scratch) == 0o777
-
-
-async def test_an_empty_dir_keeps_what_the_pod_made_of_it(files, tmp_path):
-    pod = pod_with(volumes=(Volume(name="scratch", empty_dir=EmptyDirVolumeSource()),))
-    scratch = Path((await files.prepare_container(pod, MAIN, pod_ips=())).volume_paths["scratch"])
-    (scratch / "file").write_text("kept")
-    os.chmod(scratch, 0o700)  # noqa: PTH101 - what the pod does, not the test
-    await files.prepare_container(pod, MAIN, pod_ips=())
-    assert mode_of(scratch) == 0o700
-    assert (scratch / "file").read_text() == "kept"
-
-
-@pytest.mark.parametrize(
-    "volume",
-    [
-        pytest.param(Volume(name="v", secret=SecretVolumeSource(secret_name="s")), id="a secret"),
-        pytest.param(Volume(name="v", empty_dir=EmptyDirVolumeSource(medium="Memory")), id="memory"),
-    ],
-)
-async def test_volumes_that_are_not_built_yet_fail_the_container(files, volume):
-    with pytest.raises(StartError) as caught:
-        await files.prepare_container(pod_with(volumes=(volume,)), MAIN, pod_ips=())
-    assert caught.value.reason == "CreateContainerConfigError"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from klet.wire import cri_v1_pb2 as cri
 
 
 class BrokenClasses:
-    def handler_of(self, name: str) -> str:
+    async def handler_of(self, name: str) -> str:
         raise KletError("the cache is on fire")
 
 
@@ -29,8 +29,8 @@ def pod_of(name: str | None):
         pytest.param("quick", "crun", id="a class"),
     ],
 )
-def test_find_handler(name, expected):
-    assert find_handler(pod_of(name), KnownRuntimeClasses(handlers={"quick": "crun"})) == expected
+async def test_find_handler(name, expected):
+    assert await find_handler(pod_of(name), KnownRuntimeClasses(handlers={"quick": "crun"})) == expected
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,9 @@ def test_find_handler(name, expected):
         pytest.param(BrokenClasses(), "failed to lookup RuntimeClass kata: the cache is on fire", id="unreadable"),
     ],
 )
-def test_classes_that_cannot_be_had(classes, message):
+async def test_classes_that_cannot_be_had(classes, message):
     with pytest.raises(SandboxConfigError) as caught:
-        find_handler(pod_of("kata"), classes)
+        await find_handler(pod_of("kata"), classes)
     assert str(caught.value) == message
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from klet.app.basics import Basics
 from klet.app.cluster.connection import ClusterClients, ClusterInformers, build_informers, connect_cluster
 from klet.app.cluster.node import build_node_parts
+from klet.app.cluster.objects import ServedObjects, build_served_objects
 from klet.app.cluster.offline import Offline, open_offline
 from klet.app.cluster.pods import build_pod_parts
 from klet.app.settings import AgentSettings
@@ -28,6 +29,7 @@ class Cluster:
     events: EventingRecorder
     offline: Offline | None
     """What is kept for the time without it, if that is wanted."""
+    served: ServedObjects
 
 
 @asynccontextmanager
@@ -39,7 +41,16 @@ async def open_cluster(
     offline = await open_offline(given.klet, settings, basics) if given.klet.offline else None
     async with connect_cluster(access, given.config, clock=basics.clock, randomness=basics.randomness) as clients:
         informers = build_informers(clients.informers, settings.node_name)
-        yield Cluster(clients=clients, informers=informers, events=events, offline=offline)
+        served = build_served_objects(
+            clients,
+            informers,
+            config=given.config,
+            node_name=settings.node_name,
+            offline=offline,
+            clock=basics.clock,
+            randomness=basics.randomness,
+        )
+        yield Cluster(clients=clients, informers=informers, events=events, offline=offline, served=served)
 
 
 def build_cluster_parts(
@@ -67,4 +78,5 @@ def build_cluster_parts(
         informers=informers,
         inputs=NodeInputs(),
     )
-    return (informers.node, informers.pods, informers.services, informers.runtime_classes, *node, *pods)
+    followed = (informers.node, informers.pods, informers.services, informers.runtime_classes)
+    return (*followed, *cluster.served.parts, *node, *pods)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
+from klet.api.volume import Volume
 from klet.host.errors import CgroupError, HostError
 from klet.logs.line import parse_cri_line
 from klet.model.memory import AgentMemory
@@ -14,6 +15,8 @@ from klet.runtime import labels
 from klet.runtime.config.container_planner import ContainerFiles
 from klet.runtime.log_files import LogDirectory
 from klet.testing.fake_runtime import MemorySink
+from klet.volumes.disk import FoundVolume
+from klet.volumes.plugins.base import MountRequest, VolumeAttributes, VolumePlugin
 
 LOGS = Path("/var/log/pods")
 _PREFIX = f"{LOGS}/"
@@ -59,7 +62,6 @@ class MemoryFiles:
         return ContainerFiles(
             hosts_file=f"{base}/etc-hosts",
             termination_log=f"{base}/containers/{container.name}",
-            volume_paths={volume.name: f"{base}/volumes/{volume.name}" for volume in pod.spec.volumes},
         )
 
     async def next_restart_count(self, pod: Pod, container: str) -> int:
@@ -193,11 +195,32 @@ class MemoryCheckpoint:
 
 
 class MemoryVolumes:
-    """Parts of volumes that exist by name, and files in them that do not."""
+    """Volumes and their parts that exist by name, and files in them that do not."""
 
     def __init__(self) -> None:
         self.mounts: set[tuple[PodUID, str, int]] = set()
-        """What is mounted: by pod, container and number."""
+        """The parts that are mounted: by pod, container and number."""
+        self.volumes: set[tuple[PodUID, str]] = set()
+
+    def owners(self) -> frozenset[PodUID]:
+        """The pods that have something mounted."""
+        return frozenset({mount[0] for mount in self.mounts} | {volume[0] for volume in self.volumes})
+
+    async def make(self, uid: PodUID, name: str) -> None:
+        self.volumes.add((uid, name))
+
+    async def take_away(self, uid: PodUID, name: str) -> None:
+        self.volumes.discard((uid, name))
+
+    async def find(self, uid: PodUID) -> list[FoundVolume]:
+        names = sorted(name for owner, name in self.volumes if owner == uid)
+        return [FoundVolume(MemoryPlugin.name, name, volume_path(uid, name)) for name in names]
+
+    async def has_mounts(self, uid: PodUID) -> bool:
+        return any(owner == uid for owner, _ in self.volumes)
+
+    async def remove(self, uid: PodUID) -> None:
+        """The directories themselves are among the pods' files."""
 
     async def prepare(
         self,
@@ -217,6 +240,34 @@ class MemoryVolumes:
 
     async def read(self, root: str, path: str) -> bytes:
         raise HostError(f"cannot read {root}/{path}: No such file or directory")
+
+
+class MemoryPlugin(VolumePlugin):
+    """Every kind of volume, by name only."""
+
+    name = "kubernetes.io/empty-dir"
+
+    def __init__(self, *, volumes: MemoryVolumes) -> None:
+        self._volumes = volumes
+
+    def supports(self, volume: Volume) -> bool:  # noqa: ARG002 - every kind
+        return True
+
+    def attributes(self, volume: Volume) -> VolumeAttributes:  # noqa: ARG002 - the same for all of them
+        return VolumeAttributes()
+
+    def path(self, uid: PodUID, volume: Volume) -> str:
+        return str(volume_path(uid, volume.name))
+
+    async def set_up(self, request: MountRequest) -> None:
+        await self._volumes.make(request.uid, request.volume.name)
+
+    async def tear_down(self, uid: PodUID, name: str) -> None:
+        await self._volumes.take_away(uid, name)
+
+
+def volume_path(uid: PodUID, name: str) -> Path:
+    return Path(f"/pods/{uid}/volumes/{name}")
 
 
 class MemoryDns:

@@ -24,9 +24,11 @@ from klet.app.simulation.memory import (
     MemoryFiles,
     MemoryLeftFiles,
     MemoryLogs,
+    MemoryPlugin,
     MemoryQos,
     MemoryVolumes,
 )
+from klet.app.volumes import NodeVolumes
 from klet.app.wiring import Agent, Ports, build_agent
 from klet.cri.client import CriClient
 from klet.cri.events import ContainerdEvents, CriEvents
@@ -34,6 +36,7 @@ from klet.host.http_client import HttpClient
 from klet.journal.memory import MemoryJournal
 from klet.model.pods import PodUID, uid_of
 from klet.network.dns import DnsSettings
+from klet.objectcache.standalone import StandaloneObjects
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.config.container_config import ContainerSettings
 from klet.runtime.config.id_blocks import UserIdSettings
@@ -141,15 +144,20 @@ class SimulatedNode:
         settings: AgentSettings,
         wrap: PortWrapper = as_it_is,
     ) -> Agent:
-        """Wire an agent to this machine; it does not run yet. `wrap` may put something around the machine's ports."""
+        """Wire an agent to this machine; it does not run yet."""
+        return build_agent(self.build_ports(client, wanted, seed=seed, wrap=wrap), settings)
+
+    def build_ports(self, client: CriClient, wanted: ChangeSource, *, seed: int, wrap: PortWrapper = as_it_is) -> Ports:
+        """The ports of this machine. `wrap` may put something around them."""
         randomness = random.Random(seed)
+        volumes = wrap(self.volumes, "sub paths")
         containers = simulated_container_ports(
             client,
             mappings=self.files.mappings,
-            volumes=wrap(self.volumes, "sub paths"),
+            volumes=volumes,
             randomness=randomness,
         )
-        ports = Ports(
+        return Ports(
             clock=self.clock,
             runtime=client,
             images=client,
@@ -167,10 +175,12 @@ class SimulatedNode:
             node_ips=("192.0.2.1",),
             randomness=randomness,
             containers=containers,
+            volumes=NodeVolumes(
+                plugins=(MemoryPlugin(volumes=volumes),), directories=volumes, objects=StandaloneObjects()
+            ),
             memory=self.checkpoint.left,
             memory_store=wrap(self.checkpoint, "memory"),
         )
-        return build_agent(ports, settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

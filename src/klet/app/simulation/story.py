@@ -289,7 +289,7 @@ class Story:
             directories=frozenset(files.pods),
             logs=frozenset(files.pods_with_logs()),
             cgroups=frozenset(self.node.cgroups.pods),
-            mounts=frozenset(uid for uid, _, _ in self.node.volumes.mounts),
+            mounts=self.node.volumes.owners(),
         )
         status_of = agent.statuses.get if agent is not None else self._sources.statuses.get
         return unsettled(self.chronicle, self.node.runtime, holdings, status_of)

@@ -11,12 +11,13 @@ from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.cri.errors import CriError
 from klet.errors import KletError
-from klet.model.pods import uid_of
+from klet.model.pods import PodUID, uid_of
 from klet.model.runtime import SandboxId
 from klet.runtime.config.container_config import ContainerInputs, ContainerSettings, build_container_config
 from klet.runtime.config.container_options import DeviceOptions
 from klet.runtime.config.mounts import (
     BlockVolume,
+    HostVolume,
     MountInputs,
     asks_for_recursive_read_only,
     build_block_devices,
@@ -61,7 +62,6 @@ class ContainerFiles:
 
     hosts_file: str
     termination_log: str
-    volume_paths: Mapping[str, str]
     block_volumes: Mapping[str, BlockVolume] = field(default_factory=dict)
 
 
@@ -84,6 +84,14 @@ class ContainerFileMaker(Protocol):
     ) -> ContainerFiles: ...
 
 
+class PodVolumes(Protocol):
+    """Knows the volumes that containers can mount."""
+
+    def of_pod(self, uid: PodUID) -> Mapping[str, HostVolume]:
+        """By their names in the pod."""
+        ...
+
+
 class ContainerPlanner:
     """Says how a container is to be created."""
 
@@ -91,6 +99,7 @@ class ContainerPlanner:
         self,
         *,
         files: ContainerFileMaker,
+        volumes: PodVolumes,
         sub_paths: SubPaths,
         environment: EnvironmentReader,
         devices: DeviceOptions,
@@ -98,6 +107,7 @@ class ContainerPlanner:
         settings: ContainerSettings,
     ) -> None:
         self._files = files
+        self._volumes = volumes
         self._sub_paths = sub_paths
         self._environment = environment
         self._devices = devices
@@ -122,12 +132,17 @@ class ContainerPlanner:
     ) -> cri.ContainerConfig:
         options = await self._devices.options_for(pod, container)
         files = await self._files.prepare_container(pod, container, pod_ips=place.pod_ips)
+        volumes = self._volumes.of_pod(uid_of(pod))
         build_block_devices(container, files.block_volumes)  # what is wrong with them is told before the rest
         environment = build_environment(
             pod,
             container,
             await self._environment.gather(
-                pod, container, pod_ips=place.pod_ips, volumes=files.volume_paths, devices=options.environment
+                pod,
+                container,
+                pod_ips=place.pod_ips,
+                volumes={name: volume.path for name, volume in volumes.items() if volume.path},
+                devices=options.environment,
             ),
         )
         inputs = ContainerInputs(
@@ -136,8 +151,8 @@ class ContainerPlanner:
             image_user=facts.image.user,
             environment=environment,
             mounts=MountInputs(
-                volumes=files.volume_paths,
-                sub_paths=await self._prepare_sub_paths(pod, container, files, environment),
+                volumes=volumes,
+                sub_paths=await self._prepare_sub_paths(pod, container, volumes, environment),
                 images=facts.image_volumes,
                 block_volumes=files.block_volumes,
                 hosts_file=files.hosts_file,
@@ -155,18 +170,17 @@ class ContainerPlanner:
         self,
         pod: Pod,
         container: Container | EphemeralContainer,
-        files: ContainerFiles,
+        volumes: Mapping[str, HostVolume],
         environment: Mapping[str, str],
     ) -> dict[int, str]:
         ready: dict[int, str] = {}
         for index, mount in enumerate(container.volume_mounts):
-            root = files.volume_paths.get(mount.name)
-            path = resolve_sub_path(mount, environment) if root is not None else ""
-            if root is None or not path:
+            volume = volumes.get(mount.name)
+            if volume is None or not volume.path or not (path := resolve_sub_path(mount, environment)):
                 continue
             try:
                 ready[index] = await self._sub_paths.prepare(
-                    uid_of(pod), container.name, index, volume=mount.name, root=root, path=path
+                    uid_of(pod), container.name, index, volume=mount.name, root=volume.path, path=path
                 )
             except SubPathError as error:
                 # The cause stays in the journal: it could tell a pod about files of the host.

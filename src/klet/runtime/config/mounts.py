@@ -20,6 +20,18 @@ _PROPAGATION = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class HostVolume:
+    """A volume of the pod, ready to be mounted."""
+
+    path: str
+    """On the host; empty for one that only the runtime sees."""
+    read_only: bool = False
+    """Containers may only read it, whatever they ask for: a link in it must not become a way to write elsewhere."""
+    relabels: bool = False
+    """Its SELinux label may be changed, because it is there for the pod alone."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockVolume:
     """A volume that is a device and not a file system."""
@@ -29,12 +41,15 @@ class BlockVolume:
     read_only: bool = False
 
 
+_NOT_THERE = HostVolume("")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MountInputs:
     """What a container can mount besides what its spec says."""
 
-    volumes: Mapping[str, str]
-    """Where each volume of the pod lies on the host."""
+    volumes: Mapping[str, HostVolume]
+    """By their names in the pod."""
     sub_paths: Mapping[int, str] = field(default_factory=dict)
     """By the index of the volume mount: where its part of the volume lies on the host."""
     images: Mapping[str, str] = field(default_factory=dict)
@@ -108,14 +123,15 @@ def _mount(
     inputs: MountInputs,
     environment: Mapping[str, str],
 ) -> cri.Mount:
-    image = inputs.images.get(wanted.name)
-    if image is None and wanted.name not in inputs.volumes:
+    image, volume = inputs.images.get(wanted.name), inputs.volumes.get(wanted.name, _NOT_THERE)
+    if image is None and not volume.path:
         raise _error(f'cannot find volume "{wanted.name}" to mount into container "{container.name}"')
     sub_path = resolve_sub_path(wanted, environment)
     path = wanted.mount_path
     mount = cri.Mount(
         container_path=path if path.startswith("/") else f"/{path}",
-        readonly=wanted.read_only,
+        readonly=wanted.read_only or volume.read_only,
+        selinux_relabel=inputs.relabels and volume.relabels,
         propagation=_PROPAGATION.get(wanted.mount_propagation or "", cri.PROPAGATION_PRIVATE),
         recursive_read_only=_is_recursive_read_only(wanted, is_supported=inputs.supports_recursive_read_only),
     )
@@ -127,7 +143,7 @@ def _mount(
             raise _error(f'failed to prepare subPath for volumeMount "{wanted.name}" of container "{container.name}"')
         mount.host_path = inputs.sub_paths[index]
     else:
-        mount.host_path = inputs.volumes[wanted.name]
+        mount.host_path = volume.path
     return mount
 
 

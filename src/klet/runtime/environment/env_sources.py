@@ -12,6 +12,7 @@ from klet.api.service import Service
 from klet.errors import KletError
 from klet.host.contained import read_contained
 from klet.model.objects import container_config_maps, container_secrets
+from klet.model.pods import is_static
 from klet.runtime.environment.env import EnvironmentInputs
 
 T = TypeVar("T")
@@ -33,6 +34,10 @@ class ServiceReader(Protocol):
 
     def services(self) -> Sequence[Service] | None:
         """All of them; None before they have been read for the first time."""
+        ...
+
+    async def until_read(self) -> None:
+        """Return when they have been read, or when there is no use in waiting any longer."""
         ...
 
 
@@ -65,6 +70,9 @@ class NoObjects:
 
     def services(self) -> Sequence[Service] | None:
         return ()
+
+    async def until_read(self) -> None:
+        """There is nothing to read."""
 
 
 class KnownResources:
@@ -115,6 +123,8 @@ class EnvironmentReader:
         devices: Mapping[str, str],
     ) -> EnvironmentInputs:
         namespace = pod.metadata.namespace
+        if not is_static(pod):
+            await self._services.until_read()
         return EnvironmentInputs(
             pod_ips=pod_ips,
             node_ips=self._node_ips,

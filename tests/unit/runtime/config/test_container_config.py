@@ -12,7 +12,7 @@ from klet.api.security import SecurityContext
 from klet.runtime.config.container_config import ContainerInputs, ContainerSettings, build_container_config
 from klet.runtime.config.container_options import ContainerOptions, DeviceNode, HostMount
 from klet.runtime.config.linux_resources import ResourceRules
-from klet.runtime.config.mounts import BlockVolume, MountInputs
+from klet.runtime.config.mounts import BlockVolume, HostVolume, MountInputs
 from klet.runtime.config.security import ImageUser, SecuritySettings
 from klet.runtime.errors import StartError
 from klet.testing.builders import make_container, make_pod, with_resources
@@ -26,7 +26,7 @@ INPUTS = ContainerInputs(
     image_user=ImageUser(),
     environment={"GREETING": "hello", "EMPTY": ""},
     mounts=MountInputs(
-        volumes={"data": "/host/data"},
+        volumes={"data": HostVolume("/host/data")},
         hosts_file="/pods/u/etc-hosts",
         termination_log="/pods/u/containers/c/0a1b2c3d",
     ),
@@ -152,7 +152,7 @@ def test_what_comes_with_devices():
         volume_mounts=(VolumeMount(name="data", mount_path="/data"),),
         volume_devices=(VolumeDevice(name="disk", device_path="/dev/xvda"),),
     )
-    mounts = MountInputs(volumes={"data": "/host/data"}, block_volumes=disks)
+    mounts = MountInputs(volumes={"data": HostVolume("/host/data")}, block_volumes=disks)
     config = built(container, inputs=dataclasses.replace(INPUTS, options=options, mounts=mounts))
     assert list(config.mounts) == [
         cri.Mount(container_path="/gpu", host_path="/lib/gpu", readonly=True),

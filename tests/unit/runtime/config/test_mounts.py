@@ -8,6 +8,7 @@ from klet.api.pod import Pod
 from klet.api.volume import ImageVolumeSource, Volume
 from klet.runtime.config.mounts import (
     BlockVolume,
+    HostVolume,
     MountInputs,
     asks_for_recursive_read_only,
     build_block_devices,
@@ -19,7 +20,7 @@ from klet.testing.builders import make_container, make_pod
 from klet.wire import cri_v1_pb2 as cri
 
 INPUTS = MountInputs(
-    volumes={"data": "/host/data"},
+    volumes={"data": HostVolume("/host/data")},
     hosts_file="/pods/u/etc-hosts",
     termination_log="/pods/u/containers/c/0a1b2c3d",
 )
@@ -88,7 +89,9 @@ def test_mounts_that_are_left_out(container, inputs, paths):
 
 @pytest.mark.parametrize("relabels", [True, False])
 def test_files_of_our_own_get_a_label_where_there_are_labels(relabels):
-    inputs = MountInputs(volumes={"data": "/host/data"}, hosts_file="/h", termination_log="/t", relabels=relabels)
+    inputs = MountInputs(
+        volumes={"data": HostVolume("/host/data")}, hosts_file="/h", termination_log="/t", relabels=relabels
+    )
     container = mounting(mount(), termination_message_path="/dev/termination-log")
     assert [each.selinux_relabel for each in built(container, inputs=inputs)] == [False, relabels, relabels]
 
@@ -108,7 +111,7 @@ def test_files_of_our_own_get_a_label_where_there_are_labels(relabels):
     ],
 )
 def test_recursive_read_only(wanted, is_supported, expected):
-    inputs = MountInputs(volumes={"data": "/d"}, supports_recursive_read_only=is_supported)
+    inputs = MountInputs(volumes={"data": HostVolume("/d")}, supports_recursive_read_only=is_supported)
     assert built(mounting(wanted), inputs=inputs)[0].recursive_read_only is expected
 
 
@@ -183,7 +186,7 @@ def test_parts_of_volumes(wanted, expected):
 
 
 def test_a_part_is_mounted_from_where_it_was_made_ready():
-    inputs = MountInputs(volumes={"data": "/host/data"}, sub_paths={1: "/pods/u/volume-subpaths/data/c/1"})
+    inputs = MountInputs(volumes={"data": HostVolume("/host/data")}, sub_paths={1: "/pods/u/volume-subpaths/data/c/1"})
     mounts = built(mounting(mount("/a"), mount("/b", sub_path="x")), inputs=inputs)
     assert [each.host_path for each in mounts] == ["/host/data", "/pods/u/volume-subpaths/data/c/1"]
 

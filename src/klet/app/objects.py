@@ -1,0 +1,48 @@
+"""The objects of an API server that pods use. A node without one has none; each part says so in upstream's words."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from klet.api.pod import Pod
+from klet.model.pods import PodUID
+from klet.objectcache.standalone import StandaloneObjects, StandaloneTokens
+from klet.runtime.environment.env_sources import NoObjects, ServiceReader
+from klet.runtime.environment.env_sources import ObjectReader as DataReader
+from klet.runtime.runtime_class import KnownRuntimeClasses, RuntimeClasses
+from klet.volumes.keeper import ChangedObjects
+from klet.volumes.plugins.shown import ObjectReader, TokenReader
+
+
+class ReferredObjects(ObjectReader, ChangedObjects, Protocol):
+    """Config maps and secrets, kept while a pod refers to them."""
+
+    def register(self, pod: Pod) -> None: ...
+
+    def unregister(self, uid: PodUID) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeObjects:
+    """What pods and their volumes can refer to."""
+
+    referred: ReferredObjects
+    data: DataReader
+    """The same, for the environment of containers."""
+    tokens: TokenReader
+    services: ServiceReader
+    runtime_classes: RuntimeClasses
+    has_api: bool
+
+
+def standalone_objects(runtime_handlers: Mapping[str, str]) -> NodeObjects:
+    """Those of a node without an API server: nothing but the runtime classes of klet's own configuration."""
+    nothing = NoObjects()
+    return NodeObjects(
+        referred=StandaloneObjects(),
+        data=nothing,
+        tokens=StandaloneTokens(),
+        services=nothing,
+        runtime_classes=KnownRuntimeClasses(handlers=runtime_handlers),
+        has_api=False,
+    )
