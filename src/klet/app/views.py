@@ -14,7 +14,7 @@ from klet.cri.errors import CriError, NotFound, Unavailable
 from klet.cri.port import RuntimeService
 from klet.logs.reader import read_logs
 from klet.logs.render import LogOptions, resolve_since
-from klet.model.pods import uid_of
+from klet.model.pods import full_name, uid_of
 from klet.model.runtime import ContainerId
 from klet.pods.store import PodStore
 from klet.server.log_query import LogQuery
@@ -50,6 +50,11 @@ class BoardPods:
     def find(self, namespace: str, name: str) -> Pod | None:
         pod = self._pods.by_full_name(f"{name}_{namespace}")
         return self._with_status(pod) if pod is not None else None
+
+    def runtime_uid(self, uid: str) -> str:
+        mirror = next((each for each in self._pods.mirrors() if each.metadata.uid == uid), None)
+        static = self._pods.static_of(full_name(mirror)) if mirror is not None else None
+        return static.metadata.uid if static is not None else uid
 
     def _with_status(self, pod: Pod) -> Pod:
         status = self._statuses.get(uid_of(pod)) or pod.status

@@ -16,6 +16,10 @@ class PodView(Protocol):
 
     def find(self, namespace: str, name: str) -> Pod | None: ...
 
+    def runtime_uid(self, uid: str) -> str:
+        """The UID by which the runtime knows a pod: for the mirror of a static pod, that of the static pod."""
+        ...
+
     def terminating(self) -> tuple[Pod, ...]:
         """Pods that nobody wants any more, as long as something of them runs."""
         ...

@@ -51,6 +51,7 @@ YEAR = timedelta(days=365)
 HEAD_LIMIT = (1 << 20) + 4096
 ADMIN = Template(common_name="admin", organizations=("masters", "people"))
 UID = "web-uid"
+MIRROR_UID = "web-mirror-uid"
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -155,6 +156,9 @@ class Pods:
 
     def terminating(self) -> tuple[Pod, ...]:
         return ()
+
+    def runtime_uid(self, uid: str) -> str:
+        return UID if uid == MIRROR_UID else uid
 
     def find(self, namespace: str, name: str) -> Pod | None:
         named = (pod for pod in self.all if (pod.metadata.namespace, pod.metadata.name) == (namespace, name))

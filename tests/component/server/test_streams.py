@@ -65,7 +65,9 @@ async def test_an_exec_is_spliced(kubelet, method):
     [
         "/attach/default/web/main?output=1",
         "/attach/default/web/web-uid/main?output=1",
+        "/attach/default/web/web-mirror-uid/main?output=1",
         "/exec/default/web/web-uid/main?output=1&command=ls",
+        "/exec/default/web/web-mirror-uid/main?output=1&command=ls",
         "/portForward/default/web",
         "/portForward/default/web/web-uid",
         "/%65xec/default/web/main?output=1&command=ls",

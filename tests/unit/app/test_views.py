@@ -51,3 +51,20 @@ def test_a_pod_on_the_nodes_network_has_the_nodes_address(is_on_host, phase, ips
     [shown] = view.pods()
     assert shown.status.pod_ip == expected
     assert [each.ip for each in shown.status.pod_ips] == (list(ips) if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("uid", "expected"),
+    [
+        pytest.param("mirror-uid", "static-uid", id="a mirror stands for its static pod"),
+        pytest.param("static-uid", "static-uid", id="a static pod is itself"),
+        pytest.param("nobody", "nobody", id="unknown"),
+    ],
+)
+def test_the_uid_that_the_runtime_knows(uid, expected):
+    pod, store = make_pod(), PodStore()
+    static = replace(pod.metadata, uid="static-uid", annotations={"kubernetes.io/config.source": "file"})
+    store.put(replace(pod, metadata=static))
+    store.put_mirror(replace(pod, metadata=replace(pod.metadata, uid="mirror-uid")))
+    view = BoardPods(pods=store, statuses=StatusBoard(clock=ManualClock()), ledger=WorkerLedger())
+    assert view.runtime_uid(uid) == expected

@@ -95,7 +95,7 @@ class StreamRoutes:
         options = _streams(request)
         pod = self._pod(request)
         name = request.match_info["container"]
-        container_id = await self._running.running_container(_uid(request, pod), name)
+        container_id = await self._running.running_container(self._uid(request, pod), name)
         if container_id is None:
             raise Refused(500, f"container {name} not found in pod {pod.metadata.name}_{pod.metadata.namespace}")
         tty = _has_terminal(pod, name, asked=options.tty)
@@ -143,10 +143,14 @@ class StreamRoutes:
 
     async def _container(self, request: web.Request, pod: Pod) -> str:
         name = request.match_info["container"]
-        container_id = await self._running.running_container(_uid(request, pod), name)
+        container_id = await self._running.running_container(self._uid(request, pod), name)
         if container_id is None:
             raise Refused(500, f'container not found ("{name}")')
         return container_id
+
+    def _uid(self, request: web.Request, pod: Pod) -> str:
+        """Who names the pod's UID may name that of its mirror, which is all that the API server shows."""
+        return self._pods.runtime_uid(request.match_info.get("uid", pod.metadata.uid))
 
 
 class Spliced(web.StreamResponse):
@@ -226,10 +230,6 @@ def _streams(request: web.Request) -> StreamOptions:
     if isinstance(options, BadOptions):
         raise Refused(400, options.message)
     return options
-
-
-def _uid(request: web.Request, pod: Pod) -> str:
-    return request.match_info.get("uid", pod.metadata.uid)
 
 
 def _has_terminal(pod: Pod, name: str, *, asked: bool) -> bool:
