@@ -24,6 +24,8 @@ from klet.pods.store import PodStore
 logger = logging.getLogger(__name__)
 
 LOOK_AGAIN: Final = timedelta(seconds=60)
+LOOK_AT_ENDING: Final = timedelta(milliseconds=250)
+"""How often a static pod that is being stopped is looked at: its mirror stays as long as it, and no longer."""
 _FIRST_DELAY: Final = timedelta(milliseconds=200)
 _LONGEST_DELAY: Final = timedelta(seconds=10)
 
@@ -101,7 +103,9 @@ class MirrorKeeper:
         static = self._pods.static_of(name)
         mirror = next((each for each in self._pods.mirrors() if full_name(each) == name), None)
         if static is None:
-            if mirror is not None and not self._is_ending(name):
+            if mirror is not None and self._is_ending(name):
+                self._queue.add_after(name, LOOK_AT_ENDING)
+            elif mirror is not None:
                 await self._api.delete(mirror)
             return
         if mirror is not None:

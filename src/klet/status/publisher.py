@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any, Final, Protocol
 
 from klet.aio.backoff import Backoff
+from klet.aio.broadcast import Subscription
 from klet.aio.clock import Clock
 from klet.aio.workqueue import WorkQueue
 from klet.api.patches.strategic_diff import create_strategic_patch
@@ -61,7 +62,13 @@ class WantedPods(Protocol):
 
     def get(self, uid: PodUID) -> Pod | None: ...
 
+    def by_full_name(self, name: str) -> Pod | None: ...
+
     def mirror_of(self, pod: Pod) -> Pod | None: ...
+
+    def changes(self) -> Subscription[str]:
+        """Full names of pods and mirrors that came, changed or went."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +104,7 @@ class StatusPublisher:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow(), name="status-changes")
+            group.create_task(self._follow_pods(), name="status-targets")
             group.create_task(self._sweep(), name="status-sweep")
             for number in range(_PARALLEL):
                 group.create_task(self._work(), name=f"status-writer-{number}")
@@ -111,6 +119,14 @@ class StatusPublisher:
                     changes.lagged = False
                     for each in self._board.all():
                         self._queue.add(each)
+
+    async def _follow_pods(self) -> None:
+        """A mirror that has come shows nothing yet, and a status that somebody else wrote is set right at once."""
+        with self._pods.changes() as changes:
+            async for name in changes:
+                pod = self._pods.by_full_name(name)
+                if pod is not None and self._differs(uid_of(pod)):
+                    self._queue.add(uid_of(pod))
 
     async def _sweep(self) -> None:
         """Find what a lost request, or someone else's write, has made differ."""
@@ -132,7 +148,7 @@ class StatusPublisher:
         if sent is None or sent.version < reported.version or sent.api_uid != uid_of(target):
             return True
         seen = self._api.seen(target)
-        if seen is None:
+        if seen is None or _version(seen) < _version(sent.answer):
             return False
         if may_be_deleted(seen, is_finished=reported.is_finished):
             return True
@@ -185,7 +201,7 @@ class StatusPublisher:
         known = [each for each in (answer, seen) if each is not None]
         if not known:
             return await self._api.read(target)
-        return max(known, key=lambda each: int(each.metadata.resource_version or 0))
+        return max(known, key=_version)
 
     def _target(self, pod: Pod) -> Pod | None:
         """The API object that shows the pod: a static pod is shown by its mirror, if it has one."""
@@ -193,3 +209,7 @@ class StatusPublisher:
 
     def _now(self) -> Time:
         return Time.of(self._clock.now())
+
+
+def _version(pod: Pod) -> int:
+    return int(pod.metadata.resource_version or 0)

@@ -26,7 +26,7 @@ from klet.model.pods import HASH_ANNOTATION, MIRROR_ANNOTATION, SOURCE_ANNOTATIO
 from klet.pods.mirrors import MirrorKeeper
 from klet.pods.store import PodStore
 from klet.status.board import StatusBoard
-from klet.status.publisher import StatusPublisher
+from klet.status.publisher import SWEEP, StatusPublisher
 from klet.testing.builders import make_pod
 
 GATE = PodCondition(type="example.com/gate", status="True")
@@ -50,6 +50,7 @@ class Bench:
         self.followed = Informer(struct=Pod, scope=Scope(), settings=settings)
         self.nodes = Informer(struct=Node, scope=Scope(), settings=settings)
         self.running: set[str] = set()
+        self.looks_left = 0
         self.publisher = StatusPublisher(
             board=self.board,
             pods=self.pods,
@@ -60,7 +61,7 @@ class Bench:
         self.mirrors = MirrorKeeper(
             pods=self.pods,
             api=ApiMirrors(client=cluster.client, nodes=self.nodes, node_name="n"),
-            is_ending=lambda _: False,
+            is_ending=lambda _: self.ends_slowly(),
             clock=clock,
         )
 
@@ -74,6 +75,11 @@ class Bench:
             yield
             for task in tasks:
                 task.cancel()
+
+    def ends_slowly(self) -> bool:
+        """Whether a static pod is being stopped; it is over after a few looks."""
+        self.looks_left -= 1
+        return self.looks_left > 0
 
     async def bound_pod(self) -> Pod:
         made = make_pod(name="p")
@@ -174,6 +180,38 @@ async def test_a_static_pod_has_a_mirror_that_follows_it(bench):
     bench.pods.put_mirror(changed)
     bench.pods.remove("static-h2")
     await bench.until(lambda each: each is None)
+
+
+async def test_a_mirror_that_comes_later_shows_the_status_at_once(bench):
+    await bench.client.create(Node(metadata=ObjectMeta(name="n")))
+    bench.board.put("static-h1", status(phase="Running"))
+    bench.pods.put(static())
+    bench.pods.put_mirror(await bench.until(lambda each: each is not None))
+    async with asyncio.timeout(SWEEP.total_seconds() / 2):
+        await bench.until(lambda each: each.status.phase == "Running")
+
+
+async def test_a_status_that_somebody_else_wrote_is_set_right_at_once(bench):
+    pod = await bench.bound_pod()
+    bench.board.put(uid_of(pod), status(phase="Running"))
+    await bench.until(lambda each: each is not None and each.status.phase == "Running")
+    changed = await bench.client.patch(
+        Pod, "p", "default", patch={"status": {"phase": "Pending"}}, subresource="status"
+    )
+    await bench.until(lambda each: each.metadata.resource_version == changed.metadata.resource_version)
+    bench.pods.put(changed)
+    async with asyncio.timeout(SWEEP.total_seconds() / 2):
+        await bench.until(lambda each: each.status.phase == "Running")
+
+
+async def test_a_mirror_stays_until_its_static_pod_is_over_and_no_longer(bench):
+    await bench.client.create(Node(metadata=ObjectMeta(name="n")))
+    bench.pods.put(static())
+    bench.pods.put_mirror(await bench.until(lambda each: each is not None))
+    bench.looks_left = 3
+    bench.pods.remove("static-h1")
+    await bench.until(lambda each: each is None)
+    assert bench.looks_left == 0
 
 
 async def test_an_event_is_written_once_and_then_counted(bench):
