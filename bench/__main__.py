@@ -12,19 +12,18 @@ from pathlib import Path
 import uvloop
 
 from bench.exits import measure_exits
-from bench.floor import Floor
+from bench.floor import SEARCHED, Floor
 from bench.idle import measure_idle, measure_probed
 from bench.node import Node
+from bench.options import conclude, make_parser, parse, tell
 from bench.probes import measure_probing
 from bench.restart import measure_restart
-from bench.rows import Row, render_json, render_table
+from bench.rows import Row, render_table
 from bench.starts import measure_many, measure_one
 from klet.cri.client import connect
 from klet.testing.containerd import REQUEST_TIMEOUT, run_containerd, why_impossible
 
 PARTS = ("one", "thirty", "hundred", "exits", "probes", "probed", "idle", "restart")
-SEARCHED = 30
-"""How many pods the best concurrency is searched with."""
 
 
 async def measure(parts: list[str], options: argparse.Namespace) -> list[Row]:
@@ -59,22 +58,10 @@ async def measure(parts: list[str], options: argparse.Namespace) -> list[Row]:
     return rows
 
 
-def tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--only", default=",".join(PARTS), help=f"parts, separated by commas: {', '.join(PARTS)}")
-    parser.add_argument("--rounds", type=int, default=3, help="how often klet and the floor take turns")
-    parser.add_argument("--seconds", type=float, default=30.0, help="how long CPU is measured for")
-    parser.add_argument("--at-once", type=int, default=0, help="pods at a time of the floor; the best is searched for")
+    parser = make_parser("python -m bench", __doc__.split("\n", 1)[0], PARTS)
     parser.add_argument("--bare", action="store_true", help="a floor that asks for less than any kubelet")
-    parser.add_argument("-o", choices=("table", "json"), default="table", dest="output", help="form of the result")
-    options = parser.parse_args()
-    parts = options.only.split(",")
-    if unknown := [part for part in parts if part not in PARTS]:
-        parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    parts, options = parse(parser, PARTS)
     if parts != ["probes"] and (why := why_impossible()):
         parser.error(why)
     rows: list[Row] = []
@@ -82,8 +69,7 @@ def main() -> int:
         rows += uvloop.run(measure(others, options))
     if "probes" in parts:
         rows += measure_probing(seconds=10)
-    print(render_json(rows) if options.output == "json" else render_table(rows))
-    return 1 if any(row.is_met is False for row in rows) else 0
+    return conclude(rows, options.output)
 
 
 if __name__ == "__main__":

@@ -37,8 +37,14 @@ async def _delays(agent: AgentUnderTest, client: CriClient, names: list[str]) ->
         for name, script in zip(names, SCRIPTS, strict=True):
             agent.write(name, script, policy="Never")
         found = await watch.until(names, "PhaseChanged", "-> Succeeded")
+    ended = await find_ends(client)
+    return Round(tuple(found[name] - ended[f"{name}-bench"] for name in names))
+
+
+async def find_ends(client: CriClient) -> dict[str, float]:
+    """When the container of each pod ended, as containerd dates it, by the pods' names."""
     ended = {}
     for container in (await client.list_containers(cri.ListContainersRequest())).containers:
         answer = await client.container_status(cri.ContainerStatusRequest(container_id=container.id))
-        ended[container.labels["io.kubernetes.pod.name"].removesuffix("-bench")] = answer.status.finished_at / 1e9
-    return Round(tuple(found[name] - ended[name] for name in names))
+        ended[container.labels["io.kubernetes.pod.name"]] = answer.status.finished_at / 1e9
+    return ended

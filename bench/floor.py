@@ -9,7 +9,8 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from bench.node import SCRIPT, remove_all
+from bench.manifests import SCRIPT
+from bench.node import remove_all
 from bench.rows import Round
 from klet.cri.client import CriClient
 from klet.runtime.config.security import MASKED_PATHS, READONLY_PATHS
@@ -18,6 +19,10 @@ from klet.testing.cri_configs import build_container_config, build_sandbox_confi
 from klet.wire import cri_v1_pb2 as cri
 
 CANDIDATES = (4, 6, 8, 12, 16)
+SEARCHED = 30
+"""How many pods the best concurrency is searched with."""
+LEAST_GRACE = 2
+"""Seconds that every kubelet gives a container to end."""
 
 
 class Floor:
@@ -91,6 +96,15 @@ class Floor:
         """The concurrency with which the last of so many pods runs soonest."""
         taken = {at_once: (await self.start(count, at_once=at_once)).last for at_once in candidates}
         return min(taken, key=lambda at_once: taken[at_once])
+
+    async def stop_one(self, script: str) -> float:
+        """From the request that a pod's container end to the moment nothing of the pod is left."""
+        self._rounds += 1
+        container = await self.start_one(f"floor-{self._rounds}", script)
+        began = time.perf_counter()
+        await self._client.stop_container(cri.StopContainerRequest(container_id=container, timeout=LEAST_GRACE))
+        await remove_all(self._client)
+        return time.perf_counter() - began
 
     async def exit_delays(self, scripts: Sequence[str]) -> Round:
         """From the end of each container to the moment the runtime shows it, asked all the time."""

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from bench.node import WEB_SCRIPT, AgentUnderTest, Node
+from bench.manifests import PROBE, WEB_SCRIPT
+from bench.node import AgentUnderTest, Node
 from bench.rows import Row
 from bench.starts import start_pods
 
@@ -12,7 +13,6 @@ REST = 5.0
 MOST_CPU = {0: 0.5, PODS: 2.0}
 MOST_RSS = {0: 75.0, PODS: 100.0}
 MOST_PROBING = 8.0
-PROBE: dict[str, object] = {"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1}
 
 
 async def measure_idle(node: Node, *, seconds: float) -> list[Row]:
@@ -22,9 +22,9 @@ async def measure_idle(node: Node, *, seconds: float) -> list[Row]:
             if count:
                 await start_pods(agent, [f"idle-{number}" for number in range(count)])
             await asyncio.sleep(REST)
-            cpu = await agent.cpu_share(seconds)
+            cpu = await agent.process.cpu_share(seconds)
             rows.append(Row(what=f"idle CPU, {count} pods", klet=cpu, unit="%", most=MOST_CPU[count]))
-            rows.append(Row(what=f"RSS, {count} pods", klet=agent.rss(), unit="MiB", most=MOST_RSS[count]))
+            rows.append(Row(what=f"RSS, {count} pods", klet=agent.process.rss(), unit="MiB", most=MOST_RSS[count]))
     return rows
 
 
@@ -33,7 +33,7 @@ async def measure_probed(node: Node, *, seconds: float) -> list[Row]:
     async with node.agent() as agent:
         await start_probed(agent, PROBED)
         await asyncio.sleep(REST)
-        cpu = await agent.cpu_share(seconds)
+        cpu = await agent.process.cpu_share(seconds)
     return [Row(what=f"{PROBED} pods, an http probe each second, CPU", klet=cpu, unit="%", most=MOST_PROBING)]
 
 

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import os
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -12,15 +10,14 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
+from bench.manifests import SCRIPT, make_manifest
+from bench.process import KLET, AgentProcess
 from klet.cri.client import CriClient
 from klet.cri.errors import CriError
 from klet.testing.containerd import PrivateContainerd
 from klet.testing.free_ports import find_free_ports
 from klet.wire import cri_v1_pb2 as cri
 
-IMAGE = "klet.local/busybox:1"
-SCRIPT = "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
-WEB_SCRIPT = "mkdir /www; echo ok > /www/index.html; exec httpd -f -h /www -p 8080"
 PATIENCE = 180
 SETTLE = 2.0
 _REMOVALS = 8
@@ -70,7 +67,7 @@ class AgentUnderTest:
         self._manifests = directory / "manifests"
         self._root = directory / "root"
         self._containerd = containerd
-        self._process: asyncio.subprocess.Process | None = None
+        self.process = AgentProcess(log=directory / "agent.log")
         self._session: aiohttp.ClientSession | None = None
 
     async def prepare(self) -> None:
@@ -103,24 +100,7 @@ class AgentUnderTest:
         """Start the process; it may not answer yet."""
         arguments = [f"--config={self._directory / 'config.json'}", f"--root-dir={self._root}"]
         arguments.append(f"--cert-dir={self._directory / 'pki'}")
-        # As when it is installed: a module is compiled once, not at each start.
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        with (self._directory / "agent.log").open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *(
-                    sys.executable,
-                    "-P",
-                    "-m",
-                    "klet",
-                    "run",
-                    *arguments,
-                    "--hostname-override=bench",
-                    "--klet-leave-kernel-tunables",
-                ),
-                stdout=log,
-                stderr=log,
-                env=environment,
-            )
+        await self.process.start((*KLET, *arguments, "--hostname-override=bench"))
         connector = aiohttp.UnixConnector(path=str(self._root / "klet.sock"))
         self._session = aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout())
 
@@ -131,15 +111,11 @@ class AgentUnderTest:
                     async with self._open.get("http://agent/healthz") as answer:
                         if answer.status == 200:
                             return
-                if self._running.returncode is not None:
-                    raise RuntimeError((self._directory / "agent.log").read_text())
+                self.process.check()
                 await asyncio.sleep(0.01)
 
     async def end(self, *, kill: bool = False) -> None:
-        process, self._process = self._running, None
-        if process.returncode is None:
-            process.kill() if kill else process.terminate()
-        await process.wait()
+        await self.process.end(kill=kill)
         await self._open.close()
 
     @asynccontextmanager
@@ -158,17 +134,8 @@ class AgentUnderTest:
     def write(
         self, name: str, script: str = SCRIPT, *, policy: str = "Always", probe: dict[str, object] | None = None
     ) -> None:
-        container: dict[str, object] = {"name": "main", "image": IMAGE, "command": ["sh", "-c", script]}
-        if probe is not None:
-            container["readinessProbe"] = probe
-        manifest = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name},
-            "spec": {"restartPolicy": policy, "terminationGracePeriodSeconds": 1, "containers": [container]},
-        }
         temporary = self._manifests / f".{name}"
-        temporary.write_text(json.dumps(manifest))
+        temporary.write_text(json.dumps(make_manifest(name, script, policy=policy, probe=probe)))
         temporary.rename(self._manifests / f"{name}.json")
 
     async def clear(self) -> None:
@@ -180,27 +147,6 @@ class AgentUnderTest:
             for name in names:
                 (self._manifests / f"{name}.json").unlink()
             await watch.until(names, "Removed")
-
-    def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self._running.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def rss(self) -> float:
-        """MiB."""
-        lines = Path(f"/proc/{self._running.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
-
-    async def cpu_share(self, seconds: float) -> float:
-        """Percent of a core over some time from now."""
-        cpu, wall = self.cpu_seconds(), time.perf_counter()
-        await asyncio.sleep(seconds)
-        return 100 * (self.cpu_seconds() - cpu) / (time.perf_counter() - wall)
-
-    @property
-    def _running(self) -> asyncio.subprocess.Process:
-        if self._process is None:
-            raise RuntimeError("the agent does not run")
-        return self._process
 
     @property
     def _open(self) -> aiohttp.ClientSession:

@@ -9,20 +9,22 @@ import msgspec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One figure. Where a floor was measured and a ratio is the limit, the ratio decides."""
+    """One figure. Where a floor or the upstream kubelet was measured and a ratio is the limit, the ratio decides."""
 
     what: str
     klet: float
     unit: str
     floor: float | None = None
+    upstream: float | None = None
     most: float | None = None
     """The budget in the row's own unit."""
     most_ratio: float | None = None
-    """The budget in times the floor."""
+    """The budget in times the floor, or, without one, in times the upstream kubelet."""
 
     @property
     def ratio(self) -> float | None:
-        return self.klet / self.floor if self.floor else None
+        beside = self.upstream if self.floor is None else self.floor
+        return self.klet / beside if beside else None
 
     @property
     def is_met(self) -> bool | None:
@@ -34,7 +36,7 @@ class Row:
     @property
     def budget(self) -> str:
         if self.most_ratio is not None:
-            return f"{self.most_ratio:g}x"
+            return f"{self.most_ratio:.3g}x"
         return "" if self.most is None else f"{self.most:g} {self.unit}".strip()
 
 
@@ -54,14 +56,22 @@ class Round:
 
 
 def compare_rounds(
-    what: str, ours: Sequence[Round], floor: Sequence[Round], *, most_ratio: float, with_all: bool = True
+    what: str,
+    ours: Sequence[Round],
+    floor: Sequence[Round],
+    *,
+    most_ratio: float,
+    most_ratio_all: float | None = None,
+    upstream: Sequence[Round] = (),
+    with_all: bool = True,
 ) -> list[Row]:
-    """Rows for the median round of both sides."""
+    """Rows for the median round of each side."""
     rows = [
         Row(
             what=f"{what}, p50",
             klet=statistics.median(each.p50 for each in ours),
             floor=statistics.median(each.p50 for each in floor),
+            upstream=statistics.median(each.p50 for each in upstream) if upstream else None,
             unit="s",
             most_ratio=most_ratio,
         )
@@ -72,20 +82,22 @@ def compare_rounds(
                 what=f"{what}, all",
                 klet=statistics.median(each.last for each in ours),
                 floor=statistics.median(each.last for each in floor),
+                upstream=statistics.median(each.last for each in upstream) if upstream else None,
                 unit="s",
-                most_ratio=most_ratio,
+                most_ratio=most_ratio_all or most_ratio,
             )
         )
     return rows
 
 
 def render_table(rows: Sequence[Row]) -> str:
-    lines = [("", "klet", "floor", "ratio", "budget", "met")]
+    lines = [("", "klet", "floor", "upstream", "ratio", "budget", "met")]
     lines += [
         (
             row.what,
             _number(row.klet, row.unit),
             "" if row.floor is None else _number(row.floor, row.unit),
+            "" if row.upstream is None else _number(row.upstream, row.unit),
             "" if row.ratio is None else f"{row.ratio:.2f}x",
             row.budget,
             {True: "yes", False: "NO", None: ""}[row.is_met],
@@ -105,6 +117,7 @@ def render_json(rows: Sequence[Row]) -> str:
             "what": row.what,
             "klet": row.klet,
             "floor": row.floor,
+            "upstream": row.upstream,
             "ratio": row.ratio,
             "unit": row.unit,
             "budget": row.budget,

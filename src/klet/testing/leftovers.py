@@ -52,12 +52,17 @@ def remove_everything(directory: Path) -> None:
     for pid in _daemons(directory):
         _kill(pid)
     _end_tasks(directory / "state" / "io.containerd.runtime.v2.task" / "k8s.io")
-    for mount in sorted(_mounts(directory), key=len, reverse=True):
-        subprocess.run(["umount", "--lazy", mount], check=False, capture_output=True)
+    undo_mounts(directory)
     _remove_cgroups(marker.cgroup)
     if Path("/sys/class/net", marker.bridge).exists():
         subprocess.run(["ip", "link", "delete", marker.bridge], check=True, capture_output=True)
     remove_tree(directory)
+
+
+def undo_mounts(directory: Path) -> None:
+    """Unmount whatever is mounted on a directory or below it."""
+    for mount in sorted(_mounts(directory), key=len, reverse=True):
+        subprocess.run(["umount", "--lazy", mount], check=False, capture_output=True)
 
 
 def _daemons(directory: Path) -> list[int]:

@@ -1,0 +1,1 @@
+"""klet beside the upstream kubelet, through the real API server (python -m bench.cluster)."""

@@ -1,0 +1,90 @@
+"""Measures klet beside the upstream kubelet and the floor, and says whether each budget is met; else exit code 1.
+
+One containerd, etcd and kube-apiserver for all. Run as root on a machine that has nothing else to do, with upstream's
+programs from scripts/upstream: python -m bench.cluster [--only PART,…] [-o json]
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import uvloop
+
+from bench.cluster.config_maps import measure_config_maps
+from bench.cluster.lives import measure_deletion, measure_exits, measure_many, measure_one
+from bench.cluster.load import measure_idle, measure_probed, measure_ready
+from bench.cluster.node import Cluster
+from bench.cluster.restart import measure_restart
+from bench.cluster.turns import Ground, Turns
+from bench.floor import SEARCHED, Floor
+from bench.options import conclude, make_parser, parse, tell
+from bench.rows import Row, render_table
+from klet.cri.client import connect
+from klet.testing import containerd as runtime
+from klet.testing.control_plane import programs
+from klet.testing.control_plane.cluster import run_control_plane
+from klet.testing.control_plane.furniture import furnish
+
+PARTS = ("one", "thirty", "hundred", "deletion", "exits", "configmap", "probed", "restart", "idle", "ready")
+
+
+async def measure(parts: list[str], options: argparse.Namespace) -> list[Row]:
+    with tempfile.TemporaryDirectory(prefix="klet-bench-") as name:
+        directory = Path(name)
+        async with (
+            runtime.run_containerd(directory / "c") as containerd,
+            connect(runtime_endpoint=containerd.endpoint, timeout=runtime.REQUEST_TIMEOUT) as client,
+            run_control_plane(directory / "plane") as plane,
+            plane.client() as admin,
+            plane.transport() as transport,
+        ):
+            await furnish(admin, plane.identities.authority.read_text())
+            floor = Floor(client=client, containerd=containerd)
+            at_once = options.at_once
+            if not at_once and {"thirty", "hundred"}.intersection(parts):
+                at_once = await floor.find_best(SEARCHED)
+                tell(f"the floor is best with {at_once} pods at a time")
+            ground = Ground(
+                cluster=Cluster(plane=plane, transport=transport, containerd=containerd),
+                floor=floor,
+                client=client,
+                rounds=options.rounds,
+                at_once=at_once,
+                ready_after=Turns(),
+            )
+            return await measure_parts(ground, parts, seconds=options.seconds)
+
+
+async def measure_parts(ground: Ground, parts: list[str], *, seconds: float) -> list[Row]:
+    known: dict[str, Callable[[], Awaitable[list[Row]]]] = {
+        "one": lambda: measure_one(ground),
+        "thirty": lambda: measure_many(ground, 30),
+        "hundred": lambda: measure_many(ground, 100),
+        "deletion": lambda: measure_deletion(ground),
+        "exits": lambda: measure_exits(ground),
+        "configmap": lambda: measure_config_maps(ground),
+        "probed": lambda: measure_probed(ground, seconds=seconds),
+        "restart": lambda: measure_restart(ground),
+        "idle": lambda: measure_idle(ground, seconds=seconds),
+        "ready": lambda: measure_ready(ground),
+    }
+    rows: list[Row] = []
+    for part in parts:
+        found = await known[part]()
+        tell(render_table(found))
+        rows += found
+    return rows
+
+
+def main() -> int:
+    parser = make_parser("python -m bench.cluster", __doc__.split("\n", 1)[0], PARTS)
+    parts, options = parse(parser, PARTS)
+    if why := runtime.why_impossible() or programs.why_impossible(programs.KUBELET):
+        parser.error(why)
+    return conclude(uvloop.run(measure(parts, options)), options.output)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""Nodes of one control plane on one containerd: each an agent of either kind with a name and a directory of its own."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from bench.cluster.programs import Program, write_configuration
+from bench.cluster.watch import PATIENCE, Watch, is_ready, open_watch
+from bench.node import remove_all
+from bench.process import AgentProcess
+from klet.cri.client import CriClient
+from klet.kube.transport import Request, Transport
+from klet.testing.containerd import PrivateContainerd
+from klet.testing.control_plane.cluster import ControlPlane
+from klet.testing.control_plane.identities import node_user
+from klet.testing.leftovers import undo_mounts
+
+SETTLE = 3.0
+PODS = "/api/v1/namespaces/default/pods"
+_TIMEOUT = timedelta(seconds=60)
+
+
+class Api:
+    """Asks the API server, as a user who may do everything."""
+
+    def __init__(self, *, transport: Transport) -> None:
+        self._transport = transport
+
+    async def send(self, method: str, path: str, body: object = None, content_type: str = "application/json") -> None:
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(method, path, body=data, content_type=content_type)
+        answer = await self._transport.send(request, timeout=_TIMEOUT)
+        if answer.code >= 400:
+            raise RuntimeError(f"{method} {path}: {answer.code} {answer.body.decode()}")
+
+    async def remove_now(self, path: str) -> None:
+        """Delete what is there, without waiting for a node."""
+        await self.send("DELETE", path, {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUnderTest:
+    """An agent that is a node, and the pods that are bound to it."""
+
+    name: str
+    root: Path
+    command: tuple[str, ...]
+    process: AgentProcess
+    api: Api
+    pods: Watch
+    ready_after: float
+    """Seconds from the start of the process to the moment a client was told that the new node is ready."""
+
+    async def create(self, manifests: Iterable[dict[str, object]]) -> float:
+        """Bind pods to the node, all at once; when it was begun."""
+        began = time.time()
+        await asyncio.gather(*(self.api.send("POST", PODS, self._bound(manifest)) for manifest in manifests))
+        return began
+
+    def volume(self, pod: str, plugin: str, name: str) -> Path:
+        """Where the agent keeps a volume of a pod."""
+        return self.root / "pods" / self.pods.last(pod).uid / "volumes" / plugin / name
+
+    async def start_again(self) -> None:
+        await self.process.start(self.command)
+
+    def _bound(self, manifest: dict[str, object]) -> dict[str, object]:
+        spec = manifest["spec"]
+        assert isinstance(spec, dict)
+        return {**manifest, "spec": {"nodeName": self.name, "automountServiceAccountToken": False, **spec}}
+
+
+class Cluster:
+    """Makes nodes, one at a time."""
+
+    def __init__(self, *, plane: ControlPlane, transport: Transport, containerd: PrivateContainerd) -> None:
+        self._plane = plane
+        self._transport = transport
+        self._containerd = containerd
+        self._api = Api(transport=transport)
+        self._nodes = 0
+
+    @asynccontextmanager
+    async def node(self, program: Program, client: CriClient) -> AsyncIterator[NodeUnderTest]:
+        """A node that is ready and has come to rest; afterwards its pods are gone from the API and the runtime."""
+        self._nodes += 1
+        name = f"{program.name}-{self._nodes}"
+        directory = self._plane.directory.parent / name
+        directory.mkdir()
+        command = self._prepare(program, name, directory)
+        process = AgentProcess(log=directory / "agent.log")
+        async with AsyncExitStack() as stack:
+            pods = await stack.enter_async_context(open_watch(self._transport, "pods"))
+            nodes = await stack.enter_async_context(open_watch(self._transport, "nodes"))
+            began = time.time()
+            await process.start(command)
+            try:
+                ready = await _until_ready(nodes, name, process)
+                await asyncio.sleep(SETTLE)
+                yield NodeUnderTest(
+                    name=name,
+                    root=directory / "root",
+                    command=command,
+                    process=process,
+                    api=self._api,
+                    pods=pods,
+                    ready_after=ready - began,
+                )
+            finally:
+                await process.end(kill=True)
+                await self._api.remove_now(PODS)
+                await self._api.remove_now(f"/api/v1/nodes/{name}")
+                await remove_all(client)
+                undo_mounts(directory)
+
+    def _prepare(self, program: Program, name: str, directory: Path) -> tuple[str, ...]:
+        configuration = directory / "config.json"
+        identities = self._plane.identities
+        write_configuration(configuration, containerd=self._containerd, authority=identities.authority)
+        return (
+            *program.command(),
+            f"--config={configuration}",
+            f"--kubeconfig={identities.kubeconfig(*node_user(name))}",
+            f"--root-dir={directory / 'root'}",
+            f"--cert-dir={directory / 'pki'}",
+            f"--hostname-override={name}",
+        )
+
+
+async def _until_ready(nodes: Watch, name: str, process: AgentProcess) -> float:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                return (await nodes.until([name], is_ready, patience=1.0))[name]
+            except TimeoutError:
+                process.check()

@@ -1,0 +1,48 @@
+"""How klet and the upstream kubelet are started: the same configuration, and only what a program needs of its own."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.process import KLET
+from klet.testing.containerd import PrivateContainerd
+from klet.testing.control_plane.programs import KUBELET, find_program
+from klet.testing.free_ports import find_free_ports
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One of the two that are compared."""
+
+    name: str
+    command: Callable[[], tuple[str, ...]]
+
+
+KLET_RUN = Program("klet", lambda: KLET)
+UPSTREAM = Program("upstream", lambda: (str(find_program(KUBELET)),))
+BOTH = (KLET_RUN, UPSTREAM)
+
+
+def write_configuration(path: Path, *, containerd: PrivateContainerd, authority: Path) -> None:
+    """What this machine asks for (cgroup v1, ports of its own, a private runtime); defaults otherwise."""
+    port, healthz_port = find_free_ports(2)
+    path.write_text(
+        json.dumps(
+            {
+                "apiVersion": "kubelet.config.k8s.io/v1beta1",
+                "kind": "KubeletConfiguration",
+                "podLogsDir": str(containerd.directory.parent / "logs"),
+                "containerRuntimeEndpoint": containerd.endpoint,
+                "cgroupDriver": "cgroupfs",
+                "cgroupRoot": containerd.cgroup_parent,
+                "failCgroupV1": False,
+                "failSwapOn": False,
+                "oomScoreAdj": 0,
+                "address": "127.0.0.1",
+                "port": port,
+                "healthzPort": healthz_port,
+                "authentication": {"anonymous": {"enabled": False}, "x509": {"clientCAFile": str(authority)}},
+            }
+        )
+    )
