@@ -3,6 +3,7 @@
 import os
 import pwd
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -89,7 +90,7 @@ def build_planner(
     *,
     files: ContainerFileMaker,
     volumes: PodVolumes,
-    node_ips: tuple[str, ...],
+    node_ips: Callable[[], tuple[str, ...]],
     settings: ContainerSettings,
 ) -> ContainerPlanner:
     environment = EnvironmentReader(

@@ -5,6 +5,7 @@ import random
 import sys
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import uvloop
@@ -12,7 +13,7 @@ import uvloop
 from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
 from klet.app.basics import Basics
-from klet.app.cluster.join import build_cluster_parts, open_cluster
+from klet.app.cluster.join import Cluster, build_cluster_parts, open_cluster
 from klet.app.container_ports import ContainerPorts, open_container_ports
 from klet.app.journal_view import JournalRecords
 from klet.app.kubelet_api import ApiSockets, KubeletApi, build_kubelet_api, build_routes, check_serving, take_ports
@@ -132,7 +133,7 @@ async def run_agent(given: Settings, settings: AgentSettings) -> None:
         objects = cluster.served.objects if cluster is not None else standalone_objects(settings.runtime_handlers)
         containers = await open_container_ports(settings, objects, basics)
         volumes = await open_volumes(settings, objects, node=containers.resources, threads=volume_threads, clock=clock)
-        ports = await _open_ports(given, settings, basics, version, config, dead_disk, containers, volumes)
+        ports = await _open_ports(given, settings, basics, version, config, dead_disk, containers, volumes, cluster)
         agent = build_agent(ports, settings)
         _record_start(recorder, settings, version)
         parts: list[Part] = [journal, *agent.parts]
@@ -166,6 +167,7 @@ async def _open_ports(
     dead_disk: Threads,
     containers: ContainerPorts,
     volumes: NodeVolumes,
+    cluster: Cluster | None,
 ) -> Ports:
     client, threads, clock = basics.runtime, basics.threads, basics.clock
     cgroups = await open_pod_cgroups(settings, threads, clock)
@@ -193,14 +195,19 @@ async def _open_ports(
             resolv_conf=settings.resolv_conf, settings=settings.dns, threads=threads, recorder=basics.recorder
         ),
         runtime_name=version.runtime_name,
-        # An address of all zeros only says which family is preferred.
-        node_ips=tuple(str(ip) for ip in parse_node_ips(given.flags.node_ip) if not ip.is_unspecified),
+        node_ips=cluster.host_ips if cluster is not None else partial(_given_ips, given),
+        host_ips=cluster.host_ips if cluster is not None else tuple,
         randomness=basics.randomness,
         containers=containers,
         volumes=volumes,
         memory=remembered.value if isinstance(remembered, Found) else AgentMemory(),
         memory_store=memory,
     )
+
+
+def _given_ips(given: Settings) -> tuple[str, ...]:
+    # An address of all zeros only says which family is preferred.
+    return tuple(str(ip) for ip in parse_node_ips(given.flags.node_ip) if not ip.is_unspecified)
 
 
 async def _build_api(

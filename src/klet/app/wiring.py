@@ -58,7 +58,7 @@ from klet.sync.housekeeping import (
 )
 from klet.sync.ledger import WorkerLedger
 from klet.sync.loop import ChangeSource, SyncLoop
-from klet.sync.pod_status import PodStatuses, StartFailures
+from klet.sync.pod_status import PodStatuses, StartFailures, StatusFacts
 from klet.sync.pod_sync import PodSync
 from klet.sync.workers import PodWorkers
 from klet.volumes.keeper import VolumeKeeper
@@ -102,13 +102,16 @@ class Ports:
     qos: QosKeeper
     dns: PodDns
     runtime_name: str
-    node_ips: tuple[str, ...]
+    node_ips: Callable[[], tuple[str, ...]]
+    """The node's own addresses, as containers may ask for them."""
     randomness: random.Random
     containers: ContainerPorts
     volumes: NodeVolumes
     memory: AgentMemory
     """What an earlier life of the agent left."""
     memory_store: MemoryStore
+    host_ips: Callable[[], tuple[str, ...]] = tuple
+    """The same as statuses tell them: only where there is an API server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,8 +167,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         probes=results,
         probers=probes,
         recorder=ports.recorder,
-        runtime_name=ports.runtime_name,
-        agent_started=agent_started,
+        facts=StatusFacts(ports.runtime_name, agent_started, ports.host_ips),
         clock=ports.clock,
     )
     pulls = PullBackoff(restored=ports.memory.pulls)

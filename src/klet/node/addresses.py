@@ -10,6 +10,7 @@ from klet.node.observation import AddressFacts, IPAddress, Unknown
 from klet.node.settings import NodeSettings
 
 INTERNAL_IP: Final = "InternalIP"
+EXTERNAL_IP: Final = "ExternalIP"
 HOSTNAME: Final = "Hostname"
 PROVIDED_IP: Final = "alpha.kubernetes.io/provided-node-ip"
 """Tells the cloud controller which addresses the administrator has chosen."""
@@ -30,6 +31,14 @@ def set_addresses(node: Node, facts: AddressFacts, settings: NodeSettings) -> No
         return _with(node, (), settings)
     found = choose_address(facts, settings)
     return found if isinstance(found, Unknown) else _with(node, (found,), settings)
+
+
+def host_ips(node: Node) -> tuple[str, ...]:
+    """The addresses that pods on the host's network have: the first one, and one of the other family, if any."""
+    kinds = (INTERNAL_IP, EXTERNAL_IP)
+    found = [each.address for kind in kinds for each in node.status.addresses if each.type == kind]
+    others = [address for address in found if (":" in address) != (":" in found[0])]
+    return (*found[:1], *others[:1])
 
 
 def needs_lookup(node: Node, settings: NodeSettings) -> bool:

@@ -2,7 +2,8 @@
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import Protocol
@@ -92,6 +93,16 @@ class StartFailures:
             del self._failures[uid]
 
 
+@dataclass(frozen=True, slots=True)
+class StatusFacts:
+    """What is the same for all pods of this life of the agent."""
+
+    runtime_name: str
+    agent_started: datetime
+    host_ips: Callable[[], tuple[str, ...]] = tuple
+    """The addresses of the node; they are only told to an API server."""
+
+
 class PodStatuses:
     """Writes the status board."""
 
@@ -103,8 +114,7 @@ class PodStatuses:
         probes: Probes,
         probers: Probers,
         recorder: CauseRecorder,
-        runtime_name: str,
-        agent_started: datetime,
+        facts: StatusFacts,
         clock: Clock,
     ) -> None:
         self._board = board
@@ -112,8 +122,7 @@ class PodStatuses:
         self._probes = probes
         self._probers = probers
         self._recorder = recorder
-        self._runtime_name = runtime_name
-        self._agent_started = agent_started
+        self._facts = facts
         self._clock = clock
 
     def report(
@@ -133,7 +142,7 @@ class PodStatuses:
             self._failures.note(uid, reported_failures(previous))
         inputs = StatusInputs(
             previous=previous,
-            runtime_name=self._runtime_name,
+            runtime_name=self._facts.runtime_name,
             qos_class=previous.qos_class or compute_qos(pod),
             restarts=lambda container, code: restarts_after(container, pod, code),
             needs_sandbox=plan_sandbox(pod, seen).create,
@@ -141,9 +150,10 @@ class PodStatuses:
             failures=self._failures.get(uid),
             probes=self._probes.view(),
             probed=self._probers.workers_of(uid),
-            agent_started=self._agent_started,
+            agent_started=self._facts.agent_started,
             ends_here=ends_here,
             is_overdue=is_past_deadline(pod, previous, now=self._clock.now()),
+            host_ips=self._facts.host_ips(),
         )
         status = generate_status(pod, seen, inputs)
         if change is not None:

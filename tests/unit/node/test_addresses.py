@@ -6,7 +6,7 @@ import pytest
 
 from klet.api.meta import ObjectMeta
 from klet.api.node import Node, NodeAddress, NodeStatus
-from klet.node.addresses import PROVIDED_IP, find_address_problem, needs_lookup, set_addresses
+from klet.node.addresses import PROVIDED_IP, find_address_problem, host_ips, needs_lookup, set_addresses
 from klet.node.observation import AddressFacts, Unknown
 from klet.node.settings import NodeSettings
 
@@ -135,3 +135,24 @@ def test_find_address_problem(address, problem):
 )  # fmt: skip
 def test_needs_lookup(settings, node, expected):
     assert needs_lookup(node, settings) is expected
+
+
+@pytest.mark.parametrize(
+    ("addresses", "expected"),
+    [
+        pytest.param([], (), id="none"),
+        pytest.param([("Hostname", "n1"), ("InternalIP", "10.0.0.1")], ("10.0.0.1",), id="names are no addresses"),
+        pytest.param(
+            [("ExternalIP", "192.0.2.1"), ("InternalIP", "10.0.0.1")], ("10.0.0.1",), id="internal ones first"
+        ),
+        pytest.param(
+            [("InternalIP", "10.0.0.1"), ("InternalIP", "10.0.0.2"), ("InternalIP", "fd00::1")],
+            ("10.0.0.1", "fd00::1"),
+            id="one of each family",
+        ),
+        pytest.param([("InternalIP", "fd00::1"), ("ExternalIP", "192.0.2.1")], ("fd00::1", "192.0.2.1"), id="in order"),
+    ],
+)
+def test_host_ips(addresses, expected):
+    status = NodeStatus(addresses=tuple(NodeAddress(type=kind, address=text) for kind, text in addresses))
+    assert host_ips(Node(status=status)) == expected

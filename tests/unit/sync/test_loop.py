@@ -26,7 +26,7 @@ from klet.sources.merge import ChangeKind, PodChanges
 from klet.status.board import StatusBoard
 from klet.sync.ledger import WorkerLedger
 from klet.sync.loop import SyncLoop, describe_loop
-from klet.sync.pod_status import PodStatuses, StartFailures
+from klet.sync.pod_status import PodStatuses, StartFailures, StatusFacts
 from klet.sync.workers import PodWorkers, StepResult
 from klet.testing.builders import make_pod, make_sandbox
 from klet.testing.loop import EPOCH, run_virtual
@@ -82,8 +82,7 @@ class Bench:
             probes=self.results,
             probers=self,
             recorder=journal,
-            runtime_name="containerd",
-            agent_started=EPOCH,
+            facts=StatusFacts("containerd", EPOCH),
             clock=clock,
         )
         self.loop = SyncLoop(

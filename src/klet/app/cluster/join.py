@@ -1,6 +1,6 @@
 """Makes the agent a node of a cluster: what speaks to its API server, and the parts that keep both sides true."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,9 @@ from klet.app.settings import AgentSettings
 from klet.app.wiring import Agent, Part
 from klet.config.command_line import Settings
 from klet.events.recorder import EventingRecorder
+from klet.host.addresses import find_node_addresses
 from klet.kube.kubeconfig import load_kubeconfig
+from klet.node.addresses import host_ips
 from klet.node.observer import NodeInputs
 from klet.sources.config import PodSink
 
@@ -30,6 +32,8 @@ class Cluster:
     offline: Offline | None
     """What is kept for the time without it, if that is wanted."""
     served: ServedObjects
+    host_ips: Callable[[], tuple[str, ...]]
+    """The addresses of the node, as its object tells them."""
 
 
 @asynccontextmanager
@@ -50,7 +54,21 @@ async def open_cluster(
             clock=basics.clock,
             randomness=basics.randomness,
         )
-        yield Cluster(clients=clients, informers=informers, events=events, offline=offline, served=served)
+        # Until the node is there, the addresses that it will have.
+        expected = find_node_addresses(given.flags.node_ip.split(","))
+
+        def find_host_ips() -> tuple[str, ...]:
+            node = informers.node.get(settings.node_name)
+            return (host_ips(node) if node is not None else ()) or expected
+
+        yield Cluster(
+            clients=clients,
+            informers=informers,
+            events=events,
+            offline=offline,
+            served=served,
+            host_ips=find_host_ips,
+        )
 
 
 def build_cluster_parts(

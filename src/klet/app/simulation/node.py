@@ -172,7 +172,7 @@ class SimulatedNode:
             http=self.http,
             dns=MemoryDns(),
             runtime_name="containerd",
-            node_ips=("192.0.2.1",),
+            node_ips=lambda: ("192.0.2.1",),
             randomness=randomness,
             containers=containers,
             volumes=NodeVolumes(

@@ -105,7 +105,7 @@ class EnvironmentReader:
         services: ServiceReader,
         node: NodeResources,
         files: FileReader,
-        node_ips: tuple[str, ...],
+        node_ips: Callable[[], tuple[str, ...]],
     ) -> None:
         self._objects = objects
         self._services = services
@@ -127,7 +127,7 @@ class EnvironmentReader:
             await self._services.until_read()
         return EnvironmentInputs(
             pod_ips=pod_ips,
-            node_ips=self._node_ips,
+            node_ips=self._node_ips(),
             config_maps=await _read_all(
                 container_config_maps(container), lambda name: self._objects.config_map(namespace, name)
             ),

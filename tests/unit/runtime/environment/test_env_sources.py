@@ -75,7 +75,7 @@ def reader(objects: Objects | NoObjects, threads: Threads) -> EnvironmentReader:
         services=NoObjects(),
         node=KnownResources(allocatable={}),
         files=VolumeFiles(threads=threads),
-        node_ips=("192.168.0.1",),
+        node_ips=lambda: ("192.168.0.1",),
     )
 
 
