@@ -23,6 +23,7 @@ from klet.testing.free_ports import find_free_ports
 pytestmark = [pytest.mark.root, pytest.mark.containerd]
 
 PATIENCE = 20
+FATAL_INTERNAL_ERROR = bytes([2, 80])
 SCRIPT = 'nc -ll -p 8080 -e cat & echo started; while read line; do echo "heard $line"; done; sleep 1000'
 
 
@@ -46,8 +47,8 @@ def settings_for(pki, *ports):
 class Client:
     """A client of the API: WebSockets by a library, SPDY by hand."""
 
-    def __init__(self, pki, *ports):
-        self.pki = pki
+    def __init__(self, pki, socket, *ports):
+        self.pki, self.socket = pki, socket
         self.port, self.healthz_port, self.read_only_port = ports
 
     def context(self, name="owner"):
@@ -145,10 +146,24 @@ async def client(new_node, manifest, containerd, tmp_path_factory):
     async with node.run(f"--cert-dir={pki}", **settings_for(pki, *ports)) as agent:
         await agent.heard("api", "Ready")
         await agent.until(lambda pods: pods["ended"].status.phase == "Succeeded", what="the end of the pod")
-        yield Client(pki, *ports)
+        yield Client(pki, node.root / "klet.sock", *ports)
         assert await agent.stop() == 0
     async with connect(runtime_endpoint=containerd.endpoint, timeout=REQUEST_TIMEOUT) as cri:
         await remove_pods(cri, clock=SystemClock())
+
+
+async def answer_to_hello(port):
+    """What the server says to the first message of a TLS client, without its head."""
+    sent = ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), sent, server_hostname="node").do_handshake()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(sent.read())
+        return (await asyncio.wait_for(reader.read(), PATIENCE))[5:]
+    finally:
+        writer.close()
+        await writer.wait_closed()
 
 
 async def test_who_is_let_in(client):
@@ -274,6 +289,38 @@ async def test_a_container_that_is_gone(client):
         assert answer.startswith("HTTP/1.1 500 ")
         assert await spdy.reader.readexactly(len('container not found ("main")')) == b'container not found ("main")'
     assert await client.get("/containerLogs/default/ended-node/main") == (200, "over\n")
+
+
+async def test_the_agents_own_socket_reaches_into_pods_too(client):
+    connector = aiohttp.UnixConnector(path=str(client.socket))
+    async with aiohttp.ClientSession("http://agent", connector=connector) as session:
+        path = "/exec/default/api-node/main?command=echo&command=hi&output=1"
+        async with session.ws_connect(path, protocols=("v4.channel.k8s.io",)) as socket:
+            said = [message.data async for message in socket]
+        assert b"\x01hi\n" in said
+        async with session.get("/configz") as answer:
+            assert answer.status == 200
+
+
+async def test_without_a_certificate_handshakes_fail(tmp_path, node):
+    """As long as the cluster has signed none: `serverTLSBootstrap`."""
+    pki, ports = tmp_path / "pki", find_free_ports(3)
+    await ensure_identities(pki, node="node", maker=CertificateMaker(clock=SystemClock()))
+    settings = settings_for(pki, *ports) | {"serverTLSBootstrap": True}
+    async with node.run(f"--cert-dir={pki}", **settings) as agent:
+        assert await answer_to_hello(ports[0]) == FATAL_INTERNAL_ERROR
+        assert "no serving certificate available for the kubelet" in agent.log
+        assert await agent.text("/healthz") == "ok"
+    assert not (pki / "kubelet.crt").exists()
+
+
+async def test_a_damaged_certificate_ends_the_agent(tmp_path, node):
+    pki, ports = tmp_path / "pki", find_free_ports(3)
+    await ensure_identities(pki, node="node", maker=CertificateMaker(clock=SystemClock()))
+    given = {"tlsCertFile": str(pki / "owner.crt"), "tlsPrivateKeyFile": str(pki / "ca.key")}
+    async with node.started(f"--cert-dir={pki}", **settings_for(pki, *ports), **given) as process:
+        assert await asyncio.wait_for(process.wait(), PATIENCE) == 1
+    assert f"the key does not belong to the certificate in {pki / 'owner.crt'}" in node.log.read_text()
 
 
 async def test_a_port_that_is_taken_ends_the_agent_before_anything_is_made(tmp_path, node):
