@@ -52,9 +52,13 @@ async def open_volumes(
         has_api=objects.has_api,
         noswap=await threads.run(find_noswap, settings.root),
     )
+    return build_volumes(ports, objects)
+
+
+def build_volumes(ports: VolumePorts, objects: NodeObjects) -> NodeVolumes:
     return NodeVolumes(
         plugins=build_plugins(ports),
-        directories=PodDirectories(layout=Layout(settings.root), threads=threads),
+        directories=PodDirectories(layout=Layout(ports.root), threads=ports.threads),
         objects=objects.referred,
     )
 

@@ -58,6 +58,7 @@ from klet.sync.housekeeping import (
 )
 from klet.sync.ledger import WorkerLedger
 from klet.sync.loop import ChangeSource, SyncLoop
+from klet.sync.object_wakes import ObjectWakes
 from klet.sync.pod_status import PodStatuses, StartFailures, StatusFacts
 from klet.sync.pod_sync import PodSync
 from klet.sync.workers import PodWorkers
@@ -285,8 +286,9 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     )
     memory = MemoryKeeper(store=ports.memory_store, statuses=board, delays=backoff, pulls=pulls, clock=ports.clock)
     keeper = VolumeKeeper(objects=ports.volumes.objects, volumes=manager)
+    wakes = ObjectWakes(objects=ports.volumes.objects, pods=pods, statuses=board, workers=workers)
     return Agent(
-        parts=(memory, pleg, checks, manager, keeper, workers, probes, housekeeping, gc, loop),
+        parts=(memory, pleg, checks, manager, keeper, workers, probes, housekeeping, gc, wakes, loop),
         pods=pods,
         statuses=board,
         ledger=ledger,

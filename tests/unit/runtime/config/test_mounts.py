@@ -41,6 +41,21 @@ def built(container: Container, *, inputs: MountInputs = INPUTS, pod: Pod | None
 
 
 @pytest.mark.parametrize(
+    ("volume", "relabels", "expected"),
+    [
+        pytest.param(HostVolume("/v"), True, (False, False), id="somebody's"),
+        pytest.param(HostVolume("/v", read_only=True), True, (True, False), id="read-only whatever is asked for"),
+        pytest.param(HostVolume("/v", relabels=True), True, (False, True), id="the pod's own"),
+        pytest.param(HostVolume("/v", relabels=True), False, (False, False), id="a machine without labels"),
+    ],
+)
+def test_what_a_volume_says_of_its_mounts(volume, relabels, expected):
+    inputs = MountInputs(volumes={"data": volume}, relabels=relabels)
+    [found] = built(mounting(mount()), inputs=inputs)
+    assert (found.readonly, found.selinux_relabel) == expected
+
+
+@pytest.mark.parametrize(
     ("wanted", "expected"),
     [
         pytest.param(mount(), ("/data", False, cri.PROPAGATION_PRIVATE), id="plain"),

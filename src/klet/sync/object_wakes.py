@@ -1,0 +1,61 @@
+"""A pod whose container could not be described for want of an object looks again as soon as that has changed."""
+
+from typing import Final, Protocol
+
+from klet.aio.broadcast import Subscription
+from klet.api.pod import Pod, PodStatus
+from klet.model.objects import ObjectKind, ObjectRef, pod_config_maps, pod_secrets
+from klet.model.pods import PodUID, uid_of
+from klet.pods.store import PodStore
+from klet.runtime.errors import CREATE_CONFIG_ERROR
+
+_NAMES: Final = {ObjectKind.CONFIG_MAP: pod_config_maps, ObjectKind.SECRET: pod_secrets}
+
+
+class ChangedObjects(Protocol):
+    """Tells of objects that have changed."""
+
+    def changes(self) -> Subscription[ObjectRef]: ...
+
+
+class Statuses(Protocol):
+    """What pods were last reported as."""
+
+    def get(self, uid: PodUID) -> PodStatus | None: ...
+
+
+class Sleepers(Protocol):
+    """The workers, each of which may be waiting for the end of a back-off."""
+
+    def wake(self, uid: PodUID) -> None: ...
+
+
+class ObjectWakes:
+    """Wakes pods that an object was missing for. Volumes need no waking: whoever waits for them hears of it."""
+
+    def __init__(self, *, objects: ChangedObjects, pods: PodStore, statuses: Statuses, workers: Sleepers) -> None:
+        self._objects = objects
+        self._pods = pods
+        self._statuses = statuses
+        self._workers = workers
+
+    async def run(self) -> None:
+        with self._objects.changes() as changes:
+            async for ref in changes:
+                is_any = changes.lagged
+                changes.lagged = False
+                for pod in self._pods.all():
+                    status = self._statuses.get(uid_of(pod))
+                    if status is not None and lacks_something(status) and (is_any or refers_to(pod, ref)):
+                        self._workers.wake(uid_of(pod))
+
+
+def refers_to(pod: Pod, ref: ObjectRef) -> bool:
+    return pod.metadata.namespace == ref.namespace and ref.name in _NAMES[ref.kind](pod)
+
+
+def lacks_something(status: PodStatus) -> bool:
+    """Whether a container waits for what its configuration needs."""
+    every = (*status.init_container_statuses, *status.container_statuses, *status.ephemeral_container_statuses)
+    waiting = (each.state.waiting for each in every)
+    return any(each is not None and each.reason == CREATE_CONFIG_ERROR for each in waiting)

@@ -1,0 +1,178 @@
+"""An agent that is a node of the embedded API's cluster: a fake runtime, and volumes in directories that are real."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace as replace_ports
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from klet.aio.clock import SystemClock
+from klet.aio.threads import Threads
+from klet.api.codec import convert
+from klet.api.meta import ObjectMeta
+from klet.api.node import Node
+from klet.api.pod import Pod
+from klet.app.cluster.connection import ClusterClients, build_informers
+from klet.app.cluster.objects import build_served_objects
+from klet.app.cluster.pods import build_pod_parts
+from klet.app.simulation.node import SimulatedNode, simulated_settings
+from klet.app.volumes import build_volumes
+from klet.app.wiring import build_agent
+from klet.config.defaults import default_configuration
+from klet.config.gates import resolve_gates
+from klet.events.recorder import EventingRecorder
+from klet.host.inotify import watch_directory
+from klet.kube.informer import Informer, InformerSettings
+from klet.sources.config import PodConfig
+from klet.testing.builders import IMAGE
+from klet.testing.fake_runtime.images import FakeImage
+from klet.testing.fake_runtime.machine import FakeRuntime
+from klet.testing.fake_runtime.world import Features
+from klet.testing.in_process import run_in_process
+from klet.testing.mounts import NotedMounts
+from klet.volumes.build import VolumePorts
+
+NODE = "node"
+
+
+class ClusterNode:
+    """What outlives the agent."""
+
+    def __init__(self, cluster: Any, root: Path, threads: Threads) -> None:
+        self.clock = SystemClock()
+        self.cluster = cluster
+        self.root = root
+        self.mounts = NotedMounts()
+        self._threads = threads
+        features = Features(runtime_handlers=("", "runc", "crun"))
+        runtime = FakeRuntime(start=self.clock.now(), images=(FakeImage(name=IMAGE),), features=features)
+        self.machine = SimulatedNode(clock=self.clock, runtime=runtime)
+        self.pods: Informer[Pod]
+
+    @asynccontextmanager
+    async def run(self, **config: str) -> AsyncIterator[None]:
+        """An agent on the machine, joined with the API server, until the block is left."""
+        clock, randomness, client = self.clock, random.Random(1), self.cluster.client
+        clients = ClusterClients(
+            main=client,
+            heartbeat=client,
+            heartbeat_transport=self.cluster.transport,
+            transport=self.cluster.transport,
+            events=client,
+            informers=InformerSettings(client, self.cluster.watcher, clock, randomness),
+        )
+        informers = build_informers(clients.informers, NODE)
+        served = build_served_objects(
+            clients,
+            informers,
+            config=replace(default_configuration(resolve_gates({})), **config),
+            node_name=NODE,
+            offline=None,
+            clock=clock,
+            randomness=randomness,
+        )
+        recorder = EventingRecorder(inner=self.machine.journal, clock=clock)
+        changes = PodConfig(sources=("api",), recorder=recorder, clock=clock)
+        async with run_in_process(self.machine.runtime, clock=clock) as runtime:
+            ports = self.machine.build_ports(runtime, changes, seed=1)
+            objects = served.objects
+            volumes = VolumePorts(
+                root=self.root,
+                objects=objects.referred,
+                tokens=objects.tokens,
+                node=ports.containers.resources,
+                mounter=self.mounts,
+                threads=self._threads,
+                clock=clock,
+                has_api=True,
+                noswap=False,
+            )
+            containers = replace_ports(
+                ports.containers,
+                objects=objects.data,
+                services=objects.services,
+                runtime_classes=objects.runtime_classes,
+            )
+            ports = replace_ports(
+                ports, recorder=recorder, containers=containers, volumes=build_volumes(volumes, objects)
+            )
+            agent = build_agent(ports, simulated_settings(8))
+            parts = build_pod_parts(
+                agent,
+                clients,
+                informers,
+                recorder=recorder,
+                sink=changes,
+                node_name=NODE,
+                clock=clock,
+                randomness=randomness,
+            )
+            self.pods = informers.pods
+            followed = (informers.node, informers.pods, informers.services, informers.runtime_classes)
+            async with asyncio.TaskGroup() as group:
+                every = (*followed, *served.parts, *agent.parts, *parts)
+                tasks = [group.create_task(part.run(), name=type(part).__name__) for part in every]
+                yield
+                for task in tasks:
+                    task.cancel()
+
+    async def bind(self, name: str = "p", *, container: dict[str, Any] | None = None, **spec: Any) -> Pod:
+        """Put a pod on this node; its volumes are mounted by their names."""
+        mounts = [{"name": each["name"], "mountPath": f"/{each['name']}"} for each in spec.get("volumes", ())]
+        main = {"name": "c", "image": IMAGE, "imagePullPolicy": "IfNotPresent", "volumeMounts": mounts}
+        fields = {"nodeName": NODE, "terminationGracePeriodSeconds": 0, "dnsPolicy": "Default"}
+        body = {"metadata": {"name": name}, "spec": {"containers": [main | (container or {})]} | fields | spec}
+        return await self.cluster.client.create(convert(Pod, body), "default")
+
+    async def until(self, holds: Callable[[Pod | None], bool], name: str = "p") -> Pod | None:
+        with self.pods.changes() as changes:
+            async with asyncio.timeout(30):
+                while not holds(found := self.pods.get(name, "default")):
+                    await changes.get()
+        return found
+
+    async def until_running(self, name: str = "p") -> Pod:
+        found = await self.until(lambda pod: pod is not None and pod.status.phase == "Running", name)
+        assert found is not None
+        return found
+
+    async def told(self, decision: str) -> list[str]:
+        """The messages of a decision, once there is one."""
+        journal = self.machine.journal
+        with journal.follow() as news:
+            async with asyncio.timeout(30):
+                while not (found := [c.finding.message for c in journal.all() if c.finding.decision == decision]):
+                    await news.get()
+        return found
+
+    def environment(self, container: str = "c") -> dict[str, str]:
+        [made] = [each for each in self.machine.runtime.containers() if each.config.metadata.name == container]
+        return {variable.key: variable.value.decode() for variable in made.config.envs}
+
+    def volume(self, pod: Pod, plugin: str, name: str = "v") -> Path:
+        return self.root / "pods" / pod.metadata.uid / "volumes" / f"kubernetes.io~{plugin}" / name
+
+    async def until_shown(self, file: Path, text: str) -> float:
+        """Wait for the content of a file; tells when it was there."""
+        async with asyncio.timeout(30), aclosing(watch_directory(file.parent)) as changes:
+            async for _ in changes:
+                if shows(file, text):
+                    return self.clock.monotonic()
+        raise AssertionError("a watch of a directory never ends")
+
+
+def shows(file: Path, text: str) -> bool:
+    return file.exists() and file.read_text() == text
+
+
+@pytest.fixture
+async def node(cluster, tmp_path) -> AsyncIterator[ClusterNode]:
+    await cluster.client.create(Node(metadata=ObjectMeta(name=NODE)))
+    threads = Threads(limit=8)
+    yield ClusterNode(cluster, tmp_path / "root", threads)
+    threads.close()
