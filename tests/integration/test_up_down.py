@@ -5,9 +5,11 @@ import json
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 import threading
 import time
+import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
@@ -209,6 +211,25 @@ def test_all_examples_at_once(node):
     assert node.run("logs", "job", "--since", "1h").endswith("done\n")
     assert "started after" in node.run("logs", "init")
     assert "looking around" in node.run("logs", "init", "-c", "first")
+
+
+def test_only_the_owner_may_use_the_kubelet_api(node):
+    node.apply(HELLO)
+    pki, record = node.state / "pki", json.loads((node.state / "node.json").read_text())
+    stranger = ssl.create_default_context(cafile=pki / "kubelet.crt")
+    stranger.check_hostname = False  # the certificate is for the name of the node
+    path = f"https://127.0.0.1:{record['port']}/pods"
+    with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+        urllib.request.urlopen(path, timeout=5, context=stranger)
+    refused.value.close()
+    owner = ssl.create_default_context(cafile=pki / "kubelet.crt")
+    owner.check_hostname = False
+    owner.load_cert_chain(pki / "owner.crt", pki / "owner.key")
+    with urllib.request.urlopen(path, timeout=5, context=owner) as answer:
+        assert [pod["metadata"]["name"] for pod in json.load(answer)["items"]] == [name_of("hello")]
+    health = f"http://127.0.0.1:{record['healthz_port']}/healthz"
+    assert urllib.request.urlopen(health, timeout=5).read() == b"ok"
+    assert pki.stat().st_mode & 0o077 == 0
 
 
 def test_the_example_of_another_runtime(node):
