@@ -14,6 +14,8 @@ COUNT = 5
 MOST = 1.0
 PATIENCE = 180
 MAPS = "/api/v1/namespaces/default/configmaps"
+REST = 15.0
+"""Seconds in which nothing else happens to the pods: a sync for another reason would bring the change along."""
 _LOOK = 0.005
 
 
@@ -34,6 +36,7 @@ async def _change(node: NodeUnderTest, _number: int) -> Round:
         await node.api.send("POST", MAPS, made)
     await node.create(_with_volume(make_manifest(name), name) for name in names)
     await node.pods.until(names, is_running)
+    await asyncio.sleep(REST)
     return Round(tuple(await asyncio.gather(*(_change_one(node, name) for name in names))))
 
 
