@@ -132,6 +132,7 @@ class Transport:
                 yield response
             finally:
                 self._open.discard(response)
+                _cut_off(response)
 
     async def _session_for(self, shown: Shown) -> aiohttp.ClientSession:
         pair = shown.certificate, shown.key
@@ -189,6 +190,13 @@ def _make_socket(address: tuple[Any, ...]) -> socket.socket:
     for level, option, value in _KEEP_ALIVE:
         made.setsockopt(level, option, value)
     return made
+
+
+def _cut_off(response: aiohttp.ClientResponse) -> None:
+    """Drop the connection of an answer that was not read to its end: a TLS goodbye would wait for the server's."""
+    connection = response.connection  # none if the answer is complete
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
 
 
 def _unreachable(request: Request, why: str) -> Unreachable:

@@ -1,4 +1,4 @@
-"""A node of a control plane for tests and comparisons: its directories and configuration, for klet or upstream's kubelet.
+"""A node of a control plane: its directories and configuration, for klet or for the kubelet of upstream.
 
 Both find the same directories, so that one can take over from the other.
 """
@@ -59,7 +59,7 @@ class ClusterNode:
         self.manifests.mkdir(parents=True)
 
     def klet(self, *flags: str, **settings: object) -> Daemon:
-        """klet with this node's configuration; it is not started."""
+        """The agent of klet with this node's configuration; it is not started."""
         return self._daemon("klet", (sys.executable, "-P", "-m", "klet", "run"), flags, settings)
 
     def upstream(self, *flags: str, **settings: object) -> Daemon:
@@ -91,7 +91,9 @@ class ClusterNode:
         for mount in sorted(self.mounts(), key=len, reverse=True):
             subprocess.run(["umount", "--lazy", mount], check=False, capture_output=True)
 
-    def _daemon(self, name: str, program: tuple[str, ...], flags: tuple[str, ...], settings: dict[str, object]) -> Daemon:
+    def _daemon(
+        self, name: str, program: tuple[str, ...], flags: tuple[str, ...], settings: dict[str, object]
+    ) -> Daemon:
         self.config.write_text(json.dumps(self.settings | settings))
         command = (
             *program,
