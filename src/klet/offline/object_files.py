@@ -15,6 +15,7 @@ import msgspec
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
+from klet.api.base import json_null
 from klet.api.codec import DecodeError, decode, encode
 from klet.checkpoint import CheckpointDamaged, CheckpointError, CheckpointFile, Envelope, Format, Found
 from klet.host.errors import FileError
@@ -40,7 +41,8 @@ class Known(Generic[T]):
 
 class _Plain(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
-    value: msgspec.Raw | None
+    value: msgspec.Raw
+    """`null` for an object that does not exist."""
 
 
 class _Sealed(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,13 +59,13 @@ class PlainFormat(Generic[T]):
         self._struct = struct
 
     def encode(self, value: Known[T]) -> bytes:
-        raw = None if value.value is None else msgspec.Raw(encode(value.value))
+        raw = json_null() if value.value is None else msgspec.Raw(encode(value.value))
         return self._envelope.encode(msgspec.Raw(msgspec.json.encode(_Plain(owner=self._owner, value=raw))))
 
     def decode(self, data: bytes) -> Known[T]:
         payload = _payload(_Plain, self._envelope.decode(data))
         _check_owner(payload.owner, self._owner)
-        return Known(None if payload.value is None else _object(self._struct, bytes(payload.value)))
+        return Known(None if payload.value == json_null() else _object(self._struct, bytes(payload.value)))
 
 
 class SealedFormat(Generic[T]):

@@ -1,5 +1,6 @@
 """Tokens of service accounts, kept sealed until they run out, for pods that start while the API server is away."""
 
+import hashlib
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
@@ -50,8 +51,8 @@ class KeptTokens:
                 raise
             return kept
         if owner is not None and isinstance(issued, TokenRequest):
-            until = issued.status.expiration_timestamp
-            await self._files.keep(owner, issued, version="" if until is None else until.wire())
+            digest = hashlib.sha256(issued.status.token.encode()).hexdigest()
+            await self._files.keep(owner, issued, version=digest)
         return issued
 
     async def _find(self, owner: str, body: S) -> S | None:

@@ -1,0 +1,70 @@
+import asyncio
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+from klet.api.codec import convert
+from klet.api.node import Node
+from klet.checkpoint import CheckpointError
+from klet.offline.snapshot import Surroundings
+from klet.offline.surroundings import EVERY, SurroundingsKeeper
+from klet.testing.clock import ManualClock
+
+AT = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def around(version, *, zone="a"):
+    node = convert(Node, {"metadata": {"name": "n", "resourceVersion": version, "labels": {"zone": zone}}})
+    return Surroundings(node_name="n", at=AT, nodes=(node,), services=(), runtime_classes=())
+
+
+class Bench:
+    def __init__(self, kept):
+        self.clock = ManualClock()
+        self.now = None
+        self.saved = []
+        self.is_full = False
+        self.keeper = SurroundingsKeeper(store=self, current=lambda: self.now, kept=kept, clock=self.clock)
+
+    async def save(self, value):
+        if self.is_full:
+            raise CheckpointError("No space left on device")
+        self.saved.append(value)
+
+
+@asynccontextmanager
+async def running(kept=None):
+    bench = Bench(kept)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(bench.keeper.run())
+        await bench.clock.run(timedelta())
+        yield bench
+        task.cancel()
+
+
+async def test_what_is_not_known_yet_is_not_kept():
+    async with running() as bench:
+        await bench.clock.run(3 * EVERY)
+        assert bench.saved == []
+        bench.now = around("1")
+        await bench.clock.run(EVERY)
+        assert bench.saved == [around("1")]
+
+
+async def test_heartbeats_are_not_written():
+    async with running(kept=around("1")) as bench:
+        bench.now = around("2")
+        await bench.clock.run(3 * EVERY)
+        assert bench.saved == []
+        bench.now = around("3", zone="b")
+        await bench.clock.run(3 * EVERY)
+        assert bench.saved == [around("3", zone="b")]
+
+
+async def test_a_full_disk_is_told_and_tried_again(caplog):
+    async with running() as bench:
+        bench.now, bench.is_full = around("1"), True
+        await bench.clock.run(EVERY)
+        assert caplog.messages == ["The surroundings of pods are not kept"]
+        bench.is_full = False
+        await bench.clock.run(EVERY)
+        assert bench.saved == [around("1")]
