@@ -13,6 +13,7 @@ import uvloop
 from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
 from klet.app.basics import Basics
+from klet.app.cluster.identity import open_requested_serving
 from klet.app.cluster.join import Cluster, build_cluster_parts, open_cluster
 from klet.app.container_ports import ContainerPorts, open_container_ports
 from klet.app.journal_view import JournalRecords
@@ -147,6 +148,11 @@ async def run_agent(given: Settings, settings: AgentSettings) -> None:
             given, settings, basics, agent=agent, journal=journal, sockets=sockets, reviewer=reviewer
         )
         parts += api.parts
+        if cluster is not None and api.requested is not None:
+            clients, informers = cluster.clients, cluster.informers
+            parts += await open_requested_serving(
+                given, settings.node_name, basics, clients=clients, informers=informers, user=api.requested
+            )
         parts += build_watchdog(basics, agent)
         await run_parts(parts, when_started=tell_ready)
 

@@ -34,6 +34,7 @@ async def running_node(cluster, machine):
         main=cluster.client,
         heartbeat=cluster.client,
         heartbeat_transport=cluster.transport,
+        transport=cluster.transport,
         events=cluster.client,
         informers=InformerSettings(cluster.client, cluster.watcher, clock, randomness),
     )

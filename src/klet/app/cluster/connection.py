@@ -32,6 +32,8 @@ class ClusterClients:
     """Never throttled, and impatient: a heartbeat that comes late is worth nothing."""
     heartbeat_transport: Transport
     """Connections of its own: they are given up after a failure, and no watch must be cut with them."""
+    transport: Transport
+    """The connections of everything else."""
     events: KubeClient
     informers: InformerSettings
 
@@ -64,6 +66,7 @@ async def connect_cluster(
                 transport=heartbeats, throttle=Unlimited(), timeout=heartbeat_patience(config), clock=clock
             ),
             heartbeat_transport=heartbeats,
+            transport=transport,
             events=KubeClient(transport=transport, throttle=event_throttle, timeout=REQUEST_TIMEOUT, clock=clock),
             informers=InformerSettings(
                 main, Watcher(transport=transport, throttle=throttle, randomness=randomness), clock, randomness

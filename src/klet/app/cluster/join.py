@@ -3,10 +3,11 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from klet.app.basics import Basics
+from klet.app.cluster.certificates import Identity
 from klet.app.cluster.connection import ClusterClients, ClusterInformers, build_informers, connect_cluster
+from klet.app.cluster.identity import build_identity_parts, open_node_identity
 from klet.app.cluster.node import build_node_parts
 from klet.app.cluster.objects import ServedObjects, build_served_objects
 from klet.app.cluster.offline import Offline, open_offline
@@ -16,7 +17,6 @@ from klet.app.wiring import Agent, Part
 from klet.config.command_line import Settings
 from klet.events.recorder import EventingRecorder
 from klet.host.addresses import find_node_addresses
-from klet.kube.kubeconfig import load_kubeconfig
 from klet.node.addresses import host_ips
 from klet.node.observer import NodeInputs
 from klet.sources.config import PodSink
@@ -34,16 +34,20 @@ class Cluster:
     served: ServedObjects
     host_ips: Callable[[], tuple[str, ...]]
     """The addresses of the node, as its object tells them."""
+    identity: Identity
 
 
 @asynccontextmanager
 async def open_cluster(
     given: Settings, settings: AgentSettings, basics: Basics, events: EventingRecorder
 ) -> AsyncIterator[Cluster]:
-    """Connect with the credentials of the kubeconfig; nothing is asked yet."""
-    access = load_kubeconfig(Path(given.flags.kubeconfig))
+    """Connect with the credentials of the node, which are obtained first if there are none."""
+    clock, randomness = basics.clock, basics.randomness
     offline = await open_offline(given.klet, settings, basics) if given.klet.offline else None
-    async with connect_cluster(access, given.config, clock=basics.clock, randomness=basics.randomness) as clients:
+    async with (
+        open_node_identity(given, settings, basics) as identity,
+        connect_cluster(identity.access, given.config, clock=clock, randomness=randomness) as clients,
+    ):
         informers = build_informers(clients.informers, settings.node_name)
         served = build_served_objects(
             clients,
@@ -51,8 +55,8 @@ async def open_cluster(
             config=given.config,
             node_name=settings.node_name,
             offline=offline,
-            clock=basics.clock,
-            randomness=basics.randomness,
+            clock=clock,
+            randomness=randomness,
         )
         # Until the node is there, the addresses that it will have.
         expected = find_node_addresses(given.flags.node_ip.split(","))
@@ -68,6 +72,7 @@ async def open_cluster(
             offline=offline,
             served=served,
             host_ips=find_host_ips,
+            identity=identity,
         )
 
 
@@ -97,4 +102,5 @@ def build_cluster_parts(
         inputs=NodeInputs(),
     )
     followed = (informers.node, informers.pods, informers.services, informers.runtime_classes)
-    return (*followed, *cluster.served.parts, *node, *pods)
+    identity = build_identity_parts(cluster.identity, cluster.clients, basics)
+    return (*identity, *followed, *cluster.served.parts, *node, *pods)

@@ -1,0 +1,86 @@
+"""What the configuration says of the node's certificates, handed to the parts that get and renew them."""
+
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Final
+
+from klet.api.node import NodeAddress
+from klet.app.basics import Basics
+from klet.app.cluster.certificates import (
+    CertificateTools,
+    Identity,
+    IdentitySettings,
+    ServingRequestSettings,
+    build_identity_watch,
+    open_identity,
+    open_serving,
+)
+from klet.app.cluster.connection import ClusterClients, ClusterInformers
+from klet.app.settings import AgentSettings
+from klet.app.wiring import Part
+from klet.certs.followers import PairUser
+from klet.certs.maker import CertificateMaker
+from klet.config.command_line import Settings
+from klet.config.configuration import KubeletConfiguration
+
+DNS_ONLY: Final = "AllowDNSOnlyNodeCSR"
+
+
+def open_node_identity(
+    given: Settings, settings: AgentSettings, basics: Basics
+) -> AbstractAsyncContextManager[Identity]:
+    """The credentials of the node; they are obtained first if it has none and may ask for some."""
+    bootstrap = given.flags.bootstrap_kubeconfig
+    wanted = IdentitySettings(
+        node_name=settings.node_name,
+        kubeconfig=Path(given.flags.kubeconfig),
+        bootstrap_kubeconfig=Path(bootstrap) if bootstrap else None,
+        directory=Path(given.flags.cert_dir),
+        rotates=given.config.rotate_certificates,
+    )
+    return open_identity(wanted, _tools(basics))
+
+
+def build_identity_parts(identity: Identity, clients: ClusterClients, basics: Basics) -> tuple[Part, ...]:
+    """What renews the credentials, and has every connection made anew with new ones."""
+    transports = (clients.transport, clients.heartbeat_transport)
+    return (*identity.parts, *build_identity_watch(identity, transports, _tools(basics)))
+
+
+async def open_requested_serving(
+    given: Settings,
+    node_name: str,
+    basics: Basics,
+    *,
+    clients: ClusterClients,
+    informers: ClusterInformers,
+    user: PairUser,
+) -> tuple[Part, ...]:
+    """What gets the kubelet API its certificate from the cluster (serverTLSBootstrap)."""
+
+    def addresses() -> tuple[NodeAddress, ...]:
+        node = informers.node.get(node_name)
+        return node.status.addresses if node is not None else ()
+
+    wanted = ServingRequestSettings(
+        node_name=node_name,
+        directory=Path(given.flags.cert_dir),
+        configured=_configured_pair(given.config),
+        allow_dns_only=given.gates.enabled(DNS_ONLY),
+    )
+    return await open_serving(wanted, addresses=addresses, api=clients.informers, user=user, tools=_tools(basics))
+
+
+def _tools(basics: Basics) -> CertificateTools:
+    return CertificateTools(
+        maker=CertificateMaker(clock=basics.clock),
+        threads=basics.threads,
+        clock=basics.clock,
+        randomness=basics.randomness,
+    )
+
+
+def _configured_pair(config: KubeletConfiguration) -> tuple[Path, Path] | None:
+    if not (config.tls_cert_file and config.tls_private_key_file):
+        return None
+    return Path(config.tls_cert_file), Path(config.tls_private_key_file)
