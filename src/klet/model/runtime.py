@@ -1,6 +1,5 @@
 """A pod as the runtime shows it: immutable records read from the CRI, newest first (kubecontainer.PodStatus)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -112,6 +111,13 @@ class PodRuntimeStatus:
         ready = next((sandbox.id for sandbox in self.sandboxes if sandbox.ready), None)
         return tuple(record for record in self.containers if record.sandbox_id == ready)
 
+    def members(self) -> dict[str, str]:
+        """State by id, of sandboxes and containers alike."""
+        states: dict[str, str] = {
+            sandbox.id: ContainerState.RUNNING if sandbox.ready else ContainerState.EXITED for sandbox in self.sandboxes
+        }
+        return states | {record.id: record.state for record in self.containers}
+
     def with_ips(self, ips: tuple[str, ...]) -> "PodRuntimeStatus":
         return replace(self, ips=ips)
 
@@ -136,14 +142,3 @@ class StartFailure:
 
     reason: str
     message: str
-
-
-@dataclass(frozen=True, slots=True)
-class ListedPod:
-    """What the lists alone tell of one pod: enough to see that something changed."""
-
-    uid: PodUID
-    name: str
-    namespace: str
-    members: Mapping[str, str]
-    """State by id, of sandboxes and containers alike."""

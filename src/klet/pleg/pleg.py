@@ -7,6 +7,7 @@ contradicts the event that caused it is repeated: for a second at once, then now
 
 import asyncio
 import logging
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from klet.cri.errors import CriError, Unimplemented
 from klet.cri.events import EventKind, EventSource, RuntimeEvent
 from klet.errors import KletError
 from klet.model.pods import PodUID
-from klet.model.runtime import ContainerState, ListedPod, PodRuntimeStatus
+from klet.model.runtime import ContainerState, PodRuntimeStatus
 from klet.pleg.cache import Reading, RuntimeCache
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,8 @@ OWN_STARTS = timedelta(seconds=5)
 """While klet changes pods, the owner of what comes up is not asked for so long: most often klet is about to read it."""
 AGREE_FOR = timedelta(seconds=1)
 AGREE_PAUSE = timedelta(milliseconds=5)
+AGREE_GROWTH = 0.5
+"""Each look costs a busy runtime time: what it shows late is seen later by half of that at most."""
 LONGEST_SEARCH_PAUSE = timedelta(milliseconds=200)
 FIRST_RETRY = timedelta(milliseconds=100)
 LONGEST_RETRY = timedelta(seconds=3)
@@ -61,10 +64,22 @@ class PlegError(KletError):
     """The runtime's view of a pod could not be read."""
 
 
+@dataclass(slots=True, eq=False)
+class ReadUnderWay:
+    """A read of a pod that has begun; whoever needs one from now on may wait for it instead of asking again."""
+
+    started: float
+    quietly: bool
+    done: "asyncio.Future[Reading | None]"
+    """None: whoever read has gone."""
+
+
 class PodReading(Protocol):
     """The part of the runtime reader that the PLEG needs."""
 
-    async def list_pods(self) -> dict[PodUID, ListedPod]: ...
+    async def list_pods(self) -> dict[PodUID, PodRuntimeStatus]:
+        """Every pod, as far as the lists show it."""
+        ...
 
     async def owner_of(self, container_id: str) -> PodUID | None: ...
 
@@ -104,7 +119,11 @@ class Pleg:
         self._owners: dict[str, PodUID] = {}
         self._expected: dict[PodUID, dict[str, EventKind]] = {}
         self._doubts: dict[PodUID, Doubt] = {}
-        self._members: dict[PodUID, Mapping[str, str]] = {}
+        self._listed: Mapping[PodUID, PodRuntimeStatus] = {}
+        self._under_way: dict[PodUID, ReadUnderWay] = {}
+        self._asked: dict[PodUID, float] = {}
+        """When a pod was last to be read: any reading that begins later will do."""
+        self._last_mark = float("-inf")
         self._strays: dict[str, Stray] = {}
         self._changing = 0
         self._lookups = WorkQueue[str](clock=clock)
@@ -144,20 +163,25 @@ class Pleg:
             yield
         finally:
             self._changing -= 1
-            self._queue.add(uid)
+            self._ask(uid)
 
     async def read_now(self, uid: PodUID) -> PodRuntimeStatus:
         """A status that was read after this call."""
-        return await self.fresh_status(uid, newer_than=self._clock.monotonic())
+        return await self.fresh_status(uid, newer_than=self.mark())
+
+    def mark(self) -> float:
+        """The present, for `fresh_status`: what begins to be read from now on is newer, even at the same time."""
+        self._last_mark = max(self._clock.monotonic(), math.nextafter(self._last_mark, math.inf))
+        return self._last_mark
 
     async def fresh_status(self, uid: PodUID, *, newer_than: float) -> PodRuntimeStatus:
-        """A status that was read after an instant of the monotonic clock, reading now if none is there.
+        """A status that began to be read after an instant that `mark` gave, reading now if none is there.
 
         Asked by the pod's worker, which therefore is not woken by what is read.
         """
         reading = self._cache.get(uid)
         if reading is None or reading.read_at <= newer_than:
-            reading = await self._read(uid, quietly=True)
+            reading = await self._read(uid, newer_than=newer_than, quietly=True)
         if reading.error is not None:
             raise reading.error
         return reading.status
@@ -193,13 +217,18 @@ class Pleg:
         if uid is not None:
             self._expect(uid, event.container_id, event.kind)
             return
-        self._strays[event.container_id] = Stray(event.kind, self._clock.monotonic())
+        self._strays[event.container_id] = Stray(event.kind, self.mark())
         may_be_own = self._changing > 0 and event.kind in {EventKind.CREATED, EventKind.STARTED}
         self._lookups.add_after(event.container_id, OWN_STARTS if may_be_own else timedelta(0))
 
     def _expect(self, uid: PodUID, member: str, kind: EventKind) -> None:
         if kind is not EventKind.OOM:
             self._expected.setdefault(uid, {})[member] = kind
+        self._ask(uid)
+
+    def _ask(self, uid: PodUID) -> None:
+        """Have a pod read from now on."""
+        self._asked[uid] = self.mark()
         self._queue.add(uid)
 
     async def _find_owners_forever(self) -> None:
@@ -259,23 +288,22 @@ class Pleg:
 
     async def _relist(self) -> None:
         """Read every pod whose lists differ from the last time."""
-        started, began = self._clock.now(), self._clock.monotonic()
+        started, began = self._clock.now(), self.mark()
         listed = await self._reader.list_pods()
-        changed = []
-        for uid in sorted(listed.keys() | self._members.keys()):
-            members = listed[uid].members if uid in listed else {}
-            reading = self._cache.get(uid)
-            if members != self._members.get(uid, {}) or reading is None or reading.error is not None:
-                changed.append(uid)
-        self._members = {uid: dict(pod.members) for uid, pod in listed.items()}
-        self._owners = {member: uid for uid, pod in listed.items() for member in pod.members}
+        changed = [
+            uid
+            for uid in sorted(listed.keys() | self._listed.keys())
+            if is_news(listed.get(uid), self._listed.get(uid), self._cache.get(uid))
+        ]
+        self._listed = listed
+        self._owners = {member: uid for uid, pod in listed.items() for member in pod.members()}
         self._cache.forget_empty(read_before=began, keep=listed.keys())
         if self._relisted_at is None:
             # Nobody may act on an empty cache: fill it before the first relist counts as done.
             await self._read_all(changed)
         else:
             for uid in changed:
-                self._queue.add(uid)
+                self._ask(uid)
         self._relisted_at = started
         self._relisted.set()
 
@@ -283,7 +311,7 @@ class Pleg:
         async def read(uid: PodUID) -> None:
             with self._turns.queue() as turn:
                 await turn.take()
-                await self._read(uid)
+                await self._read_now(uid)
 
         async with asyncio.TaskGroup() as group:
             for uid in uids:
@@ -306,13 +334,16 @@ class Pleg:
     async def _read_until_agreed(self, uid: PodUID) -> None:
         known = self._doubts.get(uid)
         expected = dict(known.expected) if known is not None else {}
-        give_up = self._clock.monotonic()
+        said_at = give_up = self._clock.monotonic()
+        asked = self._asked.pop(uid, None)
         while True:
             # What came meanwhile counts too: of a container that has gone since, nobody need wait for its start.
             if said := self._expected.pop(uid, {}):
                 expected |= said
-                give_up = self._clock.monotonic() + AGREE_FOR.total_seconds()
-            reading = await self._read(uid)
+                said_at = self._clock.monotonic()
+                give_up = said_at + AGREE_FOR.total_seconds()
+            reading = await self._read(uid, newer_than=self.mark() if asked is None else asked)
+            asked = None
             if reading.error is not None:
                 self._expected[uid] = expected | self._expected.get(uid, {})
                 return
@@ -323,7 +354,9 @@ class Pleg:
             if self._clock.monotonic() >= give_up:
                 self._doubt(uid, expected)
                 return
-            await self._clock.sleep(AGREE_PAUSE)
+            now = self._clock.monotonic()
+            pause = max(AGREE_PAUSE.total_seconds(), min((now - said_at) * AGREE_GROWTH, give_up - now))
+            await self._clock.sleep(timedelta(seconds=pause))
 
     def _without_gone(self, status: PodRuntimeStatus, expected: dict[str, EventKind]) -> dict[str, EventKind]:
         """What was there before and is no more does not start, whatever an event says that comes too late."""
@@ -345,23 +378,46 @@ class Pleg:
             self._doubts[uid] = Doubt(since, expected)
             self._queue.add_after(uid, self._settings.relist)
 
-    async def _read(self, uid: PodUID, *, quietly: bool = False) -> Reading:
-        started = self._clock.monotonic()
+    async def _read(self, uid: PodUID, *, newer_than: float, quietly: bool = False) -> Reading:
+        """A reading that began after an instant: one that is under way already, or one of its own."""
+        under_way = self._under_way.get(uid)
+        if under_way is not None and under_way.started > newer_than > float("-inf"):
+            under_way.quietly |= quietly
+            reading = await asyncio.shield(under_way.done)
+            if reading is not None:
+                return reading
+        return await self._read_now(uid, quietly=quietly)
+
+    async def _read_now(self, uid: PodUID, *, quietly: bool = False) -> Reading:
+        mine = ReadUnderWay(self.mark(), quietly, asyncio.get_running_loop().create_future())
+        self._under_way[uid] = mine
+        reading = None
+        try:
+            reading = await self._ask_runtime(uid, started=mine.started)
+            self._cache.put(reading, quietly=mine.quietly)
+        finally:
+            mine.done.set_result(reading)
+            if self._under_way.get(uid) is mine:
+                del self._under_way[uid]
+        return reading
+
+    async def _ask_runtime(self, uid: PodUID, *, started: float) -> Reading:
         try:
             async with asyncio.timeout(self._settings.read_deadline.total_seconds()):
                 status = await self._reader.read(uid)
         except (CriError, TimeoutError) as error:
-            text = str(error) or f"the runtime did not answer within {self._settings.read_deadline}"
-            known = self._cache.get(uid)
-            status = known.status if known is not None else PodRuntimeStatus(uid=uid)
-            reading = Reading(status, started, PlegError(text))
+            text = str(error) or f"the runtime did not answer within {_written(self._settings.read_deadline)}"
             self._queue.add_after(uid, self._settings.relist)
-        else:
-            reading = Reading(self._with_kept_ips(status), started)
-            self._owners.update(dict.fromkeys((record.id for record in status.containers), uid))
-            self._owners.update(dict.fromkeys((sandbox.id for sandbox in status.sandboxes), uid))
-        self._cache.put(reading, quietly=quietly)
-        return reading
+            return Reading(self._last_seen(uid), started, PlegError(text))
+        self._owners.update(dict.fromkeys((record.id for record in status.containers), uid))
+        self._owners.update(dict.fromkeys((sandbox.id for sandbox in status.sandboxes), uid))
+        return Reading(self._with_kept_ips(status), started)
+
+    def _last_seen(self, uid: PodUID) -> PodRuntimeStatus:
+        """What is known of a pod that cannot be read: of one that never could, what the lists show."""
+        if (known := self._cache.get(uid)) is not None:
+            return known.status
+        return self._listed.get(uid, PodRuntimeStatus(uid=uid))
 
     def _with_kept_ips(self, status: PodRuntimeStatus) -> PodRuntimeStatus:
         """A dead sandbox has lost its addresses; the pod's status still shows them."""
@@ -376,6 +432,14 @@ def agrees(status: PodRuntimeStatus, expected: Mapping[str, EventKind]) -> bool:
     states: dict[str, ContainerState] = {record.id: record.state for record in status.containers}
     sandboxes: dict[str, bool] = {sandbox.id: sandbox.ready for sandbox in status.sandboxes}
     return all(_agrees(member, kind, states, sandboxes) for member, kind in expected.items())
+
+
+def is_news(listed: PodRuntimeStatus | None, before: PodRuntimeStatus | None, reading: Reading | None) -> bool:
+    """Say whether the lists differ from those before, and show what has not been read since."""
+    if reading is None or reading.error is not None:
+        return True
+    members = listed.members() if listed is not None else {}
+    return members != (before.members() if before is not None else {}) and members != reading.status.members()
 
 
 def _written(length: timedelta) -> str:

@@ -182,10 +182,10 @@ class PodExecutor:
         """A new sandbox starts initialization over, so records of init containers must not count as done.
 
         Those that the status shows running have just been stopped with the pod. Their logs stay: by them the next
-        instance knows how often it was started.
+        instance knows how often it was started. The newest goes last: what is left after a failure counts too.
         """
         names = {container.name for container in pod.spec.init_containers}
-        for record in status.containers:
+        for record in reversed(status.containers):
             if record.name in names:
                 try:
                     await self._runtime.remove_container(cri.RemoveContainerRequest(container_id=record.id))

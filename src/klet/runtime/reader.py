@@ -17,7 +17,6 @@ from klet.model.runtime import (
     ContainerRecord,
     ContainerState,
     GivenResources,
-    ListedPod,
     PodRuntimeStatus,
     SandboxId,
     SandboxRecord,
@@ -43,8 +42,8 @@ class PodReader:
         self._runtime = runtime
         self._files = files
 
-    async def list_pods(self) -> dict[PodUID, ListedPod]:
-        """Every pod of which the runtime has a sandbox or a container, dead or alive."""
+    async def list_pods(self) -> dict[PodUID, PodRuntimeStatus]:
+        """Every pod of which the runtime has a sandbox or a container, dead or alive, as far as the lists show it."""
         sandboxes = await self._runtime.list_pod_sandbox(cri.ListPodSandboxRequest())
         containers = await self._runtime.list_containers(cri.ListContainersRequest())
         return group_listed(sandboxes.items, containers.containers)
@@ -93,24 +92,51 @@ class PodReader:
         return answer.status
 
 
-def group_listed(sandboxes: Iterable[cri.PodSandbox], containers: Iterable[cri.Container]) -> dict[PodUID, ListedPod]:
-    """Group list answers by pod."""
-    members: dict[PodUID, dict[str, str]] = {}
-    names: dict[PodUID, tuple[str, str]] = {}
+def group_listed(
+    sandboxes: Iterable[cri.PodSandbox], containers: Iterable[cri.Container]
+) -> dict[PodUID, PodRuntimeStatus]:
+    """Group list answers by pod; what is not a pod's is someone else's use of the same runtime."""
+    rooms: dict[PodUID, list[cri.PodSandbox]] = {}
     for sandbox in sandboxes:
-        uid = PodUID(sandbox.metadata.uid)
-        if not uid:
-            continue  # not a pod's sandbox
-        names[uid] = (sandbox.metadata.name, sandbox.metadata.namespace)
-        state = ContainerState.RUNNING if sandbox.state == cri.SANDBOX_READY else ContainerState.EXITED
-        members.setdefault(uid, {})[sandbox.id] = state
+        rooms.setdefault(PodUID(sandbox.metadata.uid), []).append(sandbox)
+    tenants: dict[PodUID, list[cri.Container]] = {}
     for container in containers:
-        uid = PodUID(container.labels.get(labels.POD_UID, ""))
-        if not uid:
-            continue  # not a pod's container: someone else's use of the same runtime
-        names.setdefault(uid, (container.labels[labels.POD_NAME], container.labels[labels.POD_NAMESPACE]))
-        members.setdefault(uid, {})[container.id] = state_of(container.state)
-    return {uid: ListedPod(uid, *names[uid], members=found) for uid, found in members.items()}
+        tenants.setdefault(PodUID(container.labels.get(labels.POD_UID, "")), []).append(container)
+    uids = dict.fromkeys((*rooms, *tenants))
+    return {uid: build_listed(uid, rooms.get(uid, []), tenants.get(uid, [])) for uid in uids if uid}
+
+
+def build_listed(uid: PodUID, sandboxes: list[cri.PodSandbox], containers: list[cri.Container]) -> PodRuntimeStatus:
+    """What the lists show of one pod: no addresses, no ends, no hashes."""
+    sandboxes = sorted(sandboxes, key=lambda s: (s.metadata.attempt, s.created_at), reverse=True)
+    containers = sorted(containers, key=lambda c: c.created_at, reverse=True)
+    newest = sandboxes[0].metadata if sandboxes else None
+    return PodRuntimeStatus(
+        uid=uid,
+        name=newest.name if newest else containers[0].labels.get(labels.POD_NAME, ""),
+        namespace=newest.namespace if newest else containers[0].labels.get(labels.POD_NAMESPACE, ""),
+        sandboxes=tuple(
+            SandboxRecord(
+                id=SandboxId(sandbox.id),
+                attempt=sandbox.metadata.attempt,
+                ready=sandbox.state == cri.SANDBOX_READY,
+                created_at=from_nanoseconds(sandbox.created_at),
+                source=sandbox.annotations.get(SOURCE_ANNOTATION, ""),
+            )
+            for sandbox in sandboxes
+        ),
+        containers=tuple(
+            ContainerRecord(
+                id=ContainerId(container.id),
+                sandbox_id=SandboxId(container.pod_sandbox_id),
+                name=container.metadata.name,
+                attempt=container.metadata.attempt,
+                state=state_of(container.state),
+                created_at=from_nanoseconds(container.created_at),
+            )
+            for container in containers
+        ),
+    )
 
 
 def build_status(

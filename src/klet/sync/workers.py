@@ -87,6 +87,10 @@ class PodSteps(Protocol):
 class FreshStatuses(Protocol):
     """Gives a view of a pod that is newer than the worker's last step."""
 
+    def mark(self) -> float:
+        """The present: what begins to be read from now on is newer."""
+        ...
+
     async def fresh_status(self, uid: PodUID, *, newer_than: float) -> PodRuntimeStatus: ...
 
     async def read_now(self, uid: PodUID) -> PodRuntimeStatus:
@@ -243,7 +247,7 @@ class PodWorkers:
             if state.stage is not Stage.FINISHED:
                 self._ledger.put(uid, started(state, now=self._clock.now()))
                 due = await self._step(uid, last_step)
-                last_step = self._clock.monotonic()
+                last_step = self._statuses.mark()
             if self._ledger.state_of(uid).stage is Stage.FINISHED:
                 del self._wakes[uid]
                 self._halts.clear(uid)

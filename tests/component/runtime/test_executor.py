@@ -13,7 +13,7 @@ from klet.network.dns import ResolvConfError
 from klet.runtime.actions import ContainerKill, PodActions
 from klet.testing.builders import make_container, make_pod
 from klet.testing.fake_runtime import FakeImage, Fault, Script
-from klet.testing.fake_runtime.faults import Delay, Fail
+from klet.testing.fake_runtime.faults import Delay, Fail, HalfDone
 from klet.testing.fake_runtime.lives import by_name, fails_to_create, lives_forever, runs_for
 
 QUICK = Script(lives=by_name({"init": lambda _: runs_for(timedelta(seconds=1))}))
@@ -171,6 +171,25 @@ def test_a_dead_sandbox_is_replaced_and_initialization_starts_over(on_bench):
         assert {record.name for record in (await bench.status(pod)).running()} == {"main", "side"}
 
     on_bench(test, QUICK)
+
+
+def test_initialization_that_starts_over_counts_on_although_not_all_of_the_last_could_be_removed(on_bench):
+    lives = by_name({"init": lambda _: runs_for(timedelta(seconds=1), exit_code=1)})
+
+    async def test(bench) -> None:
+        pod = make_pod("main", init=["init"])
+        for _ in range(2):
+            await bench.sync(pod)
+            await bench.sleep(60)
+        assert [record.restart_count for record in (await bench.status(pod)).containers] == [1, 0]
+        bench.runtime.kill_sandbox(bench.runtime.sandboxes()[0].id)
+        bench.runtime.faults.add(Fault("RemoveContainer", HalfDone()))
+        assert (await bench.sync(pod)).errors
+        assert [record.restart_count for record in (await bench.status(pod)).containers] == [1]
+        await bench.sync(pod)
+        assert [record.restart_count for record in (await bench.status(pod)).containers] == [2]
+
+    on_bench(test, Script(lives=lives))
 
 
 def test_of_an_init_container_that_fails_again_and_again_the_last_end_is_kept_with_its_log(on_bench):

@@ -71,7 +71,7 @@ def test_lists_show_every_pod_with_the_states_of_its_members(on_bench):
             await bench.sync(pod)
         await bench.sleep(2)
         listed = await bench.reader.list_pods()
-        assert {uid: sorted(pod.members.values()) for uid, pod in listed.items()} == {
+        assert {uid: sorted(pod.members().values()) for uid, pod in listed.items()} == {
             "u-1": ["exited", "running"],
             "u-2": ["exited", "running"],
         }

@@ -7,7 +7,7 @@ from klet.errors import KletError
 from klet.model.pods import PodUID
 from klet.model.runtime import ContainerState, PodRuntimeStatus
 from klet.pleg.cache import Reading, RuntimeCache
-from klet.pleg.pleg import agrees
+from klet.pleg.pleg import agrees, is_news
 from klet.testing.builders import make_pod, make_record, make_sandbox, make_status
 
 POD = make_pod("a")
@@ -109,3 +109,19 @@ DEAD = make_status(POD, sandboxes=[make_sandbox(ready=False)])
 def test_whether_a_reading_agrees_with_an_event(kind, member, status, expected):
     assert agrees(status, {member: kind}) is expected
     assert agrees(status, {})
+
+
+@pytest.mark.parametrize(
+    ("listed", "before", "reading", "expected"),
+    [
+        pytest.param(RUNNING, None, None, True, id="a pod that is new is read"),
+        pytest.param(RUNNING, RUNNING, Reading(RUNNING, 1.0, KletError("x")), True, id="one that could not be is too"),
+        pytest.param(EXITED, RUNNING, Reading(RUNNING, 1.0), True, id="one that looks different is read"),
+        pytest.param(EXITED, RUNNING, Reading(EXITED, 1.0), False, id="but not if it has been since"),
+        pytest.param(EXITED, EXITED, Reading(RUNNING, 1.0), False, id="lists that always differ are not believed"),
+        pytest.param(None, RUNNING, Reading(RUNNING, 1.0), True, id="one that is gone is read a last time"),
+        pytest.param(None, RUNNING, Reading(NOTHING, 1.0), False, id="but not if that is known"),
+    ],
+)
+def test_what_lists_say_anew(listed, before, reading, expected):
+    assert is_news(listed, before, reading) is expected

@@ -79,13 +79,36 @@ def test_lists_are_grouped_by_pod():
         cri.Container(id="stranger", state=cri.CONTAINER_RUNNING),
     ]
     found = group_listed(sandboxes, containers)
-    assert {uid: dict(pod.members) for uid, pod in found.items()} == {
+    assert {uid: pod.members() for uid, pod in found.items()} == {
         "u-a": {"s1": "running", "c1": "running", "c2": "created"},
         "u-b": {"s2": "exited"},
         "u-1": {"c3": "exited"},
     }
     assert (found[PodUID("u-a")].name, found[PodUID("u-a")].namespace) == ("a", "x")
     assert (found[UID].name, found[UID].namespace) == ("web", "default")
+
+
+def test_lists_show_what_lives_and_where_it_came_from():
+    sandboxes = [
+        cri.PodSandbox(
+            id=f"s{attempt}",
+            metadata=cri.PodSandboxMetadata(name="a", namespace="x", uid="u-a", attempt=attempt),
+            state=cri.SANDBOX_READY if attempt else cri.SANDBOX_NOTREADY,
+            annotations={"kubernetes.io/config.source": "file"},
+        )
+        for attempt in (0, 1)
+    ]
+    container = cri.Container(
+        id="c",
+        pod_sandbox_id="s1",
+        metadata=cri.ContainerMetadata(name="main", attempt=3),
+        labels={"io.kubernetes.pod.uid": "u-a"},
+        state=cri.CONTAINER_RUNNING,
+    )
+    shown = group_listed(sandboxes, [container])[PodUID("u-a")]
+    assert [(found.id, found.attempt, found.ready) for found in shown.sandboxes] == [("s1", 1, True), ("s0", 0, False)]
+    assert [(found.id, found.name, found.attempt) for found in shown.active_containers()] == [("c", "main", 3)]
+    assert (shown.source, shown.is_live) == ("file", True)
 
 
 def test_a_sandbox_of_nobody_is_no_pod():

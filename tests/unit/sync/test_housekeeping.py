@@ -92,6 +92,9 @@ class Bench:
     async def finish(self, pod: Pod, status: PodRuntimeStatus, **_more: object) -> None:
         self.steps.append(("finish", pod.metadata.uid))
 
+    def mark(self) -> float:
+        return self.clock.monotonic()
+
     async def fresh_status(self, uid: PodUID, *, newer_than: float) -> PodRuntimeStatus:
         return PodRuntimeStatus(uid=uid)
 

@@ -125,6 +125,9 @@ class Bench:
     async def finish(self, pod: Pod, status: PodRuntimeStatus, **_more: object) -> None:
         pass
 
+    def mark(self) -> float:
+        return self.clock.monotonic()
+
     async def fresh_status(self, uid: PodUID, *, newer_than: float) -> PodRuntimeStatus:
         return PodRuntimeStatus(uid=uid)
 

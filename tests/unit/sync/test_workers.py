@@ -103,6 +103,9 @@ class Bench:
     async def finish(self, pod: Pod, status: PodRuntimeStatus, *, cause: CauseId | None) -> None:
         self._begin("finish", pod)
 
+    def mark(self) -> float:
+        return self.clock.monotonic()
+
     async def fresh_status(self, uid: PodUID, *, newer_than: float) -> PodRuntimeStatus:
         script = self.scripts.setdefault(uid, Script())
         if script.status_fails:

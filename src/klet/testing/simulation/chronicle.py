@@ -28,6 +28,8 @@ class Instance:
     """Of the agent that made it."""
     made_for: "History"
     """The pod as it was wanted then: one that comes back under the same UID is another."""
+    is_unnoticed: bool = False
+    """It was started by a call that nobody waited for any more, and removed as one that never was."""
 
     @property
     def is_alive(self) -> bool:

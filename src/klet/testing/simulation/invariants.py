@@ -117,6 +117,7 @@ class RuntimeWatch:
         instance = self._chronicle.instance(container_id)
         if instance is None or not instance.is_alive:
             return
+        instance.is_unnoticed = self._lingering and rpc == "RemoveContainer"
         history = self._chronicle.histories[instance.uid]
         sandboxes = self._chronicle.sandboxes_of(instance.uid)
         since = history.since + (history.grace + KILL_SLACK if history.comes_back else timedelta())
@@ -156,7 +157,8 @@ def check_start(chronicle: Chronicle, instance: Instance) -> None:
     mine = [each for each in history.instances if each.name == instance.name]
     mine = mine[: mine.index(instance) + 1]
     for other in mine[:-1]:
-        counts = bool(other.container.started_at) and (other.made_for is history or other.exists)
+        is_mine = other.made_for is history or other.exists
+        counts = bool(other.container.started_at) and is_mine and not other.is_unnoticed
         if counts and instance.restart_count <= other.restart_count:
             chronicle.violate(f"{_name(instance)} does not count on from {_name(other)}")
     _check_backoff(chronicle, mine)

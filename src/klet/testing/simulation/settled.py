@@ -159,17 +159,18 @@ def _expected_phase(chronicle: Chronicle, uid: PodUID, history: History) -> str 
         return "Pending"  # for an image that is nowhere
     if any(each.is_alive for each in found):
         return "Running"
+    if history.comes_back and None in init and _has_no_place(chronicle, uid):
+        return "Pending"  # in its life before all its work was done, and its init containers were removed
     return "Failed" if any(_failed(each) for each in found) else "Succeeded"
 
 
 def _must_not_begin_again(chronicle: Chronicle, uid: PodUID, history: History) -> bool:
     """A pod that is never restarted and lost its sandbox half-way waits for ever, as upstream has it."""
-    sandboxes = chronicle.sandboxes_of(uid)
-    return (
-        history.pod.spec.restart_policy == "Never"
-        and bool(history.instances)
-        and not any(sandbox.is_ready for sandbox in sandboxes)
-    )
+    return history.pod.spec.restart_policy == "Never" and bool(history.instances) and _has_no_place(chronicle, uid)
+
+
+def _has_no_place(chronicle: Chronicle, uid: PodUID) -> bool:
+    return not any(sandbox.is_ready for sandbox in chronicle.sandboxes_of(uid))
 
 
 def _is_remade(history: History, instance: Instance) -> bool:
