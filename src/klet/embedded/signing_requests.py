@@ -48,6 +48,7 @@ def updated(new: Json, old: Mapping[str, Any], subresource: str) -> Json:
     others = _of_kind(given if subresource == "status" else status, decides=False)
     if subresource == "status" and "certificate" in given:
         status["certificate"] = given["certificate"]
+    status.pop("conditions", None)
     if decisions or others:
         status["conditions"] = [*decisions, *others]
     return {**new, "spec": old["spec"], "status": status}

@@ -2,8 +2,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from klet.certs.child.issue import make_authority, make_signing_request, sign_leaf
-from klet.certs.messages import MakeAuthority, MakeSigningRequest, Purpose, SignLeaf, Template
+from klet.certs.child.describe import describe
+from klet.certs.child.issue import make_authority, make_signing_request, sign_leaf, sign_request
+from klet.certs.messages import (
+    Describe,
+    MakeAuthority,
+    MakeSigningRequest,
+    Purpose,
+    SignLeaf,
+    SignRequest,
+    Template,
+)
+from klet.testing.clock import ManualClock
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -45,3 +55,39 @@ def pair(new_pair):
 @pytest.fixture(scope="session")
 def other_key():
     return make_signing_request(MakeSigningRequest(template=Template(common_name="other"))).key
+
+
+class InProcess:
+    """The maker without its child: what the child does, done here."""
+
+    def __init__(self, clock, authority_files):
+        self._clock = clock
+        self._authority = authority_files
+
+    async def signing_request(self, template, *, key=""):
+        return make_signing_request(MakeSigningRequest(template=template, key=key))
+
+    async def describe(self, certificate):
+        return describe(Describe(certificate=certificate))
+
+    def sign(self, request, purpose, lifetime=timedelta(days=10)):
+        """The certificate for a posted request."""
+        question = SignRequest(
+            authority_certificate_file=str(self._authority[0]),
+            authority_key_file=str(self._authority[1]),
+            request=request.spec.request.decode(),
+            purpose=purpose,
+            lifetime=lifetime,
+            now=self._clock.now(),
+        )
+        return sign_request(question).certificate
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def maker(clock, authority_files):
+    return InProcess(clock, authority_files)

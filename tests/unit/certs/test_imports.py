@@ -1,7 +1,21 @@
 import subprocess
 import sys
 
-MODULES = ("errors", "maker", "messages", "pairs", "rotation", "serving", "store", "templates")
+MODULES = (
+    "board",
+    "bootstrap",
+    "errors",
+    "followers",
+    "maker",
+    "messages",
+    "pairs",
+    "requests",
+    "rotation",
+    "rotator",
+    "serving",
+    "store",
+    "templates",
+)
 PROGRAM = """
 import importlib, sys
 for name in sys.argv[1:]:
