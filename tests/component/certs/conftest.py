@@ -25,13 +25,13 @@ from klet.certs.templates import build_client_template
 from klet.embedded.identities import User
 from klet.embedded.questions import Everything
 from klet.embedded.server import EmbeddedApi, build_api
+from klet.embedded.signer import ClusterSigner
 from klet.embedded.store import Store
 from klet.kube.access import Access
 from klet.kube.client import KubeClient
 from klet.kube.credentials import Credentials
 from klet.kube.throttle import Unlimited
 from klet.kube.transport import Transport
-from klet.testing.signer import ClusterSigner
 
 NODE = "edge-1"
 TOKEN = "abcdef.0123456789abcdef"

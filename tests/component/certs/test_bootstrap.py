@@ -17,9 +17,9 @@ from klet.certs.errors import NotIssued, SigningFailed
 from klet.certs.templates import build_client_template
 from klet.embedded.faults import Cut, Refuse
 from klet.embedded.refusals import unauthorized
+from klet.embedded.signer import Verdict
 from klet.embedded.store import Key
 from klet.kube.errors import KubeconfigError
-from klet.testing.signer import Verdict
 
 PROMPTLY = 30
 TEMPLATE = build_client_template("edge-1")

@@ -20,12 +20,12 @@ from klet.app.cluster.certificates import (
 )
 from klet.certs.errors import PairDamaged
 from klet.certs.maker import CertificateMaker
+from klet.embedded.signer import Verdict
 from klet.kube.errors import CredentialError
 from klet.kube.informer import InformerSettings
 from klet.kube.throttle import Unlimited
 from klet.kube.watch import Scope, Watcher
 from klet.testing.clock import ManualClock
-from klet.testing.signer import Verdict
 
 PROMPTLY = 30
 DAY = timedelta(days=1)

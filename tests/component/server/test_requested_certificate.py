@@ -15,6 +15,7 @@ from klet.certs.maker import AuthorityFiles, CertificateMaker
 from klet.embedded.identities import User
 from klet.embedded.questions import Everything
 from klet.embedded.server import build_api, serving
+from klet.embedded.signer import ClusterSigner
 from klet.embedded.store import Store
 from klet.kube.access import Access, Login
 from klet.kube.client import KubeClient
@@ -23,7 +24,6 @@ from klet.kube.informer import InformerSettings
 from klet.kube.throttle import Unlimited
 from klet.kube.transport import Transport
 from klet.kube.watch import Watcher
-from klet.testing.signer import ClusterSigner
 
 PROMPTLY = 30
 DAY = timedelta(days=1)

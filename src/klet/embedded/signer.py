@@ -1,4 +1,4 @@
-"""A cluster's controllers for certificates, beside the embedded API: they approve what nodes ask for, and sign it."""
+"""A cluster's controllers for certificates, for tests: they approve what nodes ask for, and sign it by the child."""
 
 import base64
 import logging
