@@ -1,7 +1,6 @@
 """Keeps what else pods need to start: the node's own object, services and runtime classes."""
 
 import logging
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Final, Protocol
 
@@ -23,27 +22,30 @@ class SurroundingsStore(Protocol):
         ...
 
 
+class Followed(Protocol):
+    """The surroundings, as the API server tells them."""
+
+    async def until_known(self) -> None: ...
+
+    def current(self) -> Surroundings: ...
+
+
 class SurroundingsKeeper:
     """Looks at them every few seconds: they change seldom, and nothing is begun because of them alone."""
 
     def __init__(
-        self,
-        *,
-        store: SurroundingsStore,
-        current: Callable[[], Surroundings | None],
-        kept: Surroundings | None,
-        clock: Clock,
+        self, *, store: SurroundingsStore, followed: Followed, kept: Surroundings | None, clock: Clock
     ) -> None:
         self._store = store
-        self._current = current
-        """None while they are not known."""
+        self._followed = followed
         self._kept = kept
         self._clock = clock
 
     async def run(self) -> None:
+        await self._followed.until_known()
         while True:
-            current = self._current()
-            if current is not None and not _is_same(self._kept, current):
+            current = self._followed.current()
+            if not _is_same(self._kept, current):
                 try:
                     await self._store.save(current)
                 except CheckpointError as error:

@@ -5,13 +5,14 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace as replace_ports
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from klet.aio.clock import SystemClock
+from klet.aio.clock import Clock, SystemClock
 from klet.aio.threads import Threads
 from klet.api.codec import convert
 from klet.api.meta import ObjectMeta
@@ -19,6 +20,7 @@ from klet.api.node import Node
 from klet.api.pod import Pod
 from klet.app.cluster.connection import ClusterClients, build_informers
 from klet.app.cluster.objects import build_served_objects
+from klet.app.cluster.offline import Offline
 from klet.app.cluster.pods import build_pod_parts
 from klet.app.simulation.node import SimulatedNode, simulated_settings
 from klet.app.volumes import build_volumes
@@ -28,7 +30,10 @@ from klet.config.gates import resolve_gates
 from klet.events.recorder import EventingRecorder
 from klet.host.inotify import watch_directory
 from klet.kube.informer import Informer, InformerSettings
+from klet.offline.outage import Outage
+from klet.offline.store import open_store
 from klet.sources.config import PodConfig
+from klet.status.board import StatusBoard
 from klet.testing.builders import IMAGE
 from klet.testing.fake_runtime.images import FakeImage
 from klet.testing.fake_runtime.machine import FakeRuntime
@@ -53,6 +58,11 @@ class ClusterNode:
         runtime = FakeRuntime(start=self.clock.now(), images=(FakeImage(name=IMAGE),), features=features)
         self.machine = SimulatedNode(clock=self.clock, runtime=runtime)
         self.pods: Informer[Pod]
+        self.offline_after: timedelta | None = None
+        """Set it for an agent that goes on without its API server."""
+        self.watch_clock: Clock = self.clock
+        """By which watches wait before they are tried again."""
+        self.statuses: StatusBoard
 
     @asynccontextmanager
     async def run(self, **config: str) -> AsyncIterator[None]:
@@ -64,15 +74,17 @@ class ClusterNode:
             heartbeat_transport=self.cluster.transport,
             transport=self.cluster.transport,
             events=client,
-            informers=InformerSettings(client, self.cluster.watcher, clock, randomness),
+            informers=InformerSettings(client, self.cluster.watcher, self.watch_clock, randomness),
         )
         informers = build_informers(clients.informers, NODE)
+        offline = await self._open_offline()
         served = build_served_objects(
             clients,
             informers,
             config=replace(default_configuration(resolve_gates({})), **config),
             node_name=NODE,
-            offline=None,
+            has_trust_bundles=True,
+            offline=offline,
             clock=clock,
             randomness=randomness,
         )
@@ -85,6 +97,7 @@ class ClusterNode:
                 root=self.root,
                 objects=objects.referred,
                 tokens=objects.tokens,
+                trust=objects.trust,
                 node=ports.containers.resources,
                 mounter=self.mounts,
                 threads=self._threads,
@@ -111,8 +124,9 @@ class ClusterNode:
                 node_name=NODE,
                 clock=clock,
                 randomness=randomness,
+                offline=offline,
             )
-            self.pods = informers.pods
+            self.pods, self.statuses = informers.pods, agent.statuses
             followed = (informers.node, informers.pods, informers.services, informers.runtime_classes)
             async with asyncio.TaskGroup() as group:
                 every = (*followed, *served.parts, *agent.parts, *parts)
@@ -120,6 +134,12 @@ class ClusterNode:
                 yield
                 for task in tasks:
                     task.cancel()
+
+    async def _open_offline(self) -> Offline | None:
+        if self.offline_after is None:
+            return None
+        store = await open_store(self.root / "klet-offline", node_name=NODE, threads=self._threads, clock=self.clock)
+        return Offline(store=store, outage=Outage(), patience=self.offline_after, node_name=NODE, clock=self.clock)
 
     async def bind(self, name: str = "p", *, container: dict[str, Any] | None = None, **spec: Any) -> Pod:
         """Put a pod on this node; its volumes are mounted by their names."""

@@ -21,9 +21,20 @@ class Bench:
     def __init__(self, kept):
         self.clock = ManualClock()
         self.now = None
+        self.known = asyncio.Event()
         self.saved = []
         self.is_full = False
-        self.keeper = SurroundingsKeeper(store=self, current=lambda: self.now, kept=kept, clock=self.clock)
+        self.keeper = SurroundingsKeeper(store=self, followed=self, kept=kept, clock=self.clock)
+
+    async def until_known(self):
+        await self.known.wait()
+
+    def current(self):
+        return self.now
+
+    def show(self, value):
+        self.now = value
+        self.known.set()
 
     async def save(self, value):
         if self.is_full:
@@ -45,25 +56,26 @@ async def test_what_is_not_known_yet_is_not_kept():
     async with running() as bench:
         await bench.clock.run(3 * EVERY)
         assert bench.saved == []
-        bench.now = around("1")
-        await bench.clock.run(EVERY)
+        bench.show(around("1"))
+        await bench.clock.run(timedelta())
         assert bench.saved == [around("1")]
 
 
 async def test_heartbeats_are_not_written():
     async with running(kept=around("1")) as bench:
-        bench.now = around("2")
+        bench.show(around("2"))
         await bench.clock.run(3 * EVERY)
         assert bench.saved == []
-        bench.now = around("3", zone="b")
+        bench.show(around("3", zone="b"))
         await bench.clock.run(3 * EVERY)
         assert bench.saved == [around("3", zone="b")]
 
 
 async def test_a_full_disk_is_told_and_tried_again(caplog):
     async with running() as bench:
-        bench.now, bench.is_full = around("1"), True
-        await bench.clock.run(EVERY)
+        bench.is_full = True
+        bench.show(around("1"))
+        await bench.clock.run(timedelta())
         assert caplog.messages == ["The surroundings of pods are not kept"]
         bench.is_full = False
         await bench.clock.run(EVERY)

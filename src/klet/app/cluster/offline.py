@@ -104,7 +104,7 @@ def build_offline_parts(
     )
     keeper = SurroundingsKeeper(
         store=offline.store.surroundings,
-        current=lambda: read_surroundings(informers, offline.node_name, offline.clock.now()),
+        followed=FollowedSurroundings(informers=informers, node_name=offline.node_name, clock=offline.clock),
         kept=offline.store.left_surroundings,
         clock=offline.clock,
     )
@@ -112,17 +112,28 @@ def build_offline_parts(
     return (watch, keeper, start)
 
 
-def read_surroundings(informers: ClusterInformers, node_name: str, now: datetime) -> Surroundings | None:
-    """What pods of this node need besides themselves; None before all of it is known."""
-    if not all(each.is_synced for each in (informers.node, informers.services, informers.runtime_classes)):
-        return None
-    return Surroundings(
-        node_name=node_name,
-        at=now,
-        nodes=informers.node.all(),
-        services=choose_services(informers.services.all(), choose_pods(informers.pods.all())),
-        runtime_classes=informers.runtime_classes.all(),
-    )
+class FollowedSurroundings:
+    """What pods of this node need besides themselves."""
+
+    def __init__(self, *, informers: ClusterInformers, node_name: str, clock: Clock) -> None:
+        self._informers = informers
+        self._node_name = node_name
+        self._clock = clock
+
+    async def until_known(self) -> None:
+        await self._informers.node.until_synced()
+        await self._informers.services.until_synced()
+        await self._informers.runtime_classes.until_synced()
+
+    def current(self) -> Surroundings:
+        informers = self._informers
+        return Surroundings(
+            node_name=self._node_name,
+            at=self._clock.now(),
+            nodes=informers.node.all(),
+            services=choose_services(informers.services.all(), choose_pods(informers.pods.all())),
+            runtime_classes=informers.runtime_classes.all(),
+        )
 
 
 class RememberedStart:

@@ -1,0 +1,318 @@
+"""A node whose API server goes away, with `--klet-offline` and without: while the agent runs, and before it starts."""
+
+import asyncio
+import random
+import shutil
+from contextlib import AsyncExitStack
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from klet.aio.clock import SystemClock
+from klet.api.config import ConfigMap, Secret
+from klet.api.event import Event
+from klet.api.meta import ObjectMeta
+from klet.api.pod import Pod
+from klet.embedded import refusals
+from klet.embedded.faults import Refuse
+from klet.embedded.identities import User
+from klet.embedded.questions import Everything
+from klet.embedded.server import build_api, serving
+from klet.embedded.store import Store
+from klet.kube.access import Access, Login
+from klet.kube.client import KubeClient
+from klet.kube.credentials import Credentials
+from klet.kube.throttle import Unlimited
+from klet.kube.transport import Transport
+from klet.kube.watch import Watcher
+
+PATIENCE = timedelta(milliseconds=300)
+CONFIG = {"name": "cfg", "configMap": {"name": "cfg"}}
+KEY = {"name": "key", "secret": {"secretName": "key"}}
+MAYBE = {"name": "maybe", "configMap": {"name": "never-made", "optional": True}}
+ACCESS = {"name": "access", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
+FROM_OBJECTS = {"envFrom": [{"configMapRef": {"name": "cfg"}}, {"secretRef": {"name": "key"}}]}
+
+
+class HastyClock(SystemClock):
+    """Waits a twentieth of what it is asked to."""
+
+    async def sleep(self, duration):
+        await super().sleep(duration / 20)
+
+
+class MortalCluster:
+    """An API server that can be stopped and started; its address and what it has stored stay."""
+
+    def __init__(self, api, client, watcher, transport, port):
+        self.api = api
+        self.client = client
+        self.watcher = watcher
+        self.transport = transport
+        self._port = port
+        self._serving = AsyncExitStack()
+
+    async def start(self):
+        await self._serving.enter_async_context(serving(self.api, host="127.0.0.1", port=self._port))
+
+    async def stop(self):
+        await self._serving.aclose()
+
+    async def put(self, name, **data):
+        return await self.client.create(ConfigMap(metadata=ObjectMeta(name=name), data=data), "default")
+
+    async def put_secret(self, name, **data):
+        return await self.client.create(Secret(metadata=ObjectMeta(name=name), data=data), "default")
+
+
+@pytest.fixture
+async def cluster(unused_tcp_port):
+    clock = HastyClock()
+    tokens = {"secret": User("admin", groups=("system:masters",))}
+    api = build_api(store=Store.open(), tokens=tokens, rights=Everything(), clock=clock)
+    login = Login(token="secret")
+    access = Access(server=f"http://127.0.0.1:{unused_tcp_port}", login=login)
+    transport = Transport(access=access, credentials=Credentials(login=login, clock=clock))
+    client = KubeClient(transport=transport, throttle=Unlimited(), timeout=timedelta(seconds=10), clock=clock)
+    watcher = Watcher(transport=transport, throttle=Unlimited(), randomness=random.Random(1))
+    made = MortalCluster(api, client, watcher, transport, unused_tcp_port)
+    await made.start()
+    yield made
+    await made.stop()
+    await transport.close()
+    api.store.close()
+
+
+@pytest.fixture
+def offline(node):
+    node.offline_after = PATIENCE
+    node.watch_clock = HastyClock()
+    return node
+
+
+def reboot(node):
+    """Everything that ran is dead, and memory is gone; so is whatever the pods' directories had."""
+    runtime = node.machine.runtime
+    for container in runtime.containers():
+        if container.is_running:
+            runtime.end_container(container.id, 255)
+    for sandbox in runtime.sandboxes():
+        runtime.kill_sandbox(sandbox.id)
+    runtime.advance(node.clock.now())
+    assert live(node) == set()
+    shutil.rmtree(node.root / "pods", ignore_errors=True)
+    node.mounts.mounts.clear()
+
+
+async def reported(node, name, holds):
+    """Wait until the node itself says so of a pod."""
+    with node.statuses.changes() as changes:
+        async with asyncio.timeout(30):
+            while True:
+                pod = node.pods.get(name, "default")
+                status = None if pod is None else node.statuses.get(pod.metadata.uid)
+                if status is not None and node.statuses.is_reported(pod.metadata.uid) and holds(status):
+                    return status
+                await changes.get()
+
+
+def is_running(status):
+    return status.phase == "Running" and all(each.state.running for each in status.container_statuses)
+
+
+def restarts(status):
+    return sum(each.restart_count for each in status.container_statuses)
+
+
+def live(node):
+    return {each.id for each in node.machine.runtime.containers() if each.is_running}
+
+
+async def at_server(cluster, name, holds):
+    """Wait until the API server has it so."""
+    clock = SystemClock()
+    async with asyncio.timeout(40):
+        while not holds(pod := await cluster.client.get(Pod, name, "default")):
+            await clock.sleep(timedelta(milliseconds=50))
+    return pod
+
+
+async def test_pods_go_on_and_restart_while_the_server_is_away_and_it_hears_of_it_afterwards(offline, cluster):
+    node = offline
+    await cluster.put("cfg", color="green")
+    await cluster.put_secret("key", word=b"hush")
+    async with node.run():
+        await node.bind(container=FROM_OBJECTS)
+        before = await node.until_running()
+        await cluster.stop()
+        await node.told("ApiServerAway")
+        [container] = live(node)
+        node.machine.runtime.end_container(container, 3)
+        again = await reported(node, "p", lambda status: restarts(status) == 1 and is_running(status))
+        assert again.pod_ip == before.status.pod_ip
+        assert container not in live(node)
+        assert node.machine.runtime.containers()[-1].config.envs[0].value
+        await cluster.start()
+        assert "after" in (await node.told("ApiServerBack"))[0]
+        pod = await at_server(cluster, "p", lambda pod: restarts(pod.status) == 1)
+        assert pod.status.container_statuses[0].last_state.terminated.exit_code == 3
+        async with asyncio.timeout(30):
+            while True:
+                events = await cluster.client.list(Event, "default")
+                if sum(each.count for each in events.items if each.reason == "Started") == 2:
+                    break
+                await SystemClock().sleep(timedelta(milliseconds=100))
+
+
+async def test_after_a_reboot_without_the_server_pods_and_their_objects_come_back(offline, cluster):
+    node = offline
+    await cluster.put("cfg", color="green")
+    await cluster.put_secret("key", word=b"hush-hush")
+    async with node.run():
+        pod = await node.bind(
+            container=FROM_OBJECTS, volumes=[CONFIG, KEY, MAYBE, ACCESS], serviceAccountName="default"
+        )
+        await node.until_running()
+        token = (node.volume(pod, "projected", "access") / "token").read_text()
+    await cluster.stop()
+    reboot(node)
+    async with node.run():
+        [message] = {*await node.told("StartedFromMemory")}
+        assert message.startswith("API server away since ")
+        assert "started from what was accepted at " in message
+        status = await reported(node, "p", lambda status: is_running(status) and restarts(status) == 1)
+        assert status.start_time is not None
+        assert (node.volume(pod, "configmap", "cfg") / "color").read_text() == "green"
+        assert (node.volume(pod, "secret", "key") / "word").read_text() == "hush-hush"
+        assert list(node.volume(pod, "configmap", "maybe").glob("[!.]*")) == []
+        assert (node.volume(pod, "projected", "access") / "token").read_text() == token
+        [container] = [each for each in node.machine.runtime.containers() if each.is_running]
+        found = {variable.key: variable.value for variable in container.config.envs}
+        assert (found["color"], found["word"]) == (b"green", b"hush-hush")
+    kept = [path for path in (node.root / "klet-offline").rglob("*") if path.is_file()]
+    assert kept
+    assert not any(word in path.read_bytes() for path in kept for word in (b"hush-hush", token.encode()))
+
+
+async def test_a_server_that_is_back_has_the_last_word(offline, cluster):
+    node = offline
+    names = ("deleted", "changed", "same")
+    async with node.run():
+        for name in names:
+            await node.bind(name)
+        for name in names:
+            await node.until_running(name)
+    await cluster.client.delete(Pod, "deleted", "default", grace=0)
+    await cluster.client.patch(Pod, "changed", "default", patch={"metadata": {"labels": {"new": "label"}}})
+    await node.bind("new")
+    await cluster.stop()
+    reboot(node)
+    async with node.run():
+        for name in names:
+            await reported(node, name, is_running)
+        assert len(live(node)) == 3
+        [same] = [each for each in node.machine.runtime.containers() if each.is_running and of(each) == "same"]
+        await cluster.start()
+        await node.until_running("new")
+        await at_server(cluster, "same", lambda pod: restarts(pod.status) == 1)
+        with node.machine.journal.follow() as news:
+            async with asyncio.timeout(30):
+                while "deleted" in {of(each) for each in node.machine.runtime.containers() if each.is_running}:
+                    await news.get()
+        running = {of(each): each.id for each in node.machine.runtime.containers() if each.is_running}
+        assert running.keys() == {"changed", "same", "new"}
+        assert running["same"] == same.id
+        assert node.pods.get("changed", "default").metadata.labels == {"new": "label"}
+
+
+def of(container):
+    return container.labels["io.kubernetes.pod.name"]
+
+
+async def test_a_pod_that_was_over_does_not_run_again(offline, cluster):
+    node = offline
+    async with node.run():
+        await node.bind("job", restartPolicy="Never")
+        await node.bind("web")
+        await node.until_running("job")
+        await node.until_running("web")
+        [job] = [each.id for each in node.machine.runtime.containers() if of(each) == "job"]
+        await cluster.stop()
+        node.machine.runtime.end_container(job, 0)
+        await reported(node, "job", lambda status: status.phase == "Succeeded")
+    reboot(node)
+    async with node.run():
+        await reported(node, "web", is_running)
+        await reported(node, "job", lambda status: status.phase == "Succeeded")
+        assert {of(each) for each in node.machine.runtime.containers() if each.is_running} == {"web"}
+        await cluster.start()
+        await at_server(cluster, "job", lambda pod: pod.status.phase == "Succeeded")
+
+
+async def test_an_agent_that_restarts_without_the_server_restarts_no_container(offline, cluster):
+    node = offline
+    async with node.run():
+        await node.bind()
+        before = await node.until_running()
+    running = live(node)
+    await cluster.stop()
+    async with node.run():
+        status = await reported(node, "p", is_running)
+        assert (live(node), restarts(status)) == (running, 0)
+        assert replace(status, conditions=()) == replace(before.status, conditions=())
+        await cluster.start()
+        await node.told("ApiServerBack")
+    assert live(node) == running
+
+
+async def test_a_pod_that_was_let_go_is_not_remembered(offline, cluster):
+    node = offline
+    await cluster.put("cfg", color="green")
+    async with node.run():
+        await node.bind("p", volumes=[CONFIG])
+        await node.bind("q")
+        await node.until_running("p")
+        await node.until_running("q")
+        await cluster.client.delete(Pod, "p", "default", grace=0)
+        await node.until(lambda pod: pod is None, "p")
+        with node.machine.journal.follow() as news:
+            while len(live(node)) > 1:
+                await news.get()
+    await cluster.stop()
+    reboot(node)
+    async with node.run():
+        await reported(node, "q", is_running)
+        assert [pod.metadata.name for pod in node.pods.all()] == ["q"]
+    assert list((node.root / "klet-offline" / "configmaps").iterdir()) == []
+
+
+async def test_a_server_that_refuses_is_not_away(offline, cluster):
+    node = offline
+    async with node.run():
+        await node.bind()
+        await node.until_running()
+    reboot(node)
+    cluster.api.faults.plan(Refuse(refusals.unauthorized()), times=1_000_000)
+    async with node.run():
+        await node.clock.sleep(4 * PATIENCE)
+        assert not node.pods.is_synced
+        assert live(node) == set()
+        cluster.api.faults.clear()
+        await reported(node, "p", is_running)
+    assert "StartedFromMemory" not in {cause.finding.decision for cause in node.machine.journal.all()}
+
+
+async def test_without_the_switch_nothing_is_kept_and_nothing_starts(node, cluster):
+    node.watch_clock = HastyClock()
+    async with node.run():
+        await node.bind()
+        await node.until_running()
+    await cluster.stop()
+    reboot(node)
+    async with node.run():
+        await node.clock.sleep(4 * PATIENCE)
+        assert live(node) == set()
+        await cluster.start()
+        await reported(node, "p", is_running)
+    assert not (node.root / "klet-offline").exists()
