@@ -7,11 +7,12 @@ from typing import Protocol
 from klet.api.pod import Pod
 from klet.model.pods import PodUID
 from klet.objectcache.standalone import StandaloneObjects, StandaloneTokens
+from klet.objectcache.trust_bundles import NoTrustBundles
 from klet.runtime.environment.env_sources import NoObjects, ServiceReader
 from klet.runtime.environment.env_sources import ObjectReader as DataReader
 from klet.runtime.runtime_class import KnownRuntimeClasses, RuntimeClasses
 from klet.volumes.keeper import ChangedObjects
-from klet.volumes.plugins.shown import ObjectReader, TokenReader
+from klet.volumes.plugins.shown import ObjectReader, TokenReader, TrustReader
 
 
 class ReferredObjects(ObjectReader, ChangedObjects, Protocol):
@@ -22,6 +23,10 @@ class ReferredObjects(ObjectReader, ChangedObjects, Protocol):
     def unregister(self, uid: PodUID) -> None: ...
 
 
+class TrustBundleReader(TrustReader, ChangedObjects, Protocol):
+    """Root certificates for volumes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeObjects:
     """What pods and their volumes can refer to."""
@@ -30,6 +35,7 @@ class NodeObjects:
     data: DataReader
     """The same, for the environment of containers."""
     tokens: TokenReader
+    trust: TrustBundleReader
     services: ServiceReader
     runtime_classes: RuntimeClasses
     has_api: bool
@@ -42,6 +48,7 @@ def standalone_objects(runtime_handlers: Mapping[str, str]) -> NodeObjects:
         referred=StandaloneObjects(),
         data=nothing,
         tokens=StandaloneTokens(),
+        trust=NoTrustBundles(),
         services=nothing,
         runtime_classes=KnownRuntimeClasses(handlers=runtime_handlers),
         has_api=False,

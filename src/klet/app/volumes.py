@@ -15,6 +15,7 @@ from klet.runtime.environment.env_sources import NodeResources
 from klet.volumes.build import VolumePorts, build_plugins
 from klet.volumes.directories import PodDirectories
 from klet.volumes.host_mounter import HostMounter, find_noswap
+from klet.volumes.keeper import ChangedObjects
 from klet.volumes.manager import VolumeDisk, VolumeManager
 from klet.volumes.names import Layout
 from klet.volumes.orphans import OrphanedPods, PodRemover
@@ -35,6 +36,7 @@ class NodeVolumes:
     plugins: tuple[VolumePlugin, ...]
     directories: VolumeDirectories
     objects: ReferredObjects
+    trust: ChangedObjects
 
 
 async def open_volumes(
@@ -45,6 +47,7 @@ async def open_volumes(
         root=settings.root,
         objects=objects.referred,
         tokens=objects.tokens,
+        trust=objects.trust,
         node=node,
         mounter=HostMounter(),
         threads=threads,
@@ -60,6 +63,7 @@ def build_volumes(ports: VolumePorts, objects: NodeObjects) -> NodeVolumes:
         plugins=build_plugins(ports),
         directories=PodDirectories(layout=Layout(ports.root), threads=ports.threads),
         objects=objects.referred,
+        trust=objects.trust,
     )
 
 

@@ -285,7 +285,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         policy=settings.gc,
     )
     memory = MemoryKeeper(store=ports.memory_store, statuses=board, delays=backoff, pulls=pulls, clock=ports.clock)
-    keeper = VolumeKeeper(objects=ports.volumes.objects, volumes=manager)
+    keeper = VolumeKeeper(objects=(ports.volumes.objects, ports.volumes.trust), volumes=manager)
     wakes = ObjectWakes(objects=ports.volumes.objects, pods=pods, statuses=board, workers=workers)
     return Agent(
         parts=(memory, pleg, checks, manager, keeper, workers, probes, housekeeping, gc, wakes, loop),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
@@ -17,6 +17,7 @@ class ObjectKind(StrEnum):
 
     CONFIG_MAP = "configmap"
     SECRET = "secret"  # noqa: S105 - the name of a kind
+    TRUST_BUNDLE = "clustertrustbundle"
 
 
 class ObjectRef(NamedTuple):
@@ -25,6 +26,10 @@ class ObjectRef(NamedTuple):
     kind: ObjectKind
     namespace: str
     name: str
+
+
+ANY_TRUST_BUNDLE: Final = ObjectRef(ObjectKind.TRUST_BUNDLE, "", "")
+"""Volumes choose trust bundles by their labels, so any of them may matter."""
 
 
 class ObjectMissing(KletError):
@@ -90,8 +95,12 @@ def volume_config_maps(volume: Volume) -> list[str]:
 
 def volume_objects(volume: Volume, namespace: str) -> frozenset[ObjectRef]:
     """Everything whose content a volume shows."""
-    maps = {ObjectRef(ObjectKind.CONFIG_MAP, namespace, name) for name in volume_config_maps(volume)}
-    return frozenset(maps | {ObjectRef(ObjectKind.SECRET, namespace, name) for name in volume_secrets(volume)})
+    refs = {ObjectRef(ObjectKind.CONFIG_MAP, namespace, name) for name in volume_config_maps(volume)}
+    refs |= {ObjectRef(ObjectKind.SECRET, namespace, name) for name in volume_secrets(volume)}
+    sources = volume.projected.sources if volume.projected is not None else ()
+    if any(source.cluster_trust_bundle is not None for source in sources):
+        refs.add(ANY_TRUST_BUNDLE)
+    return frozenset(refs)
 
 
 def _containers(pod: Pod) -> Iterator[Container | EphemeralContainer]:

@@ -4,6 +4,7 @@ ObjectCacheError
 ├── NotRegistered    nobody said that a pod needs the object
 ├── NotSynced        the API server has not shown it yet
 ├── TokenFailed      no token could be had
+├── NoTrustAnchors   the root certificates that a volume is to show are not to be had
 ├── Standalone       what is asked for is on an API server, and there is none
 └── UnknownStrategy  a change detection strategy that does not exist
 
@@ -37,6 +38,10 @@ class TokenFailed(ObjectCacheError):
 
 class Standalone(ObjectCacheError):
     """There is no API server."""
+
+
+class NoTrustAnchors(ObjectCacheError):
+    """Root certificates that are not to be had."""
 
 
 class UnknownStrategy(ObjectCacheError):

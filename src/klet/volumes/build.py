@@ -18,6 +18,7 @@ from klet.volumes.plugins.shown import (
     ProjectedPlugin,
     SecretPlugin,
     TokenReader,
+    TrustReader,
 )
 from klet.volumes.scratch import Mounter, ScratchDirectories
 from klet.volumes.shown_files import ShownFiles
@@ -30,6 +31,7 @@ class VolumePorts:
     root: Path
     objects: ObjectReader
     tokens: TokenReader
+    trust: TrustReader
     node: NodeResources
     mounter: Mounter
     threads: Threads
@@ -52,7 +54,12 @@ def build_plugins(ports: VolumePorts) -> tuple[VolumePlugin, ...]:
         SecretPlugin(files=files, objects=ports.objects),
         DownwardApiPlugin(files=files, node=ports.node),
         ProjectedPlugin(
-            files=files, objects=ports.objects, tokens=ports.tokens, node=ports.node, has_api=ports.has_api
+            files=files,
+            objects=ports.objects,
+            tokens=ports.tokens,
+            trust=ports.trust,
+            node=ports.node,
+            has_api=ports.has_api,
         ),
         ImagePlugin(),
     )

@@ -1,5 +1,7 @@
-"""Brings changed config maps and secrets to the files of running pods, as soon as the change is known."""
+"""Brings changed config maps, secrets and trust bundles to the files of running pods as soon as they are known."""
 
+import asyncio
+from collections.abc import Sequence
 from typing import Protocol
 
 from klet.aio.broadcast import Subscription
@@ -23,12 +25,17 @@ class Volumes(Protocol):
 class VolumeKeeper:
     """Waits for no sync of a pod. Tokens, and what no watch tells of, are renewed by the manager when they are due."""
 
-    def __init__(self, *, objects: ChangedObjects, volumes: Volumes) -> None:
-        self._objects = objects
+    def __init__(self, *, objects: Sequence[ChangedObjects], volumes: Volumes) -> None:
+        self._objects = tuple(objects)
         self._volumes = volumes
 
     async def run(self) -> None:
-        with self._objects.changes() as changes:
+        async with asyncio.TaskGroup() as group:
+            for objects in self._objects:
+                group.create_task(self._follow(objects))
+
+    async def _follow(self, objects: ChangedObjects) -> None:
+        with objects.changes() as changes:
             async for ref in changes:
                 self._volumes.objects_changed(ref)
                 if changes.lagged:

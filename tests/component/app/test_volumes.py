@@ -51,6 +51,7 @@ class Machine:
                     root=self.root,
                     objects=objects.referred,
                     tokens=objects.tokens,
+                    trust=objects.trust,
                     node=ports.containers.resources,
                     mounter=self.mounts,
                     threads=self.threads,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from klet.api.certificates import ClusterTrustBundle, ClusterTrustBundleSpec
 from klet.api.config import ConfigMap, Secret
 from klet.api.meta import ObjectMeta
 from klet.api.node import RuntimeClass
@@ -165,6 +166,24 @@ async def test_a_runtime_class_that_does_not_exist_is_told(node):
         await node.bind(runtimeClassName="none")
         [message, *_] = await node.told("FailedCreatePodSandBox")
         assert message.endswith('runtimeclass.node.k8s.io "none" not found')
+
+
+async def test_a_volume_shows_the_trust_bundles_of_a_signer_and_follows_them(node, cluster):
+    def bundle(name, text):
+        spec = ClusterTrustBundleSpec(signer_name="example.com/ca", trust_bundle=text)
+        return ClusterTrustBundle(metadata=ObjectMeta(name=name, labels={"live": "yes"}), spec=spec)
+
+    one, two = (f"-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n" for text in ("b25l", "dHdv"))
+    await cluster.client.create(bundle("ca-one", one))
+    source = {"signerName": "example.com/ca", "labelSelector": {"matchLabels": {"live": "yes"}}, "path": "ca.pem"}
+    async with node.run():
+        pod = await node.bind(volumes=[{"name": "v", "projected": {"sources": [{"clusterTrustBundle": source}]}}])
+        await node.until_running()
+        file = node.volume(pod, "projected") / "ca.pem"
+        assert file.read_text() == one
+        patch = {"spec": {"trustBundle": two}}
+        await cluster.client.patch(ClusterTrustBundle, "ca-one", patch=patch)
+        await node.until_shown(file, two)
 
 
 def waits(pod):

@@ -20,6 +20,7 @@ from klet.kube.informer import InformerSettings
 from klet.model.causes import CauseId, Finding
 from klet.objectcache.cluster import build_cluster_objects
 from klet.objectcache.tokens import TokenCache
+from klet.objectcache.trust_bundles import NoTrustBundles
 from klet.testing.mounts import NotedMounts
 from klet.volumes.build import VolumePorts, build_plugins
 from klet.volumes.directories import PodDirectories
@@ -76,6 +77,7 @@ class VolumeNode:
             root=root,
             objects=self.objects,
             tokens=self.tokens,
+            trust=NoTrustBundles(),
             node=Resources(),
             mounter=self.mounter,
             threads=threads,
@@ -91,7 +93,7 @@ class VolumeNode:
             randomness=random.Random(1),
             clock=self.clock,
         )
-        self.keeper = VolumeKeeper(objects=self.objects, volumes=self.volumes)
+        self.keeper = VolumeKeeper(objects=(self.objects,), volumes=self.volumes)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:

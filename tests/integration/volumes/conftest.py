@@ -16,6 +16,7 @@ from klet.api.quantity import Quantity
 from klet.host import mounts
 from klet.host.mounts import Propagation
 from klet.model.objects import IssuedToken
+from klet.objectcache.trust_bundles import NoTrustBundles
 from klet.volumes.build import VolumePorts, build_plugins
 from klet.volumes.directories import PodDirectories
 from klet.volumes.host_mounter import HostMounter, find_noswap
@@ -77,6 +78,7 @@ class MountingNode:
             root=root,
             objects=self.objects,
             tokens=Tokens(),
+            trust=NoTrustBundles(),
             node=Resources(),
             mounter=HostMounter(),
             threads=threads,

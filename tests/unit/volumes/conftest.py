@@ -10,6 +10,7 @@ from klet.api.pod import Pod
 from klet.api.quantity import Quantity
 from klet.model.objects import IssuedToken, ObjectMissing
 from klet.objectcache.errors import TokenFailed
+from klet.objectcache.trust_bundles import NoTrustBundles
 from klet.testing.clock import START, ManualClock
 from klet.testing.mounts import NotedMounts
 from klet.volumes.build import VolumePorts, build_plugins
@@ -78,6 +79,7 @@ class Machine:
         self.mounter = NotedMounts()
         self.objects = Objects()
         self.tokens = Tokens()
+        self.trust = NoTrustBundles()
         self.clock = ManualClock()
         self.threads = InlineThreads()
         self.plugins = self.build(has_api=True)
@@ -87,6 +89,7 @@ class Machine:
             root=self.root,
             objects=self.objects,
             tokens=self.tokens,
+            trust=self.trust,
             node=Node(),
             mounter=self.mounter,
             threads=self.threads,

@@ -346,7 +346,7 @@ async def test_the_keeper_hands_changes_on(node, pod_with):
     subscription = source.subscribe(limit=1)
     await node.outcome(node.volumes.wait_for_attach_and_mount(pod_with(CONFIG)))
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(VolumeKeeper(objects=Board(subscription), volumes=node.volumes).run())
+        task = group.create_task(VolumeKeeper(objects=(Board(subscription),), volumes=node.volumes).run())
         source.send(CFG)
         await node.settle()
         assert len(node.shown.ups) == 2

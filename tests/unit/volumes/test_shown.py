@@ -274,6 +274,27 @@ async def test_trust_bundles_are_refused(show, source, message):
     assert str(caught.value) == message
 
 
+class Anchors:
+    async def anchors(self, source):
+        return f"certificates of {source.name}".encode()
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param({}, 0o644, id="for everyone"),
+        pytest.param({"securityContext": {"fsGroup": GROUP}}, 0o640, id="for a group"),
+    ],
+)
+async def test_trust_bundles_are_files(machine, show, spec, expected):
+    machine.trust = Anchors()
+    volume = projected({"clusterTrustBundle": {"name": "b", "path": "ca.pem"}})
+    await show(PROJECTED, volume, plugins=machine.build(has_api=True), **spec)
+    file = machine.path(PROJECTED) / "ca.pem"
+    assert file.read_text() == "certificates of b"
+    assert mode(file) == expected
+
+
 async def test_the_tokens_of_a_pod_go_with_its_volume(machine, show):
     await show(PROJECTED, projected(TOKEN))
     await machine.plugins[PROJECTED].tear_down("u", "v")

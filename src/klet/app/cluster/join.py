@@ -54,6 +54,7 @@ async def open_cluster(
             informers,
             config=given.config,
             node_name=settings.node_name,
+            has_trust_bundles=given.gates.enabled("ClusterTrustBundleProjection"),
             offline=offline,
             clock=clock,
             randomness=randomness,

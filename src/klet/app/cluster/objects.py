@@ -1,4 +1,7 @@
-"""The objects of an API server that pods of this node use: config maps, secrets, tokens, services, runtime classes."""
+"""The objects of an API server that pods of this node use.
+
+Config maps, secrets, tokens, trust bundles, services, runtime classes.
+"""
 
 import random
 from collections.abc import Sequence
@@ -7,6 +10,7 @@ from datetime import timedelta
 from typing import Final
 
 from klet.aio.clock import Clock
+from klet.api.certificates import ClusterTrustBundle
 from klet.api.node import RuntimeClass
 from klet.api.service import Service
 from klet.app.cluster.connection import ClusterClients, ClusterInformers
@@ -15,8 +19,10 @@ from klet.app.objects import NodeObjects, ReferredObjects
 from klet.app.wiring import Part
 from klet.config.configuration import KubeletConfiguration
 from klet.kube.informer import Informer
+from klet.kube.watch import Scope
 from klet.objectcache.cluster import EnvironmentObjects, build_cluster_objects
 from klet.objectcache.tokens import TokenCache, TokenClient
+from klet.objectcache.trust_bundles import NoTrustBundles, TrustBundles
 from klet.runtime.runtime_class import RuntimeClassMissing
 
 FIRST_LIST: Final = timedelta(seconds=2)
@@ -37,6 +43,7 @@ def build_served_objects(
     *,
     config: KubeletConfiguration,
     node_name: str,
+    has_trust_bundles: bool,
     offline: Offline | None,
     clock: Clock,
     randomness: random.Random,
@@ -56,15 +63,24 @@ def build_served_objects(
         token_client = offline.keep_tokens(clients.main)
         parts = (cache, kept)
     tokens = TokenCache(client=token_client, randomness=randomness, clock=clock)
+    trust = _build_trust(clients, randomness, clock) if has_trust_bundles else None
+    if trust is not None:
+        parts = (*parts, trust)
     objects = NodeObjects(
         referred=referred,
         data=EnvironmentObjects(objects=referred),
         tokens=tokens,
+        trust=trust or NoTrustBundles(),
         services=FollowedServices(services=informers.services, clock=clock),
         runtime_classes=FollowedRuntimeClasses(classes=informers.runtime_classes, clock=clock),
         has_api=True,
     )
     return ServedObjects(objects=objects, parts=(*parts, tokens))
+
+
+def _build_trust(clients: ClusterClients, randomness: random.Random, clock: Clock) -> TrustBundles:
+    bundles = Informer(struct=ClusterTrustBundle, scope=Scope(), settings=clients.informers)
+    return TrustBundles(bundles=bundles, randomness=randomness, clock=clock)
 
 
 class FollowedServices:

@@ -37,6 +37,7 @@ from klet.journal.memory import MemoryJournal
 from klet.model.pods import PodUID, uid_of
 from klet.network.dns import DnsSettings
 from klet.objectcache.standalone import StandaloneObjects
+from klet.objectcache.trust_bundles import NoTrustBundles
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.config.container_config import ContainerSettings
 from klet.runtime.config.id_blocks import UserIdSettings
@@ -176,7 +177,10 @@ class SimulatedNode:
             randomness=randomness,
             containers=containers,
             volumes=NodeVolumes(
-                plugins=(MemoryPlugin(volumes=volumes),), directories=volumes, objects=StandaloneObjects()
+                plugins=(MemoryPlugin(volumes=volumes),),
+                directories=volumes,
+                objects=StandaloneObjects(),
+                trust=NoTrustBundles(),
             ),
             memory=self.checkpoint.left,
             memory_store=wrap(self.checkpoint, "memory"),

@@ -7,6 +7,7 @@ from typing import ClassVar, Protocol
 
 from klet.api.authentication import BoundObjectReference, TokenRequest, TokenRequestSpec
 from klet.api.config import ConfigMap, Secret
+from klet.api.pod import Pod
 from klet.api.volume import (
     ClusterTrustBundleProjection,
     ProjectedVolumeSource,
@@ -25,7 +26,7 @@ from klet.volumes.plugins.base import SHOWN_FILES, MountRequest, VolumeAttribute
 from klet.volumes.shown_files import ShownFiles
 from klet.volumes.usage import fs_group, fs_user
 
-_TOKEN_MODE = 0o600
+_GUARDED_MODE = 0o600
 
 
 class ObjectReader(Protocol):
@@ -42,6 +43,12 @@ class TokenReader(Protocol):
     async def get(self, namespace: str, account: str, request: TokenRequest) -> IssuedToken: ...
 
     def forget_pod(self, uid: PodUID) -> None: ...
+
+
+class TrustReader(Protocol):
+    """Gets root certificates out of trust bundles."""
+
+    async def anchors(self, source: ClusterTrustBundleProjection) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +155,19 @@ class ProjectedPlugin(ShownFilesPlugin):
     name = "kubernetes.io/projected"
 
     def __init__(
-        self, *, files: ShownFiles, objects: ObjectReader, tokens: TokenReader, node: NodeResources, has_api: bool
+        self,
+        *,
+        files: ShownFiles,
+        objects: ObjectReader,
+        tokens: TokenReader,
+        trust: TrustReader,
+        node: NodeResources,
+        has_api: bool,
     ) -> None:
         super().__init__(files=files)
         self._objects = objects
         self._tokens = tokens
+        self._trust = trust
         self._node = node
         self._has_api = has_api
 
@@ -205,15 +220,16 @@ class ProjectedPlugin(ShownFilesPlugin):
         if part.service_account_token is not None:
             return await self._token(request, part.service_account_token, mode)
         if part.cluster_trust_bundle is not None:
-            raise VolumeError(_trust_bundle_problem(part.cluster_trust_bundle))
+            anchors = await self._trust.anchors(part.cluster_trust_bundle)
+            mode, user = _guarded(request.pod, mode)
+            return Content({part.cluster_trust_bundle.path: FileProjection(anchors, mode, user)})
         if part.pod_certificate is not None:
             raise VolumeError("PodCertificate projection is not supported: the gate PodCertificateRequest is off")
         return Content({})
 
     async def _token(self, request: MountRequest, source: ServiceAccountTokenProjection, mode: int) -> Content:
-        pod, user = request.pod, fs_user(request.pod)
-        if user is not None or fs_group(pod) is not None:
-            mode = _TOKEN_MODE  # the group's bits come with its ownership
+        pod = request.pod
+        mode, user = _guarded(pod, mode)
         issued = await self._tokens.get(
             pod.metadata.namespace, pod.spec.service_account_name, token_request(request, source)
         )
@@ -253,7 +269,9 @@ async def read_secret(objects: ObjectReader, request: MountRequest, name: str, *
         return Secret()
 
 
-def _trust_bundle_problem(source: ClusterTrustBundleProjection) -> str:
-    if source.name is None and source.signer_name is None:
-        return "ClusterTrustBundle projection requires either name or signerName to be set"
-    return "ClusterTrustBundle projection is not supported in static kubelet mode"
+def _guarded(pod: Pod, mode: int) -> tuple[int, int | None]:
+    """Mode and owner of what nobody but the pod's own user or group is to read; without those the mode as it is."""
+    user = fs_user(pod)
+    if user is not None or fs_group(pod) is not None:
+        return _GUARDED_MODE, user  # the group's bits come with its ownership
+    return mode, user
