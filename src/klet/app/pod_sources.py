@@ -11,8 +11,7 @@ from klet.api.runtime_classes import add_overhead
 from klet.app.wiring import Part
 from klet.config.command_line import Settings
 from klet.model.causes import CauseRecorder
-from klet.sources.api import API
-from klet.sources.config import PodSink
+from klet.sources.config import API, PodSink
 from klet.sources.file import FileSource
 from klet.sources.gated_fields import GatedPods
 from klet.sources.http import HttpSource, url_origin

@@ -7,14 +7,13 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvloop
 
 from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
 from klet.app.basics import Basics
-from klet.app.cluster.identity import open_requested_serving
-from klet.app.cluster.join import Cluster, build_cluster_parts, open_cluster
 from klet.app.container_ports import ContainerPorts, open_container_ports
 from klet.app.journal_view import JournalRecords
 from klet.app.kubelet_api import ApiSockets, KubeletApi, build_kubelet_api, build_routes, check_serving, take_ports
@@ -45,7 +44,6 @@ from klet.host.errors import HostError
 from klet.host.http_client import HttpClient
 from klet.host.sysctls import Sysctls
 from klet.journal.store import Journal
-from klet.kube.client import KubeClient
 from klet.model.causes import CauseRecorder, Finding, Subject
 from klet.model.memory import AgentMemory
 from klet.network.resolver import PodResolver
@@ -54,11 +52,15 @@ from klet.node.findings import find_cgroup_v1, find_starting
 from klet.node.kernel_tunables import apply_tunables, choose_tunable_policy
 from klet.runtime.log_files import LogFiles
 from klet.runtime.pod_files import PodFiles
+from klet.server.auth.reviews import Reviewer
 from klet.server.listener import SocketListener
 from klet.server.routes.klet import KletRoutes
 from klet.sources.config import PodConfig
 from klet.status.checkpoint import MemoryFormat
 from klet.wire import cri_v1_pb2 as cri
+
+if TYPE_CHECKING:
+    from klet.app.cluster.join import Cluster
 
 logger = logging.getLogger(__name__)
 
@@ -130,6 +132,10 @@ async def run_agent(given: Settings, settings: AgentSettings) -> None:
         cluster = None
         reviewer = None
         if events is not None:
+            # What speaks to an API server takes memory that a node without one can spare.
+            from klet.app.cluster.identity import open_requested_serving  # noqa: PLC0415 - see above
+            from klet.app.cluster.join import build_cluster_parts, open_cluster  # noqa: PLC0415 - see above
+
             cluster = await opened.enter_async_context(open_cluster(given, settings, basics, events))
         objects = cluster.served.objects if cluster is not None else standalone_objects(settings.runtime_handlers)
         containers = await open_container_ports(settings, objects, basics)
@@ -173,7 +179,7 @@ async def _open_ports(
     dead_disk: Threads,
     containers: ContainerPorts,
     volumes: NodeVolumes,
-    cluster: Cluster | None,
+    cluster: "Cluster | None",
 ) -> Ports:
     client, threads, clock = basics.runtime, basics.threads, basics.clock
     cgroups = await open_pod_cgroups(settings, threads, clock)
@@ -224,7 +230,7 @@ async def _build_api(
     agent: Agent,
     journal: Journal,
     sockets: ApiSockets,
-    reviewer: KubeClient | None,
+    reviewer: Reviewer | None,
 ) -> KubeletApi:
     """The kubelet API, and the agent's own on its socket."""
     node_ips = find_node_addresses(given.flags.node_ip.split(","))

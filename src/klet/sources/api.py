@@ -3,14 +3,12 @@
 Nothing is said before the first complete list: a node that cannot reach its API server must not take its pods for gone.
 """
 
-from typing import Final, Protocol
+from typing import Protocol
 
 from klet.aio.broadcast import Subscription
 from klet.api.pod import Pod
 from klet.kube.informer import ObjectKey
-from klet.sources.config import PodSink
-
-API: Final = "api"
+from klet.sources.config import API, PodSink
 
 
 class FollowedPods(Protocol):

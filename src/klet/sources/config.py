@@ -18,6 +18,8 @@ from klet.sources.merge import PodChanges, duplicate_message, merge_pods
 
 logger = logging.getLogger(__name__)
 
+API = "api"
+"""The name of the source that is the API server."""
 DECIDER = "sources.config"
 
 
