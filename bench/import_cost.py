@@ -34,6 +34,7 @@ def main() -> int:
     rows = {
         "an empty interpreter": "",
         "grpc.aio (floor of any CRI client)": "import grpc.aio",
+        "the agent of a cluster": "import klet.app.run, klet.app.cluster.join, klet.app.cluster.identity",
         "the agent (klet.app.run)": "import klet.app.run",
     }
     print(f"{'what':40} {'MiB':>6} {'s':>6}")
