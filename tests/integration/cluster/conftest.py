@@ -69,6 +69,13 @@ class Api:
             found = await self._until(events, events.all, bool, f"{about}: Event {reason}")
         return found[0]
 
+    async def until(self, read, holds, *, patience: timedelta = PATIENCE):
+        """What is read once it is so, or after a while. For what no watch shows."""
+        give_up = self.plane.clock.now() + patience
+        while not holds(found := await read()) and self.plane.clock.now() < give_up:
+            await self.plane.clock.sleep(timedelta(milliseconds=100))
+        return found
+
     async def delete(self, name: str) -> None:
         await self.client.delete(Pod, name, "default")
 

@@ -1,0 +1,110 @@
+"""klet joins with a bootstrap token: its certificates are approved and signed by upstream's controllers."""
+
+import asyncio
+import ssl
+from datetime import timedelta
+
+import pytest
+import pytest_asyncio
+
+from klet.api.certificates import CertificateSigningRequest
+from klet.api.node import Node
+from klet.testing.control_plane.cluster import Roles, run_control_plane
+from klet.testing.control_plane.furniture import allow_bootstrap, furnish
+from klet.testing.control_plane.programs import CONTROLLERS, KUBECTL, why_impossible
+
+TOKEN = "abcdef.0123456789abcdef"
+SIGNERS = "certificatesigningrequest-approving-controller,certificatesigningrequest-signing-controller"
+SERVING = "kubernetes.io/kubelet-serving"
+CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
+PATIENCE = timedelta(seconds=60)
+FLAGS = ("--klet-leave-kernel-tunables",)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def control_plane(tmp_path_factory):
+    """One with the controllers that approve and sign."""
+    if reason := why_impossible(KUBECTL, CONTROLLERS):
+        pytest.skip(f"skipped: {reason}")
+    async with run_control_plane(tmp_path_factory.mktemp("signing-plane"), Roles(controllers=SIGNERS)) as plane:
+        async with plane.client() as client:
+            await furnish(client, plane.identities.authority.read_text())
+            await allow_bootstrap(client, TOKEN)
+        yield plane
+
+
+@pytest.fixture
+def joining(node, control_plane):
+    """klet with a token and nothing else; it is not started."""
+    bootstrap = control_plane.identities.write_kubeconfig("bootstrap", {"token": TOKEN})
+    files = {
+        "bootstrap-kubeconfig": bootstrap,
+        "kubeconfig": node.directory / "kubelet.conf",
+        "cert-dir": node.directory / "pki",
+    }
+    flags = tuple(f"--{name}={path}" for name, path in files.items())
+    return lambda **settings: node.klet(*FLAGS, *flags, **settings)
+
+
+async def requests_of(api, signer):
+    listed = await api.client.list(CertificateSigningRequest)
+    return [each for each in listed.items if each.spec.signer_name == signer]
+
+
+async def served_names(address, port, authority):
+    """The names in the certificate of the kubelet API; nothing while there is none."""
+    context = ssl.create_default_context(cafile=authority)
+    try:
+        _, writer = await asyncio.open_connection(address, port, ssl=context)
+    except (ssl.SSLError, ConnectionError):
+        return ()
+    found = writer.get_extra_info("ssl_object").getpeercert()["subjectAltName"]
+    writer.close()
+    return found
+
+
+def is_ready(node):
+    return any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
+
+
+async def test_a_token_makes_a_node_with_requested_certificates(api, node, joining, control_plane):
+    settings = {"rotateCertificates": True, "serverTLSBootstrap": True}
+    async with node.running(joining(**settings)) as agent:
+        ready = await api.until_node(node.name, is_ready, what=f"Ready; the agent says: {agent.log}")
+        (client,) = await requests_of(api, CLIENT)
+        assert client.spec.username == "system:bootstrap:abcdef"
+        assert client.status.conditions[0].reason == "AutoApproved"
+        serving = (await api.until(lambda: requests_of(api, SERVING), bool))[0]
+        assert serving.spec.username == f"system:node:{node.name}"
+        address = next(each.address for each in ready.status.addresses if each.type == "InternalIP")
+        authority = control_plane.identities.authority
+        assert await served_names(address, node.port, authority) == ()
+        await api.kubectl("certificate", "approve", serving.metadata.name)
+        names = await api.until(lambda: served_names(address, node.port, authority), bool, patience=PATIENCE)
+        assert ("IP Address", address) in names
+        assert ("DNS", node.name) in names
+    current = node.directory / "pki" / "kubelet-client-current.pem"
+    assert current.is_symlink()
+    async with node.running(joining(**settings)) as agent:
+        # It comes back with what it has, and asks for nothing.
+        names = await api.until(lambda: served_names(address, node.port, authority), bool, patience=PATIENCE)
+        assert ("IP Address", address) in names
+        assert len(await requests_of(api, CLIENT)) == 1, agent.log
+        assert len(await requests_of(api, SERVING)) == 1, agent.log
+
+
+async def test_without_rotation_the_node_waits_for_its_certificate(api, node, joining):
+    await api.client.delete(Node, node.name)
+    for path in (node.directory / "pki").glob("*"):
+        path.unlink()
+    (node.directory / "kubelet.conf").unlink()
+    async with node.running(joining()) as agent:
+        await api.until_node(node.name, is_ready, what=f"Ready; the agent says: {agent.log}")
+        assert any(is_bootstrap(each) for each in await requests_of(api, CLIENT)), agent.log
+    current = node.directory / "pki" / "kubelet-client-current.pem"
+    assert str(current) in (node.directory / "kubelet.conf").read_text()
+    assert not (node.directory / "pki" / "kubelet-client.key.tmp").exists()
+
+
+def is_bootstrap(request):
+    return request.metadata.name.startswith("node-csr-")

@@ -1,0 +1,80 @@
+"""Many pods that come and go: nothing of them is left on the node or at the API server."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from klet.api.config import ConfigMap
+from klet.api.event import Event
+from klet.api.meta import ObjectMeta
+from klet.cri.client import connect
+from klet.testing.containerd import REQUEST_TIMEOUT
+from klet.wire import cri_v1_pb2 as pb
+
+PODS = int(os.environ.get("KLET_CHURN_PODS", "100"))
+"""The whole of it, KLET_CHURN_PODS=300, takes two minutes of a machine with two processors."""
+AT_ONCE = 24
+FOREVER = "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
+# containerd 1.6 fails to stop what is just ending by itself; the next try succeeds.
+EXPECTED = "ttrpc: closed"
+
+
+def churned(manifest, number: int) -> dict:
+    """Every kind of pod in turn: with an account, with volumes, of several containers, one that ends by itself."""
+    name = f"churn-{number}"
+    volumes = [{"name": "c", "configMap": {"name": "churned"}}, {"name": "e", "emptyDir": {"medium": "Memory"}}]
+    match number % 4:
+        case 0:
+            pod = manifest(name, spec={"automountServiceAccountToken": True})
+        case 1:
+            pod = manifest(name, spec={"volumes": volumes})
+            mounts = [{"name": each["name"], "mountPath": f"/{each['name']}"} for each in volumes]
+            pod["spec"]["containers"][0]["volumeMounts"] = mounts
+        case 2:
+            pod = manifest(name, one=FOREVER, two=FOREVER)
+        case _:
+            pod = manifest(name, main="exit 0", spec={"restartPolicy": "Never"})
+    return pod
+
+
+async def live(api, node, manifest, number: int) -> None:
+    """From the binding of a pod to its end; one in five is deleted before it has started."""
+    pod = churned(manifest, number)
+    name = pod["metadata"]["name"]
+    await api.create(pod, node=node.name)
+    if number % 5:
+        await api.until_pod(name, lambda each: each.status.phase not in ("", "Pending"), what="started")
+    await api.delete(name)
+    await api.until_gone(name)
+
+
+async def test_pods_that_come_and_go_leave_nothing_behind(ready, api, node, containerd, manifest):
+    await api.client.create(ConfigMap(metadata=ObjectMeta(name="churned"), data={"k": "v"}), "default")
+    numbers = iter(range(PODS))
+
+    async def worker() -> None:
+        for number in numbers:
+            await live(api, node, manifest, number)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(AT_ONCE):
+            group.create_task(worker())
+    async with connect(runtime_endpoint=containerd.endpoint, timeout=REQUEST_TIMEOUT) as cri:
+        left = await api.until(lambda: leftovers(node, containerd, cri), lambda found: not found)
+    assert left == []
+    events = (await api.client.list(Event, "default")).items
+    about_pods = [each for each in events if each.type == "Warning" and each.involved_object.kind == "Pod"]
+    assert {each.reason: each.message for each in about_pods if EXPECTED not in each.message} == {}
+
+
+async def leftovers(node, containerd, cri) -> list[str]:
+    """What there is of pods on the node. Their API objects go first: the runtime's part is removed a little later."""
+    containers = (await cri.list_containers(pb.ListContainersRequest())).containers
+    sandboxes = (await cri.list_pod_sandbox(pb.ListPodSandboxRequest())).items
+    return [each.id for each in (*containers, *sandboxes)] + places(node, containerd) + node.mounts()
+
+
+def places(node, containerd) -> list[str]:
+    """Directories and cgroups of pods."""
+    cgroups = Path("/sys/fs/cgroup").glob(f"*/{containerd.cgroup_parent.strip('/')}/**/pod*")
+    return [str(each) for each in (*(node.root / "pods").iterdir(), *node.logs.iterdir(), *cgroups)]
