@@ -20,7 +20,8 @@ from klet.journal.timeline import ENDINGS, Timeline
 from klet.model.causes import Cause
 
 FAILURES: Final = (
-    *("DeadlineExceeded", "BackOff", "Failed", "FailedCreatePodSandBox", "NetworkNotReady", "Unhealthy", "Exited"),
+    *("DeadlineExceeded", "BackOff", "Failed", "FailedCreatePodSandBox", "FailedMount", "NetworkNotReady"),
+    *("Unhealthy", "Exited"),
 )
 """Of a pod that is gone, the records that tell what was wrong with it."""
 

@@ -88,6 +88,7 @@ _LAYERS: Final = re.compile(
     r"|failed to pull and unpack image \"[^\"]*\": |failed to resolve reference \"[^\"]*\": |failed to do request: "
     r"|Back-off pulling image \"[^\"]*\": |ErrImagePull: "
     r"|Failed to create pod sandbox: |failed to setup network for sandbox \"[^\"]*\": "
+    r"|MountVolume\.SetUp failed for volume \"[^\"]*\" : |Unable to attach or mount volumes: "
     r"|error killing pod: |failed to destroy network for sandbox \"[^\"]*\": "
     r")"
 )

@@ -10,8 +10,11 @@ from klet.model.causes import Cause
 
 DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
 NOT_ANSWERING: Final = "RuntimeNotAnswering"
-BEFORE_CONTAINERS: Final = ("FailedCreatePodSandBox", "FailedPodSandBoxStatus", "NetworkNotReady", "Failed")
+BEFORE_CONTAINERS: Final = (
+    *("FailedCreatePodSandBox", "FailedPodSandBoxStatus", "NetworkNotReady", "Failed", "FailedMount"),
+)
 """What keeps a pod from having a place for its containers."""
+NOT_MOUNTED: Final = "VolumesNotMounted"
 PROGRESS: Final = ("SandboxCreated", "Started", "Ready")
 NETWORK: Final = "failed to setup network for sandbox"
 STALE: Final = timedelta(minutes=1)
@@ -126,7 +129,8 @@ def explain_place(records: Evidence, *, now: datetime) -> Reason | None:
     """Why there is no sandbox that containers could be started in, or what is done about it now."""
     own = records.about("")
     current = records.after(records.newest_of(*PROGRESS)).about("")
-    failure = current.newest_of(*BEFORE_CONTAINERS)
+    # That volumes are not there is told now and then; what is wrong with one of them explains more.
+    failure = current.newest_of(*BEFORE_CONTAINERS) or current.newest_of(NOT_MOUNTED)
     if failure is not None and failure.finding.decision == "NetworkNotReady" and now - failure.at > NETWORK_STALE:
         return None  # told every second as long as it is so
     attempt = own.after(failure).newest_of("CreateSandbox")
@@ -139,6 +143,8 @@ def explain_place(records: Evidence, *, now: datetime) -> Reason | None:
         text = f"the pod's network cannot be set up: {plain_error(message)}"
     elif failure.finding.decision == "FailedCreatePodSandBox":
         text = f"the pod's sandbox cannot be created: {plain_error(message)}"
+    elif (volume := failure.finding.measurements.get("volume")) is not None:
+        text = f'volume "{volume}" cannot be set up: {plain_error(message)}'
     else:
         text = plain_error(message)
     next_at = failure.finding.next_at

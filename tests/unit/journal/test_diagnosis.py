@@ -307,6 +307,28 @@ CASES = [
         id="a node without a network",
     ),
     pytest.param(
+        {"state": waiting("ContainerCreating"), "phase": "Pending"},
+        [
+            (
+                130,
+                "FailedMount",
+                {
+                    "message": 'MountVolume.SetUp failed for volume "v" : configmap "cfg" not found',
+                    "measurements": {"volume": "v"},
+                },
+            ),
+            (3, "VolumesNotMounted", {"message": "Unable to attach or mount volumes: unmounted volumes=[v]"}),
+        ],
+        ("FailedMount", 'volume "v" cannot be set up: configmap "cfg" not found', 130, "try again", None),
+        id="a volume that cannot be set up",
+    ),
+    pytest.param(
+        {"state": waiting("ContainerCreating"), "phase": "Pending"},
+        [(3, "VolumesNotMounted", {"message": "Unable to attach or mount volumes: unmounted volumes=[v]"})],
+        ("VolumesNotMounted", "unmounted volumes=[v]", 3, "try again", None),
+        id="a volume of which nothing is heard",
+    ),
+    pytest.param(
         {"state": RUNNING, **LEAVING},
         [
             (41, "Terminate", {"message": "file gone"}),
