@@ -1,6 +1,6 @@
 """Reading what an environment refers to."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from klet.api.container import (
     SecretEnvSource,
     SecretKeySelector,
 )
+from klet.api.service import Service
 from klet.model.objects import ObjectMissing
 from klet.runtime.environment.env import EnvironmentInputs
 from klet.runtime.environment.env_sources import EnvironmentReader, KnownResources, NoApiServer, NoObjects, VolumeFiles
@@ -69,10 +70,25 @@ def threads():
     threads.close()
 
 
-def reader(objects: Objects | NoObjects, threads: Threads) -> EnvironmentReader:
+class Services:
+    """Services that are read when somebody waits for that."""
+
+    def __init__(self) -> None:
+        self._read: Sequence[Service] | None = None
+
+    def services(self) -> Sequence[Service] | None:
+        return self._read
+
+    async def until_read(self) -> None:
+        self._read = (Service(),)
+
+
+def reader(
+    objects: Objects | NoObjects, threads: Threads, *, services: Services | NoObjects | None = None
+) -> EnvironmentReader:
     return EnvironmentReader(
         objects=objects,
-        services=NoObjects(),
+        services=services or NoObjects(),
         node=KnownResources(allocatable={}),
         files=VolumeFiles(threads=threads),
         node_ips=lambda: ("192.168.0.1",),
@@ -98,6 +114,19 @@ async def test_nothing_is_read_that_nobody_refers_to(threads):
     inputs = await reader(objects, threads).gather(make_pod(), PLAIN, pod_ips=(), volumes={}, devices={})
     assert objects.asked == []
     assert inputs == EnvironmentInputs(node_ips=("192.168.0.1",), allocatable={})
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        pytest.param("api", (Service(),), id="a pod of the cluster waits for them"),
+        pytest.param("file", None, id="a static pod does not"),
+    ],
+)
+async def test_services_that_have_not_been_read_yet(threads, source, expected):
+    pod = make_pod(source=source)
+    asked = reader(Objects(), threads, services=Services())
+    assert (await asked.gather(pod, PLAIN, pod_ips=(), volumes={}, devices={})).services == expected
 
 
 async def test_a_node_without_an_api_server():
