@@ -26,20 +26,25 @@ class PairUser(Protocol):
 
 
 class ServedPair:
-    """Hands every new pair to the server."""
+    """Hands every new pair to the server: `open` the one that is there, `run` those that come."""
 
     def __init__(self, *, board: CertificateBoard, user: PairUser) -> None:
         self._board = board
         self._user = user
+        self._handed: CertificatePair | None = None
+
+    async def open(self) -> None:
+        if (pair := self._board.pair) is not None and pair is not self._handed:
+            await self._hand_over(pair)
 
     async def run(self) -> None:
         with self._board.changes() as changes:
-            if (pair := self._board.pair) is not None:
-                await self._hand_over(pair)
+            await self.open()
             async for pair in changes:
                 await self._hand_over(pair)
 
     async def _hand_over(self, pair: CertificatePair) -> None:
+        self._handed = pair
         try:
             await self._user.use(pair.certificate_file, pair.key_file)
         except KletError as error:
@@ -49,9 +54,9 @@ class ServedPair:
 class IdentityWatch:
     """Ends the agent that has no client certificate for long, though the API server is well: a restart may find one."""
 
-    def __init__(self, *, board: CertificateBoard, reconnect: Callable[[], Awaitable[None]], clock: Clock) -> None:
+    def __init__(self, *, board: CertificateBoard, refresh: Callable[[], Awaitable[None]], clock: Clock) -> None:
         self._board = board
-        self._reconnect = reconnect
+        self._refresh = refresh
         self._clock = clock
 
     async def run(self) -> None:
@@ -64,8 +69,8 @@ class IdentityWatch:
                 last_valid = now
                 if shown != self._board.pair:
                     shown = self._board.pair
-                    logger.info("The client certificate is new: connections are made anew")
-                    await self._reconnect()
+                    logger.info("The client certificate is new: connections with the old one are closed")
+                    await self._refresh()
             elif now - last_valid > LOST_AFTER:
                 self._give_up()
             await self._clock.sleep(PERIOD if self._board.pair is not None else FIRST_PERIOD)

@@ -103,6 +103,11 @@ class Transport:
         if session is not None:
             await session.close()
 
+    async def refresh(self) -> None:
+        """Close every connection that was made with another client certificate than the one there is now."""
+        if not self._is_of(await self._credentials.current()):
+            await self.reconnect()
+
     async def close(self) -> None:
         await self.reconnect()
 
@@ -135,8 +140,7 @@ class Transport:
                 _cut_off(response)
 
     async def _session_for(self, shown: Shown) -> aiohttp.ClientSession:
-        pair = shown.certificate, shown.key
-        if self._session is not None and pair != (self._shown.certificate, self._shown.key):
+        if not self._is_of(shown):
             await self.reconnect()
         if self._session is None:
             context = client_context(self._access.authority, shown)
@@ -146,6 +150,11 @@ class Transport:
             self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=True)
             self._shown = shown
         return self._session
+
+    def _is_of(self, shown: Shown) -> bool:
+        """Whether the connections, if there are any, show this client certificate."""
+        pair = self._shown.certificate, self._shown.key
+        return self._session is None or pair == (shown.certificate, shown.key)
 
 
 class Stream:

@@ -94,12 +94,17 @@ async def test_a_token_makes_a_node_with_requested_certificates(api, node, joini
 
 
 async def test_without_rotation_the_node_waits_for_its_certificate(api, node, joining):
+    old = await api.client.get(Node, node.name)
     await api.client.delete(Node, node.name)
     for path in (node.directory / "pki").glob("*"):
         path.unlink()
     (node.directory / "kubelet.conf").unlink()
     async with node.running(joining()) as agent:
-        await api.until_node(node.name, is_ready, what=f"Ready; the agent says: {agent.log}")
+        await api.until_node(
+            node.name,
+            lambda found: is_ready(found) and found.metadata.uid != old.metadata.uid,
+            what=f"Ready; the agent says: {agent.log}",
+        )
         assert any(is_bootstrap(each) for each in await requests_of(api, CLIENT)), agent.log
     current = node.directory / "pki" / "kubelet-client-current.pem"
     assert str(current) in (node.directory / "kubelet.conf").read_text()

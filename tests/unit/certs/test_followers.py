@@ -27,10 +27,10 @@ def put(board, pair, name):
 
 class Transports:
     def __init__(self):
-        self.reconnects = 0
+        self.refreshed = 0
 
-    async def reconnect(self):
-        self.reconnects += 1
+    async def refresh(self):
+        self.refreshed += 1
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def transports():
 
 @pytest.fixture
 def watch(board, transports, clock):
-    return IdentityWatch(board=board, reconnect=transports.reconnect, clock=clock)
+    return IdentityWatch(board=board, refresh=transports.refresh, clock=clock)
 
 
 async def test_connections_are_made_anew_with_each_new_certificate_only(watch, board, transports, clock, new_pair):
@@ -53,12 +53,12 @@ async def test_connections_are_made_anew_with_each_new_certificate_only(watch, b
     async with asyncio.TaskGroup() as group:
         task = group.create_task(watch.run())
         await clock.run(MINUTE)
-        assert transports.reconnects == 0
+        assert transports.refreshed == 0
         put(board, new_pair(), "second")
         await clock.run(10 * SECOND)
-        assert transports.reconnects == 1
+        assert transports.refreshed == 1
         await clock.run(MINUTE)
-        assert transports.reconnects == 1
+        assert transports.refreshed == 1
         task.cancel()
 
 
@@ -68,7 +68,7 @@ async def test_the_first_certificate_is_noticed_within_a_second(watch, board, tr
         await clock.run(10 * SECOND)
         put(board, new_pair(), "first")
         await clock.run(SECOND)
-        assert transports.reconnects == 1
+        assert transports.refreshed == 1
         task.cancel()
 
 
@@ -118,8 +118,10 @@ async def test_a_server_is_handed_the_pair_that_is_there_and_each_new_one(board,
     server = Server()
     put(board, new_pair(), "first")
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(ServedPair(board=board, user=server).run())
-        assert await server.used.get() == "first"
+        served = ServedPair(board=board, user=server)
+        await served.open()
+        assert server.used.get_nowait() == "first"
+        task = group.create_task(served.run())
         server.is_picky = True
         put(board, new_pair(), "second")
         assert await server.used.get() == "second"

@@ -91,7 +91,9 @@ def test_plan_serving(certificate_file, key_file, is_requested, expected):
 class TestSelfSigned:
     async def test_made_when_there_is_none(self, serving, files, pair):
         part, signer = serving(files, pair)
+        assert not await part.is_there()
         found = await part.prepare()
+        assert await part.is_there()
         assert signer.hosts == ["edge-1"]
         assert (found.certificate_file, found.key_file) == (files.certificate_file, files.key_file)
         assert files.certificate_file.read_text() == pair.certificate

@@ -33,7 +33,7 @@ from klet.certs.templates import build_client_template, build_serving_template
 from klet.kube.access import Access, KeyPair, Login, Material
 from klet.kube.client import KubeClient
 from klet.kube.credentials import Credentials
-from klet.kube.errors import KubeconfigError, KubeError
+from klet.kube.errors import CredentialError, KubeconfigError, KubeError
 from klet.kube.informer import InformerSettings
 from klet.kube.kubeconfig import load_kubeconfig
 from klet.kube.throttle import Unlimited
@@ -110,11 +110,14 @@ def build_identity_watch(
     if identity.board is None:
         return ()
 
-    async def reconnect() -> None:
+    async def refresh() -> None:
         for transport in transports:
-            await transport.reconnect()
+            try:
+                await transport.refresh()
+            except CredentialError as error:
+                logger.warning("The new client certificate cannot be shown", extra={"error": str(error)})
 
-    return (IdentityWatch(board=identity.board, reconnect=reconnect, clock=tools.clock),)
+    return (IdentityWatch(board=identity.board, refresh=refresh, clock=tools.clock),)
 
 
 async def open_serving(
@@ -135,8 +138,10 @@ async def open_serving(
         return build_serving_template(settings.node_name, addresses(), allow_dns_only=settings.allow_dns_only)
 
     rotator = _build_rotator(Purpose.SERVER, template, store, board, lambda: api, tools)
+    served = ServedPair(board=board, user=user)
     await rotator.open()
-    return (rotator, ServedPair(board=board, user=user))
+    await served.open()
+    return (rotator, served)
 
 
 async def _find_bootstrap(settings: IdentitySettings, tools: CertificateTools) -> Access | None:
