@@ -4,10 +4,10 @@ Only work that leaves nothing half-done may be run under it.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from klet.aio.tasks import first_of
 from klet.errors import KletError
 from klet.model.pods import PodUID
 
@@ -23,12 +23,14 @@ class PodHalts:
 
     def __init__(self) -> None:
         self._halted: set[PodUID] = set()
-        self._waiting: dict[PodUID, dict[asyncio.Event, None]] = {}
+        self._running: dict[PodUID, dict[asyncio.Timeout, None]] = {}
 
     def halt(self, uid: PodUID) -> None:
+        if uid in self._halted:
+            return
         self._halted.add(uid)
-        for event in self._waiting.get(uid, ()):
-            event.set()
+        for scope in self._running.get(uid, ()):
+            scope.reschedule(0)  # it is over at once
 
     def clear(self, uid: PodUID) -> None:
         """The pod is over; one of the same UID may come."""
@@ -42,22 +44,21 @@ class PodHalts:
         if uid in self._halted:
             work.close()
             raise Halted("the pod is to stop")
-        results: list[T] = []
-
-        async def keep() -> None:
-            results.append(await work)
-
-        event = asyncio.Event()
-        self._waiting.setdefault(uid, {})[event] = None
         try:
-            await first_of(keep(), event.wait())
-        except BaseExceptionGroup as group:
-            # What the work raises is for its caller to handle, as if it had been awaited there.
-            raise group.exceptions[0] from None
+            async with asyncio.timeout(None) as scope:
+                with self._while_it_runs(uid, scope):
+                    return await work
+        except TimeoutError:
+            if not scope.expired():
+                raise  # it is an answer of the work itself
+            raise Halted("the pod is to stop") from None
+
+    @contextmanager
+    def _while_it_runs(self, uid: PodUID, scope: asyncio.Timeout) -> Iterator[None]:
+        self._running.setdefault(uid, {})[scope] = None
+        try:
+            yield
         finally:
-            del self._waiting[uid][event]
-            if not self._waiting[uid]:
-                del self._waiting[uid]
-        if not results:
-            raise Halted("the pod is to stop")
-        return results[0]
+            del self._running[uid][scope]
+            if not self._running[uid]:
+                del self._running[uid]

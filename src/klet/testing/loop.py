@@ -13,7 +13,7 @@ from asyncio import base_events
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
 from klet.aio.clock import LoopClock
@@ -201,9 +201,9 @@ class VirtualClock(LoopClock):
         return self._loop.instant
 
     def now(self) -> datetime:
-        instant = self.monotonic()
+        instant = self._loop.instant if self._loop is not None else self.monotonic()
         if instant != self._instant:
-            self._instant, self._date = instant, super().now()
+            self._instant, self._date = instant, self._epoch + timedelta(seconds=instant)
         return self._date
 
 

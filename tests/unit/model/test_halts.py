@@ -77,3 +77,29 @@ def test_two_pieces_of_work_of_one_pod_are_both_given_up():
         return await asyncio.gather(*runs, return_exceptions=True)
 
     assert [type(result) for result in run_virtual(main())] == [Halted, Halted]
+
+
+def test_work_that_is_itself_out_of_time_says_so():
+    async def be_late() -> None:
+        raise TimeoutError("mine")
+
+    with pytest.raises(TimeoutError, match="mine"):
+        run_virtual(PodHalts().run(UID, be_late()))
+
+
+def test_a_pod_may_be_told_to_stop_again_while_its_work_is_on_its_way_out():
+    async def linger() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(2)
+
+    async def main():
+        halts, loop = PodHalts(), asyncio.get_running_loop()
+        for after in (1, 1, 2):
+            loop.call_later(after, halts.halt, UID)
+        with pytest.raises(Halted):
+            await halts.run(UID, linger())
+        return loop.time()
+
+    assert run_virtual(main()) == 3

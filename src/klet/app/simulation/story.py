@@ -118,7 +118,7 @@ class SteppedClock(VirtualClock):
 
 def _latency(longest: timedelta) -> Latency:
     most = longest // timedelta(microseconds=1)
-    return lambda _rpc, rng: timedelta(microseconds=SHORTEST_CALL + most * rng.random())
+    return lambda _rpc, rng: timedelta(0, 0, SHORTEST_CALL + int(most * rng.random()))
 
 
 def _wrap(faults: HostFaults, lifeline: Lifeline, port: T, name: str) -> T:
