@@ -66,6 +66,7 @@ logger = logging.getLogger(__name__)
 
 DISK_THREADS = 8
 DEAD_DISK_THREADS = 2
+INTERRUPTED = 130
 
 
 def main(argv: list[str]) -> int:
@@ -87,6 +88,9 @@ def main(argv: list[str]) -> int:
     except KletError as error:
         logger.error("The agent cannot go on", extra={"error": str(error)})
         return 1
+    except KeyboardInterrupt:
+        # Before its parts run, as while a node waits for its first certificate, nothing has to be put in order.
+        return INTERRUPTED
     return 0
 
 

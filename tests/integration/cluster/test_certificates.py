@@ -1,6 +1,9 @@
 """klet joins with a bootstrap token: its certificates are approved and signed by upstream's controllers."""
 
 import asyncio
+import json
+import os
+import signal
 import ssl
 from datetime import timedelta
 
@@ -109,6 +112,34 @@ async def test_without_rotation_the_node_waits_for_its_certificate(api, node, jo
     current = node.directory / "pki" / "kubelet-client-current.pem"
     assert str(current) in (node.directory / "kubelet.conf").read_text()
     assert not (node.directory / "pki" / "kubelet-client.key.tmp").exists()
+
+
+async def test_a_node_that_waits_for_its_certificate_is_stopped_by_control_c(node, control_plane):
+    config = {"server": "https://127.0.0.1:1", "insecure-skip-tls-verify": True}
+    bootstrap = node.directory / "nobody.conf"
+    bootstrap.write_text(
+        json.dumps(
+            {
+                "clusters": [{"name": "c", "cluster": config}],
+                "users": [{"name": "u", "user": {"token": TOKEN}}],
+                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                "current-context": "x",
+            }
+        )
+    )
+    files = {
+        "bootstrap-kubeconfig": bootstrap,
+        "kubeconfig": node.directory / "none.conf",
+        "cert-dir": node.directory / "new",
+    }
+    agent = node.klet(*FLAGS, *(f"--{name}={path}" for name, path in files.items()))
+    async with node.running(agent), asyncio.timeout(PATIENCE.total_seconds()):
+        while "Waiting for the API server" not in agent.log:
+            await control_plane.clock.sleep(timedelta(milliseconds=50))
+        os.kill(agent.pid, signal.SIGINT)
+        while agent.is_running:
+            await control_plane.clock.sleep(timedelta(milliseconds=50))
+        assert "Traceback" not in agent.log[agent.log.rindex("Waiting for the API server") :]
 
 
 def is_bootstrap(request):
