@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterable, Iterator
 from contextlib import aclosing
 from datetime import timedelta
+from enum import Enum, auto
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from klet.aio.backoff import exponential_delays
@@ -29,7 +30,24 @@ T = TypeVar("T", bound=ApiObject)
 FIRST_DELAY: Final = timedelta(milliseconds=800)
 LONGEST_DELAY: Final = timedelta(seconds=30)
 HEALTHY_AFTER: Final = timedelta(minutes=2)
-"""A watch that held this long makes the delays begin anew."""
+"""A watch that held this long has ended in the ordinary way: the next one begins at once."""
+STEADY_AFTER: Final = timedelta(seconds=5)
+"""A watch that held this long had a server: delays that grew while there was none begin anew."""
+
+
+class Pace(Enum):
+    """When to follow again."""
+
+    AT_ONCE = auto()
+    AFTER_FIRST_DELAY = auto()
+    AFTER_NEXT_DELAY = auto()
+
+
+def decide_pace(lasted: timedelta) -> Pace:
+    """When to follow again after having followed for so long."""
+    if lasted >= HEALTHY_AFTER:
+        return Pace.AT_ONCE
+    return Pace.AFTER_FIRST_DELAY if lasted >= STEADY_AFTER else Pace.AFTER_NEXT_DELAY
 
 
 class ObjectKey(NamedTuple):
@@ -103,11 +121,11 @@ class Informer(Generic[T]):
             except KubeError as error:
                 what = {"resource": kind_of(self._struct).plural, "namespace": self._scope.namespace}
                 logger.warning("Not following the API server", extra={**what, "error": str(error)})
-            lasted = self._clock.monotonic() - began
-            if lasted >= HEALTHY_AFTER.total_seconds():
+            pace = decide_pace(timedelta(seconds=self._clock.monotonic() - began))
+            if pace is not Pace.AFTER_NEXT_DELAY:
                 delays = self._new_delays()
-                continue
-            await self._clock.sleep(next(delays) * (1 + self._randomness.random()))
+            if pace is not Pace.AT_ONCE:
+                await self._clock.sleep(next(delays) * (1 + self._randomness.random()))
 
     def _new_delays(self) -> Iterator[timedelta]:
         return exponential_delays(first=FIRST_DELAY, longest=LONGEST_DELAY)

@@ -37,16 +37,33 @@ async def control_plane(tmp_path_factory):
 
 
 @pytest.fixture
-def joining(node, control_plane):
-    """klet with a token and nothing else; it is not started."""
+def flags(node, control_plane):
+    """What an agent needs that has a token and nothing else."""
     bootstrap = control_plane.identities.write_kubeconfig("bootstrap", {"token": TOKEN})
     files = {
         "bootstrap-kubeconfig": bootstrap,
         "kubeconfig": node.directory / "kubelet.conf",
         "cert-dir": node.directory / "pki",
     }
-    flags = tuple(f"--{name}={path}" for name, path in files.items())
+    return tuple(f"--{name}={path}" for name, path in files.items())
+
+
+@pytest.fixture
+def joining(node, flags):
+    """klet as it joins; it is not started."""
     return lambda **settings: node.klet(*FLAGS, *flags, **settings)
+
+
+async def until_new(api, node, agent):
+    """The node registers anew and is ready."""
+    old = await api.client.get(Node, node.name)
+    await api.client.delete(Node, node.name)
+    async with node.running(agent):
+        await api.until_node(
+            node.name,
+            lambda found: is_ready(found) and found.metadata.uid != old.metadata.uid,
+            what=f"Ready; the agent says: {agent.log}",
+        )
 
 
 async def requests_of(api, signer):
@@ -96,22 +113,34 @@ async def test_a_token_makes_a_node_with_requested_certificates(api, node, joini
         assert len(await requests_of(api, SERVING)) == 1, agent.log
 
 
+async def test_upstreams_kubelet_goes_on_with_the_certificates_of_klet(api, node, flags, upstream_kubelet):
+    before = await requests_of(api, CLIENT)
+    await until_new(api, node, node.upstream(*flags, rotateCertificates=True, serverTLSBootstrap=True))
+    assert await requests_of(api, CLIENT) == before
+
+
+async def test_klet_goes_on_with_the_certificates_of_upstreams_kubelet(api, node, flags, joining, upstream_kubelet):
+    forget(node)
+    await until_new(api, node, node.upstream(*flags, rotateCertificates=True))
+    before = await requests_of(api, CLIENT)
+    await until_new(api, node, joining(rotateCertificates=True))
+    assert await requests_of(api, CLIENT) == before
+
+
 async def test_without_rotation_the_node_waits_for_its_certificate(api, node, joining):
-    old = await api.client.get(Node, node.name)
-    await api.client.delete(Node, node.name)
-    for path in (node.directory / "pki").glob("*"):
-        path.unlink()
-    (node.directory / "kubelet.conf").unlink()
-    async with node.running(joining()) as agent:
-        await api.until_node(
-            node.name,
-            lambda found: is_ready(found) and found.metadata.uid != old.metadata.uid,
-            what=f"Ready; the agent says: {agent.log}",
-        )
-        assert any(is_bootstrap(each) for each in await requests_of(api, CLIENT)), agent.log
+    forget(node)
+    await until_new(api, node, joining())
+    assert any(each.metadata.name.startswith("node-csr-") for each in await requests_of(api, CLIENT))
     current = node.directory / "pki" / "kubelet-client-current.pem"
     assert str(current) in (node.directory / "kubelet.conf").read_text()
     assert not (node.directory / "pki" / "kubelet-client.key.tmp").exists()
+
+
+def forget(node):
+    """The node has no certificates any more."""
+    for path in (node.directory / "pki").iterdir():
+        path.unlink()
+    (node.directory / "kubelet.conf").unlink()
 
 
 async def test_a_node_that_waits_for_its_certificate_is_stopped_by_control_c(node, control_plane):
@@ -140,7 +169,3 @@ async def test_a_node_that_waits_for_its_certificate_is_stopped_by_control_c(nod
         while agent.is_running:
             await control_plane.clock.sleep(timedelta(milliseconds=50))
         assert "Traceback" not in agent.log[agent.log.rindex("Waiting for the API server") :]
-
-
-def is_bootstrap(request):
-    return request.metadata.name.startswith("node-csr-")

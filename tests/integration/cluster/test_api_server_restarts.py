@@ -1,0 +1,77 @@
+"""The API server is killed and started again while pods come, end and go: nothing is lost, and nothing restarts."""
+
+import asyncio
+
+from klet.api.pod import Pod
+from klet.cri.client import connect
+from klet.kube.errors import KubeError
+from klet.testing.containerd import REQUEST_TIMEOUT
+from klet.wire import cri_v1_pb2 as pb
+
+KILLS = 5
+STEADY = 8
+FOREVER = "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
+
+
+def is_running(pod: Pod) -> bool:
+    return pod.status.phase == "Running" and all(each.ready for each in pod.status.container_statuses)
+
+
+async def insist(ask) -> None:
+    """Ask until the API server has done it; it may have done it before it was killed."""
+    while True:
+        try:
+            await ask()
+            return
+        except KubeError as error:
+            if getattr(error, "code", 0) in (404, 409):
+                return
+
+
+async def one_after_another(api, node, manifest, told: dict[str, str], until: asyncio.Event) -> None:
+    """Pods that end by themselves, and pods that are deleted while they run."""
+    number = 0
+    while not until.is_set():
+        number += 1
+        job, web = f"job-{number}", f"web-{number}"
+        once = manifest(job, main="sleep 0.2", spec={"restartPolicy": "Never"})
+        await insist(lambda once=once: api.create(once, node=node.name))
+        await insist(lambda web=web: api.create(manifest(web), node=node.name))
+        ended = await api.until_pod(job, lambda pod: pod.status.phase == "Succeeded", what="Succeeded")
+        told[job] = ended.status.container_statuses[0].state.terminated.container_id
+        await api.until_pod(web, is_running, what="running")
+        await insist(lambda web=web: api.delete(web))
+        await api.until_gone(web)
+
+
+async def test_nothing_is_lost_and_nothing_restarts(ready, api, node, manifest, containerd, control_plane):
+    names = [f"steady-{number}" for number in range(STEADY)]
+    for name in names:
+        await api.create(manifest(name), node=node.name)
+    before = {name: container_of(await api.until_pod(name, is_running, what="running")) for name in names}
+    told: dict[str, str] = {}
+    over = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(one_after_another(api, node, manifest, told, over))
+        for number in range(KILLS):
+            await api.until_pods(lambda _, number=number: len(told) > number, what="a job has ended")
+            await control_plane.api_server.kill()
+            control_plane.api_server.start()
+            await control_plane.until_ready()
+        over.set()
+    assert len(told) >= KILLS
+    for name in names:
+        pod = api.pods.get(name, "default")
+        assert container_of(pod) == before[name]
+        assert pod.status.container_statuses[0].restart_count == 0
+    async with connect(runtime_endpoint=containerd.endpoint, timeout=REQUEST_TIMEOUT) as cri:
+        containers = (await cri.list_containers(pb.ListContainersRequest())).containers
+    assert {each.annotations["io.kubernetes.container.restartCount"] for each in containers} == {"0"}
+    for job, container in told.items():
+        pod = api.pods.get(job, "default")
+        assert pod.status.phase == "Succeeded"
+        assert pod.status.container_statuses[0].state.terminated.container_id == container
+
+
+def container_of(pod: Pod) -> str:
+    return pod.status.container_statuses[0].container_id
