@@ -250,6 +250,30 @@ async def test_a_pod_that_was_over_does_not_run_again(offline, cluster):
         await at_server(cluster, "job", lambda pod: pod.status.phase == "Succeeded")
 
 
+async def test_a_deletion_that_began_before_the_outage_is_finished_after_it(offline, cluster):
+    node = offline
+    async with node.run():
+        await node.bind("kept")
+        await node.bind("leaving")
+        await node.until_running("kept")
+        await node.until_running("leaving")
+    await cluster.client.delete(Pod, "leaving", "default", grace=30)
+    cluster.api.faults.plan(Refuse(refusals.internal("boom")), applies=lambda ask: ask.method != "GET", times=100_000)
+    async with node.run():
+        with node.machine.journal.follow() as news:
+            async with asyncio.timeout(30):
+                while len(live(node)) > 1:
+                    await news.get()
+    await cluster.stop()
+    reboot(node)
+    async with node.run():
+        await reported(node, "kept", is_running)
+        assert {of(each) for each in node.machine.runtime.containers() if each.is_running} == {"kept"}
+        cluster.api.faults.clear()
+        await cluster.start()
+        await node.until(lambda pod: pod is None, "leaving")
+
+
 async def test_an_agent_that_restarts_without_the_server_restarts_no_container(offline, cluster):
     node = offline
     async with node.run():

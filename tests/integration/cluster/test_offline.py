@@ -88,8 +88,9 @@ async def test_after_a_reboot_without_the_api_server_pods_run_again(api, node, m
         await api.create(manifest("new"), node=node.name)
         await api.until_pod("new", is_running, what="running")
         assert (await running(cri)).items() >= {"web": found["web"]}.items()
-        job = api.pods.get("job", "default")
-        assert job.status.phase == "Succeeded"
+        assert api.pods.get("job", "default").status.phase == "Succeeded"
+        made = (await cri.list_containers(pb.ListContainersRequest())).containers
+        assert "job" not in {each.labels["io.kubernetes.pod.name"] for each in made}
     kept = [path for path in (node.root / "klet-offline").rglob("*") if path.is_file()]
     token = shown.rpartition("\n")[2]
     assert len(token) > 100
