@@ -70,11 +70,12 @@ class EventingRecorder:
     def record(self, finding: Finding, *, parent: CauseId | None = None) -> CauseId:
         cause = self._inner.record(finding, parent=parent)
         if event_type(finding) is not None:
-            if len(self._queue) < QUEUE:
-                self._queue.append((finding, Time.of(self._clock.now())))
-                self._arrived.set()
-            else:
-                logger.warning("Event dropped: too many wait", extra={"reason": finding.decision})
+            if len(self._queue) == QUEUE:
+                # What is news when the API server is back is what happened last.
+                oldest, _ = self._queue.popleft()
+                logger.warning("Event dropped: too many wait", extra={"reason": oldest.decision})
+            self._queue.append((finding, Time.of(self._clock.now())))
+            self._arrived.set()
         return cause
 
     async def next(self) -> tuple[Finding, Time]:
