@@ -3,9 +3,15 @@
 The choice comes before the imports, so that the agent never pays for the command-line libraries.
 """
 
+import gc
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import PurePath
+
+AUTHORITIES = "SSL_CERT_FILE"
+"""Where OpenSSL finds the authorities that it trusts by default."""
 
 
 def main() -> int:
@@ -26,9 +32,29 @@ def dispatch(program: str, arguments: Sequence[str]) -> int:
         # kubeadm reads this line, word for word.
         sys.stdout.write(f"Kubernetes {KUBELET_VERSION}\n")
         return 0
-    from klet.app.run import main as run_agent  # noqa: PLC0415
+    with lightly():
+        from klet.app.run import main as run_agent  # noqa: PLC0415
 
     return run_agent(list(agent))
+
+
+@contextmanager
+def lightly() -> Iterator[None]:
+    """Import without work for nothing: it is a good part of the time until a node is ready."""
+    given = os.environ.get(AUTHORITIES)
+    # Modules are no garbage: neither now nor later need they be looked through for it.
+    gc.disable()
+    # aiohttp reads all the machine's certificate authorities when it is imported; each client of klet has its own.
+    os.environ[AUTHORITIES] = os.devnull
+    try:
+        yield
+    finally:
+        if given is None:
+            del os.environ[AUTHORITIES]
+        else:
+            os.environ[AUTHORITIES] = given
+        gc.freeze()
+        gc.enable()
 
 
 def agent_arguments(program: str, arguments: Sequence[str]) -> Sequence[str] | None:

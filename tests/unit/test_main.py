@@ -1,9 +1,11 @@
+import gc
+import os
 import subprocess
 import sys
 
 import pytest
 
-from klet.__main__ import agent_arguments, is_version_request
+from klet.__main__ import AUTHORITIES, agent_arguments, is_version_request, lightly
 from klet.version import KUBELET_VERSION
 
 
@@ -44,3 +46,18 @@ def test_the_version_of_the_kubelet_needs_neither_the_agent_nor_the_command_line
     )
     answer = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout == f"Kubernetes {KUBELET_VERSION}\n[]\n"
+
+
+@pytest.mark.parametrize(
+    "given", [pytest.param(None, id="none are named"), pytest.param("/etc/mine.pem", id="somebody names them")]
+)
+def test_the_authorities_of_the_machine_are_as_before_once_the_agent_is_imported(monkeypatch, given):
+    monkeypatch.delenv(AUTHORITIES, raising=False)
+    if given is not None:
+        monkeypatch.setenv(AUTHORITIES, given)
+    try:
+        with lightly():
+            assert (gc.isenabled(), os.environ[AUTHORITIES]) == (False, os.devnull)
+        assert (gc.isenabled(), os.environ.get(AUTHORITIES)) == (True, given)
+    finally:
+        gc.unfreeze()

@@ -1,7 +1,8 @@
 """The kubelet API of this node: which paths, on which ports, for whom, and with which certificate."""
 
+import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,8 +128,6 @@ async def build_kubelet_api(
     openssl = find_openssl() if authorities is not None else None
     contexts = _build_contexts(config, basics, authorities, openssl)
     plan = _plan_serving(given)
-    if not isinstance(plan, Requested):
-        parts.append(await _serve_files(plan, node_name, basics, contexts))
     if authorities is not None:
         parts.append(authorities)
     gate = build_gate(
@@ -152,7 +151,9 @@ async def build_kubelet_api(
         routes=routes.all() if has_debugging else routes.without_debugging(),
         has_debugging=has_debugging,
     )
-    return KubeletApi(parts=(*parts, listener), requested=contexts if isinstance(plan, Requested) else None)
+    if isinstance(plan, Requested):
+        return KubeletApi(parts=(*parts, listener), requested=contexts)
+    return KubeletApi(parts=(*parts, *await _serve_files(plan, node_name, basics, contexts, listener)), requested=None)
 
 
 async def _load_authorities(config: KubeletConfiguration, basics: Basics) -> ClientAuthorities | None:
@@ -190,11 +191,35 @@ def _plan_serving(given: Settings) -> ServingFiles | Requested:
     return plan
 
 
-async def _serve_files(plan: ServingFiles, node_name: str, basics: Basics, contexts: ServingContext) -> Part:
-    """Serve with a pair of files, made first if there is none, and with what they become."""
+async def _serve_files(
+    plan: ServingFiles, node_name: str, basics: Basics, contexts: ServingContext, listener: Part
+) -> tuple[Part, ...]:
+    """Serve with a pair of files and with what they become. A damaged pair is an error at once."""
     signer = CertificateMaker(clock=basics.clock)
-    pair = await ServingPair(files=plan, host=node_name, signer=signer, threads=basics.threads).prepare()
-    await contexts.use(pair.certificate_file, pair.key_file)
-    return FollowedPair(
-        context=contexts, certificate_file=pair.certificate_file, key_file=pair.key_file, clock=basics.clock
+    pair = ServingPair(files=plan, host=node_name, signer=signer, threads=basics.threads)
+    followed = FollowedPair(
+        context=contexts, certificate_file=plan.certificate_file, key_file=plan.key_file, clock=basics.clock
     )
+
+    async def prepare() -> None:
+        ready = await pair.prepare()
+        await contexts.use(ready.certificate_file, ready.key_file)
+
+    if not await pair.is_there():
+        return (Prepared(prepare=prepare, parts=(followed, listener)),)
+    await prepare()
+    return followed, listener
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """Makes the first certificate while the node is on its way: who connects already is served when it is there."""
+
+    prepare: Callable[[], Awaitable[None]]
+    parts: tuple[Part, ...]
+
+    async def run(self) -> None:
+        await self.prepare()
+        async with asyncio.TaskGroup() as group:
+            for part in self.parts:
+                group.create_task(part.run(), name=type(part).__name__)

@@ -5,6 +5,7 @@ stay. Bodies and credentials in the URL never reach a log.
 """
 
 import logging
+import ssl
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
@@ -69,7 +70,10 @@ class HttpSource:
 
     async def run(self) -> None:
         timeout = aiohttp.ClientTimeout(total=DEADLINE.total_seconds())
-        async with aiohttp.ClientSession(timeout=timeout, headers=self._headers, trust_env=True) as session:
+        connector = aiohttp.TCPConnector(ssl=await self._threads.run(ssl.create_default_context))
+        async with aiohttp.ClientSession(
+            connector=connector, timeout=timeout, headers=self._headers, trust_env=True
+        ) as session:
             while True:
                 await self._poll(session)
                 await self._clock.sleep(self._every)

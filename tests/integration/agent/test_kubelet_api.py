@@ -96,7 +96,8 @@ class Client:
                 yield answer, Spdy(reader, writer)
         finally:
             writer.close()
-            with suppress(ConnectionError):
+            # What the server still had to say may cross with the end.
+            with suppress(ConnectionError, ssl.SSLError):
                 await writer.wait_closed()
 
 
@@ -146,6 +147,8 @@ async def client(new_node, manifest, containerd, tmp_path_factory):
     async with node.run(f"--cert-dir={pki}", **settings_for(pki, *ports)) as agent:
         await agent.heard("api", "Ready")
         await agent.until(lambda pods: pods["ended"].status.phase == "Succeeded", what="the end of the pod")
+        # Who comes before the certificate is made waits for it.
+        await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", ports[0]))
         yield Client(pki, node.root / "klet.sock", *ports)
         assert await agent.stop() == 0
     async with connect(runtime_endpoint=containerd.endpoint, timeout=REQUEST_TIMEOUT) as cri:

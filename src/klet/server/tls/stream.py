@@ -58,13 +58,9 @@ class TlsStream(asyncio.Protocol):
         self._upper = protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._tcp = tcp = cast(asyncio.Transport, transport)  # uvloop's are not derived from it
-        if self._context is None:
-            logger.warning("TLS handshake failed", extra={"error": "no serving certificate available for the kubelet"})
-            tcp.write(_NO_CERTIFICATE)
-            tcp.close()
-            return
-        self._tls = self._context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._tcp = cast(asyncio.Transport, transport)  # uvloop's are not derived from it
+        if self._context is not None:
+            self._tls = self._context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._handshake.total_seconds(), self._give_up, "timeout")
 
@@ -74,9 +70,11 @@ class TlsStream(asyncio.Protocol):
             self._upper.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._tls is not None:
-            self._incoming.write(data)
-            self._step()
+        if self._tls is None:
+            self._refuse()
+            return
+        self._incoming.write(data)
+        self._step()
 
     def eof_received(self) -> bool:
         """Who ends TCP is gone: a client that only has nothing more to say ends its half of TLS.
@@ -143,6 +141,13 @@ class TlsStream(asyncio.Protocol):
             self._give_up(error.reason or str(error))
             return
         self._flush()
+
+    def _refuse(self) -> None:
+        """Not before the client has spoken: words that nobody has read make the end a reset, which eats the answer."""
+        if not self.tcp.is_closing():
+            logger.warning("TLS handshake failed", extra={"error": "no serving certificate available for the kubelet"})
+            self.tcp.write(_NO_CERTIFICATE)
+            self.tcp.close()
 
     def _shake_hands(self, tls: ssl.SSLObject) -> bool:
         try:
