@@ -15,7 +15,6 @@ from klet.model.runtime import PodRuntimeStatus
 from klet.sync.housekeeping import Housekeeping
 from klet.sync.worker_state import UpdateKind
 from klet.sync.workers import PodWorkers
-from klet.volumes.manager import VolumeManager
 
 Bug = Callable[[Agent], None]
 
@@ -190,16 +189,6 @@ def mounts_left(agent: Agent) -> None:
     _part(agent, Housekeeping)._leftovers._files._sub_paths = Kept()
 
 
-def volumes_left(agent: Agent) -> None:
-    """Volumes are said to be taken down, and are not."""
-
-    async def keep(_uid, _name):
-        return None
-
-    for plugin in _part(agent, VolumeManager)._plugins:
-        plugin.tear_down = keep
-
-
 BUGS: tuple[Bug, ...] = (
     lost_newest_wins,
     stale_status_accepted,
@@ -217,7 +206,6 @@ BUGS: tuple[Bug, ...] = (
     ready_for_good,
     liveness_ignored,
     mounts_left,
-    volumes_left,
 )
 
 
