@@ -15,7 +15,7 @@ from bench.exits import measure_exits
 from bench.floor import SEARCHED, Floor
 from bench.idle import measure_idle, measure_probed
 from bench.node import Node
-from bench.options import conclude, make_parser, parse, tell
+from bench.options import conclude, end_in_order, make_parser, parse, tell
 from bench.probes import measure_probing
 from bench.restart import measure_restart
 from bench.rows import Row, render_table
@@ -28,6 +28,7 @@ PARTS = ("one", "thirty", "hundred", "exits", "probes", "probed", "idle", "resta
 
 async def measure(parts: list[str], options: argparse.Namespace) -> list[Row]:
     """The parts that need a containerd, one after the other."""
+    end_in_order()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="klet-bench-") as name:
         directory = Path(name)

@@ -1,6 +1,8 @@
 """The command lines of the benchmarks: which parts, how often, how long, and the form of the result."""
 
 import argparse
+import asyncio
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -24,6 +26,13 @@ def parse(parser: argparse.ArgumentParser, parts: Sequence[str]) -> tuple[list[s
     if unknown := [part for part in asked if part not in parts]:
         parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(parts)}")
     return asked, options
+
+
+def end_in_order() -> None:
+    """Told to end (SIGTERM), the task that measures takes its agents and daemons along, as after Ctrl-C."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
 def tell(text: str) -> None:

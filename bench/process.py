@@ -21,7 +21,9 @@ class AgentProcess:
         # As when it is installed: a module is compiled once, not at each start.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         with self._log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log, env=environment)
+            # A killed benchmark cannot end what it started; the kernel does it.
+            bound = ("setpriv", "--pdeathsig", "KILL", *command)
+            self._process = await asyncio.create_subprocess_exec(*bound, stdout=log, stderr=log, env=environment)
 
     async def end(self, *, kill: bool = False) -> None:
         process, self._process = self._running, None

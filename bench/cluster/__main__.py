@@ -19,7 +19,7 @@ from bench.cluster.node import Cluster
 from bench.cluster.restart import measure_restart
 from bench.cluster.turns import Ground, Turns
 from bench.floor import SEARCHED, Floor
-from bench.options import conclude, make_parser, parse, tell
+from bench.options import conclude, end_in_order, make_parser, parse, tell
 from bench.rows import Row, render_table
 from klet.cri.client import connect
 from klet.testing import containerd as runtime
@@ -31,6 +31,7 @@ PARTS = ("one", "thirty", "hundred", "deletion", "exits", "configmap", "probed",
 
 
 async def measure(parts: list[str], options: argparse.Namespace) -> list[Row]:
+    end_in_order()
     with tempfile.TemporaryDirectory(prefix="klet-bench-") as name:
         directory = Path(name)
         async with (
