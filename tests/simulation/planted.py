@@ -169,7 +169,7 @@ def ready_for_good(agent: Agent) -> None:
 
 def liveness_ignored(agent: Agent) -> None:
     """Nobody hears of a liveness probe that failed."""
-    results = agent.loop._probes
+    results = _steps(agent)._statuses._probes
     put = results.put
 
     def optimistic(uid, key, result, **options):

@@ -47,6 +47,7 @@ from klet.runtime.starter import ContainerStarter, LogLinks, RestartCounts
 from klet.status.board import StatusBoard
 from klet.status.checkpoint import MemoryKeeper, MemoryStore
 from klet.sync.admission import AdmittedWorkers
+from klet.sync.beat import Beat
 from klet.sync.cgroup_step import CgroupStep, PodCgroupKeeper, QosKeeper
 from klet.sync.ground import PodGround
 from klet.sync.housekeeping import (
@@ -61,6 +62,7 @@ from klet.sync.loop import ChangeSource, SyncLoop
 from klet.sync.object_wakes import ObjectWakes
 from klet.sync.pod_status import PodStatuses, StartFailures, StatusFacts
 from klet.sync.pod_sync import PodSync
+from klet.sync.probe_news import ProbeNews
 from klet.sync.workers import PodWorkers
 from klet.volumes.keeper import VolumeKeeper
 from klet.volumes.manager import VolumeManager
@@ -266,13 +268,10 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         pods=pods,
         workers=admitted,
         cache=cache,
-        probes=results,
-        statuses=statuses,
-        until_runtime_well=until_runtime_well,
+        probe_news=ProbeNews(probes=results, pods=pods, statuses=statuses, workers=admitted),
+        beat=Beat(until_runtime_well=until_runtime_well, clock=ports.clock, resync=settings.resync),
         housekeeping=calls.ask,
         recorder=ports.recorder,
-        clock=ports.clock,
-        resync=settings.resync,
     )
     gc = ContainerGc(
         runtime=ports.runtime,

@@ -2,14 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from klet.aio.broadcast import Subscription
 from klet.aio.clock import Clock
 from klet.aio.periodic import run_periodically
+from klet.aio.turns import Turns
+from klet.api.times import Duration
 from klet.cri.errors import CriError, NotFound
 from klet.cri.port import RuntimeService
 from klet.errors import KletError
@@ -35,7 +37,13 @@ logger = logging.getLogger(__name__)
 
 DECIDER = "runtime.gc"
 PERIOD = timedelta(minutes=1)
+REMOVALS = 8
+LONGEST_REMOVAL = timedelta(seconds=10)
+"""A removal that takes longer gives its place to the next, and nobody waits for it any more."""
 IN_UNKNOWN_STATE = "Container is in unknown state, try killing it before removal"
+
+
+Id = TypeVar("Id", bound=str)
 
 
 class Logs(Protocol):
@@ -132,10 +140,12 @@ class ContainerGc:
         self._recorder = recorder
         self._clock = clock
         self._policy = policy
+        self._turns = Turns(at_once=REMOVALS, longest=LONGEST_REMOVAL, clock=clock)
+        self._removing: set[str] = set()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._follow_deaths(), name="gc-deaths")
+            group.create_task(self._follow_deaths(group), name="gc-deaths")
             group.create_task(
                 run_periodically(self.collect, every=PERIOD, clock=self._clock, name="container GC"), name="gc-all"
             )
@@ -143,15 +153,16 @@ class ContainerGc:
     async def collect(self, *, all_stopped: bool = False) -> None:
         """One pass; with `all_stopped` also what is left of pods that have merely stopped, to make room.
 
-        Each stage runs whatever became of the one before.
+        Each stage runs whatever became of the one before, and also while a removal of the one before hangs.
         """
         is_over = self._fates.should_runtime_be_removed if all_stopped else self._fates.should_content_be_removed
         failures = []
-        for stage in (self._collect_containers, self._collect_sandboxes, self._collect_logs):
-            try:
-                await stage(is_over)
-            except KletError as error:
-                failures.append(str(error))
+        async with asyncio.TaskGroup() as group:
+            for stage in (self._collect_containers, self._collect_sandboxes, self._collect_logs):
+                try:
+                    await stage(is_over, group)
+                except KletError as error:
+                    failures.append(str(error))
         if failures:
             message = failures[0] if len(failures) == 1 else f"[{', '.join(failures)}]"
             finding = Finding(
@@ -159,20 +170,19 @@ class ContainerGc:
                 decider=DECIDER,
                 decision="ContainerGCFailed",
                 message=message,
-                next=f"try again in {PERIOD}",
+                next=f"try again in {Duration.of(PERIOD).wire()}",
             )
             self._recorder.record(finding)
 
-    async def _collect_containers(self, is_over: Callable[[PodUID], bool]) -> None:
+    async def _collect_containers(self, is_over: Callable[[PodUID], bool], group: asyncio.TaskGroup) -> None:
         if not self._fates.are_sources_ready():
             return  # the agent has just started, and has not seen yet what the containers are
         listed = [self._as_seen(container) for container in await self._containers()]
         uids = {container.uid for container in listed}
         removable = {uid for uid in uids if is_over(uid)}
-        await self._remove(
-            container.id
-            for container in plan_containers(listed, self._policy, removable=removable, now=self._clock.now())
-        )
+        plan = plan_containers(listed, self._policy, removable=removable, now=self._clock.now())
+        tasks = self._begin(self._remove, (container.id for container in plan), group)
+        await self._until_most_are_done(tasks)
 
     def _as_seen(self, container: ListedContainer) -> ListedContainer:
         """The list shows a start that was broken off as an end; it must not push out the container before it."""
@@ -181,7 +191,7 @@ class ContainerGc:
         unstarted = any(record.state is ContainerState.CREATED for record in found)
         return replace(container, state=ContainerState.CREATED) if unstarted else container
 
-    async def _collect_sandboxes(self, is_over: Callable[[PodUID], bool]) -> None:
+    async def _collect_sandboxes(self, is_over: Callable[[PodUID], bool], group: asyncio.TaskGroup) -> None:
         """The containers are listed again: those that went may have left an empty sandbox."""
         answer = await self._runtime.list_pod_sandbox(cri.ListPodSandboxRequest())
         occupied = {container.sandbox_id for container in await self._containers()}
@@ -196,16 +206,10 @@ class ContainerGc:
             if found.metadata.uid
         ]
         removable = {sandbox.uid for sandbox in sandboxes if is_over(sandbox.uid)}
-        for sandbox in plan_sandboxes(sandboxes, occupied=occupied, removable=removable):
-            try:
-                await self._runtime.stop_pod_sandbox(cri.StopPodSandboxRequest(pod_sandbox_id=sandbox))
-                await self._runtime.remove_pod_sandbox(cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox))
-            except NotFound:
-                continue
-            except CriError as error:
-                logger.warning("A dead sandbox stays for now", extra={"sandbox": sandbox, "error": str(error)})
+        plan = plan_sandboxes(sandboxes, occupied=occupied, removable=removable)
+        await self._until_most_are_done(self._begin(self._remove_sandbox, plan, group))
 
-    async def _collect_logs(self, is_over: Callable[[PodUID], bool]) -> None:
+    async def _collect_logs(self, is_over: Callable[[PodUID], bool], _group: asyncio.TaskGroup) -> None:
         if self._fates.are_sources_ready():
             for directory in await self._logs.directories():
                 if is_over(directory.uid):
@@ -232,7 +236,7 @@ class ContainerGc:
             if labels.POD_UID in found.labels
         ]
 
-    async def _follow_deaths(self) -> None:
+    async def _follow_deaths(self, group: asyncio.TaskGroup) -> None:
         with self._seen.changes() as changes:
             async for uid in changes:
                 status = self._seen.status_of(uid)
@@ -240,15 +244,45 @@ class ContainerGc:
                     continue
                 is_removable = self._fates.should_content_be_removed(uid)
                 dead = plan_after_death(status, keep=self._policy.max_per_container, is_removable=is_removable)
-                await self._remove(record.id for record in dead)
+                self._begin(self._remove, (record.id for record in dead), group)
 
-    async def _remove(self, containers: Iterable[ContainerId]) -> None:
+    def _begin(
+        self, remove: Callable[[Id], Awaitable[None]], things: Iterable[Id], group: asyncio.TaskGroup
+    ) -> list[asyncio.Task[None]]:
+        """Remove some at once, each in its turn; what is being removed already is left alone."""
+        chosen = [thing for thing in things if thing not in self._removing]
+        self._removing.update(chosen)
+        return [group.create_task(self._in_turn(remove, thing), name=f"gc-{thing}") for thing in chosen]
+
+    async def _in_turn(self, remove: Callable[[Id], Awaitable[None]], thing: Id) -> None:
+        try:
+            with self._turns.queue() as turn:
+                await turn.take()
+                await remove(thing)
+        finally:
+            self._removing.discard(thing)
+
+    async def _until_most_are_done(self, tasks: list[asyncio.Task[None]]) -> None:
+        """Until none is left that has not had its turn, or that may still end in time."""
+        rounds = -(-len(tasks) // REMOVALS)
+        if tasks:
+            await self._clock.wait(asyncio.wait(tasks), at_most=LONGEST_REMOVAL * rounds)
+
+    async def _remove(self, container: ContainerId) -> None:
         """A container that cannot be removed now stays for the next pass."""
-        for container in containers:
-            try:
-                await self._remover.remove(container)
-            except KletError as error:
-                logger.warning("A dead container stays for now", extra={"container": container, "error": str(error)})
+        try:
+            await self._remover.remove(container)
+        except KletError as error:
+            logger.warning("A dead container stays for now", extra={"container": container, "error": str(error)})
+
+    async def _remove_sandbox(self, sandbox: SandboxId) -> None:
+        try:
+            await self._runtime.stop_pod_sandbox(cri.StopPodSandboxRequest(pod_sandbox_id=sandbox))
+            await self._runtime.remove_pod_sandbox(cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox))
+        except NotFound:
+            return
+        except CriError as error:
+            logger.warning("A dead sandbox stays for now", extra={"sandbox": sandbox, "error": str(error)})
 
     async def _remove_logs(self, directory: LogDirectory) -> None:
         try:

@@ -63,6 +63,8 @@ class AdmittedWorkers:
         if update.kind is UpdateKind.CREATE:
             self._rejected.discard(uid)
             if runtime_is_quiet and not self._admit(update.pod, update.cause):
+                # Of one that went before every source was heard nobody says so: it is forgotten here.
+                self._rejected &= self._pods.uids()
                 self._rejected.add(uid)
         if uid not in self._rejected:
             self._workers.update(update, runtime_is_quiet=runtime_is_quiet)

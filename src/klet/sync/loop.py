@@ -4,29 +4,23 @@ It only takes in and hands on; every decision about a pod is its worker's.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from klet.aio.broadcast import Subscription
-from klet.aio.clock import Clock
 from klet.api.pod import Pod
 from klet.model.causes import CauseId, CauseRecorder, Finding
 from klet.model.pods import SOURCE_ANNOTATION, PodUID, full_name, is_mirror, is_static, subject_of, uid_of
-from klet.model.probes import ProbeKind, ProbeResult
 from klet.model.runtime import PodRuntimeStatus
 from klet.pleg.cache import RuntimeCache
 from klet.pods.store import PodStore
-from klet.probes.results import ProbeChange
 from klet.sources.merge import ChangeKind, PodChanges
 from klet.status.conditions import is_readiness_stale
+from klet.sync.beat import Beat
 from klet.sync.housekeeping import synthetic_pod
-from klet.sync.pod_status import PodStatuses
+from klet.sync.probe_news import ProbeNews
 from klet.sync.worker_state import PodUpdate, UpdateKind
 
 DECIDER = "sync.loop"
-BEAT = timedelta(seconds=5)
-SHORTEST_PATIENCE = timedelta(minutes=5)
 
 
 class ChangeSource(Protocol):
@@ -41,12 +35,6 @@ class ChangeSource(Protocol):
     def all_ready(self) -> bool:
         """True when every source has been seen and taken in."""
         ...
-
-
-class ProbeChanges(Protocol):
-    """What probes found out, as they find it out."""
-
-    def changes(self) -> Subscription[ProbeChange]: ...
 
 
 class Workers(Protocol):
@@ -69,44 +57,30 @@ class SyncLoop:
         pods: PodStore,
         workers: Workers,
         cache: RuntimeCache,
-        probes: ProbeChanges,
-        statuses: PodStatuses,
-        until_runtime_well: Callable[[], Awaitable[None]],
+        probe_news: ProbeNews,
+        beat: Beat,
         housekeeping: Callable[[], None],
         recorder: CauseRecorder,
-        clock: Clock,
-        resync: timedelta,
     ) -> None:
         self._changes = changes
         self._pods = pods
         self._workers = workers
         self._cache = cache
-        self._probes = probes
-        self._statuses = statuses
-        self._until_runtime_well = until_runtime_well
+        self._probe_news = probe_news
+        self._beat = beat
         self._housekeeping = housekeeping
         self._recorder = recorder
-        self._clock = clock
-        self._resync = resync
-        self._entered_at: datetime | None = None
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow_runtime(), name="sync-runtime")
             group.create_task(self._follow_sources(), name="sync-sources")
-            group.create_task(self._follow_probes(), name="sync-probes")
-            group.create_task(self._beat(), name="sync-beat")
+            group.create_task(self._probe_news.run(), name="sync-probes")
+            group.create_task(self._beat.run(), name="sync-beat")
 
     def health_error(self) -> str | None:
-        """Why the loop must be taken for stuck, or None. One that has not begun yet is not."""
-        return describe_loop(self._entered_at, now=self._clock.now(), resync=self._resync)
-
-    async def _beat(self) -> None:
-        """Show that the loop is ready to take something in, also when there is nothing."""
-        while True:
-            await self._until_runtime_well()
-            self._entered_at = self._clock.now()
-            await self._clock.sleep(BEAT)
+        """Why the loop must be taken for stuck, or None."""
+        return self._beat.health_error()
 
     async def _follow_runtime(self) -> None:
         with self._cache.changes() as changes:
@@ -116,25 +90,15 @@ class SyncLoop:
                     self._housekeeping()
                 if changes.lagged:
                     changes.lagged = False
-                    self._wake_all()
-
-    async def _follow_probes(self) -> None:
-        with self._probes.changes() as changes:
-            async for change in changes:
-                pod = self._pods.get(change.uid)
-                if pod is not None and is_news(change):
-                    self._statuses.note_probe(pod, change.key, change.result, cause=change.cause)
-                    self._workers.update(PodUpdate(kind=UpdateKind.SYNC, pod=pod, cause=change.cause))
-                if changes.lagged:
-                    changes.lagged = False
-                    self._wake_all()
+                    for pod in self._pods.all():
+                        self._workers.wake(uid_of(pod))
 
     async def _follow_sources(self) -> None:
-        await self._until_runtime_well()
+        await self._beat.until_ready()
         while True:
             change = await self._changes.next_change()
             # While the runtime is not well nothing new is begun; what comes is taken in when it is well again.
-            await self._until_runtime_well()
+            await self._beat.until_ready()
             was_ready = self._changes.all_ready()
             if change.kind is ChangeKind.ADD:
                 self._stop_replaced(change)
@@ -196,10 +160,6 @@ class SyncLoop:
         quiet = reading is None or (reading.error is None and not reading.status.is_live)
         self._workers.update(PodUpdate(kind=kind, pod=pod, cause=cause, why=why), runtime_is_quiet=quiet)
 
-    def _wake_all(self) -> None:
-        for pod in self._pods.all():
-            self._workers.wake(uid_of(pod))
-
     def _record(self, pod: Pod, decision: str, message: str, next_step: str) -> CauseId:
         finding = Finding(subject=subject_of(pod), decider=DECIDER, decision=decision, message=message, next=next_step)
         return self._recorder.record(finding)
@@ -214,18 +174,6 @@ def find_replaced(coming: Sequence[Pod], seen: Mapping[PodUID, PodRuntimeStatus]
         for uid, status in seen.items()
         if uid not in names and status.is_live and (status.source, full_name(synthetic_pod(status))) in places
     )
-
-
-def is_news(change: ProbeChange) -> bool:
-    """Of liveness only a failure has consequences."""
-    return change.key.kind is not ProbeKind.LIVENESS or change.result is ProbeResult.FAILURE
-
-
-def describe_loop(entered_at: datetime | None, *, now: datetime, resync: timedelta) -> str | None:
-    """What is wrong with a loop that was last entered then."""
-    if entered_at is None or now - entered_at <= max(2 * resync, SHORTEST_PATIENCE):
-        return None
-    return "sync Loop took longer than expected"
 
 
 def _age(pod: Pod) -> float:

@@ -185,7 +185,7 @@ class RuntimeBench:
                 self.ports,
                 files=self.files,
                 volumes=self.volumes,
-                node_ips=("192.168.0.1",),
+                node_ips=lambda: ("192.168.0.1",),
                 settings=ContainerSettings(security=SecuritySettings()),
             ),
             links=self.logs,

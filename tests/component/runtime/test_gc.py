@@ -11,11 +11,11 @@ from klet.aio.broadcast import Broadcast, Subscription
 from klet.cri.errors import Code
 from klet.model.pods import PodUID, uid_of
 from klet.model.runtime import ContainerState, PodRuntimeStatus
-from klet.runtime.gc import ContainerGc
+from klet.runtime.gc import REMOVALS, ContainerGc
 from klet.runtime.gc_plan import GcPolicy
 from klet.testing.builders import make_pod
 from klet.testing.fake_runtime import Fault, Script
-from klet.testing.fake_runtime.faults import Fail
+from klet.testing.fake_runtime.faults import Fail, Hang
 from klet.testing.fake_runtime.lives import always, crashes, runs_for
 from klet.wire import cri_v1_pb2 as pb
 
@@ -268,6 +268,44 @@ def test_a_container_that_cannot_be_removed_is_tried_again(on_bench):
         assert attempts(bench) == [0, 3, 4]
         await collecting.gc.collect()
         assert attempts(bench) == [3, 4]
+
+    on_bench(test, CRASHING)
+
+
+@pytest.mark.parametrize("rpc", ["RemoveContainer", "StopPodSandbox", "RemovePodSandbox"])
+def test_a_removal_that_hangs_holds_up_no_other(on_bench, rpc):
+    async def test(bench) -> None:
+        pods = [make_pod("a", name=f"pod-{number}", uid=f"uid-{number}") for number in range(3 * REMOVALS)]
+        for pod in pods:
+            await bench.sync(pod)
+            await bench.killer.kill_pod(pod, await bench.status(pod), parent=None)
+        collecting = Collecting(bench)
+        collecting.fates.removed.update(uid_of(pod) for pod in pods)
+        bench.runtime.faults.add(Fault(rpc, Hang(), count=REMOVALS))
+        before = len(bench.calls(rpc))
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(collecting.gc.collect())
+            await bench.sleep(60)
+            left = {sandbox.config.metadata.uid for sandbox in bench.runtime.sandboxes()}
+            assert len(left) == REMOVALS
+            assert not task.done()
+        assert len(bench.calls(rpc)) - before == len(pods)
+
+    on_bench(test)
+
+
+def test_what_is_being_removed_is_not_removed_again(on_bench):
+    async def test(bench) -> None:
+        pod = make_pod("a")
+        await crash_four_times(bench, pod)
+        collecting = Collecting(bench)
+        bench.runtime.faults.add(Fault("RemoveContainer", Hang(), count=None))
+        status = await bench.status(pod)
+        async with collecting.running():
+            for _ in range(3):
+                collecting.seen.show(status)
+                await bench.sleep(1)
+        assert len(bench.calls("RemoveContainer")) == 3
 
     on_bench(test, CRASHING)
 

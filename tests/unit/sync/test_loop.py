@@ -1,4 +1,4 @@
-"""What the sync loop hands on, in which order, and whether it is stuck."""
+"""What the sync loop hands on, and in which order."""
 # ruff: noqa: ARG002 - the fakes keep the signatures of the protocols
 
 import asyncio
@@ -24,29 +24,14 @@ from klet.pods.store import PodStore
 from klet.probes.results import ProbeResults
 from klet.sources.merge import ChangeKind, PodChanges
 from klet.status.board import StatusBoard
+from klet.sync.beat import Beat
 from klet.sync.ledger import WorkerLedger
-from klet.sync.loop import SyncLoop, describe_loop
+from klet.sync.loop import SyncLoop
 from klet.sync.pod_status import PodStatuses, StartFailures, StatusFacts
+from klet.sync.probe_news import ProbeNews
 from klet.sync.workers import PodWorkers, StepResult
 from klet.testing.builders import make_pod, make_sandbox
 from klet.testing.loop import EPOCH, run_virtual
-
-STUCK = "sync Loop took longer than expected"
-
-
-@pytest.mark.parametrize(
-    ("resync", "ago", "expected"),
-    [
-        pytest.param(60, None, None, id="it has not begun"),
-        pytest.param(60, 300, None, id="five minutes are not too long"),
-        pytest.param(60, 301, STUCK, id="more are"),
-        pytest.param(600, 1200, None, id="a slow pace is given two rounds"),
-        pytest.param(600, 1201, STUCK, id="and no more"),
-    ],
-)
-def test_describe_loop(resync, ago, expected):
-    entered_at = None if ago is None else EPOCH - timedelta(seconds=ago)
-    assert describe_loop(entered_at, now=EPOCH, resync=timedelta(seconds=resync)) == expected
 
 
 class Bench:
@@ -90,13 +75,10 @@ class Bench:
             pods=self.pods,
             workers=self.workers,
             cache=self.cache,
-            probes=self.results,
-            statuses=statuses,
-            until_runtime_well=self.well.wait,
+            probe_news=ProbeNews(probes=self.results, pods=self.pods, statuses=statuses, workers=self.workers),
+            beat=Beat(until_runtime_well=self.well.wait, clock=clock, resync=timedelta(minutes=1)),
             housekeeping=lambda: self.order.append("housekeeping") if self.counts_housekeeping else None,
             recorder=journal,
-            clock=clock,
-            resync=timedelta(minutes=1),
         )
 
     # Sources
