@@ -15,83 +15,17 @@ import msgspec
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
-from klet.api.base import json_null
-from klet.api.codec import DecodeError, decode, encode
-from klet.checkpoint import CheckpointDamaged, CheckpointError, CheckpointFile, Envelope, Format, Found
+from klet.checkpoint import CheckpointError, CheckpointFile, Format, Found
 from klet.host.errors import FileError
 from klet.host.files import remove_file
-from klet.offline.errors import SealBroken
-from klet.offline.sealing import Sealer
+from klet.offline.object_formats import Known
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-VERSION: Final = 1
 SUFFIX: Final = ".json"
 _SHOWN: Final = 80
-
-
-@dataclass(frozen=True, slots=True)
-class Known(Generic[T]):
-    """What the API server said last: the object, or None if it said that there is none."""
-
-    value: T | None
-
-
-class _Plain(msgspec.Struct, frozen=True, kw_only=True):
-    owner: str
-    value: msgspec.Raw
-    """`null` for an object that does not exist."""
-
-
-class _Sealed(msgspec.Struct, frozen=True, kw_only=True):
-    owner: str
-    sealed: bytes | None
-
-
-class PlainFormat(Generic[T]):
-    """One object that everybody with the file may read."""
-
-    def __init__(self, *, kind: str, owner: str, struct: type[T]) -> None:
-        self._envelope = Envelope(kind=kind, version=VERSION, payload=msgspec.Raw)
-        self._owner = owner
-        self._struct = struct
-
-    def encode(self, value: Known[T]) -> bytes:
-        raw = json_null() if value.value is None else msgspec.Raw(encode(value.value))
-        return self._envelope.encode(msgspec.Raw(msgspec.json.encode(_Plain(owner=self._owner, value=raw))))
-
-    def decode(self, data: bytes) -> Known[T]:
-        payload = _payload(_Plain, self._envelope.decode(data))
-        _check_owner(payload.owner, self._owner)
-        return Known(None if payload.value == json_null() else _object(self._struct, bytes(payload.value)))
-
-
-class SealedFormat(Generic[T]):
-    """One object that only this node can read."""
-
-    def __init__(self, *, kind: str, owner: str, struct: type[T], sealer: Sealer) -> None:
-        self._envelope = Envelope(kind=kind, version=VERSION, payload=_Sealed)
-        self._owner = owner
-        self._bound = f"{kind}\n{owner}".encode()
-        self._struct = struct
-        self._sealer = sealer
-
-    def encode(self, value: Known[T]) -> bytes:
-        sealed = None if value.value is None else self._sealer.seal(encode(value.value), owner=self._bound)
-        return self._envelope.encode(_Sealed(owner=self._owner, sealed=sealed))
-
-    def decode(self, data: bytes) -> Known[T]:
-        payload = self._envelope.decode(data)
-        _check_owner(payload.owner, self._owner)
-        if payload.sealed is None:
-            return Known(None)
-        try:
-            opened = self._sealer.open(payload.sealed, owner=self._bound)
-        except SealBroken as error:
-            raise CheckpointDamaged(f"field payload.sealed: {error}") from error
-        return Known(_object(self._struct, opened))
 
 
 class Files(Protocol[T]):
@@ -188,22 +122,3 @@ def _remove_others(directory: Path, is_wanted: Callable[[str], bool]) -> None:
     for path in directory.glob(f"*{SUFFIX}"):
         if not is_wanted(path.name):
             remove_file(path)
-
-
-def _check_owner(found: str, expected: str) -> None:
-    if found != expected:
-        raise CheckpointDamaged(f"field payload.owner is {found!r}, expected {expected!r}")
-
-
-def _payload(kind: type[T], payload: bytes) -> T:
-    try:
-        return msgspec.json.decode(payload, type=kind)
-    except msgspec.DecodeError as error:
-        raise CheckpointDamaged(f"field payload: {error}") from error
-
-
-def _object(struct: type[T], data: bytes) -> T:
-    try:
-        return decode(struct, data)
-    except DecodeError as error:
-        raise CheckpointDamaged(f"field payload: {error}") from error

@@ -34,9 +34,10 @@ def compare_pods(kept: Mapping[PodUID, Pod], pods: Sequence[Pod]) -> Urgency:
     """A restart must know every pod that was begun, changed, ended or let go; a status alone can wait a little."""
     if kept.keys() != {uid_of(pod) for pod in pods}:
         return Urgency.BEFORE_ACTING
-    if any(_wanted(kept[uid_of(pod)]) != _wanted(pod) for pod in pods):
+    changed = [(kept[uid_of(pod)], pod) for pod in pods if kept[uid_of(pod)] is not pod]
+    if any(_wanted(old) != _wanted(new) for old, new in changed):
         return Urgency.BEFORE_ACTING
-    return Urgency.SOON if any(kept[uid_of(pod)].status != pod.status for pod in pods) else Urgency.NEVER
+    return Urgency.SOON if any(old.status != new.status for old, new in changed) else Urgency.NEVER
 
 
 def find_objects(pods: Iterable[Pod]) -> frozenset[ObjectRef]:

@@ -8,12 +8,13 @@ import msgspec
 from msgspec.structs import replace
 
 from klet.api.base import ApiObject
-from klet.api.codec import DecodeError, decode, encode
+from klet.api.codec import encode
 from klet.api.meta import metadata_of
 from klet.api.node import Node, RuntimeClass
 from klet.api.pod import Pod
 from klet.api.service import Service
-from klet.checkpoint import CheckpointDamaged, Envelope
+from klet.checkpoint import Envelope
+from klet.offline.payloads import read_object, read_payload
 
 T = TypeVar("T", bound=ApiObject)
 
@@ -70,7 +71,7 @@ class PodsFormat:
         return self._envelope.encode(msgspec.Raw(msgspec.json.encode(payload)))
 
     def decode(self, data: bytes) -> AcceptedPods:
-        read = _read(_Pods, self._envelope.decode(data))
+        read = read_payload(_Pods, self._envelope.decode(data))
         return AcceptedPods(node_name=read.node_name, at=read.at, pods=_all(Pod, read.pods))
 
     def _encode_pod(self, pod: Pod) -> tuple[Pod, msgspec.Raw]:
@@ -95,7 +96,7 @@ class SurroundingsFormat:
         return self._envelope.encode(msgspec.Raw(msgspec.json.encode(payload)))
 
     def decode(self, data: bytes) -> Surroundings:
-        read = _read(_Surroundings, self._envelope.decode(data))
+        read = read_payload(_Surroundings, self._envelope.decode(data))
         return Surroundings(
             node_name=read.node_name,
             at=read.at,
@@ -105,21 +106,8 @@ class SurroundingsFormat:
         )
 
 
-S = TypeVar("S", bound=msgspec.Struct)
-
-
-def _read(kind: type[S], payload: bytes) -> S:
-    try:
-        return msgspec.json.decode(payload, type=kind)
-    except msgspec.DecodeError as error:
-        raise CheckpointDamaged(f"field payload: {error}") from error
-
-
 def _all(kind: type[T], raws: tuple[msgspec.Raw, ...]) -> tuple[T, ...]:
-    try:
-        return tuple(decode(kind, bytes(raw)) for raw in raws)
-    except DecodeError as error:
-        raise CheckpointDamaged(f"field payload: {error}") from error
+    return tuple(read_object(kind, bytes(raw)) for raw in raws)
 
 
 def _raw(obj: ApiObject) -> msgspec.Raw:

@@ -25,7 +25,8 @@ from klet.errors import KletError
 from klet.host.errors import FileError
 from klet.host.files import remove_file
 from klet.offline.key import ensure_key
-from klet.offline.object_files import Files, NoFiles, ObjectFiles, PlainFormat, SealedFormat
+from klet.offline.object_files import Files, NoFiles, ObjectFiles
+from klet.offline.object_formats import PlainFormat, SealedFormat
 from klet.offline.sealing import Sealer, load_sealer
 from klet.offline.snapshot import AcceptedPods, PodsFormat, Surroundings, SurroundingsFormat
 

@@ -7,7 +7,7 @@ import pytest
 from klet.aio.threads import Threads
 from klet.api.config import ConfigMap
 from klet.checkpoint import CheckpointError
-from klet.offline.object_files import Known
+from klet.offline.object_formats import Known
 from klet.offline.snapshot import AcceptedPods
 from klet.offline.store import open_store
 from klet.testing.builders import NOW, make_pod

@@ -4,8 +4,8 @@ import pytest
 
 from klet.api.config import ConfigMap, Secret
 from klet.api.meta import ObjectMeta
-from klet.checkpoint import CheckpointDamaged
-from klet.offline.object_files import Known, NoFiles, ObjectFiles, PlainFormat, SealedFormat, file_name, file_stem
+from klet.offline.object_files import NoFiles, ObjectFiles, file_name, file_stem
+from klet.offline.object_formats import Known, PlainFormat, SealedFormat
 from klet.offline.sealing import KEY_SIZE, load_sealer
 from klet.testing.clock import ManualClock
 
@@ -86,15 +86,6 @@ async def test_the_file_of_one_object_is_not_taken_for_that_of_another(secrets, 
     directory = tmp_path / "secrets"
     (directory / file_name("ns/key")).rename(directory / file_name("ns/other"))
     assert await secrets.find("ns/other") is None
-
-
-def test_a_seal_holds_for_one_owner_and_one_kind():
-    data = sealed("ns/key").encode(Known(SECRET))
-    forged = data.replace(b"ns/key", b"ns/kez")
-    with pytest.raises(CheckpointDamaged):
-        sealed("ns/kez").decode(forged)
-    with pytest.raises(CheckpointDamaged, match="kind"):
-        SealedFormat(kind="KeptToken", owner="ns/key", struct=Secret, sealer=SEALER).decode(data)
 
 
 async def test_what_nobody_wants_is_removed(config_maps):

@@ -10,7 +10,8 @@ from klet.aio.threads import Threads
 from klet.api.authentication import TokenRequest, TokenRequestStatus
 from klet.api.config import ConfigMap, Secret
 from klet.checkpoint import CheckpointError, Envelope
-from klet.offline.object_files import Known, NoFiles
+from klet.offline.object_files import NoFiles
+from klet.offline.object_formats import Known
 from klet.offline.snapshot import AcceptedPods, PodsFormat, Surroundings
 from klet.offline.store import open_store
 from klet.testing.builders import make_pod
