@@ -1,10 +1,17 @@
 """The API server is killed and started again while pods come, end and go: nothing is lost, and nothing restarts."""
 
 import asyncio
+import random
+from contextlib import aclosing
 
+import pytest
+
+from klet.api.config import ConfigMap
 from klet.api.pod import Pod
 from klet.cri.client import connect
-from klet.kube.errors import KubeError
+from klet.kube.errors import Expired, KubeError
+from klet.kube.throttle import Unlimited
+from klet.kube.watch import Scope, Watcher
 from klet.testing.containerd import REQUEST_TIMEOUT
 from klet.wire import cri_v1_pb2 as pb
 
@@ -71,6 +78,17 @@ async def test_nothing_is_lost_and_nothing_restarts(ready, api, node, manifest, 
         pod = api.pods.get(job, "default")
         assert pod.status.phase == "Succeeded"
         assert pod.status.container_statuses[0].state.terminated.container_id == container
+
+
+async def test_a_watch_of_an_old_version_is_expired(api, control_plane):
+    await control_plane.api_server.kill()
+    control_plane.api_server.start()  # what was before its start is not in its memory
+    await control_plane.until_ready()
+    async with control_plane.transport() as transport:
+        watcher = Watcher(transport=transport, throttle=Unlimited(), randomness=random.Random(1))
+        with pytest.raises(Expired):
+            async with aclosing(watcher.watch(ConfigMap, Scope(), resource_version="1")) as events:
+                await anext(events)
 
 
 def container_of(pod: Pod) -> str:

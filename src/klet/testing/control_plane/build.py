@@ -13,9 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from klet.testing.control_plane.programs import VERSION, ProgramMissing, cache_directory
+from klet.testing.control_plane.programs import ETCD, VERSION, ProgramMissing, cache_directory
 
 _STAGING: Final = re.compile(r"^\s+(k8s\.io/[a-z0-9-]+) v0\.0\.0(?:\s|$)", re.MULTILINE)
+_ETCD_MODULE: Final = "go.etcd.io/etcd/server/v3"
+_ETCD_CLIENT: Final = re.compile(r"^\s+go\.etcd\.io/etcd/client/v3 (\S+)", re.MULTILINE)
 _GO: Final = re.compile(r"^go (\S+)", re.MULTILINE)
 _OLDEST_GO: Final = "1.25"
 
@@ -37,9 +39,9 @@ def build_programs(names: Sequence[str]) -> Path:
     downloaded = json.loads(_go(source, environment, "mod", "download", "-json", f"k8s.io/kubernetes@{VERSION}"))
     (source / "go.mod").write_text(make_go_mod(Path(downloaded["GoMod"]).read_text()))
     for number, name in enumerate(names, start=1):
-        _say(f"building {name} {VERSION} ({number} of {len(names)}; some minutes, and 6 GB of disk for all)")
+        _say(f"building {name} for {VERSION} ({number} of {len(names)}; some minutes, and 6 GB of disk for all)")
         made = target / f".{name}.new"
-        package = f"k8s.io/kubernetes/cmd/{name}"
+        package = _ETCD_MODULE if name == ETCD else f"k8s.io/kubernetes/cmd/{name}"
         _go(source, environment, "build", "-trimpath", f"-ldflags={_stamps()}", "-o", str(made), package)
         made.replace(target / name)
     return target
@@ -64,7 +66,11 @@ def make_go_mod(upstream: str) -> str:
     replaced = "".join(f"\t{name} => {name} {release}\n" for name in staging)
     version = _GO.search(upstream)
     go = version[1] if version else _OLDEST_GO
-    return f"module klet.dev/upstream\n\ngo {go}\n\nrequire k8s.io/kubernetes {VERSION}\n\nreplace (\n{replaced})\n"
+    # Kubernetes names the release of etcd that it goes with by that of the client.
+    client = _ETCD_CLIENT.search(upstream)
+    etcd = f"\t{_ETCD_MODULE} {client[1]}\n" if client else ""
+    required = f"require (\n\tk8s.io/kubernetes {VERSION}\n{etcd})"
+    return f"module klet.dev/upstream\n\ngo {go}\n\n{required}\n\nreplace (\n{replaced})\n"
 
 
 def _stamps() -> str:

