@@ -8,7 +8,6 @@ from datetime import timedelta
 
 import pytest
 
-from klet.aio.clock import SystemClock
 from klet.api.config import ConfigMap
 from klet.api.meta import ObjectMeta
 from klet.embedded.identities import User
@@ -22,13 +21,7 @@ from klet.kube.informer import Informer, InformerSettings
 from klet.kube.throttle import Unlimited
 from klet.kube.transport import Transport
 from klet.kube.watch import Scope, Watcher
-
-
-class HastyClock(SystemClock):
-    """Waits a twentieth of what it is asked to, so that back-offs are real and short."""
-
-    async def sleep(self, duration: timedelta) -> None:
-        await super().sleep(duration / 20)
+from klet.testing.clock import HastyClock
 
 
 @dataclass(frozen=True, slots=True)

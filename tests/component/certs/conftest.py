@@ -32,19 +32,13 @@ from klet.kube.client import KubeClient
 from klet.kube.credentials import Credentials
 from klet.kube.throttle import Unlimited
 from klet.kube.transport import Transport
+from klet.testing.clock import HastyClock
 
 NODE = "edge-1"
 TOKEN = "abcdef.0123456789abcdef"
 BOOTSTRAPPER = User("system:bootstrap:abcdef", groups=("system:bootstrappers", "system:authenticated"))
 DAY = timedelta(days=1)
 PROMPTLY = 30
-
-
-class HastyClock(SystemClock):
-    """Waits a twentieth of what it is asked to, so that back-offs are real and short."""
-
-    async def sleep(self, duration: timedelta) -> None:
-        await super().sleep(duration / 20)
 
 
 @dataclass(frozen=True, slots=True)

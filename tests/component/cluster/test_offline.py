@@ -26,6 +26,7 @@ from klet.kube.credentials import Credentials
 from klet.kube.throttle import Unlimited
 from klet.kube.transport import Transport
 from klet.kube.watch import Watcher
+from klet.testing.clock import HastyClock
 
 PATIENCE = timedelta(milliseconds=300)
 CONFIG = {"name": "cfg", "configMap": {"name": "cfg"}}
@@ -33,13 +34,6 @@ KEY = {"name": "key", "secret": {"secretName": "key"}}
 MAYBE = {"name": "maybe", "configMap": {"name": "never-made", "optional": True}}
 ACCESS = {"name": "access", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
 FROM_OBJECTS = {"envFrom": [{"configMapRef": {"name": "cfg"}}, {"secretRef": {"name": "key"}}]}
-
-
-class HastyClock(SystemClock):
-    """Waits a twentieth of what it is asked to."""
-
-    async def sleep(self, duration):
-        await super().sleep(duration / 20)
 
 
 class MortalCluster:

@@ -10,7 +10,6 @@ from ipaddress import ip_address
 
 import pytest
 
-from klet.aio.clock import SystemClock
 from klet.api.coordination import Lease
 from klet.api.node import Node
 from klet.embedded.identities import User
@@ -36,18 +35,12 @@ from klet.node.reporter import Pace, StatusReporter
 from klet.node.runtime_state import RuntimeReport, RuntimeState
 from klet.node.settings import NodeSettings, ReportTimes
 from klet.node.status_sync import Heartbeats, StatusSync
+from klet.testing.clock import HastyClock
 from klet.wire import cri_v1_pb2 as cri
 
 WELL = RuntimeReport(runtime_error=None, network_error=None)
 NAME = "n1"
 TIMES = ReportTimes()
-
-
-class HastyClock(SystemClock):
-    """Waits a twentieth of what it is asked to, so that periods are real and short."""
-
-    async def sleep(self, duration: timedelta) -> None:
-        await super().sleep(duration / 20)
 
 
 class MadeUpMachine:
