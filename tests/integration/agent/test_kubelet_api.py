@@ -20,7 +20,8 @@ from klet.cri.client import connect
 from klet.testing.containerd import REQUEST_TIMEOUT, remove_pods
 from klet.testing.free_ports import find_free_ports
 
-pytestmark = [pytest.mark.root, pytest.mark.containerd]
+# One loop for all: connections with TLS are closed a moment after their tests.
+pytestmark = [pytest.mark.root, pytest.mark.containerd, pytest.mark.asyncio(loop_scope="module")]
 
 PATIENCE = 20
 FATAL_INTERNAL_ERROR = bytes([2, 80])
@@ -153,6 +154,12 @@ async def client(new_node, manifest, containerd, tmp_path_factory):
         assert await agent.stop() == 0
     async with connect(runtime_endpoint=containerd.endpoint, timeout=REQUEST_TIMEOUT) as cri:
         await remove_pods(cri, clock=SystemClock())
+
+
+@pytest.fixture
+def idle(new_node, containerd, tmp_path):
+    """Another node, which has no pods: those of the client's agent stay."""
+    return new_node(tmp_path, containerd)
 
 
 async def answer_to_hello(port):
@@ -305,34 +312,34 @@ async def test_the_agents_own_socket_reaches_into_pods_too(client):
             assert answer.status == 200
 
 
-async def test_without_a_certificate_handshakes_fail(tmp_path, node):
+async def test_without_a_certificate_handshakes_fail(tmp_path, idle):
     """As long as the cluster has signed none: `serverTLSBootstrap`."""
     pki, ports = tmp_path / "pki", find_free_ports(3)
     await ensure_identities(pki, node="node", maker=CertificateMaker(clock=SystemClock()))
     settings = settings_for(pki, *ports) | {"serverTLSBootstrap": True}
-    async with node.run(f"--cert-dir={pki}", **settings) as agent:
+    async with idle.run(f"--cert-dir={pki}", **settings) as agent:
         assert await answer_to_hello(ports[0]) == FATAL_INTERNAL_ERROR
         assert "no serving certificate available for the kubelet" in agent.log
         assert await agent.text("/healthz") == "ok"
     assert not (pki / "kubelet.crt").exists()
 
 
-async def test_a_damaged_certificate_ends_the_agent(tmp_path, node):
+async def test_a_damaged_certificate_ends_the_agent(tmp_path, idle):
     pki, ports = tmp_path / "pki", find_free_ports(3)
     await ensure_identities(pki, node="node", maker=CertificateMaker(clock=SystemClock()))
     given = {"tlsCertFile": str(pki / "owner.crt"), "tlsPrivateKeyFile": str(pki / "ca.key")}
-    async with node.started(f"--cert-dir={pki}", **settings_for(pki, *ports), **given) as process:
+    async with idle.started(f"--cert-dir={pki}", **settings_for(pki, *ports), **given) as process:
         assert await asyncio.wait_for(process.wait(), PATIENCE) == 1
-    assert f"the key does not belong to the certificate in {pki / 'owner.crt'}" in node.log.read_text()
+    assert f"the key does not belong to the certificate in {pki / 'owner.crt'}" in idle.log.read_text()
 
 
-async def test_a_port_that_is_taken_ends_the_agent_before_anything_is_made(tmp_path, node):
+async def test_a_port_that_is_taken_ends_the_agent_before_anything_is_made(tmp_path, idle):
     pki, ports = tmp_path / "pki", find_free_ports(3)
     await ensure_identities(pki, node="node", maker=CertificateMaker(clock=SystemClock()))
     holder = await asyncio.start_server(lambda *_: None, "127.0.0.1", ports[0])
-    async with holder, node.started(f"--cert-dir={pki}", **settings_for(pki, *ports)) as process:
+    async with holder, idle.started(f"--cert-dir={pki}", **settings_for(pki, *ports)) as process:
         assert await asyncio.wait_for(process.wait(), PATIENCE) == 1
-    said = node.log.read_text()
+    said = idle.log.read_text()
     assert f"cannot listen on 127.0.0.1:{ports[0]} (address (--address), port (--port)): " in said
     assert f"(pid {os.getpid()}) has the port: stop it, or set another port" in said
-    assert not node.root.exists()
+    assert not idle.root.exists()
