@@ -65,6 +65,7 @@ class VolumeNode:
     def __init__(self, cluster, root: Path, threads: Threads, strategy: str = "Watch") -> None:
         self.root = root
         self.clock = Clock()
+        self.refresh = timedelta(minutes=1)
         self.cluster = cluster
         self.journal = Journal()
         self.mounter = NotedMounts()
@@ -89,7 +90,7 @@ class VolumeNode:
             plugins=build_plugins(ports),
             disk=PodDirectories(layout=Layout(root), threads=threads),
             recorder=self.journal,
-            refresh=timedelta(minutes=1),
+            refresh=self.refresh,
             randomness=random.Random(1),
             clock=self.clock,
         )
