@@ -99,7 +99,7 @@ class ServingPair:
     async def prepare(self) -> CertificatePair:
         """The pair to serve with. Raises PairError, and what the maker raises if a pair has to be made."""
         files = self._files
-        if not await self.is_there():
+        if isinstance(files, SelfSignedFiles) and not await self.is_there():
             pair = await self._signer.self_signed(self._host)
             await self._threads.run(_write_pair, files, pair)
             logger.info("Made a self-signed serving certificate", extra={"file": str(files.certificate_file)})
