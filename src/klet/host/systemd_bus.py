@@ -7,6 +7,7 @@ from datetime import timedelta
 from dbus_fast import DBusFastError, Message, MessageType, Variant
 from dbus_fast.aio import MessageBus
 
+from klet.api.times import Duration
 from klet.host.cgroups.systemd import UnitProperty
 from klet.host.errors import SystemdError, SystemdTimeout, SystemdUnavailable
 
@@ -63,7 +64,8 @@ class SystemdConnection:
                 reply = await self._call(member, signature, body)
                 return await watch.result(str(reply.body[0]))
         except TimeoutError:
-            raise SystemdTimeout(f"systemd did not finish {member} of {unit} within {deadline}") from None
+            within = Duration.of(deadline).wire()
+            raise SystemdTimeout(f"systemd did not finish {member} of {unit} within {within}") from None
         finally:
             self._watches.discard(watch)
 

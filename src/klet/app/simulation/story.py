@@ -3,7 +3,7 @@
 import asyncio
 import random
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -263,17 +263,17 @@ class Story:
         """Wait until everything is as it should be; a story that does not get there is a violation."""
         within = SETTLES_WITHOUT_EVENTS if self._plan.no_events else SETTLES_WITHIN
         give_up = self.chronicle.now + within
-        while (complaints := self._unsettled()) and not self.chronicle.violations:
+        while any(self._unsettled()) and not self.chronicle.violations:
             if self.chronicle.now > give_up:
-                self.chronicle.violate(f"not settled {when} within {within}: {'; '.join(complaints)}")
+                self.chronicle.violate(f"not settled {when} within {within}: {'; '.join(self._unsettled())}")
             await self._sleep_until(self.chronicle.now + POLL)
 
     async def _stay_settled(self) -> None:
         """What is settled stays so, and nothing is done to it any more."""
         writes = self.chronicle.writes
         await self._clock.sleep(STAYS)
-        if complaints := self._unsettled():
-            self.chronicle.violate(f"settled, and then not any more: {'; '.join(complaints)}")
+        if any(self._unsettled()):
+            self.chronicle.violate(f"settled, and then not any more: {'; '.join(self._unsettled())}")
         if self.chronicle.writes != writes:
             self.chronicle.violate(f"everything was settled, and {self.chronicle.writes - writes} calls changed it")
 
@@ -282,7 +282,7 @@ class Story:
         self._sources.remove_all()
         await self._settle("after the end of all pods")
 
-    def _unsettled(self) -> list[str]:
+    def _unsettled(self) -> Iterator[str]:
         files = self.node.files
         agent = self._agent
         holdings = Holdings(

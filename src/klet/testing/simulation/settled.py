@@ -28,20 +28,17 @@ class Holdings:
 
 def unsettled(
     chronicle: Chronicle, runtime: FakeRuntime, holdings: Holdings, status_of: Callable[[PodUID], PodStatus | None]
-) -> list[str]:
+) -> Iterator[str]:
     """Everything that is not yet as it should be."""
     chronicle.look()
     if chronicle.in_flight:
-        return [f"{chronicle.in_flight} calls are under way"]
-    return [
-        *_unowned(chronicle, runtime, holdings),
-        *(
-            f"{uid}: {complaint}"
-            for uid, history in chronicle.histories.items()
-            if history.is_wanted
-            for complaint in _unsettled_pod(chronicle, uid, history, holdings, status_of(uid))
-        ),
-    ]
+        yield f"{chronicle.in_flight} calls are under way"
+        return
+    yield from _unowned(chronicle, runtime, holdings)
+    for uid, history in chronicle.histories.items():
+        if history.is_wanted:
+            for complaint in _unsettled_pod(chronicle, uid, history, holdings, status_of(uid)):
+                yield f"{uid}: {complaint}"
 
 
 def _unowned(chronicle: Chronicle, runtime: FakeRuntime, holdings: Holdings) -> Iterator[str]:
