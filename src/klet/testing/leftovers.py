@@ -97,6 +97,9 @@ def _remove_cgroups(name: str) -> None:
     roots = [Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").iterdir()]
     for top in {root / name for root in roots if (root / name / "cgroup.procs").exists()}:
         for folder, _, _ in os.walk(top, topdown=False):
+            # A task whose bundle is gone already is known by its cgroup only.
+            for pid in Path(folder, "cgroup.procs").read_text().split():
+                _kill(int(pid))
             Path(folder).rmdir()
 
 

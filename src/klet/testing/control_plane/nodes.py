@@ -4,7 +4,6 @@ Both find the same directories, so that one can take over from the other.
 """
 
 import json
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -86,10 +85,6 @@ class ClusterNode:
         """What is mounted below the node's directory."""
         table = parse_mountinfo(Path("/proc/self/mountinfo").read_text())
         return [mount.mount_point for mount in mounts_under(table, str(self.directory))]
-
-    def unmount_all(self) -> None:
-        for mount in sorted(self.mounts(), key=len, reverse=True):
-            subprocess.run(["umount", "--lazy", mount], check=False, capture_output=True)
 
     def _daemon(
         self, name: str, program: tuple[str, ...], flags: tuple[str, ...], settings: dict[str, object]
