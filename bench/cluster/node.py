@@ -21,6 +21,8 @@ from klet.testing.control_plane.identities import node_user
 from klet.testing.leftovers import undo_mounts
 
 SETTLE = 3.0
+CONNECTIONS = 4
+"""A handshake for every pod would be work that no controller makes for the API server."""
 PODS = "/api/v1/namespaces/default/pods"
 _TIMEOUT = timedelta(seconds=60)
 
@@ -58,8 +60,14 @@ class NodeUnderTest:
 
     async def create(self, manifests: Iterable[dict[str, object]]) -> float:
         """Bind pods to the node, all at once; when it was begun."""
+        turn = asyncio.Semaphore(CONNECTIONS)
+
+        async def create(manifest: dict[str, object]) -> None:
+            async with turn:
+                await self.api.send("POST", PODS, self._bound(manifest))
+
         began = time.time()
-        await asyncio.gather(*(self.api.send("POST", PODS, self._bound(manifest)) for manifest in manifests))
+        await asyncio.gather(*map(create, manifests))
         return began
 
     def volume(self, pod: str, plugin: str, name: str) -> Path:

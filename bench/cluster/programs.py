@@ -39,6 +39,9 @@ def write_configuration(path: Path, *, containerd: PrivateContainerd, authority:
                 "failCgroupV1": False,
                 "failSwapOn": False,
                 "oomScoreAdj": 0,
+                # As kubeadm writes it; without, every pod is warned about.
+                "clusterDNS": ["10.96.0.10"],
+                "clusterDomain": "cluster.local",
                 "address": "127.0.0.1",
                 "port": port,
                 "healthzPort": healthz_port,
