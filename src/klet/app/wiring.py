@@ -63,6 +63,7 @@ from klet.sync.object_wakes import ObjectWakes
 from klet.sync.pod_status import PodStatuses, StartFailures, StatusFacts
 from klet.sync.pod_sync import PodSync
 from klet.sync.probe_news import ProbeNews
+from klet.sync.requeue import Pace
 from klet.sync.workers import PodWorkers
 from klet.volumes.keeper import VolumeKeeper
 from klet.volumes.manager import VolumeManager
@@ -218,7 +219,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         halts=halts,
         recorder=ports.recorder,
     )
-    calls = HousekeepingCall()
+    calls = HousekeepingCall(sources_ready=ports.changes.all_ready, clock=ports.clock)
     workers = PodWorkers(
         steps=steps,
         statuses=pleg,
@@ -226,8 +227,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         halts=halts,
         recorder=ports.recorder,
         clock=ports.clock,
-        resync=settings.resync,
-        randomness=ports.randomness,
+        pace=Pace(settings.resync, ports.randomness),
         on_finished=calls.finished,
     )
     housekeeping = Housekeeping(
@@ -245,7 +245,6 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         leftovers=Leftovers(
             killer=killer, files=holdings, links=ports.logs, cgroups=ports.cgroups, recorder=ports.recorder
         ),
-        sources_ready=ports.changes.all_ready,
         call=calls,
         clock=ports.clock,
     )

@@ -112,9 +112,14 @@ class Leftovers:
 
 
 class HousekeepingCall:
-    """How other parts ask for a pass: a shared bell, made before the parts that ring it and the one that hears it."""
+    """When a pass is due: as soon as another part asks for one, and now and then; never before all sources were seen.
 
-    def __init__(self) -> None:
+    A shared bell, made before the parts that ring it and the one that hears it.
+    """
+
+    def __init__(self, *, sources_ready: Callable[[], bool], clock: Clock) -> None:
+        self._sources_ready = sources_ready
+        self._clock = clock
         self._rung = asyncio.Event()
 
     def ask(self) -> None:
@@ -124,8 +129,11 @@ class HousekeepingCall:
         self._rung.set()
 
     async def wait(self) -> None:
-        await self._rung.wait()
-        self._rung.clear()
+        while True:
+            await self._clock.wait(self._rung.wait(), at_most=PERIOD)
+            self._rung.clear()
+            if self._sources_ready():
+                return
 
 
 class PodMemories:
@@ -169,7 +177,6 @@ class Housekeeping:
         cache: RuntimeCache,
         memories: PodMemories,
         leftovers: Leftovers,
-        sources_ready: Callable[[], bool],
         call: HousekeepingCall,
         clock: Clock,
     ) -> None:
@@ -179,7 +186,6 @@ class Housekeeping:
         self._cache = cache
         self._memories = memories
         self._leftovers = leftovers
-        self._sources_ready = sources_ready
         self._clock = clock
         self._call = call
         self._nudged_at = float("-inf")
@@ -189,9 +195,7 @@ class Housekeeping:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as removals:
             while True:
-                await self._clock.wait(self._call.wait(), at_most=PERIOD)
-                if not self._sources_ready():
-                    continue
+                await self._call.wait()
                 try:
                     await self._pass(removals)
                 except KletError as error:

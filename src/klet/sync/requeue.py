@@ -1,12 +1,22 @@
 """When a worker looks at its pod again if nothing happens meanwhile (completeWork)."""
 
+import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 ERROR_BACKOFF = timedelta(seconds=10)
 NETWORK_BACKOFF = timedelta(seconds=1)
 JITTER = 0.5
 NETWORK_NOT_READY = "network is not ready"
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often workers look at their pods by themselves."""
+
+    resync: timedelta
+    randomness: random.Random
 
 
 def compute_requeue(

@@ -6,7 +6,6 @@ is halted at once, so that a step gives up what it may: waiting for an image, fo
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from klet.model.halts import PodHalts
 from klet.model.pods import PodUID, subject_of, uid_of
 from klet.model.runtime import PodRuntimeStatus
 from klet.sync.ledger import WorkerLedger
-from klet.sync.requeue import compute_requeue
+from klet.sync.requeue import Pace, compute_requeue
 from klet.sync.worker_state import (
     DECIDER,
     PodUpdate,
@@ -110,8 +109,7 @@ class PodWorkers:
         halts: PodHalts,
         recorder: CauseRecorder,
         clock: Clock,
-        resync: timedelta,
-        randomness: random.Random,
+        pace: Pace,
         on_finished: Callable[[PodUID], None],
     ) -> None:
         self._steps = steps
@@ -120,8 +118,7 @@ class PodWorkers:
         self._halts = halts
         self._recorder = recorder
         self._clock = clock
-        self._resync = resync
-        self._random = randomness
+        self._pace = pace
         self._on_finished = on_finished
         self._wakes: dict[PodUID, asyncio.Event] = {}
         self._held_back: set[PodUID] = set()
@@ -327,8 +324,8 @@ class PodWorkers:
             retry_at=result.retry_at,
             look_at=result.look_at,
             now=self._clock.now(),
-            resync=self._resync,
-            chance=self._random.random(),
+            resync=self._pace.resync,
+            chance=self._pace.randomness.random(),
         )
 
     def _record_failure(self, state: WorkerState, text: str) -> None:

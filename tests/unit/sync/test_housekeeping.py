@@ -21,6 +21,7 @@ from klet.pleg.cache import Reading, RuntimeCache
 from klet.pods.store import PodStore
 from klet.sync.housekeeping import Housekeeping, HousekeepingCall, PodMemories, synthetic_pod
 from klet.sync.ledger import WorkerLedger
+from klet.sync.requeue import Pace
 from klet.sync.worker_state import PodUpdate, Stage, UpdateKind
 from klet.sync.workers import PodWorkers, StepResult
 from klet.testing.builders import make_pod, make_record, make_sandbox, make_status
@@ -50,7 +51,7 @@ class Bench:
         self.looking_fails = 0
         self.while_looking: Callable[[], None] = lambda: None
         self.sources_ready = True
-        self.call = HousekeepingCall()
+        self.call = HousekeepingCall(sources_ready=lambda: self.sources_ready, clock=clock)
         self.workers = PodWorkers(
             steps=self,
             statuses=self,
@@ -58,8 +59,7 @@ class Bench:
             halts=PodHalts(),
             recorder=MemoryJournal(clock=clock),
             clock=clock,
-            resync=timedelta(seconds=60),
-            randomness=random.Random(1),
+            pace=Pace(timedelta(seconds=60), random.Random(1)),
             on_finished=self.call.finished,
         )
         self.housekeeping = Housekeeping(
@@ -71,7 +71,6 @@ class Bench:
                 forget=(self.forget,), remembered=lambda: self.remembered, status_of=self.statuses.get
             ),
             leftovers=self,
-            sources_ready=lambda: self.sources_ready,
             call=self.call,
             clock=clock,
         )

@@ -29,6 +29,7 @@ from klet.sync.ledger import WorkerLedger
 from klet.sync.loop import SyncLoop
 from klet.sync.pod_status import PodStatuses, StartFailures, StatusFacts
 from klet.sync.probe_news import ProbeNews
+from klet.sync.requeue import Pace
 from klet.sync.workers import PodWorkers, StepResult
 from klet.testing.builders import make_pod, make_sandbox
 from klet.testing.loop import EPOCH, run_virtual
@@ -57,8 +58,7 @@ class Bench:
             halts=PodHalts(),
             recorder=journal,
             clock=clock,
-            resync=timedelta(minutes=1),
-            randomness=random.Random(1),
+            pace=Pace(timedelta(minutes=1), random.Random(1)),
             on_finished=lambda _uid: None,
         )
         statuses = PodStatuses(

@@ -21,6 +21,7 @@ from klet.model.halts import PodHalts
 from klet.model.pods import PodUID
 from klet.model.runtime import PodRuntimeStatus
 from klet.sync.ledger import WorkerLedger
+from klet.sync.requeue import Pace
 from klet.sync.worker_state import PodUpdate, Stage, StatusChange, UpdateKind
 from klet.sync.workers import KillTimeout, PodWorkers, StepResult, kill_patience
 from klet.testing.builders import make_pod
@@ -65,8 +66,7 @@ class Bench:
             halts=self.halts,
             recorder=self.journal,
             clock=clock,
-            resync=RESYNC,
-            randomness=random.Random(1),
+            pace=Pace(RESYNC, random.Random(1)),
             on_finished=self.finished.append,
         )
         self.task = group.create_task(self.workers.run())
