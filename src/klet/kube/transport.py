@@ -76,6 +76,7 @@ class Transport:
         try:
             async with asyncio.timeout(timeout.total_seconds()), self._exchange(request) as response:
                 body = await response.read()
+                self._reach.answered(response.status)
                 return Answer(response.status, response.headers.get("Retry-After", ""), body)
         except TimeoutError as error:
             self._reach.failed()
@@ -89,7 +90,7 @@ class Transport:
         """An answer that is read as it comes."""
         try:
             async with self._exchange(request) as response:
-                yield Stream(response, request)
+                yield Stream(response, request, self._reach)
         except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
             self._reach.failed()
             raise _unreachable(request, str(error) or type(error).__name__) from error
@@ -131,7 +132,6 @@ class Transport:
         ) as response:
             if response.status == 401:
                 self._credentials.refuse()
-            self._reach.answered(response.status)
             self._open.add(response)
             try:
                 yield response
@@ -160,9 +160,10 @@ class Transport:
 class Stream:
     """The body of an answer while it arrives."""
 
-    def __init__(self, response: aiohttp.ClientResponse, request: Request) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, request: Request, reach: Reach) -> None:
         self._response = response
         self._request = request
+        self._reach = reach
 
     @property
     def code(self) -> int:
@@ -171,11 +172,14 @@ class Stream:
     async def answer(self) -> Answer:
         """All of it, for an answer that turns out to be an error."""
         body = await self._response.read()
+        self._reach.answered(self.code)
         return Answer(self.code, self._response.headers.get("Retry-After", ""), body)
 
     async def lines(self, *, silence: timedelta) -> AsyncGenerator[bytes, None]:
         """Line by line, however long they are; raises Unreachable when nothing comes for too long."""
         kept: list[bytes] = []
+        # A head alone does not count: it may be all that ever comes.
+        is_counted = False
         while True:
             try:
                 async with asyncio.timeout(silence.total_seconds()):
@@ -184,6 +188,9 @@ class Stream:
                 raise _unreachable(self._request, f"nothing for {silence.total_seconds():g} s") from error
             if not chunk:
                 return
+            if not is_counted:
+                self._reach.answered(self.code)
+                is_counted = True
             *whole, rest = chunk.split(b"\n")
             for line in whole:
                 yield b"".join((*kept, line))

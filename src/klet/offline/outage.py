@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 DECIDER: Final = "offline.outage"
 ASK_AGAIN: Final = timedelta(seconds=2)
+ASK_WHILE_AWAY: Final = timedelta(seconds=10)
 
 
 class Outage:
@@ -100,12 +101,12 @@ class OutageWatch:
             await _until(outcomes, answered=True)
             answer.set()
 
-        await first_of(listen(), self._ask_again_and_again(), self._clock.sleep(self._patience))
+        await first_of(listen(), self._keep_asking(every=ASK_AGAIN), self._clock.sleep(self._patience))
         return answer.is_set()
 
-    async def _ask_again_and_again(self) -> None:
+    async def _keep_asking(self, *, every: timedelta) -> None:
         while True:
-            await self._clock.sleep(ASK_AGAIN)
+            await self._clock.sleep(every)
             try:
                 await self._ask()
             except KubeError as error:
@@ -121,7 +122,7 @@ class OutageWatch:
             since=since,
             next_step="tell it what happened when it is back",
         )
-        await _until(outcomes, answered=True)
+        await first_of(_until(outcomes, answered=True), self._keep_asking(every=ASK_WHILE_AWAY))
         self._outage.end()
         seconds = round(self._clock.monotonic() - began + self._patience.total_seconds())
         logger.info("The API server is back", extra={"duration": seconds})

@@ -15,7 +15,7 @@ from klet.api.event import Event
 from klet.api.meta import ObjectMeta
 from klet.api.pod import Pod
 from klet.embedded import refusals
-from klet.embedded.faults import Refuse
+from klet.embedded.faults import FallSilent, Refuse
 from klet.embedded.identities import User
 from klet.embedded.questions import Everything
 from klet.embedded.server import build_api, serving
@@ -159,11 +159,12 @@ async def test_pods_go_on_and_restart_while_the_server_is_away_and_it_hears_of_i
                 await SystemClock().sleep(timedelta(milliseconds=100))
 
 
-async def test_after_a_reboot_without_the_server_pods_and_their_objects_come_back(offline, cluster):
-    node = offline
+@pytest.mark.parametrize("strategy", ["Watch", "Cache", "Get"])
+async def test_after_a_reboot_without_the_server_pods_and_their_objects_come_back(offline, cluster, strategy):
+    node, noticing = offline, {"config_map_and_secret_change_detection_strategy": strategy}
     await cluster.put("cfg", color="green")
     await cluster.put_secret("key", word=b"hush-hush")
-    async with node.run():
+    async with node.run(**noticing):
         pod = await node.bind(
             container=FROM_OBJECTS, volumes=[CONFIG, KEY, MAYBE, ACCESS], serviceAccountName="default"
         )
@@ -171,7 +172,7 @@ async def test_after_a_reboot_without_the_server_pods_and_their_objects_come_bac
         token = (node.volume(pod, "projected", "access") / "token").read_text()
     await cluster.stop()
     reboot(node)
-    async with node.run():
+    async with node.run(**noticing):
         [message] = {*await node.told("StartedFromMemory")}
         assert message.startswith("API server away since ")
         assert "started from what was accepted at " in message
@@ -319,6 +320,18 @@ async def test_a_server_that_refuses_is_not_away(offline, cluster):
         cluster.api.faults.clear()
         await reported(node, "p", is_running)
     assert "StartedFromMemory" not in {cause.finding.decision for cause in node.machine.journal.all()}
+
+
+async def test_a_server_that_says_nothing_is_away(offline, cluster):
+    node = offline
+    async with node.run():
+        await node.bind()
+        await node.until_running()
+    reboot(node)
+    cluster.api.faults.plan(FallSilent(), times=1_000_000)
+    async with node.run():
+        await node.told("StartedFromMemory")
+        await reported(node, "p", is_running)
 
 
 async def test_without_the_switch_nothing_is_kept_and_nothing_starts(node, cluster):

@@ -5,7 +5,7 @@ from datetime import timedelta
 from klet.journal.memory import MemoryJournal
 from klet.kube.errors import Unreachable
 from klet.kube.reach import Reach
-from klet.offline.outage import ASK_AGAIN, Outage, OutageWatch
+from klet.offline.outage import ASK_AGAIN, ASK_WHILE_AWAY, Outage, OutageWatch
 from klet.testing.clock import ManualClock
 
 PATIENCE = timedelta(seconds=10)
@@ -123,6 +123,15 @@ async def test_an_outage_begins_with_the_first_failure_and_ends_with_the_first_a
         back = bench.journal.all()[1].finding
         assert back.message == "the API server answers again after 7210 s"
         assert back.since == failed
+
+
+async def test_a_server_that_is_back_is_noticed_though_nobody_needs_it():
+    async with watching() as bench:
+        await bench.clock.run(PATIENCE)
+        assert bench.outage.is_away()
+        bench.code = 200
+        await bench.clock.run(ASK_WHILE_AWAY)
+        assert not bench.outage.is_away()
 
 
 async def test_there_can_be_another_outage():
