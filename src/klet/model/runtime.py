@@ -106,6 +106,11 @@ class PodRuntimeStatus:
     def running(self) -> tuple[ContainerRecord, ...]:
         return tuple(record for record in self.containers if record.state is ContainerState.RUNNING)
 
+    @property
+    def has_ended(self) -> bool:
+        """For certain: no container is in any other state."""
+        return all(record.state is ContainerState.EXITED for record in self.containers)
+
     def active_containers(self) -> tuple[ContainerRecord, ...]:
         """Containers of the newest ready sandbox."""
         ready = next((sandbox.id for sandbox in self.sandboxes if sandbox.ready), None)

@@ -19,8 +19,9 @@ class PodQueries:
         return state is not None and state.has_stopped
 
     def could_have_running_containers(self, uid: PodUID) -> bool:
+        """Until then nobody is told that it is over. Of a pod that ended by itself only the sandbox may be left."""
         state = self._ledger.get(uid)
-        return not self._ledger.is_complete if state is None else not state.has_stopped
+        return not self._ledger.is_complete if state is None else not (state.has_stopped or state.is_over)
 
     def should_be_finished(self, uid: PodUID) -> bool:
         """Everything it held is released."""

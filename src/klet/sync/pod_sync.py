@@ -79,7 +79,7 @@ class PodSync:
         self._probes.add_pod(pod)
         reported = self._statuses.report(pod, status, cause=cause)
         if is_terminal(reported.phase):
-            return StepResult(is_terminal=True)
+            return StepResult(is_terminal=True, is_over=status.has_ended)
         look_at = deadline_of(pod, reported)
         if (error := self._ground.network_error(pod, cause=cause)) is not None:
             return StepResult(errors=(error,), look_at=look_at)
@@ -87,7 +87,7 @@ class PodSync:
         if await self._ground.give_cgroup(pod, status, reported, cause=cause):
             status = await self._fresh.read_now(uid_of(pod))
             if is_terminal(self._statuses.report(pod, status, cause=cause).phase):
-                return StepResult(is_terminal=True)
+                return StepResult(is_terminal=True, is_over=status.has_ended)
         try:
             return replace(await self._bring_up(pod, status, cause), look_at=look_at)
         except Halted:

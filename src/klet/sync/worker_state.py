@@ -68,6 +68,8 @@ class WorkerState:
     terminated_at: datetime | None = None
     is_stopping: bool = False
     """Its termination has not only been asked for: it has begun."""
+    is_over: bool = False
+    """All its containers had ended when its termination began, by themselves. Only their surroundings are left."""
     grace: int = 0
     """Seconds; zero until termination is requested."""
     is_grace_imposed: bool = False
@@ -158,7 +160,7 @@ def stopping(state: WorkerState) -> WorkerState:
     return state if state.is_stopping else replace(state, is_stopping=True)
 
 
-def after_sync(state: WorkerState, *, is_terminal: bool, now: datetime) -> Transition:
+def after_sync(state: WorkerState, *, is_terminal: bool, is_over: bool = False, now: datetime) -> Transition:
     """A sync has returned. A pod whose work is done goes on to terminating."""
     if not is_terminal or state.stage is not Stage.SYNCING:
         return Transition(state=state)
@@ -167,6 +169,7 @@ def after_sync(state: WorkerState, *, is_terminal: bool, now: datetime) -> Trans
         stage=Stage.TERMINATING,
         terminating_at=now,
         is_stopping=True,
+        is_over=is_over,
         recent=_recent(state, "reached a terminal phase"),
     )
     return Transition(

@@ -57,6 +57,8 @@ class StepResult:
     """What one sync of a pod came to."""
 
     is_terminal: bool = False
+    is_over: bool = False
+    """Its containers have ended already."""
     errors: tuple[str, ...] = ()
     retry_at: datetime | None = None
     """When a back-off ends, the earliest if there are several."""
@@ -296,9 +298,9 @@ class PodWorkers:
         match state.stage:
             case Stage.SYNCING:
                 result = await self._steps.sync(state.pod, status, cause=state.cause)
-                self._apply(
-                    uid, after_sync(self._ledger.state_of(uid), is_terminal=result.is_terminal, now=self._clock.now())
-                )
+                known = self._ledger.state_of(uid)
+                now = self._clock.now()
+                self._apply(uid, after_sync(known, is_terminal=result.is_terminal, is_over=result.is_over, now=now))
                 return result
             case Stage.TERMINATING:
                 self._ledger.put(uid, stopping(state))

@@ -30,6 +30,21 @@ def test_running_containers_are_those_in_state_running():
     assert [record.name for record in status.running()] == ["b"]
 
 
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        pytest.param([], True, id="there never was one"),
+        pytest.param([ContainerState.EXITED, ContainerState.EXITED], True, id="all have exited"),
+        pytest.param([ContainerState.EXITED, ContainerState.RUNNING], False, id="one runs"),
+        pytest.param([ContainerState.CREATED], False, id="one may be about to start"),
+        pytest.param([ContainerState.UNKNOWN], False, id="nobody knows"),
+    ],
+)
+def test_whether_a_pod_has_ended_for_certain(states, expected):
+    records = [make_record(POD, "a", state, restarts=number) for number, state in enumerate(states)]
+    assert make_status(POD, *records).has_ended is expected
+
+
 def test_active_containers_are_those_of_the_newest_ready_sandbox():
     old = make_record(POD, "a", sandbox="sandbox-0")
     new = make_record(POD, "a", sandbox="sandbox-1", restarts=1)

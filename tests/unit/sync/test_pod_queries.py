@@ -48,6 +48,12 @@ OVER = {"terminated", "requested", "terminating", "no runtime"}
         pytest.param(state(), False, {"may run"}, id="it runs, and the agent has just started"),
         pytest.param(REQUESTED, True, {"may run", "requested"}, id="it was asked to stop"),
         pytest.param(STOPPING, True, {"may run", "requested", "terminating"}, id="it is being stopped"),
+        pytest.param(
+            state(Stage.TERMINATING, is_stopping=True, is_over=True),
+            True,
+            {"requested", "terminating"},
+            id="its containers have ended, its sandbox is being stopped",
+        ),
         pytest.param(STOPPED, True, OVER, id="it has stopped"),
         pytest.param(state(Stage.FINISHED, is_stopping=True), True, OVER | {"finished"}, id="all is released"),
         pytest.param(

@@ -214,6 +214,12 @@ def test_a_pod_whose_work_is_done_terminates_with_its_containers_own_grace():
     assert decisions(transition) == [("Terminate", "the pod has reached a terminal phase")]
 
 
+def test_a_pod_that_ended_by_itself_is_over_before_its_sandbox_is():
+    state = after_sync(syncing(), is_terminal=True, is_over=True, now=LATER).state
+    assert (state.stage, state.is_over, state.has_stopped) == (TERMINATING, True, False)
+    assert not after_sync(syncing(), is_terminal=True, is_over=False, now=LATER).state.is_over
+
+
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
