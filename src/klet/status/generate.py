@@ -152,11 +152,14 @@ def _with_flags(
     """Set `started` and `ready` from the state and the probes."""
     # An instance that was reported before stays started; a new one under the same name has to start for itself.
     reported = {status.container_id: status for status in before if status.container_id}
+    names = {status.name for status in reported.values()}
     was_pod_ready = _was_pod_ready(pod, inputs.previous)
     flagged = []
     for container, status in zip(containers, statuses, strict=True):
         known = reported.get(status.container_id)
-        facts = _probe_facts(container, status, inputs, reported=known, was_pod_ready=was_pod_ready)
+        # If another instance was reported, the pod was ready with that one.
+        was_ready = was_pod_ready and (known is not None or container.name not in names)
+        facts = _probe_facts(container, status, inputs, reported=known, was_pod_ready=was_ready)
         started = status.state.running is not None and is_started(facts)
         flagged.append(replace(status, started=started, ready=started and is_ready(facts)))
     return tuple(flagged)

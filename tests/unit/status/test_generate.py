@@ -98,6 +98,10 @@ def test_readiness_follows_its_probe(result, ready):
 
 
 READY = PodStatus(conditions=(PodCondition(type="Ready", status="True"),))
+RUNNING = ContainerState(running=ContainerStateRunning(started_at=Time.of(NOW)))
+OTHER = replace(
+    READY, container_statuses=(ContainerStatus(name="main", container_id="containerd://x", ready=True, state=RUNNING),)
+)
 AGENT_STARTED = NOW + timedelta(seconds=11)
 
 
@@ -108,6 +112,7 @@ AGENT_STARTED = NOW + timedelta(seconds=11)
         pytest.param(READY, {}, ProbeResult.FAILURE, False, id="was ready, and the probe failed since"),
         pytest.param(PodStatus(), {}, None, False, id="was not known to be ready"),
         pytest.param(PodStatus(), {"previous": READY}, None, True, id="a pod without API status, reported as ready"),
+        pytest.param(READY, {"previous": OTHER}, None, False, id="what was ready was the instance before"),
         pytest.param(READY, {"agent_started": NOW}, None, False, id="too young to have been probed before"),
         pytest.param(PodStatus(), {"probed": frozenset()}, None, False, id="nothing probes it yet, was not ready"),
     ],
