@@ -31,7 +31,6 @@ from klet.testing.control_plane.furniture import furnish
 from klet.testing.control_plane.nodes import ClusterNode
 from klet.testing.control_plane.processes import Daemon
 from klet.testing.control_plane.programs import KUBECTL, KUBELET, find_program, missing_programs, why_impossible
-from klet.testing.leftovers import undo_mounts
 
 PATIENCE = timedelta(seconds=40)
 FOREVER = "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
@@ -168,7 +167,7 @@ async def node(request, control_plane, containerd, tmp_path_factory):
             await client.delete(Node, name)
     async with connect(runtime_endpoint=containerd.endpoint, timeout=REQUEST_TIMEOUT) as runtime:
         await remove_pods(runtime, clock=SystemClock())
-    undo_mounts(made.directory)
+    made.unmount_all()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -22,6 +22,7 @@ from klet.testing.control_plane.processes import Daemon, DaemonFailed, free_port
 from klet.testing.control_plane.programs import API_SERVER, CONTROLLERS, SCHEDULER, find_etcd, find_program
 
 SERVICES: Final = "10.96.0.0/16"
+ACCOUNTS: Final = "service-accounts"
 FIRST_SERVICE: Final = "10.96.0.1"
 START_LIMIT: Final = timedelta(seconds=90)
 _POLL: Final = timedelta(milliseconds=50)
@@ -132,7 +133,7 @@ def prepare_control_plane(directory: Path, roles: Roles, *, clock: Clock) -> Con
     server = f"https://127.0.0.1:{port}"
     identities = Identities(directory=directory / "pki", server=server, clock=clock)
     identities.prepare()
-    _, accounts = identities.client("service-accounts")
+    _, accounts = identities.client(ACCOUNTS)
     (directory / "audit.json").write_text(json.dumps(_AUDIT_POLICY))
 
     def daemon(name: str, *command: str) -> Daemon:
@@ -140,8 +141,7 @@ def prepare_control_plane(directory: Path, roles: Roles, *, clock: Clock) -> Con
 
     others = []
     if roles.controllers:
-        flags = _controller_flags(identities, accounts, roles.controllers)
-        others.append(daemon(CONTROLLERS, str(find_program(CONTROLLERS)), *flags))
+        others.append(prepare_controllers(directory, identities, roles.controllers, clock=clock))
     if roles.scheduler:
         flags = _own_flags(identities, "system:kube-scheduler")
         others.append(daemon(SCHEDULER, str(find_program(SCHEDULER)), *flags))
@@ -204,16 +204,19 @@ def _api_server_flags(
     )
 
 
-def _controller_flags(identities: Identities, accounts: Path, controllers: str) -> tuple[str, ...]:
-    return (
+def prepare_controllers(directory: Path, identities: Identities, controllers: str, *, clock: Clock) -> Daemon:
+    """A kube-controller-manager with these controllers; it is not started."""
+    command = (
+        str(find_program(CONTROLLERS)),
         *_own_flags(identities, "system:kube-controller-manager"),
         f"--controllers={controllers}",
         "--use-service-account-credentials=true",
-        f"--service-account-private-key-file={accounts}",
+        f"--service-account-private-key-file={identities.key_of(ACCOUNTS)}",
         f"--root-ca-file={identities.authority}",
         f"--cluster-signing-cert-file={identities.authority}",
         f"--cluster-signing-key-file={identities.authority_key}",
     )
+    return Daemon(command=command, log=directory / f"{CONTROLLERS}.log", clock=clock)
 
 
 def _own_flags(identities: Identities, user: str) -> tuple[str, ...]:

@@ -31,7 +31,10 @@ class Identities:
 
     @property
     def authority_key(self) -> Path:
-        return self._directory / "ca.key"
+        return self.key_of("ca")
+
+    def key_of(self, name: str) -> Path:
+        return self._directory / f"{name}.key"
 
     def prepare(self) -> None:
         """Make the authority."""
@@ -86,7 +89,7 @@ class Identities:
         return self._write(name, sign_leaf(request))
 
     def _write(self, name: str, pair: Pair) -> tuple[Path, Path]:
-        certificate, key = self._directory / f"{name}.crt", self._directory / f"{name}.key"
+        certificate, key = self._directory / f"{name}.crt", self.key_of(name)
         certificate.write_text(pair.certificate)
         key.touch(mode=0o600)
         key.write_text(pair.key)

@@ -17,6 +17,7 @@ from klet.testing.control_plane.cluster import ControlPlane
 from klet.testing.control_plane.identities import node_user
 from klet.testing.control_plane.processes import Daemon, free_port
 from klet.testing.control_plane.programs import KUBELET, find_program
+from klet.testing.leftovers import undo_mounts
 
 STOP_PATIENCE: Final = timedelta(seconds=20)
 
@@ -85,6 +86,9 @@ class ClusterNode:
         """What is mounted below the node's directory."""
         table = parse_mountinfo(Path("/proc/self/mountinfo").read_text())
         return [mount.mount_point for mount in mounts_under(table, str(self.directory))]
+
+    def unmount_all(self) -> None:
+        undo_mounts(self.directory)
 
     def _daemon(
         self, name: str, program: tuple[str, ...], flags: tuple[str, ...], settings: dict[str, object]
