@@ -19,14 +19,17 @@ from klet.aio.clock import Clock
 from klet.api.base import ApiObject
 from klet.api.codec import DecodeError, decode, encode
 from klet.api.times import Time
-from klet.kube.access import ExecPlugin, Login
+from klet.kube.access import ExecPlugin, KeyPair, Login
 from klet.kube.errors import CredentialError
 
 logger = logging.getLogger(__name__)
 
 TOKEN_FILE_AGE: Final = timedelta(seconds=10)
 """How long a token that was read from a file is shown without looking at the file again."""
+PAIR_PATIENCE: Final = timedelta(seconds=8)
+"""How long a request waits for a client certificate whose file is not there."""
 PLUGIN_TIMEOUT: Final = timedelta(seconds=60)
+_LOOK: Final = timedelta(milliseconds=100)
 _ANSWER_LIMIT: Final = 1 << 20
 
 
@@ -58,11 +61,19 @@ class Credentials:
             shown = await self._plugin.answer()
         if self._login.pair is None:
             return shown
-        try:
-            certificate, key = self._login.pair.read()
-        except OSError as error:
-            raise CredentialError(f"client certificate not read: {error}") from error
+        certificate, key = await self._read_pair(self._login.pair)
         return Shown(token=shown.token, certificate=certificate, key=key)
+
+    async def _read_pair(self, pair: KeyPair) -> tuple[bytes, bytes]:
+        """A node that joins has its certificate any moment: who asks meanwhile waits a little, and goes on at once."""
+        give_up = self._clock.monotonic() + PAIR_PATIENCE.total_seconds()
+        while True:
+            try:
+                return pair.read()
+            except OSError as error:
+                if not isinstance(error, FileNotFoundError) or self._clock.monotonic() >= give_up:
+                    raise CredentialError(f"client certificate not read: {error}") from error
+            await self._clock.sleep(_LOOK)
 
     def refuse(self) -> None:
         """The server does not accept them: get fresh ones next time."""
