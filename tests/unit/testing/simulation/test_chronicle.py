@@ -1,0 +1,84 @@
+"""What a story remembers of its containers, and of pods that go and come back."""
+
+from klet.model.pods import PodUID
+from klet.runtime import labels
+from klet.testing.builders import IMAGE, make_pod
+from klet.testing.clock import START, ManualClock
+from klet.testing.fake_runtime import FakeImage, FakeRuntime
+from klet.testing.simulation.chronicle import Chronicle
+from klet.testing.simulation.commands import Commands
+from klet.testing.simulation.pods import FILE
+from klet.wire import cri_v1_pb2 as pb
+
+UID = PodUID("uid-1")
+POD = make_pod("main", uid=UID)
+
+
+class Told:
+    """A chronicle, and the runtime it watches."""
+
+    def __init__(self) -> None:
+        self.runtime = FakeRuntime(start=START, images=(FakeImage(IMAGE),))
+        self.chronicle = Chronicle(runtime=self.runtime, commands=Commands({}), clock=ManualClock(), start=START)
+        self.chronicle.want(POD, FILE)
+        metadata = pb.PodSandboxMetadata(name="pod", namespace="default", uid=UID)
+        self.config = pb.PodSandboxConfig(metadata=metadata)
+        self.sandbox = self._call("RunPodSandbox", pb.RunPodSandboxRequest(config=self.config)).pod_sandbox_id
+
+    def make(self, attempt: int = 0) -> str:
+        config = pb.ContainerConfig(
+            metadata=pb.ContainerMetadata(name="main", attempt=attempt),
+            image=pb.ImageSpec(image=IMAGE),
+            labels={labels.POD_UID: UID},
+            annotations={labels.RESTART_COUNT: str(attempt)},
+        )
+        request = pb.CreateContainerRequest(pod_sandbox_id=self.sandbox, config=config, sandbox_config=self.config)
+        made: str = self._call("CreateContainer", request).container_id
+        self.chronicle.look()
+        return made
+
+    def remove(self, container: str) -> None:
+        self._call("RemoveContainer", pb.RemoveContainerRequest(container_id=container))
+
+    def come_back(self, *, is_heard: bool) -> None:
+        self.chronicle.unwant(UID)
+        departure = self.chronicle.histories[UID].went
+        assert departure is not None
+        departure.is_heard = is_heard
+        self.chronicle.want(POD, FILE)
+
+    def newest(self) -> str | None:
+        newest = self.chronicle.histories[UID].newest("main")
+        return newest.container.id if newest is not None else None
+
+    def _call(self, rpc: str, request):
+        return self.runtime.call(rpc, request, now=START).result()
+
+
+def test_the_newest_instance_counts_even_when_it_has_been_removed():
+    told = Told()
+    told.make(0)
+    newest = told.make(1)
+    told.remove(newest)
+    assert told.newest() == newest
+
+
+def test_of_a_life_before_only_what_has_not_been_removed_counts():
+    told = Told()
+    old, newer = told.make(0), told.make(1)
+    told.come_back(is_heard=True)
+    assert told.newest() == newer
+    told.remove(newer)
+    assert told.newest() == old
+    told.remove(old)
+    assert told.newest() is None
+
+
+def test_whoever_comes_back_before_anybody_heard_was_never_away():
+    told = Told()
+    only = told.make()
+    before = told.chronicle.histories[UID]
+    told.come_back(is_heard=False)
+    told.remove(only)
+    assert told.chronicle.histories[UID] is before
+    assert told.newest() == only
