@@ -27,6 +27,10 @@ logger = logging.getLogger(__name__)
 QUEUE: Final = 1000
 TRIES: Final = 12
 PAUSE: Final = timedelta(seconds=10)
+AT_ONCE: Final = 10
+"""So many are told without a pause."""
+LATEST: Final = timedelta(seconds=10)
+"""How long the writer takes for a flood of them."""
 COMPONENT: Final = "kubelet"
 
 
@@ -78,6 +82,10 @@ class EventingRecorder:
             self._arrived.set()
         return cause
 
+    @property
+    def waiting(self) -> int:
+        return len(self._queue)
+
     async def next(self) -> tuple[Finding, Time]:
         """The oldest that was not told yet, and when it was found."""
         while not self._queue:
@@ -108,6 +116,7 @@ class EventWriter:
         self._correlator = Correlator()
 
     async def run(self) -> None:
+        flood = 0
         while True:
             finding, at = await self._findings.next()
             event = self._make(finding, at)
@@ -118,6 +127,11 @@ class EventWriter:
                     await self._write(again, is_new=False)
                 case Drop():
                     logger.debug("Event dropped: too many of its kind", extra={"reason": event.reason})
+            waiting = self._findings.waiting
+            flood = max(flood, waiting) if waiting > AT_ONCE else 0
+            if flood:
+                # Where much happens at once, pods start, and their statuses matter more to everybody.
+                await self._clock.sleep(LATEST / flood)
 
     async def _write(self, event: Event, *, is_new: bool) -> None:
         for turn in range(TRIES):

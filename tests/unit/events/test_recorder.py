@@ -1,7 +1,13 @@
-from klet.events.recorder import QUEUE, EventingRecorder
+import asyncio
+import random
+from datetime import timedelta
+
+import pytest
+
+from klet.events.recorder import AT_ONCE, LATEST, QUEUE, EventingRecorder, EventWriter
 from klet.journal.memory import MemoryJournal
 from klet.model.causes import Finding, Subject
-from klet.testing.clock import ManualClock
+from klet.testing.clock import START, ManualClock
 
 
 def started(number):
@@ -19,3 +25,51 @@ async def test_of_too_many_events_the_newest_are_told(caplog):
     assert told == [str(number) for number in range(2, QUEUE + 2)]
     assert caplog.messages == ["Event dropped: too many wait"] * 2
     assert len(journal.all()) == QUEUE + 3
+
+
+class WrittenEvents:
+    """Takes every Event, and dates it."""
+
+    def __init__(self, clock):
+        self.clock = clock
+        self.at = []
+
+    async def create(self, event):
+        self.at.append(self.clock.now() - START)
+        return event
+
+    async def count_up(self, _event):
+        raise AssertionError("every Event here is of a pod of its own")
+
+
+class NoPods:
+    def get(self, _uid):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("count", "at_once", "latest"),
+    [
+        pytest.param(AT_ONCE, AT_ONCE, timedelta(0), id="a few are told at once"),
+        pytest.param(90, 1, LATEST, id="of many the first at once"),
+        pytest.param(QUEUE, 1, LATEST, id="as many as may wait"),
+    ],
+)
+async def test_a_flood_of_events_is_told_in_its_own_time(count, at_once, latest):
+    clock = ManualClock()
+    recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
+    api = WrittenEvents(clock)
+    writer = EventWriter(
+        findings=recorder, pods=NoPods(), api=api, node_name="n", clock=clock, randomness=random.Random(0)
+    )
+    for number in range(count):
+        subject = Subject(name=f"p-{number}", uid=f"u-{number}")
+        recorder.record(Finding(subject=subject, decider="test", decision="Started", message="m"))
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(writer.run())
+        await clock.run(timedelta(0))
+        assert len(api.at) == at_once
+        await clock.run(2 * LATEST)
+        task.cancel()
+    assert len(api.at) == count
+    assert max(api.at) <= latest
