@@ -3,14 +3,12 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from klet.aio.clock import Clock
-from klet.aio.threads import Threads
 from klet.api.node import RuntimeClass
 from klet.api.pod import Pod
 from klet.api.runtime_classes import add_overhead
+from klet.app.basics import Basics
 from klet.app.wiring import Part
 from klet.config.command_line import Settings
-from klet.model.causes import CauseRecorder
 from klet.sources.config import API, PodSink
 from klet.sources.file import FileSource
 from klet.sources.gated_fields import GatedPods
@@ -28,10 +26,8 @@ def source_names(given: Settings) -> tuple[str, ...]:
     return tuple(name for name, place in wanted.items() if place)
 
 
-def build_sources(
-    given: Settings, *, node_name: str, sink: PodSink, recorder: CauseRecorder, threads: Threads, clock: Clock
-) -> tuple[Part, ...]:
-    config = given.config
+def build_sources(given: Settings, node_name: str, basics: Basics, *, sink: PodSink) -> tuple[Part, ...]:
+    config, recorder, threads, clock = given.config, basics.recorder, basics.threads, basics.clock
     sink = ClassedPods(classes={each.metadata.name: each for each in given.klet.runtime_classes}, sink=sink)
     sink = GatedPods(is_enabled=given.gates.enabled, sink=sink)
     prevent = given.gates.enabled(PREVENT_API_REFERENCES)

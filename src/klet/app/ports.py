@@ -1,66 +1,97 @@
-"""Opens the real ports: the runtime, and the cgroups of this machine."""
+"""Opens the real ports: files, threads and cgroups of this machine, besides what the agent stands on already."""
 
-import logging
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
+from klet.app.agent_ports import Ports
+from klet.app.basics import Basics
+from klet.app.container_ports import open_container_ports
+from klet.app.left_files import HostLeftFiles
+from klet.app.objects import NodeObjects
 from klet.app.settings import AgentSettings
-from klet.cri.client import CriClient, connect
-from klet.cri.connection import open_connection
-from klet.cri.errors import CriError
+from klet.app.volumes import VOLUME_THREADS, open_volumes
+from klet.checkpoint import CheckpointFile, Found
+from klet.cri.events import ContainerdEvents, CriEvents
 from klet.host.cgroups.discover import find_hierarchy
 from klet.host.cgroups.manager import CgroupManager, HostCgroups, NoUnits, Units
 from klet.host.cgroups.names import CgroupDriver, parse_cgroupfs
-from klet.model.causes import CauseRecorder
+from klet.host.http_client import HttpClient
+from klet.model.memory import AgentMemory
+from klet.network.resolver import PodResolver
 from klet.resources.names import pods_root
 from klet.resources.pod_cgroups import NoPodCgroups, PodCgroups
 from klet.resources.qos_cgroups import NoQosCgroups, QosCgroups
-from klet.runtime.quirks.late_calls import WatchedTransport
-from klet.runtime.quirks.lost_tasks import NAMESPACE, ContainerdTasks, LostTaskRemover
+from klet.runtime.log_files import LogFiles
+from klet.runtime.pod_files import PodFiles
+from klet.status.checkpoint import MemoryFormat
+from klet.sync.loop import ChangeSource
 
-logger = logging.getLogger(__name__)
-
-RUNTIME_PATIENCE = timedelta(seconds=30)
-RUNTIME_PAUSE = timedelta(milliseconds=200)
+DEAD_DISK_THREADS = 2
 
 
-@asynccontextmanager
-async def connect_patiently(settings: AgentSettings, clock: Clock) -> AsyncIterator[CriClient]:
-    """Connect to a runtime that may still be starting."""
-    give_up = clock.monotonic() + RUNTIME_PATIENCE.total_seconds()
-    async with AsyncExitStack() as opened:
-        while True:
-            try:
-                client = await opened.enter_async_context(
-                    connect(
-                        runtime_endpoint=settings.runtime_endpoint,
-                        image_endpoint=settings.image_endpoint,
-                        timeout=settings.request_timeout,
-                    )
-                )
-                break
-            except CriError as error:
-                if clock.monotonic() >= give_up:
-                    raise
-                logger.info("Waiting for the runtime", extra={"error": str(error)})
-                await clock.sleep(RUNTIME_PAUSE)
-        yield client
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the node stands: what its pods can refer to, and under which addresses it is found."""
+
+    objects: NodeObjects
+    node_ips: Callable[[], tuple[str, ...]]
+    """As containers may ask for them."""
+    host_ips: Callable[[], tuple[str, ...]] = tuple
+    """As statuses tell them: only where there is an API server."""
 
 
 @asynccontextmanager
-async def open_runtime(settings: AgentSettings, recorder: CauseRecorder, clock: Clock) -> AsyncIterator[CriClient]:
-    """A client that tells of calls which are not answered in time, and of containers that the runtime has lost."""
-    async with (
-        connect_patiently(settings, clock) as plain,
-        open_connection(settings.runtime_endpoint, metadata=NAMESPACE) as own,
-    ):
-        repaired = LostTaskRemover(inner=plain.runtime, tasks=ContainerdTasks(connection=own, clock=clock))
-        watched = WatchedTransport(inner=repaired, recorder=recorder, clock=clock)
-        yield CriClient(runtime=watched, images=plain.images, timeout=settings.request_timeout)
+async def open_ports(
+    settings: AgentSettings, basics: Basics, *, place: Place, changes: ChangeSource
+) -> AsyncIterator[Ports]:
+    """Those of this machine."""
+    client, threads, clock = basics.runtime, basics.threads, basics.clock
+    # What may hang has threads of its own.
+    last_words = Threads(limit=DEAD_DISK_THREADS, name="klet-last-words")
+    volume_threads = Threads(limit=VOLUME_THREADS, name="klet-volumes")
+    try:
+        containers = await open_container_ports(settings, place.objects, basics)
+        cgroups = await open_pod_cgroups(settings, threads, clock)
+        memory = CheckpointFile(path=settings.memory, form=MemoryFormat(), threads=threads, clock=clock)
+        remembered = memory.load()
+        yield Ports(
+            clock=clock,
+            runtime=client,
+            images=client,
+            events=(ContainerdEvents(connection=client.runtime), CriEvents(runtime=client)),
+            recorder=basics.recorder,
+            changes=changes,
+            left_files=HostLeftFiles(threads=last_words),
+            logs=LogFiles(logs=settings.sandbox.logs, links=settings.legacy_logs, threads=threads),
+            http=HttpClient(),
+            files=PodFiles(
+                root=settings.root,
+                logs=settings.sandbox.logs,
+                cluster_domain=settings.sandbox.cluster_domain,
+                threads=threads,
+            ),
+            cgroups=cgroups.pods,
+            qos=cgroups.qos,
+            dns=PodResolver(
+                resolv_conf=settings.resolv_conf, settings=settings.dns, threads=threads, recorder=basics.recorder
+            ),
+            runtime_name=basics.runtime_version.runtime_name,
+            node_ips=place.node_ips,
+            host_ips=place.host_ips,
+            randomness=basics.randomness,
+            containers=containers,
+            volumes=await open_volumes(
+                settings, place.objects, node=containers.resources, threads=volume_threads, clock=clock
+            ),
+            memory=remembered.value if isinstance(remembered, Found) else AgentMemory(),
+            memory_store=memory,
+        )
+    finally:
+        volume_threads.close()
+        last_words.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

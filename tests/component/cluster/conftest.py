@@ -122,8 +122,6 @@ class ClusterNode:
                 recorder=recorder,
                 sink=changes,
                 node_name=NODE,
-                clock=clock,
-                randomness=randomness,
                 offline=offline,
             )
             self.pods, self.statuses = informers.pods, agent.statuses

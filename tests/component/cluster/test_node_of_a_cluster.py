@@ -50,8 +50,6 @@ async def running_node(cluster, machine):
             recorder=recorder,
             sink=config,
             node_name=NODE,
-            clock=clock,
-            randomness=randomness,
         )
         async with asyncio.TaskGroup() as group:
             every = (informers.node, informers.pods, *agent.parts, *parts)

@@ -1,21 +1,22 @@
 """Makes the agent a node of a cluster: what speaks to its API server, and the parts that keep both sides true."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from klet.app.basics import Basics
 from klet.app.cluster.certificates import Identity
 from klet.app.cluster.connection import ClusterClients, ClusterInformers, build_informers, connect_cluster
-from klet.app.cluster.identity import build_identity_parts, open_node_identity
+from klet.app.cluster.identity import build_identity_parts, open_node_identity, open_requested_serving
 from klet.app.cluster.node import build_node_parts
 from klet.app.cluster.objects import ServedObjects, build_served_objects
 from klet.app.cluster.offline import Offline, open_offline
 from klet.app.cluster.pods import build_pod_parts
+from klet.app.ports import Place
 from klet.app.settings import AgentSettings
 from klet.app.wiring import Agent, Part
+from klet.certs.followers import PairUser
 from klet.config.command_line import Settings
-from klet.events.recorder import EventingRecorder
 from klet.host.addresses import find_node_addresses
 from klet.node.addresses import host_ips
 from klet.node.observer import NodeInputs
@@ -28,19 +29,15 @@ class Cluster:
 
     clients: ClusterClients
     informers: ClusterInformers
-    events: EventingRecorder
     offline: Offline | None
     """What is kept for the time without it, if that is wanted."""
     served: ServedObjects
-    host_ips: Callable[[], tuple[str, ...]]
-    """The addresses of the node, as its object tells them."""
+    place: Place
     identity: Identity
 
 
 @asynccontextmanager
-async def open_cluster(
-    given: Settings, settings: AgentSettings, basics: Basics, events: EventingRecorder
-) -> AsyncIterator[Cluster]:
+async def open_cluster(given: Settings, settings: AgentSettings, basics: Basics) -> AsyncIterator[Cluster]:
     """Connect with the credentials of the node, which are obtained first if there are none."""
     clock, randomness = basics.clock, basics.randomness
     offline = await open_offline(given.klet, settings, basics) if given.klet.offline else None
@@ -69,39 +66,43 @@ async def open_cluster(
         yield Cluster(
             clients=clients,
             informers=informers,
-            events=events,
             offline=offline,
             served=served,
-            host_ips=find_host_ips,
+            place=Place(objects=served.objects, node_ips=find_host_ips, host_ips=find_host_ips),
             identity=identity,
         )
 
 
-def build_cluster_parts(
-    given: Settings, settings: AgentSettings, basics: Basics, *, cluster: Cluster, agent: Agent, sink: PodSink
+async def build_cluster_parts(
+    given: Settings,
+    settings: AgentSettings,
+    basics: Basics,
+    *,
+    cluster: Cluster,
+    agent: Agent,
+    sink: PodSink,
+    requested: PairUser | None,
 ) -> tuple[Part, ...]:
-    """The parts of a node that has an API server."""
-    informers = cluster.informers
+    """The parts of a node that has an API server; with somebody who waits for a serving certificate, its rotation."""
+    clients, informers = cluster.clients, cluster.informers
+    assert basics.events is not None
     pods = build_pod_parts(
         agent,
-        cluster.clients,
+        clients,
         informers,
-        recorder=cluster.events,
+        recorder=basics.events,
         sink=sink,
         node_name=settings.node_name,
-        clock=basics.clock,
-        randomness=basics.randomness,
         offline=cluster.offline,
     )
     node = build_node_parts(
-        given,
-        settings,
-        basics,
-        agent=agent,
-        clients=cluster.clients,
-        informers=informers,
-        inputs=NodeInputs(),
+        given, settings, basics, agent=agent, clients=clients, informers=informers, inputs=NodeInputs()
     )
     followed = (informers.node, informers.pods, informers.services, informers.runtime_classes)
-    identity = build_identity_parts(cluster.identity, cluster.clients, basics)
-    return (*identity, *followed, *cluster.served.parts, *node, *pods)
+    identity = build_identity_parts(cluster.identity, clients, basics)
+    serving: tuple[Part, ...] = ()
+    if requested is not None:
+        serving = await open_requested_serving(
+            given, settings.node_name, basics, clients=clients, informers=informers, user=requested
+        )
+    return (*identity, *serving, *followed, *cluster.served.parts, *node, *pods)

@@ -1,8 +1,5 @@
 """Joins the agent with its pods at the API server: they come from there, and their statuses and Events go there."""
 
-import random
-
-from klet.aio.clock import Clock
 from klet.app.cluster.connection import ClusterClients, ClusterInformers
 from klet.app.cluster.offline import Offline, PatientEvents, build_offline_parts
 from klet.app.cluster.pod_api import ApiEvents, ApiMirrors, ApiPods
@@ -23,11 +20,10 @@ def build_pod_parts(
     recorder: EventingRecorder,
     sink: PodSink,
     node_name: str,
-    clock: Clock,
-    randomness: random.Random,
     offline: Offline | None = None,
 ) -> tuple[Part, ...]:
     """What an API server needs besides the agent itself. The informers are parts of their own."""
+    clock, randomness = clients.informers.clock, clients.informers.randomness
     event_api: EventApi = ApiEvents(client=clients.events)
     offline_parts: tuple[Part, ...] = ()
     if offline is not None:

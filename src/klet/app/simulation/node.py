@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 
 from klet.aio.clock import Clock
 from klet.api.pod import Pod
+from klet.app.agent_ports import Ports
 from klet.app.settings import AgentSettings
 from klet.app.simulation.containers import simulated_container_ports
 from klet.app.simulation.memory import (
@@ -29,7 +30,7 @@ from klet.app.simulation.memory import (
     MemoryVolumes,
 )
 from klet.app.volumes import NodeVolumes
-from klet.app.wiring import Agent, Ports, build_agent
+from klet.app.wiring import Agent, build_agent
 from klet.cri.client import CriClient
 from klet.cri.events import ContainerdEvents, CriEvents
 from klet.host.http_client import HttpClient

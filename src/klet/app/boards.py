@@ -1,0 +1,44 @@
+"""The boards that the parts of the agent share: built first, each with one writer and many readers."""
+
+from dataclasses import dataclass, field
+
+from klet.aio.clock import Clock
+from klet.app.settings import AgentSettings
+from klet.images.pull_backoff import PullBackoff
+from klet.model.halts import PodHalts
+from klet.model.memory import AgentMemory
+from klet.model.pods import PodUID
+from klet.pleg.cache import RuntimeCache
+from klet.pods.store import PodStore
+from klet.probes.results import ProbeResults
+from klet.runtime.crash_backoff import CrashBackoff
+from klet.status.board import StatusBoard
+from klet.sync.ledger import WorkerLedger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boards:
+    """What is wanted, what is, what is reported, and who waits for what."""
+
+    statuses: StatusBoard
+    backoff: CrashBackoff
+    pulls: PullBackoff
+    pods: PodStore = field(default_factory=PodStore)
+    ledger: WorkerLedger = field(default_factory=WorkerLedger)
+    halts: PodHalts = field(default_factory=PodHalts)
+    cache: RuntimeCache = field(default_factory=RuntimeCache)
+    probes: ProbeResults = field(default_factory=ProbeResults)
+
+    def remembered(self) -> frozenset[PodUID]:
+        """Every pod of which something is known."""
+        delayed = {delay.uid for delay in self.backoff.all()} | {delay.uid for delay in self.pulls.all()}
+        return frozenset(self.statuses.all().keys() | delayed)
+
+
+def build_boards(settings: AgentSettings, memory: AgentMemory, clock: Clock) -> Boards:
+    """With what an earlier life of the agent left on them."""
+    return Boards(
+        statuses=StatusBoard(clock=clock, restored=memory.statuses),
+        backoff=CrashBackoff(longest=settings.longest_crash_backoff, restored=memory.delays),
+        pulls=PullBackoff(restored=memory.pulls),
+    )

@@ -1,0 +1,105 @@
+"""What starts pods: sandboxes, images, containers and their hooks, wired."""
+
+from collections.abc import Callable
+
+from klet.api.container import Container, EphemeralContainer
+from klet.api.pod import Pod
+from klet.app.agent_ports import Ports
+from klet.app.boards import Boards
+from klet.app.container_ports import build_planner
+from klet.app.settings import AgentSettings
+from klet.app.volumes import PodVolumes
+from klet.images.manager import ImageManager
+from klet.images.pull_backoff import MissingImage
+from klet.model.causes import CauseId
+from klet.model.halts import PodHalts
+from klet.model.pods import uid_of
+from klet.runtime.config.container_planner import ReadyImage
+from klet.runtime.config.security import ImageUser
+from klet.runtime.errors import ImageMissing
+from klet.runtime.executor import PodExecutor
+from klet.runtime.gc import ContainerRemover
+from klet.runtime.hooks import HookRunner
+from klet.runtime.kill.killer import PodKiller
+from klet.runtime.post_start import PostStart
+from klet.runtime.sandboxes import SandboxMaker
+from klet.runtime.start_turns import StartTurns
+from klet.runtime.starter import ContainerStarter
+
+
+def build_sandboxes(ports: Ports, settings: AgentSettings) -> SandboxMaker:
+    return SandboxMaker(
+        runtime=ports.runtime,
+        dns=ports.dns,
+        cgroups=ports.cgroups,
+        recorder=ports.recorder,
+        clock=ports.clock,
+        settings=settings.sandbox,
+        runtime_classes=ports.containers.runtime_classes,
+        user_namespaces=ports.containers.user_namespaces,
+    )
+
+
+def build_executor(
+    ports: Ports,
+    settings: AgentSettings,
+    boards: Boards,
+    *,
+    sandboxes: SandboxMaker,
+    volumes: PodVolumes,
+    hooks: HookRunner,
+    killer: PodKiller,
+) -> PodExecutor:
+    """Who carries out what a pod's sync has decided."""
+    return PodExecutor(
+        runtime=ports.runtime,
+        remover=ContainerRemover(runtime=ports.runtime, killer=killer, logs=ports.logs),
+        sandboxes=sandboxes,
+        starter=_build_starter(ports, settings, boards, volumes),
+        post_start=PostStart(hooks=hooks, killer=killer, recorder=ports.recorder),
+        killer=killer,
+        recorder=ports.recorder,
+        turns=StartTurns(at_once=settings.parallel_starts, halts=boards.halts, clock=ports.clock),
+    )
+
+
+def _build_starter(ports: Ports, settings: AgentSettings, boards: Boards, volumes: PodVolumes) -> ContainerStarter:
+    images = ImageManager(images=ports.images, backoff=boards.pulls, recorder=ports.recorder, clock=ports.clock)
+    return ContainerStarter(
+        runtime=ports.runtime,
+        images=EnsuredImages(images=images, halts=boards.halts),
+        counts=ports.files,
+        planner=build_planner(
+            ports.containers,
+            files=ports.files,
+            volumes=volumes,
+            node_ips=ports.node_ips,
+            settings=settings.container,
+        ),
+        links=ports.logs,
+        recorder=ports.recorder,
+        clock=ports.clock,
+        backoff=boards.backoff,
+    )
+
+
+class EnsuredImages:
+    """The image manager, as the container starter wants it. A pod that is to stop no longer waits for an image."""
+
+    def __init__(self, *, images: ImageManager, halts: PodHalts) -> None:
+        self._images = images
+        self._halts = halts
+
+    async def ensure(
+        self,
+        pod: Pod,
+        container: Container | EphemeralContainer,
+        *,
+        before_pull: Callable[[], None],
+        parent: CauseId | None,
+    ) -> ReadyImage:
+        work = self._images.ensure(pod, container, before_pull=before_pull, parent=parent)
+        found = await self._halts.run(uid_of(pod), work)
+        if isinstance(found, MissingImage):
+            raise ImageMissing(found.reason, found.message, until=found.retry_at)
+        return ReadyImage(ref=found.ref, user=ImageUser(uid=found.uid, name=found.username))
