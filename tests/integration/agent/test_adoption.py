@@ -25,9 +25,13 @@ async def records(agent, **query: str) -> list[dict]:
 
 
 async def starts_seen(cri) -> dict[str, int]:
-    """Restart counts by container id, of all containers there are."""
+    """Restart counts by container id, of the newest instances: older ones may be removed at any time."""
     listed = await cri.list_containers(pb.ListContainersRequest())
-    return {c.id: int(c.annotations["io.kubernetes.container.restartCount"]) for c in listed.containers}
+    newest: dict[tuple[str, str], tuple[str, int]] = {}
+    for container in sorted(listed.containers, key=lambda found: found.created_at):
+        place = (container.labels["io.kubernetes.pod.uid"], container.metadata.name)
+        newest[place] = (container.id, int(container.annotations["io.kubernetes.container.restartCount"]))
+    return dict(newest.values())
 
 
 async def test_the_first_status_of_each_pod_equals_the_last(node, manifest, cri):
