@@ -152,6 +152,8 @@ def _expected_phase(chronicle: Chronicle, uid: PodUID, history: History) -> str 
     is_short = len(found) < len(spec.containers)
     if (is_short or any(each.is_alive for each in found)) and not _sidecars_run(history):
         return None
+    if is_short and not all(_is_done(each) for each in init):
+        return None
     if is_short:
         return "Pending"  # for an image that is nowhere
     if any(each.is_alive for each in found):
@@ -175,6 +177,10 @@ def _is_remade(history: History, instance: Instance) -> bool:
     if instance.container.started_at or instance.container.finished_at:
         return False
     return any(each.name == instance.name and each.container.finished_at for each in history.instances)
+
+
+def _is_done(instance: Instance | None) -> bool:
+    return instance is not None and bool(instance.container.finished_at) and instance.container.exit_code == 0
 
 
 def _failed(instance: Instance | None) -> bool:
