@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from klet.api.container import Container
 from klet.api.container_status import ContainerStatus
-from klet.api.pod import Pod
+from klet.api.pod import Pod, PodStatus
 from klet.api.pod_resources import is_sidecar
 
 PENDING = "Pending"
@@ -13,6 +13,7 @@ RUNNING = "Running"
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
 UNKNOWN = "Unknown"
+_ON_THE_WAY = frozenset({"ContainerCreating", "PodInitializing"})
 
 RestartRule = Callable[[Container, int], bool]
 """Says whether a container that ended with that exit code is started again."""
@@ -33,6 +34,14 @@ class _Count:
 
 def is_terminal(phase: str) -> bool:
     return phase in {SUCCEEDED, FAILED}
+
+
+def is_coming(status: PodStatus) -> bool:
+    """Whether it says no more than that the pod is on its way, and nothing has gone wrong."""
+    if status.phase != PENDING or status.reason or status.message:
+        return False
+    containers = (*status.init_container_statuses, *status.container_statuses)
+    return all(each.state.waiting is not None and each.state.waiting.reason in _ON_THE_WAY for each in containers)
 
 
 def compute_phase(

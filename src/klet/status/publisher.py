@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
 from klet.aio.backoff import Backoff
@@ -22,11 +22,15 @@ from klet.errors import KletError
 from klet.model.pods import PodUID, format_pod, is_static, uid_of
 from klet.status.api_status import may_be_deleted, merge_status
 from klet.status.board import Reported, StatusBoard
+from klet.status.phase import is_coming
 from klet.status.transitions import is_same
 
 logger = logging.getLogger(__name__)
 
 SWEEP: Final = timedelta(seconds=10)
+COMING_AT_ONCE: Final = 10
+COMING_PATIENCE: Final = timedelta(seconds=10)
+"""Where more pods come at once, it is only told of one after that time that it is on its way. Most are there before."""
 _PARALLEL: Final = 8
 _FIRST_DELAY: Final = timedelta(milliseconds=500)
 
@@ -100,6 +104,8 @@ class StatusPublisher:
         self._queue = WorkQueue[PodUID](clock=clock)
         self._sent: dict[PodUID, _Sent] = {}
         self._backoff = Backoff[PodUID](first=_FIRST_DELAY, longest=SWEEP)
+        self._coming: dict[PodUID, datetime] = {}
+        """Since when there is nothing to tell of a pod but that it is on its way."""
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -112,13 +118,13 @@ class StatusPublisher:
     async def _follow(self) -> None:
         with self._board.changes() as changes:
             for uid in self._board.all():
-                self._queue.add(uid)
+                self._add(uid)
             async for uid in changes:
-                self._queue.add(uid)
+                self._add(uid)
                 if changes.lagged:
                     changes.lagged = False
                     for each in self._board.all():
-                        self._queue.add(each)
+                        self._add(each)
 
     async def _follow_pods(self) -> None:
         """A mirror that has come shows nothing yet, and a status that somebody else wrote is set right at once."""
@@ -126,7 +132,7 @@ class StatusPublisher:
             async for name in changes:
                 pod = self._pods.by_full_name(name)
                 if pod is not None and self._differs(uid_of(pod)):
-                    self._queue.add(uid_of(pod))
+                    self._add(uid_of(pod))
 
     async def _sweep(self) -> None:
         """Find what a lost request, or someone else's write, has made differ."""
@@ -135,9 +141,26 @@ class StatusPublisher:
             known = self._board.all()
             for uid in [uid for uid in self._sent if uid not in known]:
                 del self._sent[uid]
+            for uid in [uid for uid in self._coming if uid not in known]:
+                del self._coming[uid]
             for uid in known:
                 if self._differs(uid):
-                    self._queue.add(uid)
+                    self._add(uid)
+
+    def _add(self, uid: PodUID) -> None:
+        """Have it told; at once, unless so much happens that what is no news can wait."""
+        reported = self._board.reported(uid)
+        if reported is None or not is_coming(reported.status):
+            self._coming.pop(uid, None)
+            self._queue.add(uid)
+            return
+        now = self._clock.now()
+        self._coming.setdefault(uid, now)
+        lately = sum(now - since < COMING_PATIENCE for since in self._coming.values())
+        if lately > COMING_AT_ONCE:
+            self._queue.add_after(uid, COMING_PATIENCE)
+        else:
+            self._queue.add(uid)
 
     def _differs(self, uid: PodUID) -> bool:
         reported, pod = self._board.reported(uid), self._pods.get(uid)

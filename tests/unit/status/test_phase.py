@@ -9,8 +9,9 @@ from klet.api.container_status import (
     ContainerStateWaiting,
     ContainerStatus,
 )
+from klet.api.pod import PodStatus
 from klet.runtime.restart import restarts_after
-from klet.status.phase import FAILED, PENDING, RUNNING, SUCCEEDED, compute_phase
+from klet.status.phase import FAILED, PENDING, RUNNING, SUCCEEDED, compute_phase, is_coming
 from klet.testing.builders import make_container, make_pod
 
 RUN = ContainerState(running=ContainerStateRunning())
@@ -164,3 +165,27 @@ def test_container_policies(pod_policy, own, regular, want):
 def test_init_container_policies(pod_policy, own, want):
     pod = make_pod("A", init=(make_container("X", restart_policy=own),), restart_policy=pod_policy)
     assert phase(pod, {}, {"X": "F"}) == want
+
+
+PULLS_IN_VAIN = ContainerState(waiting=ContainerStateWaiting(reason="ErrImagePull"))
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        pytest.param(PodStatus(phase=PENDING), True, id="nothing is known yet"),
+        pytest.param(PodStatus(phase=PENDING, container_statuses=statuses(a="W", b="W")), True, id="all are created"),
+        pytest.param(PodStatus(phase=PENDING, container_statuses=statuses(a="W", b="R")), False, id="one runs"),
+        pytest.param(PodStatus(phase=PENDING, init_container_statuses=statuses(a="S")), False, id="an init has ended"),
+        pytest.param(
+            PodStatus(phase=PENDING, container_statuses=(ContainerStatus(name="a", state=PULLS_IN_VAIN),)),
+            False,
+            id="an image does not come",
+        ),
+        pytest.param(PodStatus(phase=PENDING, reason="NodeAffinity"), False, id="there is a reason to tell"),
+        pytest.param(PodStatus(phase=RUNNING, container_statuses=statuses(a="R")), False, id="it runs"),
+        pytest.param(PodStatus(phase=FAILED), False, id="it has ended"),
+    ],
+)
+def test_is_coming(status, expected):
+    assert is_coming(status) is expected
