@@ -49,8 +49,8 @@ class KeptObjects:
         self._config_maps = config_maps
         self._secrets = secrets
         self._is_away = is_away
-        self._silent: set[ObjectRef] = set()
-        """What could not be read since the API server went away: asking again would only cost time."""
+        self._remembered: set[ObjectRef] = set()
+        """What was last read from disk: that is good until the API server has shown the object itself."""
 
     def register(self, pod: Pod) -> None:
         self._inner.register(pod)
@@ -82,21 +82,23 @@ class KeptObjects:
                     continue  # whoever needs it will be told
 
     async def _read(self, ref: ObjectRef, read: Callable[[str, str], Awaitable[T]], files: Files[T]) -> T:
-        if not self._is_away():
-            self._silent.clear()
-        elif ref in self._silent and (kept := await _find(files, ref)) is not None:
-            return kept
+        if self._is_away() and ref in self._remembered and (kept := await _find(files, ref)) is not None:
+            return kept  # asking again would only cost time
         try:
             found = await read(ref.namespace, ref.name)
         except ObjectMissing:
+            self._remembered.discard(ref)
             await files.keep(owner_of(ref), None, version=_MISSING)
             raise
         except KletError:
-            if not self._is_away() or (kept := await _find(files, ref)) is None:
+            if not self._is_away() and ref not in self._remembered:
                 raise
-            self._silent.add(ref)
-            return kept
-        self._silent.discard(ref)
+            self._remembered.add(ref)
+            if (kept := await _find(files, ref)) is not None:
+                return kept
+            self._remembered.discard(ref)
+            raise
+        self._remembered.discard(ref)
         await files.keep(owner_of(ref), found, version=f"{found.metadata.uid}/{found.metadata.resource_version}")
         return found
 

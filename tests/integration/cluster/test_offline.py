@@ -26,6 +26,14 @@ async def cri(containerd):
         yield runtime
 
 
+@pytest.fixture(autouse=True)
+def nothing_refused(control_plane, node):
+    """An API server that has just started does not know at first which objects the node's pods use."""
+    yield
+    refused = control_plane.refused(f"system:node:{node.name}")
+    assert [each for each in refused if "no relationship found between node" not in each] == []
+
+
 def is_running(pod):
     return pod.status.phase == "Running" and all(each.ready for each in pod.status.container_statuses)
 
@@ -56,41 +64,43 @@ async def test_after_a_reboot_without_the_api_server_pods_run_again(api, node, m
     word = Secret(metadata=ObjectMeta(name="offline-key"), data={"word": b"hush-hush"})
     await api.client.create(word, "default")
     async with node.running(node.klet(*FLAGS)):
-        await api.create(using_objects(manifest("web", spec=VOLUMES)), node=node.name)
-        await api.create(manifest("gone"), node=node.name)
-        once = manifest("job", main="true", spec={"restartPolicy": "Never"})
+        await api.create(using_objects(manifest("offline-web", spec=VOLUMES)), node=node.name)
+        await api.create(manifest("offline-gone"), node=node.name)
+        once = manifest("offline-job", main="true", spec={"restartPolicy": "Never"})
         await api.create(once, node=node.name)
-        before = await api.until_pod("web", is_running, what="running")
-        await api.until_pod("gone", is_running, what="running")
-        await api.until_pod("job", lambda pod: pod.status.phase == "Succeeded", what="over")
-        shown = await show(cri, (await running(cri))["web"])
+        before = await api.until_pod("offline-web", is_running, what="running")
+        await api.until_pod("offline-gone", is_running, what="running")
+        await api.until_pod("offline-job", lambda pod: pod.status.phase == "Succeeded", what="over")
+        shown = await show(cri, (await running(cri))["offline-web"])
     assert shown.startswith("greenhush-hushgreen\n")
-    await api.delete("gone")
+    await api.delete("offline-gone")
     await control_plane.api_server.kill()
     # As after a reboot: nothing runs, and what was in memory is not there any more.
     await remove_pods(cri, clock=SystemClock())
     node.unmount_all()
     agent = node.klet(*FLAGS)
     async with node.running(agent):
-        found = await api.until(lambda: running(cri), lambda pods: pods.keys() >= {"web", "gone"})
-        assert found.keys() == {"web", "gone"}, f"the agent says: {agent.log.read_text()}"
-        assert await show(cri, found["web"]) == shown
+        found = await api.until(lambda: running(cri), lambda pods: pods.keys() >= {"offline-web", "offline-gone"})
+        assert found.keys() == {"offline-web", "offline-gone"}, f"the agent says: {agent.log.read_text()}"
+        assert await show(cri, found["offline-web"]) == shown
         control_plane.api_server.start()
         await control_plane.until_ready()
-        await api.until_gone("gone")
+        await api.until_gone("offline-gone")
         after = await api.until_pod(
-            "web",
-            lambda pod: is_running(pod) and pod.status.container_statuses[0].container_id.endswith(found["web"]),
+            "offline-web",
+            lambda pod: (
+                is_running(pod) and pod.status.container_statuses[0].container_id.endswith(found["offline-web"])
+            ),
             what="the container that was started meanwhile",
         )
         assert after.metadata.uid == before.metadata.uid
         assert after.status.start_time == before.status.start_time
-        await api.create(manifest("new"), node=node.name)
-        await api.until_pod("new", is_running, what="running")
-        assert (await running(cri)).items() >= {"web": found["web"]}.items()
-        assert api.pods.get("job", "default").status.phase == "Succeeded"
+        await api.create(manifest("offline-new"), node=node.name)
+        await api.until_pod("offline-new", is_running, what="running")
+        assert (await running(cri)).items() >= {"offline-web": found["offline-web"]}.items()
+        assert api.pods.get("offline-job", "default").status.phase == "Succeeded"
         made = (await cri.list_containers(pb.ListContainersRequest())).containers
-        assert "job" not in {each.labels["io.kubernetes.pod.name"] for each in made}
+        assert "offline-job" not in {each.labels["io.kubernetes.pod.name"] for each in made}
     kept = [path for path in (node.root / "klet-offline").rglob("*") if path.is_file()]
     token = shown.rpartition("\n")[2]
     assert len(token) > 100

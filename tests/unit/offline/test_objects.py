@@ -104,8 +104,12 @@ async def test_what_did_not_exist_still_does_not(node):
     with pytest.raises(ObjectMissing):
         await node.reader().config_map("ns", "optional")
     node.lose_server()
+    reader = node.reader()
     with pytest.raises(ObjectMissing, match='configmap "optional" not found'):
-        await node.reader().config_map("ns", "optional")
+        await reader.config_map("ns", "optional")
+    node.is_away = False
+    with pytest.raises(ObjectMissing):
+        await reader.config_map("ns", "optional")
 
 
 async def test_what_was_never_read_is_not_known(node):
@@ -143,6 +147,34 @@ async def test_a_server_that_is_back_is_asked_again(node):
     assert await reader.config_map("ns", "cfg") == changed
     node.lose_server()
     assert await node.reader().config_map("ns", "cfg") == changed
+
+
+async def test_what_was_remembered_is_good_until_the_server_shows_it(node):
+    await node.reader().config_map("ns", "cfg")
+    node.lose_server()
+    reader = node.reader()
+    await reader.config_map("ns", "cfg")
+    node.is_away = False  # it answers somebody, and has not shown this object yet
+    assert await reader.config_map("ns", "cfg") == CONFIG
+    with pytest.raises(Silent):
+        await node.reader().config_map("ns", "cfg")
+    node.server.is_silent = False
+    assert await reader.config_map("ns", "cfg") == CONFIG
+    node.server.is_silent = True
+    with pytest.raises(Silent):
+        await reader.config_map("ns", "cfg")
+
+
+async def test_what_was_remembered_and_is_gone_is_gone(node):
+    await node.reader().config_map("ns", "cfg")
+    node.lose_server()
+    reader = node.reader()
+    await reader.config_map("ns", "cfg")
+    node.server.is_silent = node.is_away = False
+    del node.server.objects["cfg"]
+    for _ in range(2):
+        with pytest.raises(ObjectMissing):
+            await reader.config_map("ns", "cfg")
 
 
 async def test_a_copy_in_memory_goes_before_the_one_on_disk(node):
