@@ -34,7 +34,7 @@ async def _change(node: NodeUnderTest, _number: int) -> Round:
     for name in names:
         made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"key": "old"}}
         await node.api.send("POST", MAPS, made)
-    await node.create(_with_volume(make_manifest(name), name) for name in names)
+    await node.create([_with_volume(make_manifest(name), name) for name in names])
     await node.pods.until(names, is_running)
     await asyncio.sleep(REST)
     return Round(tuple(await asyncio.gather(*(_change_one(node, name) for name in names))))

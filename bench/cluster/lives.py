@@ -21,9 +21,11 @@ STUBBORN = "trap '' TERM; while true; do sleep 1; done"
 
 
 async def start_pods(node: NodeUnderTest, names: list[str], script: str = SCRIPT) -> Round:
-    began = await node.create(make_manifest(name, script) for name in names)
+    """Each from its own request to the moment a client is told that it runs."""
+    began = await node.create([make_manifest(name, script) for name in names])
     found = await node.pods.until(names, is_running)
-    return Round(tuple(at - began for at in found.values()))
+    each = tuple(found[name] - at for name, at in zip(names, began, strict=True))
+    return Round(each, whole=max(found.values()) - min(began))
 
 
 async def measure_one(ground: Ground) -> list[Row]:
@@ -108,7 +110,7 @@ async def measure_exits(ground: Ground) -> list[Row]:
 
     async def exits(node: NodeUnderTest, _number: int) -> Round:
         scripts = {f"exit-{number}": script for number, script in enumerate(SCRIPTS)}
-        await node.create(make_manifest(name, script, policy="Never") for name, script in scripts.items())
+        await node.create([make_manifest(name, script, policy="Never") for name, script in scripts.items()])
         found = await node.pods.until(scripts, has_succeeded)
         ended = await find_ends(ground.client)
         return Round(tuple(found[name] - ended[name] for name in scripts))

@@ -87,7 +87,7 @@ async def measure_probed(ground: Ground, *, seconds: float) -> list[Row]:
 async def start_probed(node: NodeUnderTest, count: int) -> list[str]:
     """Pods that are probed each second, once all of them are ready."""
     names = [f"probed-{number}" for number in range(count)]
-    await node.create(make_manifest(name, WEB_SCRIPT, probe=PROBE) for name in names)
+    await node.create([make_manifest(name, WEB_SCRIPT, probe=PROBE) for name in names])
     await node.pods.until(names, is_ready)
     return names
 

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -58,17 +58,17 @@ class NodeUnderTest:
     ready_after: float
     """Seconds from the start of the process to the moment a client was told that the new node is ready."""
 
-    async def create(self, manifests: Iterable[dict[str, object]]) -> float:
-        """Bind pods to the node, all at once; when it was begun."""
+    async def create(self, manifests: Sequence[dict[str, object]]) -> list[float]:
+        """Bind pods to the node, all at once; when each was asked for."""
         turn = asyncio.Semaphore(CONNECTIONS)
 
-        async def create(manifest: dict[str, object]) -> None:
+        async def create(manifest: dict[str, object]) -> float:
             async with turn:
+                began = time.time()
                 await self.api.send("POST", PODS, self._bound(manifest))
+                return began
 
-        began = time.time()
-        await asyncio.gather(*map(create, manifests))
-        return began
+        return await asyncio.gather(*map(create, manifests))
 
     def volume(self, pod: str, plugin: str, name: str) -> Path:
         """Where the agent keeps a volume of a pod."""

@@ -74,6 +74,6 @@ async def _kill_often(node: NodeUnderTest, _number: int) -> Outcome:
 async def _kill_and_start(node: NodeUnderTest, name: str) -> float:
     """The new pod is made when the agent is dead, and the next agent started at once."""
     await node.process.end(kill=True)
-    began = await node.create([make_manifest(name)])
+    (began,) = await node.create([make_manifest(name)])
     await node.start_again()
     return (await node.pods.until([name], is_ready))[name] - began
