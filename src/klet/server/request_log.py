@@ -1,11 +1,14 @@
 """What aiohttp logs about requests, in klet's form: nonsense from a client is one line, a bug keeps its trace."""
 
 import logging
+import re
 from typing import Final
 
 from aiohttp.http_exceptions import HttpProcessingError
 
 LONGEST_ERROR: Final = 200
+_OWN_BYTES: Final = re.compile(r":?\n|:? b?['\"]")
+"""Where aiohttp's complaints go on with the request's own bytes. They may be a token: none of them is logged."""
 
 
 class PlainComplaints(logging.Filter):
@@ -16,8 +19,7 @@ class PlainComplaints(logging.Filter):
         if isinstance(error, HttpProcessingError):
             record.levelno, record.levelname = logging.WARNING, logging.getLevelName(logging.WARNING)
             record.msg, record.args, record.exc_info = "Request refused: it is not HTTP as the API speaks it", (), None
-            # The text of the error shows the request's bytes with a mark under them, on lines of their own.
-            record.error = " ".join(error.message.split())[:LONGEST_ERROR]
+            record.error = _OWN_BYTES.split(error.message)[0][:LONGEST_ERROR]
         return True
 
 

@@ -91,6 +91,14 @@ async def test_a_bad_token_is_no_anonymous_user(start):
         assert await kubelet.get("/healthz", name=None) == (200, "ok")
 
 
+async def test_a_token_of_bytes_that_are_no_text_is_a_bad_token(start):
+    api = Api()
+    async with start(reviewer=api, allows_anonymous=True) as kubelet, kubelet.connected(None) as (reader, writer):
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer \xff\xfe\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 401 ")
+    assert api.reviews_of("tokenreviews") == []
+
+
 async def test_tokens_are_asked_about_once(start):
     api = Api()
     async with start(reviewer=api) as kubelet:

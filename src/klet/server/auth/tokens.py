@@ -28,7 +28,10 @@ class TokenAuthenticator:
     async def authenticate(self, token: str) -> Verdict:
         if not token:
             return None
-        key = hashlib.sha256(token.encode()).digest()  # so that no token stays in memory
+        try:
+            key = hashlib.sha256(token.encode()).digest()  # so that no token stays in memory
+        except UnicodeEncodeError:
+            return _INVALID  # a header of bytes that are no text: no API server has issued that
         if (known := self._known.get(key)) is not None:
             return known
         review = TokenReview(
