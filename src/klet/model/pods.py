@@ -14,6 +14,8 @@ HASH_ANNOTATION = "kubernetes.io/config.hash"
 
 API_SOURCE = "api"
 SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
+LONGEST_GRACE = 100 * 365 * 24 * 3600
+"""Seconds. The API takes grace periods that no clock can count; all of them mean that nobody is in a hurry."""
 
 
 def uid_of(pod: Pod) -> PodUID:

@@ -21,7 +21,7 @@ from klet.host.http_client import BodyError, HttpError, PlainHttpError
 from klet.host.http_response import HttpResponse
 from klet.model.causes import CauseId, CauseRecorder, Finding
 from klet.model.http_get import HOOK_AGENT, HeaderError, HttpGet, PortError, build_http_get
-from klet.model.pods import PodUID, format_pod, subject_of, uid_of
+from klet.model.pods import LONGEST_GRACE, PodUID, format_pod, subject_of, uid_of
 from klet.model.runtime import ContainerId, PodRuntimeStatus
 from klet.wire import cri_v1_pb2 as cri
 
@@ -83,7 +83,7 @@ class HookRunner:
         elif handler.http_get is not None:
             await self._get(handler.http_get, target, parent)
         elif handler.sleep is not None:
-            await self._clock.sleep(timedelta(seconds=handler.sleep.seconds))
+            await self._clock.sleep(timedelta(seconds=min(handler.sleep.seconds, LONGEST_GRACE)))
         else:
             raise HookError(f"Cannot run handler: invalid handler: {describe_handler(handler)}")
 

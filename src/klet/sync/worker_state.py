@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from klet.api.pod import Pod, PodStatus
 from klet.model.causes import CauseId, Finding
-from klet.model.pods import is_static, subject_of
+from klet.model.pods import LONGEST_GRACE, is_static, subject_of
 
 DECIDER = "sync.workers"
 RECENT_EVENTS = 16
@@ -230,7 +230,7 @@ def effective_grace(current: int, update: PodUpdate) -> int:
             overridden = True
     if not overridden and grace == 0 and update.pod.spec.termination_grace_period_seconds is not None:
         grace = update.pod.spec.termination_grace_period_seconds
-    return max(grace, 1)
+    return min(max(grace, 1), LONGEST_GRACE)
 
 
 def _reason_to_terminate(state: WorkerState, update: PodUpdate) -> str | None:

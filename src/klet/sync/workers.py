@@ -17,7 +17,7 @@ from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.model.causes import CauseId, CauseRecorder, Finding
 from klet.model.halts import PodHalts
-from klet.model.pods import PodUID, subject_of, uid_of
+from klet.model.pods import LONGEST_GRACE, PodUID, subject_of, uid_of
 from klet.model.runtime import PodRuntimeStatus
 from klet.sync.ledger import WorkerLedger
 from klet.sync.requeue import Pace, compute_requeue
@@ -343,4 +343,5 @@ class PodWorkers:
 def kill_patience(pod: Pod, grace: int | None) -> timedelta:
     """How long a pod may take to stop: half as long again as its grace, and ten seconds at the least."""
     granted = grace if grace is not None else pod.spec.termination_grace_period_seconds or 0
+    granted = min(granted, LONGEST_GRACE)
     return max(SHORTEST_KILL_PATIENCE, timedelta(seconds=granted + granted // 2))

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from klet.api.pod import Pod, PodStatus
 from klet.model.causes import CauseId
+from klet.model.pods import LONGEST_GRACE
 from klet.sync.worker_state import (
     RECENT_EVENTS,
     PodUpdate,
@@ -170,6 +171,7 @@ def test_a_runtime_view_of_a_pod_with_a_spec_stops_it_as_the_spec_says():
         pytest.param(0, None, 60, 30, 60, id="an override may be longer than the spec's"),
         pytest.param(0, 5, 60, 30, 5, id="but not than the deletion's"),
         pytest.param(20, None, None, 30, 20, id="what was said stays"),
+        pytest.param(0, 2**63 - 1, None, 30, LONGEST_GRACE, id="the longest that the API takes is a lifetime"),
     ],
 )
 def test_grace(current, deletion, override, spec, expected):

@@ -18,7 +18,7 @@ from klet.journal.memory import MemoryJournal
 from klet.journal.records import CauseQuery
 from klet.model.causes import CauseId
 from klet.model.halts import PodHalts
-from klet.model.pods import PodUID
+from klet.model.pods import LONGEST_GRACE, PodUID
 from klet.model.runtime import PodRuntimeStatus
 from klet.sync.ledger import WorkerLedger
 from klet.sync.requeue import Pace
@@ -508,6 +508,7 @@ def test_a_pod_of_the_api_with_the_name_of_a_static_pod_does_not_wait():
         pytest.param(4, 30, 10, id="not less than ten seconds"),
         pytest.param(21, 30, 31, id="halves are cut off"),
         pytest.param(0, 30, 10, id="no grace at all"),
+        pytest.param(None, 2**63 - 1, LONGEST_GRACE * 3 // 2, id="more than any clock can count"),
     ],
 )
 def test_patience_with_a_kill(grace, spec, seconds):

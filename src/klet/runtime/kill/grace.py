@@ -2,6 +2,7 @@
 
 from klet.api.container import Container
 from klet.api.pod import Pod
+from klet.model.pods import LONGEST_GRACE
 from klet.runtime.actions import KillReason
 
 MINIMUM_GRACE = 2
@@ -10,6 +11,10 @@ MINIMUM_GRACE = 2
 
 def base_grace(pod: Pod, container: Container | None, reason: KillReason) -> int:
     """The grace period before an override, in seconds."""
+    return min(_granted(pod, container, reason), LONGEST_GRACE)
+
+
+def _granted(pod: Pod, container: Container | None, reason: KillReason) -> int:
     if pod.metadata.deletion_grace_period_seconds is not None:
         return pod.metadata.deletion_grace_period_seconds
     own = pod.spec.termination_grace_period_seconds

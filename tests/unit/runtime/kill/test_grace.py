@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from klet.api.handlers import Probe
+from klet.model.pods import LONGEST_GRACE
 from klet.runtime.actions import KillReason
 from klet.runtime.kill.grace import base_grace, stop_timeout, whole_seconds
 from klet.testing.builders import make_container, make_pod
@@ -25,6 +26,7 @@ UNKNOWN, LIVENESS, STARTUP = KillReason.UNKNOWN, KillReason.LIVENESS_PROBE, Kill
         pytest.param(10, 30, LIVENESS, 5, None, 10, id="a deletion decides"),
         pytest.param(0, 30, UNKNOWN, None, None, 0, id="a deletion with zero decides too"),
         pytest.param(None, 0, UNKNOWN, None, None, 0, id="a pod may ask for zero"),
+        pytest.param(None, 2**63 - 1, UNKNOWN, None, None, LONGEST_GRACE, id="more than any clock can count"),
     ],
 )
 def test_before_any_override(deletion, spec, reason, liveness, startup, expected):
