@@ -8,7 +8,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
@@ -86,10 +86,12 @@ class Transport:
             raise _unreachable(request, str(error) or type(error).__name__) from error
 
     @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator["Stream"]:
-        """An answer that is read as it comes."""
+    async def stream(self, request: Request, *, silence: timedelta) -> AsyncIterator["Stream"]:
+        """An answer that is read as it comes; raises Unreachable if it does not even begin for too long."""
         try:
-            async with self._exchange(request) as response:
+            async with AsyncExitStack() as opened:
+                async with asyncio.timeout(silence.total_seconds()):
+                    response = await opened.enter_async_context(self._exchange(request))
                 yield Stream(response, request, self._reach)
         except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
             self._reach.failed()

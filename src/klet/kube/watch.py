@@ -65,10 +65,13 @@ class _Marked(ApiObject, frozen=True, kw_only=True):
 class Watcher:
     """Opens watches on one API server."""
 
-    def __init__(self, *, transport: Transport, throttle: Throttle, randomness: random.Random) -> None:
+    def __init__(
+        self, *, transport: Transport, throttle: Throttle, randomness: random.Random, silence: timedelta = SILENCE
+    ) -> None:
         self._transport = transport
         self._throttle = throttle
         self._randomness = randomness
+        self._silence = silence
 
     async def watch(
         self, struct: type[T], scope: Scope, *, resource_version: str = "", with_list: bool = False
@@ -90,10 +93,10 @@ class Watcher:
             query += [("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")]
         await self._throttle.wait()
         request = Request("GET", kind_of(struct).path(scope.namespace), query)
-        async with self._transport.stream(request) as stream:
+        async with self._transport.stream(request, silence=self._silence) as stream:
             if stream.code >= 400:
                 raise refusal(await stream.answer())
-            async with aclosing(stream.lines(silence=SILENCE)) as lines:
+            async with aclosing(stream.lines(silence=self._silence)) as lines:
                 async for line in lines:
                     if line:
                         yield _event(struct, line)

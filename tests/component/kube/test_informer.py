@@ -1,13 +1,18 @@
 """A copy that follows the API server through everything that can happen to a watch."""
 
 import asyncio
+import random
+from datetime import timedelta
 
 import pytest
 
 from klet.api.config import ConfigMap
 from klet.embedded import refusals
-from klet.embedded.faults import Cut, Refuse
-from klet.kube.informer import ObjectKey
+from klet.embedded.faults import Cut, Delay, FallSilent, Refuse
+from klet.kube.informer import Informer, InformerSettings, ObjectKey
+from klet.kube.throttle import Unlimited
+from klet.kube.watch import Scope, Watcher
+from klet.testing.clock import HastyClock
 
 A = ObjectKey("default", "a")
 
@@ -99,3 +104,31 @@ async def test_what_was_there_stays_readable_while_the_server_is_away(cluster, f
         cluster.api.faults.clear()
         await cluster.put("b")
         assert await changes.get() == ObjectKey("default", "b")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(FallSilent(after_events=1), id="after some events"),
+        pytest.param(Delay(timedelta(hours=1)), id="before any answer"),
+    ],
+)
+async def test_a_watch_that_silently_dies_is_noticed(cluster, fault):
+    await cluster.put("a")
+    watcher = Watcher(
+        transport=cluster.transport,
+        throttle=Unlimited(),
+        randomness=random.Random(1),
+        silence=timedelta(milliseconds=300),
+    )
+    settings = InformerSettings(cluster.client, watcher, HastyClock(), random.Random(1))
+    informer = Informer(struct=ConfigMap, scope=Scope("default"), settings=settings)
+    cluster.api.faults.plan(fault, applies=lambda ask: ask.is_watch)
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        task = group.create_task(informer.run())
+        await informer.until_synced()
+        with informer.changes() as changes:
+            await cluster.put("b")
+            while informer.get("b", "default") is None:
+                await changes.get()
+        task.cancel()
