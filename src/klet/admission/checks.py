@@ -3,13 +3,14 @@
 Its first form: what can be said without the node's own object (resources, affinity, taints come with that).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 from klet.api.container import ContainerPort
 from klet.api.pod import Pod
 from klet.api.pod_resources import is_sidecar
+from klet.api.sysctls import IPC, NET, SAFE_SYSCTLS, matches_sysctl, namespace_of, normalize_sysctl
 
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - compared with, not bound to
 _OS_LABEL: Final = "kubernetes.io/os"
@@ -24,10 +25,20 @@ class Rejection:
     message: str
 
 
-Check: TypeAlias = Callable[[Pod, Sequence[Pod]], Rejection | None]
+def check_sysctls(pod: Pod, *, allowed: Sequence[str]) -> Rejection | None:
+    """A kernel parameter that could do harm to other pods and that nobody has allowed (`allowedUnsafeSysctls`)."""
+    wanted = pod.spec.security_context.sysctls if pod.spec.security_context is not None else ()
+    for sysctl in (normalize_sysctl(each.name) for each in wanted):
+        namespace = namespace_of(sysctl)
+        if namespace is None or not any(matches_sysctl(sysctl, pattern) for pattern in (*SAFE_SYSCTLS, *allowed)):
+            return Rejection("SysctlForbidden", f'forbidden sysctl: "{sysctl}" not allowlisted')
+        if (namespace == NET and pod.spec.host_network) or (namespace == IPC and pod.spec.host_ipc):
+            message = f'forbidden sysctl: "{sysctl}" not allowed with host {namespace} enabled'
+            return Rejection("SysctlForbidden", message)
+    return None
 
 
-def check_os(pod: Pod, others: Sequence[Pod]) -> Rejection | None:  # noqa: ARG001 - checks are called alike
+def check_os(pod: Pod) -> Rejection | None:
     """A pod for another operating system."""
     if pod.metadata.labels.get(_OS_LABEL, _LINUX) != _LINUX:
         message = f"Failed to admit pod as the `{_OS_LABEL}` label doesn't match node label"
@@ -46,13 +57,9 @@ def check_host_ports(pod: Pod, others: Sequence[Pod]) -> Rejection | None:
     return None
 
 
-CHECKS: Final[tuple[Check, ...]] = (check_os, check_host_ports)
-
-
-def find_rejection(pod: Pod, others: Sequence[Pod]) -> Rejection | None:
+def find_rejection(pod: Pod, others: Sequence[Pod], *, allowed_sysctls: Sequence[str] = ()) -> Rejection | None:
     """Why a pod cannot join the others on this node; the first reason counts."""
-    found = (check(pod, others) for check in CHECKS)
-    return next((rejection for rejection in found if rejection is not None), None)
+    return check_sysctls(pod, allowed=allowed_sysctls) or check_os(pod) or check_host_ports(pod, others)
 
 
 def _host_ports(pod: Pod) -> Iterator[ContainerPort]:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from klet.api.quantity import Quantity
+from klet.api.sysctls import normalize_sysctl
 from klet.app.machine_facts import MachineFacts
 from klet.app.resource_settings import cut_allocatable, cut_container_rules, cut_pod_cgroup_rules, cut_qos_rules
 from klet.config.command_line import Settings
@@ -61,6 +62,8 @@ class AgentSettings:
     """What the machine has for pods."""
     runtime_handlers: Mapping[str, str]
     """By runtime class."""
+    allowed_sysctls: tuple[str, ...] = ()
+    """Patterns of kernel parameters that pods may set besides the safe ones."""
 
 
 def cut_settings(given: Settings, machine: MachineFacts) -> AgentSettings:
@@ -105,6 +108,7 @@ def cut_settings(given: Settings, machine: MachineFacts) -> AgentSettings:
         ),
         allocatable=cut_allocatable(given, machine),
         runtime_handlers={each.metadata.name: each.handler for each in given.klet.runtime_classes},
+        allowed_sysctls=tuple(normalize_sysctl(each) for each in config.allowed_unsafe_sysctls),
     )
 
 

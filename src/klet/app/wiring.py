@@ -1,6 +1,7 @@
 """Who talks to whom: builds every part of the agent from its ports. The only place that knows them all."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from klet.admission.checks import find_rejection
@@ -131,7 +132,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         await runtime.until_well()
 
     beat = Beat(until_runtime_well=until_runtime_well, clock=ports.clock, resync=settings.resync)
-    loop = _build_loop(ports, boards, workers=workers, statuses=statuses, beat=beat, calls=calls)
+    loop = _build_loop(ports, settings, boards, workers=workers, statuses=statuses, beat=beat, calls=calls)
     gc = _build_gc(ports, settings, boards, killer)
     memory = MemoryKeeper(
         store=ports.memory_store,
@@ -196,6 +197,7 @@ def _build_volumes(ports: Ports, settings: AgentSettings) -> tuple[VolumeManager
 
 def _build_loop(
     ports: Ports,
+    settings: AgentSettings,
     boards: Boards,
     *,
     workers: PodWorkers,
@@ -208,7 +210,7 @@ def _build_loop(
         pods=boards.pods,
         ledger=boards.ledger,
         remembers=lambda uid: boards.statuses.get(uid) is not None,
-        admission=find_rejection,
+        admission=partial(find_rejection, allowed_sysctls=settings.allowed_sysctls),
         reject=statuses.reject,
         recorder=ports.recorder,
     )

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 from klet.api.quantity import Quantity
+from klet.api.sysctls import namespace_of, normalize_sysctl
 from klet.config.configuration import KubeletConfiguration
 from klet.config.errors import ConfigError, prefixed
 from klet.config.flags import KubeletFlags, check_node_ips, check_start_flags
@@ -137,4 +138,9 @@ def _check_creation(config: KubeletConfiguration, flags: KubeletFlags) -> None:
             raise ConfigError(
                 f'sysctl "{pattern}" must have at most {_SYSCTL_LIMIT} characters and match regex {_SYSCTL_PATTERN}: '
                 "see allowedUnsafeSysctls (--allowed-unsafe-sysctls)"
+            )
+        if namespace_of(normalize_sysctl(pattern)) is None:
+            raise ConfigError(
+                f'the sysctls "{pattern}" are not known to be namespaced: name others in allowedUnsafeSysctls '
+                "(--allowed-unsafe-sysctls)"
             )

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from klet.admission.checks import Rejection, find_rejection
 from klet.api.container import ContainerPort
 from klet.api.pod import PodOS
+from klet.api.security import PodSecurityContext, Sysctl
 from klet.testing.builders import make_container, make_pod
 
 PORTS = Rejection("NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports")
@@ -75,3 +76,37 @@ def test_a_pod_may_ask_for_a_port_nobody_has():
 )
 def test_operating_systems(pod, expected):
     assert find_rejection(pod, []) == expected
+
+
+def tuned(*names, **spec):
+    context = PodSecurityContext(sysctls=tuple(Sysctl(name=name, value="1") for name in names))
+    return replace(make_pod(), spec=replace(make_pod().spec, security_context=context, **spec))
+
+
+@pytest.mark.parametrize(
+    ("pod", "why"),
+    [
+        pytest.param(tuned("net.ipv4.tcp_syncookies", "kernel.shm_rmid_forced"), "", id="safe ones"),
+        pytest.param(tuned("net/ipv4/tcp_rmem"), "", id="a safe one with slashes"),
+        pytest.param(tuned("kernel.msgmax"), '"kernel.msgmax" not allowlisted', id="one that is not safe"),
+        pytest.param(
+            tuned("net.ipv4.tcp_syncookies", "net/core/somaxconn"),
+            '"net.core.somaxconn" not allowlisted',
+            id="the second",
+        ),
+        pytest.param(tuned("net.ipv6.conf.all.mtu", "kernel.sem"), "", id="what the configuration allows"),
+        pytest.param(tuned("kernel.panic"), '"kernel.panic" not allowlisted', id="the machine's own"),
+        pytest.param(
+            tuned("net.ipv4.tcp_syncookies", host_network=True),
+            '"net.ipv4.tcp_syncookies" not allowed with host Net enabled',
+            id="in the network of the host",
+        ),
+        pytest.param(
+            tuned("kernel.sem", host_ipc=True), '"kernel.sem" not allowed with host IPC enabled', id="in the host's IPC"
+        ),
+        pytest.param(tuned("kernel.sem", host_network=True), "", id="another namespace of the host"),
+    ],
+)
+def test_kernel_parameters(pod, why):
+    expected = Rejection("SysctlForbidden", f"forbidden sysctl: {why}") if why else None
+    assert find_rejection(pod, [], allowed_sysctls=("net.ipv6.*", "kernel.sem")) == expected

@@ -44,6 +44,8 @@ STANDALONE = {
                      id="a log size that is none"),
         pytest.param({"allowedUnsafeSysctls": ["kernel.*.x"]}, f'{CREATE}sysctl "kernel.*.x" must have at most 253 '
                      "characters and match regex", id="a bad sysctl pattern"),
+        pytest.param({"allowedUnsafeSysctls": ["kernel.*"]}, f'{CREATE}the sysctls "kernel.*" are not known to be '
+                     "namespaced", id="sysctls of the machine"),
     ],
 )  # fmt: skip
 def test_standalone(load, fields, message):

@@ -7,6 +7,7 @@ from pathlib import Path
 from klet.api.container import Container, ContainerPort, EphemeralContainer
 from klet.api.pod import Pod
 from klet.api.security import PodSecurityContext, SELinuxOptions
+from klet.api.sysctls import normalize_sysctl
 from klet.api.validation import formats
 from klet.model.network import DnsConfig
 from klet.runtime import labels
@@ -187,9 +188,3 @@ def selinux_options(wanted: SELinuxOptions | None) -> cri.SELinuxOption | None:
 def _sysctls(pod: Pod) -> dict[str, str]:
     wanted = pod.spec.security_context.sysctls if pod.spec.security_context else ()
     return {normalize_sysctl(sysctl.name): sysctl.value for sysctl in wanted}
-
-
-def normalize_sysctl(name: str) -> str:
-    """Names may be written with dots or slashes as separators; the kernel's form has dots."""
-    first = next((character for character in name if character in "./"), ".")
-    return name if first == "." else name.translate(str.maketrans("./", "/."))

@@ -15,7 +15,6 @@ from klet.runtime.config.sandbox_config import (
     hostname_and_domain,
     hostname_of,
     namespace_options,
-    normalize_sysctl,
     port_mappings,
 )
 from klet.runtime.errors import SandboxConfigError
@@ -167,7 +166,6 @@ def test_ports_of_the_regular_containers():
     ],
 )
 def test_names_of_sysctls(name, expected):
-    assert normalize_sysctl(name) == expected
     context = PodSecurityContext(sysctls=(Sysctl(name=name, value="1"),))
     assert dict(built(pod_with(security_context=context)).linux.sysctls) == {expected: "1"}
 
