@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from klet.api.container_status import ContainerState, ContainerStateTerminated, ContainerStatus
-from klet.api.pod import Pod, PodStatus
+from klet.api.pod import Pod, PodCondition, PodStatus
 from klet.api.pod_resources import is_sidecar
 from klet.model.pods import is_static
+from klet.status.conditions import CONTAINERS_READY, FALSE, READY, TRUE
 from klet.status.containers import LOST_AT_TERMINATION, LOST_EXIT_CODE, STATUS_UNKNOWN
 from klet.status.phase import FAILED, is_terminal
 
@@ -17,11 +18,13 @@ def end_status(pod: Pod, status: PodStatus) -> PodStatus:
     init = status.init_container_statuses
     begun = count_begun(init)
     regular = status.container_statuses
+    phase = status.phase if is_static(pod) or is_terminal(status.phase) else FAILED
     return replace(
         status,
         init_container_statuses=(*map(_ended, init[:begun]), *init[begun:]),
         container_statuses=tuple(map(_ended, regular)) if is_initialized(pod, status) else regular,
-        phase=status.phase if is_static(pod) or is_terminal(status.phase) else FAILED,
+        conditions=tuple(map(_no_longer_ready, status.conditions)) if phase == FAILED else status.conditions,
+        phase=phase,
     )
 
 
@@ -43,6 +46,13 @@ def count_begun(init: Sequence[ContainerStatus]) -> int:
     """How many init containers may have run: those up to the last that shows it, and the first in any case."""
     begun = [number for number, status in enumerate(init, start=1) if _has_begun(status)]
     return begun[-1] if begun else min(1, len(init))
+
+
+def _no_longer_ready(condition: PodCondition) -> PodCondition:
+    """What was reported last may be from before its end."""
+    if condition.type in {READY, CONTAINERS_READY} and condition.status == TRUE:
+        return replace(condition, status=FALSE, reason="PodFailed", message="")
+    return condition
 
 
 def _has_begun(status: ContainerStatus) -> bool:

@@ -10,7 +10,7 @@ from klet.api.container_status import (
     ContainerStateWaiting,
     ContainerStatus,
 )
-from klet.api.pod import PodStatus
+from klet.api.pod import PodCondition, PodStatus
 from klet.status.containers import LOST_AT_TERMINATION
 from klet.status.ending import count_begun, end_status, is_initialized
 from klet.testing.builders import make_container, make_pod
@@ -112,3 +112,13 @@ def test_a_sidecar_that_comes_last(state, started, expected):
 def test_a_pod_of_whose_init_containers_nothing_is_known():
     assert not is_initialized(make_pod("0", init=("i0",)), PodStatus())
     assert count_begun(()) == 0
+
+
+def test_a_pod_that_was_reported_as_ready_to_the_last_is_not_any_more():
+    ready = tuple(PodCondition(type=kind, status="True") for kind in ("Initialized", "Ready", "ContainersReady"))
+    ended = end_status(make_pod("main"), PodStatus(phase="Running", conditions=ready))
+    assert [(each.type, each.status, each.reason) for each in ended.conditions] == [
+        ("Initialized", "True", ""),
+        ("Ready", "False", "PodFailed"),
+        ("ContainersReady", "False", "PodFailed"),
+    ]
