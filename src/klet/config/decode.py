@@ -80,6 +80,10 @@ def _value(value: object, wanted: object, path: str, unknown: list[str]) -> obje
     if origin in (Union, UnionType):
         (inner,) = (argument for argument in arguments if argument is not NoneType)
         return _value(value, inner, path, unknown)
+    if origin is Annotated and arguments[0] is timedelta:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return timedelta(microseconds=value / 1000)
+        return _scalar(value, timedelta, path)
     if origin is Annotated:
         return _in_range(_scalar(value, arguments[0], path), arguments[1], path)
     if origin is tuple:

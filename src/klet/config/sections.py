@@ -14,6 +14,8 @@ from klet.api.base import Int32, Int64
 from klet.api.quantity import Quantity
 
 UInt32: TypeAlias = Annotated[int, Meta(ge=0, le=2**32 - 1)]
+TimeOrDuration: TypeAlias = Annotated[timedelta, Meta(extra={"number": "nanoseconds"})]
+"""A duration that may be written as a number too; kubeadm does so."""
 
 NOTHING = timedelta()
 
@@ -107,7 +109,7 @@ class Logging(Section, frozen=True, kw_only=True):
     """How the agent logs."""
 
     format: str = ""
-    flush_frequency: timedelta = NOTHING
+    flush_frequency: TimeOrDuration = NOTHING
     verbosity: UInt32 = 0
     vmodule: tuple[VModuleItem, ...] = ()
     options: LogFormatOptions = LogFormatOptions()

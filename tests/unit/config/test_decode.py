@@ -6,12 +6,16 @@ import pytest
 from klet.api.quantity import Quantity
 from klet.config.decode import decode, encode
 from klet.config.errors import BadField
-from klet.config.sections import Section, UInt32
+from klet.config.sections import Section, TimeOrDuration, UInt32
 
 
 class Inner(Section, frozen=True, kw_only=True):
     wait: timedelta = timedelta()
     size: Quantity | None = None
+
+
+class Flushed(Section, frozen=True, kw_only=True):
+    every: TimeOrDuration = timedelta()
 
 
 class Outer(Section, frozen=True, kw_only=True):
@@ -34,6 +38,24 @@ def test_decode_reads_every_type():
         inner=Inner(wait=timedelta(seconds=90)),
         more=(Inner(size=Quantity.parse("1Ki")), Inner(size=Quantity.parse("5"))),
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        pytest.param(0, timedelta(), id="as kubeadm writes what is not set"),
+        pytest.param(5_000_000_000, timedelta(seconds=5), id="nanoseconds"),
+        pytest.param("5s", timedelta(seconds=5), id="text"),
+    ],
+)
+def test_a_duration_that_may_be_a_number(written, expected):
+    assert decode({"every": written}, Flushed).value == Flushed(every=expected)
+
+
+@pytest.mark.parametrize("written", [True, 1.5, []])
+def test_a_duration_that_is_neither_text_nor_a_whole_number(written):
+    with pytest.raises(BadField, match="expected a duration"):
+        decode({"every": written}, Flushed)
 
 
 def test_unknown_fields_are_named_by_their_path():
