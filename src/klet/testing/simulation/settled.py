@@ -137,7 +137,8 @@ def _expected_phase(chronicle: Chronicle, uid: PodUID, history: History) -> str 
     if spec.restart_policy == "Never" and any(_failed(each) for each in init):
         return "Failed"
     found = [each for each in regular if each is not None]
-    if len(found) < len(spec.containers) and _must_not_begin_again(chronicle, uid, history):
+    begun = [each for each in found if _has_begun(each) or _is_remade(history, each)]
+    if len(begun) < len(spec.containers) and _must_not_begin_again(chronicle, uid, history):
         return "Pending"
     if None in regular:
         return None
@@ -174,9 +175,13 @@ def _has_no_place(chronicle: Chronicle, uid: PodUID) -> bool:
 
 def _is_remade(history: History, instance: Instance) -> bool:
     """A changed container that was made anew and not started counts as ended, and not well, as upstream has it."""
-    if instance.container.started_at or instance.container.finished_at:
+    if _has_begun(instance):
         return False
     return any(each.name == instance.name and each.container.finished_at for each in history.instances)
+
+
+def _has_begun(instance: Instance) -> bool:
+    return bool(instance.container.started_at or instance.container.finished_at)
 
 
 def _is_done(instance: Instance | None) -> bool:
