@@ -68,7 +68,10 @@ class PodConfig:
             if state.snapshot is None:
                 continue
             now = self._clock.now().astimezone()
-            merged = merge_pods(state.known, state.snapshot, source=source, now=now, is_first=not state.is_merged)
+            merged = merge_pods(
+                state.known, state.snapshot, source=source, now=now, is_first=not state.is_merged, last=state.last
+            )
+            state.last = {uid_of(pod): pod for pod in state.snapshot}
             state.snapshot = None
             state.is_merged = True
             state.known = merged.known
@@ -92,10 +95,11 @@ class PodConfig:
 class _SourceState:
     """What is known of one source."""
 
-    __slots__ = ("is_handled", "is_merged", "is_seen", "known", "rejected", "snapshot")
+    __slots__ = ("is_handled", "is_merged", "is_seen", "known", "last", "rejected", "snapshot")
 
     def __init__(self) -> None:
         self.known: Mapping[PodUID, Pod] = {}
+        self.last: Mapping[PodUID, Pod] = {}
         self.snapshot: tuple[Pod, ...] | None = None
         self.rejected: frozenset[PodUID] = frozenset()
         self.is_seen = False

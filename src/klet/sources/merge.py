@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final
 
 from msgspec.structs import replace
@@ -75,8 +76,12 @@ def merge_pods(
     now: datetime,
     operation: Operation = Operation.SET,
     is_first: bool = False,
+    last: Mapping[PodUID, Pod] = MappingProxyType({}),
 ) -> Merged:
-    """Compare what a source sends with what is known of it. `is_first` marks the first SET of the source."""
+    """Compare what a source sends with what is known of it. `is_first` marks the first SET of the source.
+
+    `last` is what it sent before: where it sends the very same object again, there is nothing to compare.
+    """
     accepted, duplicates = _without_duplicates(pods)
     found: dict[ChangeKind, list[Pod]] = {kind: [] for kind in ChangeKind}
     merged = dict(known)
@@ -84,8 +89,11 @@ def merge_pods(
         found[ChangeKind.REMOVE] = [merged.pop(uid_of(pod)) for pod in accepted if uid_of(pod) in merged]
     else:
         for pod in accepted:
-            result, kind = _merge_pod(merged.get(uid_of(pod)), pod, source=source, now=now)
-            merged[uid_of(pod)] = result
+            uid = uid_of(pod)
+            if uid in merged and last.get(uid) is pod:
+                continue
+            result, kind = _merge_pod(merged.get(uid), pod, source=source, now=now)
+            merged[uid] = result
             if kind is not None:
                 found[kind].append(result)
     if operation is Operation.SET:

@@ -34,14 +34,20 @@ P1, P2, P3, P4 = (pod(f"p{number}") for number in range(1, 5))
 class Source:
     """Sends batches and notes what they change, by kind and uid."""
 
-    def __init__(self, name: str = "file") -> None:
+    def __init__(self, name: str = "file", *, is_remembered: bool = True) -> None:
         self.name = name
+        self.is_remembered = is_remembered
         self.known = {}
+        self.last = {}
         self.is_first = True
 
     def send(self, *pods: Pod, operation: Operation = Operation.SET) -> list[tuple[ChangeKind, list[str]]]:
         is_first = self.is_first and operation is Operation.SET
-        merged = merge_pods(self.known, pods, source=self.name, now=NOW, operation=operation, is_first=is_first)
+        merged = merge_pods(
+            self.known, pods, source=self.name, now=NOW, operation=operation, is_first=is_first, last=self.last
+        )
+        if self.is_remembered:
+            self.last = {pod.metadata.uid: pod for pod in pods}
         if operation is Operation.SET:
             self.is_first = False
         self.known = merged.known
@@ -132,8 +138,9 @@ class Source:
         ),
     ],
 )
-def test_sets(batches, expected):
-    source = Source()
+@pytest.mark.parametrize("is_remembered", [True, False])
+def test_sets(batches, expected, is_remembered):
+    source = Source(is_remembered=is_remembered)
     assert [source.send(*batch) for batch in batches] == expected
 
 
