@@ -32,6 +32,7 @@ from klet.errors import KletError
 from klet.host.addresses import find_node_addresses
 from klet.host.cgroups.discover import find_hierarchy
 from klet.host.errors import HostError
+from klet.host.open_files import allow_open_files
 from klet.host.sysctls import Sysctls
 from klet.model.causes import Finding, Subject
 from klet.node.cgroup_driver import find_cgroup_driver
@@ -66,6 +67,8 @@ def main(argv: list[str]) -> int:
     start_logging(as_json=parsed.config.logging.format == "json", verbosity=parsed.config.logging.verbosity)
     for warning in parsed.warnings:
         logger.warning("About the configuration", extra={"warning": warning})
+    if parsed.config.max_open_files > 0:
+        allow_open_files(parsed.config.max_open_files)
     try:
         uvloop.run(run_agent(parsed, settings))
     except KletError as error:
@@ -134,7 +137,8 @@ def _standalone_place(given: Settings, settings: AgentSettings) -> Place:
 
 def _make_root(root: Path) -> None:
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        for directory in (root, root / "pods"):
+            directory.mkdir(mode=0o750, parents=True, exist_ok=True)
     except OSError as error:
         raise HostError(f"cannot make the root directory {root} (--root-dir): {error.strerror}") from error
 

@@ -15,6 +15,8 @@ import yaml
 
 from klet.api.base import ApiObject, JsonObject, required
 from klet.api.codec import DecodeError, convert, to_builtins
+from klet.config.document_limits import check_limits
+from klet.config.errors import ConfigError
 from klet.kube.access import (
     Access,
     Authority,
@@ -116,9 +118,10 @@ def load_kubeconfig(path: Path, *, context: str = "") -> Access:
 def parse_kubeconfig(text: str, *, path: Path, context: str = "") -> Access:
     """What the text of a kubeconfig at `path` means."""
     try:
+        check_limits(yaml.parse(text, yaml.CSafeLoader))
         data = yaml.load(text, Loader=yaml.CSafeLoader)
         config = convert(Kubeconfig, {} if data is None else data)
-    except (yaml.YAMLError, DecodeError) as error:
+    except (yaml.YAMLError, ConfigError, DecodeError) as error:
         raise KubeconfigError(f"invalid kubeconfig: {path}: {' '.join(str(error).split())}") from error
     return _Reader(config, path).access(context)
 

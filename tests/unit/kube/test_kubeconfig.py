@@ -113,6 +113,7 @@ def test_a_single_context_needs_no_choice():
     [
         pytest.param("", 'context "" does not exist; the file has: none', id="an empty file"),
         pytest.param("a: [", "while parsing a flow node", id="text that is no YAML"),
+        pytest.param("[" * 100_000, "nested more than 100 deep", id="more depth than a parser survives"),
         pytest.param("clusters: 5", "clusters", id="a field of a wrong type"),
         pytest.param(
             config(current="other"), 'context "other" does not exist; the file has: bare, main', id="no context"

@@ -1,0 +1,25 @@
+"""How many files and connections the agent may have open at once (RLIMIT_NOFILE)."""
+
+import logging
+import resource
+
+logger = logging.getLogger(__name__)
+
+
+def limits_to_try(wanted: int, *, hard: int) -> tuple[tuple[int, int], ...]:
+    """Soft and hard limits, the better first: as many as wanted, or as many as the machine lets this process have."""
+    within = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    return ((wanted, wanted), (within, hard))
+
+
+def allow_open_files(wanted: int) -> None:
+    """Set the limit. It cannot always be raised, which is told and no reason to stop."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for limits in limits_to_try(wanted, hard=hard):
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        except (OSError, ValueError) as error:
+            extra = {"wanted": limits[0], "allowed": hard, "error": str(error)}
+            logger.info("Failed to set rlimit on max file handles", extra=extra)
+        else:
+            return
