@@ -11,6 +11,17 @@ from klet.status.conditions import CONTAINERS_READY, DISRUPTION_TARGET, FALSE, O
 from klet.status.phase import FAILED, is_terminal
 
 
+def status_to_write(pod: Pod, reported: PodStatus, *, may_run: bool, now: Time) -> PodStatus:
+    """What the API server's pod should say. An end that it has is final: who knows another one knows less.
+
+    So it is with a node that lost its containers and its memory. A static pod, which a mirror shows, may run anew.
+    """
+    there = pod.status
+    if is_terminal(there.phase) and reported.phase != there.phase and not is_mirror(pod):
+        return there
+    return merge_status(there, reported, may_run=may_run, now=now)
+
+
 def merge_status(old: PodStatus, new: PodStatus, *, may_run: bool, now: Time) -> PodStatus:
     """What the API server has, brought up to date. A pod is not said to have ended while containers may run."""
     ends = not is_terminal(old.phase) and is_terminal(new.phase)

@@ -20,7 +20,7 @@ from klet.api.pod import Pod
 from klet.api.times import Time
 from klet.errors import KletError
 from klet.model.pods import PodUID, format_pod, is_static, uid_of
-from klet.status.api_status import may_be_deleted, merge_status
+from klet.status.api_status import may_be_deleted, status_to_write
 from klet.status.board import Reported, StatusBoard
 from klet.status.phase import is_coming
 from klet.status.transitions import is_same
@@ -175,7 +175,7 @@ class StatusPublisher:
             return False
         if may_be_deleted(seen, is_finished=reported.is_finished):
             return True
-        wanted = merge_status(seen.status, reported.status, may_run=self._may_run(uid), now=self._now())
+        wanted = status_to_write(seen, reported.status, may_run=self._may_run(uid), now=self._now())
         if is_same(wanted, seen.status):
             return False
         del self._sent[uid]  # someone else wrote it: compare anew with what is there
@@ -211,7 +211,7 @@ class StatusPublisher:
         sent = self._sent.get(uid)
         if sent is not None and sent.version == reported.version and sent.api_uid == uid_of(target):
             return current
-        wanted = merge_status(current.status, reported.status, may_run=self._may_run(uid), now=self._now())
+        wanted = status_to_write(current, reported.status, may_run=self._may_run(uid), now=self._now())
         patch = create_strategic_patch(Pod(status=current.status), Pod(status=wanted), Pod)
         if patch:
             current = await self._api.patch_status(current, {**patch, "metadata": {"uid": current.metadata.uid}})

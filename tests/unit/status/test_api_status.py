@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from klet.api.pod import PodCondition, PodResourceClaimStatus, PodStatus
 from klet.api.times import Time
 from klet.model.pods import MIRROR_ANNOTATION
-from klet.status.api_status import may_be_deleted, merge_status
+from klet.status.api_status import may_be_deleted, merge_status, status_to_write
 from klet.testing.builders import make_pod
 
 BEFORE = Time.of(datetime(2026, 1, 1, tzinfo=UTC))
@@ -125,6 +125,25 @@ FAILED = {"reason": "PodFailed", "since": NOW}
 )
 def test_merge_status(old, new, may_run, merged):
     assert merge_status(old, new, may_run=may_run, now=NOW) == merged
+
+
+@pytest.mark.parametrize(
+    ("there", "annotations", "reported", "written"),
+    [
+        pytest.param("Succeeded", {}, "Failed", "Succeeded", id="an end is final, also for a node that forgot it"),
+        pytest.param("Failed", {}, "Running", "Failed", id="what has ended does not run"),
+        pytest.param("Failed", {MIRROR_ANNOTATION: "1"}, "Running", "Running", id="a static pod may run anew"),
+        pytest.param("Running", {}, "Failed", "Failed", id="what ends is told"),
+    ],
+)
+def test_status_to_write(there, annotations, reported, written):
+    pod = make_pod(name="p")
+    pod = replace(
+        pod, metadata=replace(pod.metadata, annotations=annotations), status=PodStatus(phase=there, message="as it was")
+    )
+    found = status_to_write(pod, PodStatus(phase=reported), may_run=False, now=NOW)
+    assert found.phase == written
+    assert (found.message == "as it was") == (written == there)
 
 
 def leaving(phase="Failed", *, deleted=True, mirror=False):
