@@ -5,6 +5,7 @@ one. Dead peers are noticed by TCP keep-alive: a watch may rightly be silent for
 """
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -18,10 +19,12 @@ from yarl import URL
 
 from klet.kube.access import Access
 from klet.kube.credentials import Credentials, Shown
-from klet.kube.errors import Unreachable
+from klet.kube.errors import CredentialError, KubeconfigError, Unreachable
 from klet.kube.reach import Reach
 from klet.kube.tls import client_context
 from klet.version import USER_AGENT
+
+logger = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT: Final = timedelta(seconds=30)
 # Half a minute of silence of the peer's kernel ends a connection, as upstream's HTTP/2 pings do.
@@ -63,6 +66,7 @@ class Transport:
         self._base = URL(access.server)
         self._session: aiohttp.ClientSession | None = None
         self._shown = Shown()
+        self._useless = Shown()
         self._open: set[aiohttp.ClientResponse] = set()
         self._reach = Reach()
 
@@ -108,8 +112,8 @@ class Transport:
 
     async def refresh(self) -> None:
         """Close every connection that was made with another client certificate than the one there is now."""
-        if not self._is_of(await self._credentials.current()):
-            await self.reconnect()
+        if self._session is not None:
+            await self._session_for(await self._credentials.current())
 
     async def close(self) -> None:
         await self.reconnect()
@@ -142,10 +146,20 @@ class Transport:
                 _cut_off(response)
 
     async def _session_for(self, shown: Shown) -> aiohttp.ClientSession:
-        if not self._is_of(shown):
-            await self.reconnect()
-        if self._session is None:
+        if self._session is not None and self._is_of(shown):
+            return self._session
+        try:
             context = client_context(self._access.authority, shown)
+        except (CredentialError, KubeconfigError) as error:
+            if self._session is None:
+                raise
+            # Half written, or only one of two files: what the connections show is still good.
+            if shown != self._useless:
+                self._useless = shown
+                logger.warning("The client certificate stays as it was", extra={"error": str(error)})
+            return self._session
+        await self.reconnect()
+        if self._session is None:
             # No limit: each watched object holds a connection of its own, and none may wait for another.
             connector = aiohttp.TCPConnector(ssl=context, limit=0, socket_factory=_make_socket)
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT.total_seconds())
@@ -154,9 +168,8 @@ class Transport:
         return self._session
 
     def _is_of(self, shown: Shown) -> bool:
-        """Whether the connections, if there are any, show this client certificate."""
-        pair = self._shown.certificate, self._shown.key
-        return self._session is None or pair == (shown.certificate, shown.key)
+        """Whether the connections show this client certificate."""
+        return (self._shown.certificate, self._shown.key) == (shown.certificate, shown.key)
 
 
 class Stream:

@@ -23,6 +23,7 @@ from klet.certs.maker import CertificateMaker
 from klet.embedded.signer import Verdict
 from klet.kube.errors import CredentialError
 from klet.kube.informer import InformerSettings
+from klet.kube.kubeconfig import load_kubeconfig
 from klet.kube.throttle import Unlimited
 from klet.kube.watch import Scope, Watcher
 from klet.testing.clock import ManualClock
@@ -117,6 +118,22 @@ async def test_files_that_the_kubeconfig_names_are_used_until_their_time(cluster
             assert not identity.board.is_provisional
             await client.list(Node)
     assert not moved.directory.exists()
+
+
+async def test_connections_outlive_a_pair_that_is_only_half_written(cluster, home, connected):
+    async with cluster.listening():
+        home.settle(cluster.server, cluster.authority.misfit)
+        async with connected(load_kubeconfig(home.settings.kubeconfig)) as (client, transport):
+            await client.list(Node)
+            whole = home.current.read_bytes()
+            home.current.write_bytes(whole[: len(whole) // 2])
+            await client.list(Node)
+            await transport.refresh()
+            await client.list(Node)
+            assert len(set(cluster.serials)) == 1
+        async with connected(load_kubeconfig(home.settings.kubeconfig)) as (client, _):
+            with pytest.raises(CredentialError, match="cannot be used"):
+                await client.list(Node)
 
 
 async def test_a_damaged_pair_in_force_is_named(cluster, home, tools):
