@@ -24,7 +24,9 @@ from klet.runtime.kill.killer import PodKiller
 from klet.runtime.post_start import PostStart
 from klet.runtime.sandboxes import SandboxMaker
 from klet.runtime.start_turns import StartTurns
-from klet.runtime.starter import ContainerStarter
+from klet.runtime.starter import ContainerStarter, RestartCounts
+from klet.status.board import StatusBoard
+from klet.status.restarts import next_restart_count
 
 
 def build_sandboxes(ports: Ports, settings: AgentSettings) -> SandboxMaker:
@@ -68,7 +70,7 @@ def _build_starter(ports: Ports, settings: AgentSettings, boards: Boards, volume
     return ContainerStarter(
         runtime=ports.runtime,
         images=EnsuredImages(images=images, halts=boards.halts),
-        counts=ports.files,
+        counts=KnownRestarts(logs=ports.files, statuses=boards.statuses),
         planner=build_planner(
             ports.containers,
             files=ports.files,
@@ -81,6 +83,19 @@ def _build_starter(ports: Ports, settings: AgentSettings, boards: Boards, volume
         clock=ports.clock,
         backoff=boards.backoff,
     )
+
+
+class KnownRestarts:
+    """The restart count by the logs, or by what was reported: a log may be gone, or never have been."""
+
+    def __init__(self, *, logs: RestartCounts, statuses: StatusBoard) -> None:
+        self._logs = logs
+        self._statuses = statuses
+
+    async def next_restart_count(self, pod: Pod, container: str) -> int:
+        logged = await self._logs.next_restart_count(pod, container)
+        reported = self._statuses.get(uid_of(pod)) or pod.status
+        return max(logged, next_restart_count(reported, container))
 
 
 class EnsuredImages:

@@ -46,7 +46,7 @@ class RestartCounts(Protocol):
     """Remembers starts that the runtime has forgotten."""
 
     async def next_restart_count(self, pod: Pod, container: str) -> int:
-        """The restart count by the log files, for a container of which the runtime has no record."""
+        """The restart count by what else is known, for a container of which the runtime has no record."""
         ...
 
 

@@ -19,6 +19,7 @@ from klet.model.runtime import ContainerId, PodRuntimeStatus, StartFailure
 from klet.status import conditions
 from klet.status.containers import build_container_statuses, cut_messages, overlay_waiting
 from klet.status.phase import FAILED, RestartRule, compute_phase, is_terminal
+from klet.status.transitions import keeps_its_end
 
 DEADLINE_EXCEEDED = "DeadlineExceeded"
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
@@ -56,7 +57,9 @@ def generate_status(pod: Pod, seen: PodRuntimeStatus, inputs: StatusInputs) -> P
 
     def statuses(containers: Sequence[Container], before: Sequence[ContainerStatus]) -> tuple[ContainerStatus, ...]:
         built = build_container_statuses(pod, containers, seen, before, runtime_name=inputs.runtime_name)
-        waiting = overlay_waiting(built, inputs.failures, inputs.startable)
+        waiting = overlay_waiting(
+            built, inputs.failures, inputs.startable - _ended_for_good(pod, containers, built, inputs)
+        )
         return _with_flags(pod, containers, waiting, before, inputs)
 
     init = statuses(pod.spec.init_containers, previous.init_container_statuses)
@@ -108,6 +111,17 @@ def generate_status(pod: Pod, seen: PodRuntimeStatus, inputs: StatusInputs) -> P
         container_statuses=cut_messages(pod, sorted(regular, key=lambda status: status.name)),
         ephemeral_container_statuses=cut_messages(pod, sorted(ephemeral, key=lambda status: status.name)),
         observed_generation=pod.metadata.generation,
+    )
+
+
+def _ended_for_good(
+    pod: Pod, containers: Sequence[Container], statuses: Sequence[ContainerStatus], inputs: StatusInputs
+) -> frozenset[str]:
+    """A new sandbox may start again what had ended for good. That must not be told: no such status would be taken."""
+    return frozenset(
+        container.name
+        for container, status in zip(containers, statuses, strict=True)
+        if keeps_its_end(pod, container, status, inputs.restarts)
     )
 
 

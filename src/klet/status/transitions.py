@@ -26,7 +26,7 @@ DATED = frozenset({CONTAINERS_READY, READY, INITIALIZED, READY_TO_START, POD_SCH
 
 def find_illegal_transition(pod: Pod, old: PodStatus, new: PodStatus, restarts: RestartRule) -> str | None:
     """What a new status may not say: that a container runs again which must not be restarted."""
-    if pod.spec.restart_policy in {"", "Always"}:
+    if _restarts_always(pod):
         return None
     regular = {container.name: container for container in pod.spec.containers}
     for status in old.container_statuses:
@@ -45,6 +45,11 @@ def find_illegal_transition(pod: Pod, old: PodStatus, new: PodStatus, restarts: 
     return None
 
 
+def keeps_its_end(pod: Pod, container: Container, status: ContainerStatus, restarts: RestartRule) -> bool:
+    """Whether a status shows an end that no later one may take back."""
+    return not _restarts_always(pod) and not is_sidecar(container) and _is_final(pod, container, status, restarts)
+
+
 def date_status(status: PodStatus, old: PodStatus | None, *, now: Time) -> PodStatus:
     """Give conditions the instant of their last change, and the pod the instant it was first reported."""
     before = {condition.type: condition for condition in old.conditions} if old else {}
@@ -60,6 +65,10 @@ def date_status(status: PodStatus, old: PodStatus | None, *, now: Time) -> PodSt
 def is_same(one: PodStatus, other: PodStatus) -> bool:
     """Whether two statuses say the same. Of the node's own conditions only their content counts."""
     return _comparable(one) == _comparable(other)
+
+
+def _restarts_always(pod: Pod) -> bool:
+    return pod.spec.restart_policy in {"", "Always"}
 
 
 def _is_final(pod: Pod, container: Container | None, status: ContainerStatus, restarts: RestartRule) -> bool:

@@ -19,6 +19,7 @@ from klet.model.runtime import StartFailure
 from klet.runtime.restart import restarts_after
 from klet.status.board import StatusBoard
 from klet.status.generate import DEADLINE_EXCEEDED, DEADLINE_MESSAGE, StatusInputs, generate_status, order_ips
+from klet.status.transitions import find_illegal_transition
 from klet.testing.builders import NOW, make_container, make_pod, make_record, make_sandbox, make_status
 from klet.testing.clock import ManualClock
 
@@ -208,6 +209,30 @@ def test_a_failed_start_is_shown_as_waiting():
     assert status.state.waiting == ContainerStateWaiting(reason="CrashLoopBackOff", message="back-off 10s")
     assert status.last_state.terminated is not None
     assert status.last_state.terminated.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_told", "phase"),
+    [
+        pytest.param("OnFailure", False, "Succeeded", id="it had ended for good"),
+        pytest.param("Always", True, "Running", id="it is always started again"),
+    ],
+)
+def test_an_init_container_that_waits_in_a_new_sandbox(policy, is_told, phase):
+    """Its record went with the old sandbox, and a status that takes a last end back is refused."""
+    pod = make_pod("main", init=("setup",), restart_policy=policy)
+    end = ContainerState(terminated=ContainerStateTerminated(exit_code=0))
+    previous = PodStatus(
+        phase="Running",
+        init_container_statuses=(ContainerStatus(name="setup", state=end),),
+        container_statuses=(ContainerStatus(name="main", state=RUNNING),),
+    )
+    seen = make_status(pod, make_record(pod, "main", Seen.EXITED, exit_code=0))
+    failures = {"setup": StartFailure("CrashLoopBackOff", "back-off 10s")}
+    given = inputs(pod, previous=previous, failures=failures, startable=frozenset({"setup"}))
+    status = generate_status(pod, seen, given)
+    assert (status.init_container_statuses[0].state.waiting is not None) is is_told
+    assert (find_illegal_transition(pod, previous, status, given.restarts), status.phase) == (None, phase)
 
 
 RUNNING = ContainerState(running=ContainerStateRunning())
