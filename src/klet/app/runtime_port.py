@@ -24,6 +24,7 @@ RUNTIME_PAUSE = timedelta(milliseconds=200)
 async def connect_patiently(settings: AgentSettings, clock: Clock) -> AsyncIterator[CriClient]:
     """Connect to a runtime that may still be starting."""
     give_up = clock.monotonic() + RUNTIME_PATIENCE.total_seconds()
+    told = ""
     async with AsyncExitStack() as opened:
         while True:
             try:
@@ -38,7 +39,9 @@ async def connect_patiently(settings: AgentSettings, clock: Clock) -> AsyncItera
             except CriError as error:
                 if clock.monotonic() >= give_up:
                     raise
-                logger.info("Waiting for the runtime", extra={"error": str(error)})
+                if str(error) != told:
+                    told = str(error)
+                    logger.info("Waiting for the runtime", extra={"error": told})
                 await clock.sleep(RUNTIME_PAUSE)
         yield client
 

@@ -196,7 +196,7 @@ class AgentClient:
         raise AgentError(response.status, body or f"the agent answered {response.status} {response.reason}")
 
     def _unavailable(self, reason: str) -> AgentUnavailable:
-        advice = "`klet up` starts one"
+        advice = "`klet up` starts one; for an agent of `klet run` name its --root-dir with --state-dir"
         # Who may not look at the node's processes gets the general advice.
         with contextlib.suppress(PermissionError):
             if self._is_supervised():

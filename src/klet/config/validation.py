@@ -22,7 +22,8 @@ Problems: TypeAlias = Iterator[str]
 PREFIX: Final = "invalid configuration: "
 CGROUP_V1_REFUSED: Final = (
     "kubelet is configured to not run on a host using cgroup v1. "
-    "cgroup v1 support is unsupported and will be removed in a future release"
+    "cgroup v1 support is unsupported and will be removed in a future release: "
+    "set failCgroupV1 (--fail-cgroupv1) to false to run on it all the same"
 )
 
 _SECOND: Final = timedelta(seconds=1)

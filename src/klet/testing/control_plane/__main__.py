@@ -120,11 +120,12 @@ def advice(plane: ControlPlane, node: str) -> str:
     kubectl = f"{shlex.quote(str(find_program(KUBECTL)))} --kubeconfig={shlex.quote(str(plane.admin))}"
     return f"""The API server is {plane.server}; logs are in {plane.directory}.
 
-  a node          klet run --kubeconfig={kubeconfig} --hostname-override={node}
+  a node          ./klet run --kubeconfig={kubeconfig} --hostname-override={node} \\
+                      --client-ca-file={plane.identities.authority}
   an upstream one {program_directory() / "kubelet"} --kubeconfig={kubeconfig} --hostname-override={node} --config=...
   ask it          {kubectl} get nodes
 
-Ctrl-C stops everything.
+docs/joining-a-cluster.md says what containerd needs. Ctrl-C stops everything.
 """
 
 
