@@ -122,6 +122,8 @@ class AgentUnderTest:
     async def watch(self, *, since: float | None = None) -> AsyncIterator[Watch]:
         """What the agent tells from now on, or since an instant."""
         query = {"follow": "true", "since": _rfc3339(since or time.time())}
+        # An agent that has ended says why in its log.
+        self.process.check()
         async with self._open.get("http://agent/klet/v1/journal", params=query) as answer:
             yield Watch(answer.content)
 
