@@ -26,6 +26,10 @@ logger = logging.getLogger(__name__)
 LOOK_AGAIN: Final = timedelta(seconds=60)
 LOOK_AT_ENDING: Final = timedelta(milliseconds=250)
 """How often a static pod that is being stopped is looked at: its mirror stays as long as it, and no longer."""
+LEAVING: Final = timedelta(seconds=1)
+"""How long a mirror that somebody deletes stays: one that were there again at once would look to kubectl, which waits
+for its end by name, as if it never went.
+"""
 _FIRST_DELAY: Final = timedelta(milliseconds=200)
 _LONGEST_DELAY: Final = timedelta(seconds=10)
 
@@ -60,6 +64,8 @@ class MirrorKeeper:
         """Whether a static pod of this full name is still being stopped."""
         self._clock = clock
         self._queue = WorkQueue[str](clock=clock)
+        self._leaving: dict[str, str] = {}
+        """Mirrors that somebody deletes, by full name."""
         self._backoff = Backoff[str](first=_FIRST_DELAY, longest=_LONGEST_DELAY)
 
     async def run(self) -> None:
@@ -103,6 +109,7 @@ class MirrorKeeper:
         static = self._pods.static_of(name)
         mirror = next((each for each in self._pods.mirrors() if full_name(each) == name), None)
         if static is None:
+            self._leaving.pop(name, None)
             if mirror is not None and self._is_ending(name):
                 self._queue.add_after(name, LOOK_AT_ENDING)
             elif mirror is not None:
@@ -111,12 +118,17 @@ class MirrorKeeper:
         if mirror is not None:
             if is_mirror_of(mirror, static):
                 return
+            if mirror.metadata.deletion_timestamp is not None and self._leaving.get(name) != mirror.metadata.uid:
+                self._leaving[name] = mirror.metadata.uid
+                self._queue.add_after(name, LEAVING)
+                return
             logger.info("Mirror pod is out of date", extra={"pod": name})
             if not await self._api.delete(mirror):
                 return  # the watch will show what is there now
         node = self._api.node()
         if node is None or node.metadata.deletion_timestamp is not None:
             raise MirrorError("the node itself is not in the API yet, or is being deleted")
+        self._leaving.pop(name, None)
         await self._api.create(make_mirror(static, node))
 
 
