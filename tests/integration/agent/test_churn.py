@@ -236,7 +236,8 @@ async def test_kills_at_any_moment_start_nothing_twice_and_leak_nothing(node, ma
 
     async def is_nothing_left() -> bool:
         sandboxes = (await cri.list_pod_sandbox(pb.ListPodSandboxRequest())).items
-        return not (sandboxes or any((node.root / "pods").iterdir()) or cgroups_of_pods(containerd.cgroup_parent))
+        files = (*(node.root / "pods").iterdir(), *node.logs.iterdir())
+        return not (sandboxes or files or cgroups_of_pods(containerd.cgroup_parent))
 
     async with witness.watching():
         for _ in range(PODS):

@@ -78,6 +78,6 @@ async def leftovers(node, containerd, cri) -> list[str]:
 
 
 def places(node, containerd) -> list[str]:
-    """Directories and cgroups of pods."""
-    cgroups = Path("/sys/fs/cgroup").glob(f"*/{containerd.cgroup_parent.strip('/')}/**/pod*")
+    """Directories and cgroups of pods. Tests of static pods have left cgroups too; their UIDs have no dashes."""
+    cgroups = Path("/sys/fs/cgroup").glob(f"*/{containerd.cgroup_parent.strip('/')}/kubepods/**/pod*-*")
     return [str(each) for each in (*(node.root / "pods").iterdir(), *node.logs.iterdir(), *cgroups)]
