@@ -23,17 +23,17 @@ def dispatch(program: str, arguments: Sequence[str]) -> int:
     agent = agent_arguments(program, arguments)
     # Imported here, not above: the agent and the command line never load each other's libraries.
     if agent is None:
-        from klet.cli.app import main as run_command  # noqa: PLC0415
+        from klet.cli.app import main as run_command  # noqa: PLC0415 - as said above
 
         return run_command(arguments)
     if is_version_request(agent):
-        from klet.version import KUBELET_VERSION  # noqa: PLC0415
+        from klet.version import KUBELET_VERSION  # noqa: PLC0415 - as said above
 
         # kubeadm reads this line, word for word.
         sys.stdout.write(f"Kubernetes {KUBELET_VERSION}\n")
         return 0
     with lightly():
-        from klet.app.run import main as run_agent  # noqa: PLC0415
+        from klet.app.run import main as run_agent  # noqa: PLC0415 - as said above
 
     return run_agent(list(agent))
 

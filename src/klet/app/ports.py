@@ -119,8 +119,8 @@ def build_cgroups(settings: AgentSettings, threads: Threads, clock: Clock) -> Cg
     units: Units = NoUnits()
     if settings.cgroup_driver == CgroupDriver.SYSTEMD:
         # Only a node with this driver pays for the D-Bus library.
-        from klet.host.cgroups.systemd import SystemdUnits  # noqa: PLC0415
-        from klet.host.systemd_bus import SystemdConnection  # noqa: PLC0415
+        from klet.host.cgroups.systemd import SystemdUnits  # noqa: PLC0415 - see above
+        from klet.host.systemd_bus import SystemdConnection  # noqa: PLC0415 - see above
 
         units = SystemdUnits(bus=SystemdConnection(), mode=hierarchy.mode)
     return HostCgroups(hierarchy=hierarchy, units=units, threads=threads, clock=clock)

@@ -23,7 +23,7 @@ from klet.kube.informer import Informer, InformerSettings
 from klet.kube.watch import Scope
 from klet.model.causes import Finding, Subject
 from klet.model.pods import HASH_ANNOTATION, MIRROR_ANNOTATION, SOURCE_ANNOTATION, uid_of
-from klet.pods.mirrors import MirrorKeeper
+from klet.pods.mirrors import LEAVING, MirrorKeeper
 from klet.pods.store import PodStore
 from klet.status.board import StatusBoard
 from klet.status.publisher import SWEEP, StatusPublisher
@@ -188,8 +188,10 @@ async def test_a_mirror_that_somebody_deletes_goes_and_comes_anew(bench):
     mirror = await bench.until(lambda each: each is not None)
     bench.pods.put_mirror(mirror)
     await bench.client.delete(Pod, mirror.metadata.name, mirror.metadata.namespace, grace=30)
+    deleted_at = SystemClock().monotonic()
     bench.pods.put_mirror(await bench.until(lambda each: each.metadata.deletion_timestamp is not None))
     anew = await bench.until(lambda each: each is not None and each.metadata.uid != mirror.metadata.uid)
+    assert SystemClock().monotonic() - deleted_at >= LEAVING.total_seconds()  # kubectl sees it go
     assert anew.metadata.deletion_timestamp is None
     assert anew.metadata.annotations[MIRROR_ANNOTATION] == "h1"
 

@@ -223,7 +223,7 @@ def cgroups_of_pods(parent: str) -> list[str]:
     """Of all hierarchies, the unified one included."""
     roots = [Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").iterdir()]
     tops = {(root / parent.strip("/")).resolve() for root in roots}
-    return sorted(str(path) for top in tops if top.is_dir() for path in top.glob("**/pod*-*"))
+    return sorted(str(path) for top in tops if top.is_dir() for path in (top / "kubepods").glob("**/pod*"))
 
 
 async def test_kills_at_any_moment_start_nothing_twice_and_leak_nothing(node, manifest, cri, containerd):
