@@ -34,12 +34,15 @@ def read_contained(root: Path, relative: str, *, limit: int) -> bytes:
 
 
 def open_beneath(root: Path, relative: str) -> int:
-    """A descriptor (O_PATH) of what is below the root; the caller closes it. A link that leaves the root is refused."""
+    """A descriptor (O_PATH) of what is below the root; the caller closes it. A link that leaves the root is refused.
+
+    A link may name a place below the root by its whole path.
+    """
     return _Walk(root, relative).go()
 
 
 def make_beneath(root: Path, relative: str, *, mode: int) -> None:
-    """Make the directories of a path that are missing, with exactly that mode."""
+    """Make the directories of a path that are missing, with exactly that mode. A link to nothing stays one."""
     os.close(_Walk(root, relative, mode=mode).go())
 
 
@@ -69,36 +72,58 @@ class _Walk:
                 os.close(descriptor)
 
     def _descend(self) -> None:
-        names, links = _names(self.relative), 0
+        names, links = _names(self.relative, self.shown), 0
+        linked = 0
+        """How many of the names to come are of a link: what a link names has to be there."""
         while names:
             name = names.pop(0)
+            is_linked, linked = linked > 0, max(0, linked - 1)
             if name == "..":
                 self._go_up()
                 continue
-            below = self._open(name)
+            below = self._open(name) if is_linked else self._open_or_make(name)
             if not stat.S_ISLNK(os.fstat(below).st_mode):
                 self._steps.append(below)
                 continue
-            target = _read_link(below)
             links += 1
+            target = _read_link(below)
             if links > MOST_LINKS:
                 raise FileError(f"cannot open {self.shown}: too many links", path=self.shown)
-            if target.startswith("/"):
-                self._go_to_root()
-            names = [*_names(target), *names]
+            more = self._names_of(target)
+            names, linked = [*more, *names], linked + len(more)
 
-    def _open(self, name: str) -> int:
-        flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+    def _open_or_make(self, name: str) -> int:
         try:
-            return os.open(name, flags, dir_fd=self._steps[-1])
+            return self._open(name)
         except FileNotFoundError:
             if self.mode is None:
                 raise
+        try:
             os.mkdir(name, dir_fd=self._steps[-1])
-            made = os.open(name, flags | os.O_DIRECTORY, dir_fd=self._steps[-1])
-            # By descriptor and after the making: the umask has no say, and nobody can put a link in between.
-            Path(f"/proc/self/fd/{made}").chmod(self.mode)
-            return made
+        except FileExistsError:
+            return self._open(name)  # somebody else was faster; its mode is not ours
+        made = self._open(name, os.O_DIRECTORY)
+        # By descriptor and after the making: the umask has no say, and nobody can put a link in between.
+        Path(f"/proc/self/fd/{made}").chmod(self.mode)
+        return made
+
+    def _open(self, name: str, more: int = 0) -> int:
+        return os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC | more, dir_fd=self._steps[-1])
+
+    def _names_of(self, target: str) -> list[str]:
+        """The names to go on with for the target of a link."""
+        if not target.startswith("/"):
+            return _names(target, self.shown)
+        if not self.is_strict:
+            self._go_to_root()
+            return _names(target, self.shown)
+        # By its text alone: a look at whatever it names could hang, or tell a pod about files of the host.
+        path = Path(target)
+        base = next((base for base in (self.root, self.root.resolve()) if path.is_relative_to(base)), None)
+        if base is None:
+            raise self._leaves()
+        self._go_to_root()
+        return _names(str(path.relative_to(base)), self.shown)
 
     def _go_up(self) -> None:
         if len(self._steps) > 1:
@@ -107,8 +132,6 @@ class _Walk:
             raise self._leaves()
 
     def _go_to_root(self) -> None:
-        if self.is_strict:
-            raise self._leaves()
         while len(self._steps) > 1:
             os.close(self._steps.pop())
 
@@ -123,5 +146,7 @@ def _read_link(descriptor: int) -> str:
         os.close(descriptor)
 
 
-def _names(path: str) -> list[str]:
+def _names(path: str, shown: Path) -> list[str]:
+    if "\0" in path:
+        raise FileError(f"cannot open {str(shown)!r}: a path has no zero bytes", path=shown)
     return [name for name in path.split("/") if name not in {"", "."}]

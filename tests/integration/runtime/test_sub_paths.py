@@ -1,5 +1,6 @@
 """Parts of volumes, bound where containers cannot tamper with them."""
 
+import os
 import stat
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from klet.host import mounts
 from klet.host.mounts import Propagation
 from klet.model.pods import PodUID
 from klet.runtime.config.sub_paths import BoundSubPaths, SubPathError
+from klet.testing.swapper import swapping
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root")]
 
@@ -87,7 +89,66 @@ async def test_a_link_out_of_the_volume_is_refused(sub_paths, volume, link):
     (volume / "a").symlink_to(link)
     with pytest.raises(SubPathError, match="it leads out of") as caught:
         await prepare(sub_paths, volume, "a")
+    assert caught.value.step == "prepare subPath"
+
+
+async def test_a_link_by_its_whole_path_that_stays_in_the_volume_is_followed(sub_paths, volume):
+    (volume / "releases/5").mkdir(parents=True)
+    (volume / "current").symlink_to(volume / "releases/5")
+    target = await prepare(sub_paths, volume, "current")
+    assert target.stat().st_ino == (volume / "releases/5").stat().st_ino
+
+
+async def test_nothing_is_made_below_a_file(sub_paths, volume):
+    (volume / "file").touch()
+    with pytest.raises(SubPathError) as caught:
+        await prepare(sub_paths, volume, "file/x")
+    assert caught.value.step == "prepare subPath"
+
+
+async def test_nothing_is_made_where_a_dangling_link_points(sub_paths, volume):
+    (volume / "link").symlink_to("gone")
+    with pytest.raises(SubPathError) as caught:
+        await prepare(sub_paths, volume, "link")
     assert caught.value.step == "create subPath directory"
+    assert not (volume / "gone").exists()
+
+
+async def test_a_named_pipe_keeps_nobody_waiting(sub_paths, volume):
+    os.mkfifo(volume / "pipe")
+    target = await prepare(sub_paths, volume, "pipe")
+    assert stat.S_ISFIFO(target.stat().st_mode)
+
+
+@pytest.mark.parametrize("becomes", ["file", "directory"])
+async def test_a_part_that_has_become_of_another_kind_is_bound_anew(sub_paths, volume, becomes):
+    part = volume / "part"
+    part.touch() if becomes == "directory" else part.mkdir()
+    await prepare(sub_paths, volume, "part")
+    part.unlink() if becomes == "directory" else part.rmdir()
+    part.mkdir() if becomes == "directory" else part.touch()
+    target = await prepare(sub_paths, volume, "part")
+    assert target.stat().st_ino == part.stat().st_ino
+
+
+async def test_a_neighbour_that_swaps_the_part_for_a_link_gains_nothing(sub_paths, volume, base):
+    """A container that shares the volume swaps the directory for a link to the outside while another one starts."""
+    outside = base / "outside"
+    outside.mkdir()
+    (volume / "part").mkdir()
+    (volume / "spare").symlink_to(outside)
+    bound = 0
+    with swapping(volume / "part", volume / "spare"):
+        for _ in range(300):
+            try:
+                target = await prepare(sub_paths, volume, "part")
+            except SubPathError:
+                continue
+            bound += 1
+            assert not os.path.samestat(target.stat(), outside.stat())
+            await sub_paths.clean(UID)
+    assert bound
+    assert list(outside.iterdir()) == []
 
 
 async def test_nothing_is_left_of_a_pod_that_is_over(sub_paths, volume, base):

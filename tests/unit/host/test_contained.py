@@ -2,12 +2,14 @@
 
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from klet.host.contained import make_beneath, open_beneath, read_contained
 from klet.host.errors import FileError, FileMissing
+from klet.testing.swapper import swapping
 
 
 @pytest.fixture
@@ -22,6 +24,10 @@ def volume(tmp_path):
     (root / "absolute").symlink_to("/etc/passwd")
     (root / "up").symlink_to("../secret")
     (root / "loop").symlink_to("loop")
+    (root / "whole").symlink_to(root / "a" / "b")
+    (root / "over").symlink_to(root / ".." / "secret")
+    (root / "beside").symlink_to(f"{root}-2")
+    (root / "dangling").symlink_to("a/gone")
     return root
 
 
@@ -66,14 +72,15 @@ def test_a_named_pipe_keeps_nobody_waiting(volume):
         read_contained(volume, "pipe", limit=100)
 
 
-@pytest.mark.parametrize("path", ["absolute", "up", "../secret", "a/../../secret"])
+@pytest.mark.parametrize("path", ["absolute", "up", "../secret", "a/../../secret", "over", "beside"])
 def test_leaving_the_root_is_an_error_where_it_must_not_be(volume, path):
     with pytest.raises(FileError, match="it leads out of"):
         open_beneath(volume, path)
 
 
-def test_open_beneath_follows_links_within(volume):
-    found = open_beneath(volume, "within")
+@pytest.mark.parametrize("path", ["within", "whole", "a/../whole"])
+def test_open_beneath_follows_links_within(volume, path):
+    found = open_beneath(volume, path)
     try:
         assert os.path.samestat(os.fstat(found), (volume / "a" / "b").stat())
     finally:
@@ -89,6 +96,56 @@ def test_missing_directories_are_made_with_the_mode_asked_for(volume):
     for path in ("a/b/x", "a/b/x/y"):
         assert stat.S_IMODE((volume / path).stat().st_mode) == 0o2775
     assert stat.S_IMODE((volume / "a" / "b").stat().st_mode) != 0o2775
+
+
+def test_a_link_with_the_whole_path_is_followed_through_a_link_to_the_root(volume, tmp_path):
+    (tmp_path / "alias").symlink_to(volume)
+    os.close(open_beneath(tmp_path / "alias", "whole"))
+
+
+@pytest.mark.parametrize("path", ["dangling", "dangling/x"])
+def test_nothing_is_made_where_a_link_leads(volume, path):
+    with pytest.raises(FileMissing):
+        make_beneath(volume, path, mode=0o755)
+    assert not (volume / "a" / "gone").exists()
+
+
+def test_a_zero_byte_is_refused(volume):
+    with pytest.raises(FileError, match="zero bytes"):
+        open_beneath(volume, "a\0b")
+
+
+@pytest.mark.parametrize("make", [False, True], ids=["opening", "making"])
+def test_who_swaps_a_directory_for_a_link_shows_nobody_the_outside(volume, tmp_path, make):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (volume / "spare").symlink_to(outside)
+    inside = volume / "a"
+
+    with swapping(inside, volume / "spare"):
+        for number in range(400):
+            try:
+                if make:
+                    make_beneath(volume, f"a/made-{number}", mode=0o755)
+                    continue
+                found = open_beneath(volume, "a")
+            except FileError:
+                continue
+            try:
+                assert not os.path.samestat(os.fstat(found), outside.stat())
+            finally:
+                os.close(found)
+    assert list(outside.iterdir()) == []
+
+
+def test_two_who_make_the_same_directories_both_succeed(volume):
+    def make():
+        for number in range(200):
+            make_beneath(volume, f"shared/{number}/x", mode=0o755)
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in (pool.submit(make), pool.submit(make)):
+            done.result()
 
 
 def test_no_descriptor_is_left_open(volume):

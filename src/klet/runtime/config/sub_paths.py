@@ -13,7 +13,7 @@ from klet.aio.threads import Threads
 from klet.host.contained import make_beneath, open_beneath
 from klet.host.errors import FileMissing, HostError, file_error
 from klet.host.files import remove_tree
-from klet.host.mounts import bind, is_mountpoint, unmount, unmount_tree
+from klet.host.mounts import bind, cleanup_mount_point, is_mountpoint, unmount_tree
 from klet.model.pods import PodUID
 
 DIRECTORY = "volume-subpaths"
@@ -57,14 +57,14 @@ class BoundSubPaths:
 def _prepare(root: Path, path: str, target: Path) -> str:
     try:
         found = _open_or_make(root, path)
-    except HostError as error:
-        raise SubPathError("create subPath directory", str(error)) from error
-    try:
-        _bind(found, target)
+        try:
+            _bind(found, target)
+        finally:
+            os.close(found)
+    except SubPathError:
+        raise
     except HostError as error:
         raise SubPathError("prepare subPath", str(error)) from error
-    finally:
-        os.close(found)
     return str(target)
 
 
@@ -72,26 +72,41 @@ def _open_or_make(root: Path, path: str) -> int:
     try:
         return open_beneath(root, path)
     except FileMissing:
+        pass
+    try:
         make_beneath(root, path, mode=stat.S_IMODE(root.stat().st_mode))
-        return open_beneath(root, path)
+    except HostError as error:
+        raise SubPathError("create subPath directory", str(error)) from error
+    except OSError as error:
+        raise SubPathError("create subPath directory", str(file_error("read the mode of", root, error))) from error
+    return open_beneath(root, path)
 
 
 def _bind(found: int, target: Path) -> None:
     """Bind a descriptor; what an earlier start of the container bound there stays if it is the same."""
     wanted = os.fstat(found)
+    if is_mountpoint(target) and _is_same(wanted, target):
+        return
+    unmount_tree(target)
+    is_directory = stat.S_ISDIR(wanted.st_mode)
+    if target.exists() and target.is_dir() is not is_directory:
+        cleanup_mount_point(target)  # a file is not bound to a directory, nor a directory to a file
     try:
-        if is_mountpoint(target):
-            if os.path.samestat(wanted, target.stat()):
-                return
-            unmount(target)
         target.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-        if stat.S_ISDIR(wanted.st_mode):
+        if is_directory:
             target.mkdir(mode=0o750, exist_ok=True)
         else:
             target.touch(mode=0o640)
     except OSError as error:
         raise file_error("make", target, error) from error
     bind(Path(f"/proc/self/fd/{found}"), target)
+
+
+def _is_same(wanted: os.stat_result, target: Path) -> bool:
+    try:
+        return os.path.samestat(wanted, target.lstat())
+    except OSError:
+        return False  # a mount that does not answer any more is replaced
 
 
 def _clean(directory: Path) -> None:
