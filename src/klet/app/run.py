@@ -5,7 +5,6 @@ import sys
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -25,7 +24,7 @@ from klet.app.settings import AgentSettings, cut_settings
 from klet.app.views import BoardPods
 from klet.app.wiring import Agent, build_agent
 from klet.config.command_line import Settings, ShowText
-from klet.config.errors import one_line, suffixed
+from klet.config.errors import ConfigError, one_line, suffixed, warned
 from klet.config.flags import parse_node_ips
 from klet.config.loader import load_command_line
 from klet.errors import KletError
@@ -43,9 +42,6 @@ from klet.server.listener import SocketListener
 from klet.server.routes.klet import KletRoutes
 from klet.sources.config import PodConfig
 
-if TYPE_CHECKING:
-    pass
-
 logger = logging.getLogger(__name__)
 
 DISK_THREADS = 8
@@ -54,7 +50,10 @@ INTERRUPTED = 130
 
 
 def main(argv: list[str]) -> int:
-    """Run the agent; a bad setting ends it with exit code 1 and one line before anything is made or started."""
+    """Run the agent; a bad setting ends it with exit code 1 and one line before anything is made or started.
+
+    What else the configuration made klet warn of stands in lines before that one.
+    """
     try:
         parsed = load_command_line(argv, cgroup_v1=find_hierarchy().mode.version == 1)
         if isinstance(parsed, ShowText):
@@ -62,6 +61,9 @@ def main(argv: list[str]) -> int:
             return 0
         settings = settle(parsed)
     except KletError as error:
+        # Before logging is set up: its settings may be what is wrong.
+        for warning in error.warnings if isinstance(error, ConfigError) else ():
+            sys.stderr.write(f"klet: warning: {one_line(warning)}\n")
         sys.stderr.write(f"klet: {one_line(str(error))}\n")
         return 1
     start_logging(as_json=parsed.config.logging.format == "json", verbosity=parsed.config.logging.verbosity)
@@ -83,7 +85,7 @@ def main(argv: list[str]) -> int:
 def settle(given: Settings) -> AgentSettings:
     """Fit the settings to this machine; only looks at it."""
     machine = read_machine_facts()
-    with suffixed(f", path: {given.sources}"):
+    with warned(given.warnings), suffixed(f", path: {given.sources}"):
         check_machine(given, machine)
         check_serving(given)
         settings = cut_settings(given, machine)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from klet.config.configuration import KubeletConfiguration
 from klet.config.configuration_flags import override_configuration
 from klet.config.defaults import apply_legacy_defaults, default_configuration
-from klet.config.errors import ConfigError, prefixed, suffixed
+from klet.config.errors import ConfigError, prefixed, suffixed, warned
 from klet.config.files import (
     ListDirectory,
     ReadFile,
@@ -89,7 +89,8 @@ def parse_command_line(
     surroundings = Surroundings(
         read_file=read_file, list_dir=list_dir, working_directory=working_directory, cgroup_v1=cgroup_v1
     )
-    return load_settings(parsed, surroundings)
+    with warned(parsed.warnings):
+        return load_settings(parsed, surroundings)
 
 
 def load_settings(parsed: ParsedFlags, surroundings: Surroundings) -> Settings:
@@ -100,6 +101,17 @@ def load_settings(parsed: ParsedFlags, surroundings: Surroundings) -> Settings:
     with prefixed("failed to validate kubelet flags: "):
         validate_kubelet_flags(flags)
     config, file_warnings = _load_files(base, parsed, flags, surroundings)
+    with warned(file_warnings):
+        return _check_settings(config, parsed, flags, surroundings, file_warnings)
+
+
+def _check_settings(
+    config: KubeletConfiguration,
+    parsed: ParsedFlags,
+    flags: KubeletFlags,
+    surroundings: Surroundings,
+    file_warnings: tuple[str, ...],
+) -> Settings:
     config = replace(config, seccomp_default=config.seccomp_default or flags.seccomp_default)
     gates = _set_gates(config)
     where = _describe_sources(parsed, flags)
@@ -135,7 +147,7 @@ def _load_files(
         config, warnings = loaded.config, loaded.warnings
     if flags.config_dir:
         walk = f'failed to walk through kubelet dropin directory "{flags.config_dir}": '
-        with prefixed(f"failed to merge kubelet configs: {walk}"):
+        with warned(warnings), prefixed(f"failed to merge kubelet configs: {walk}"):
             drop_ins = _read_drop_ins(flags.config_dir, surroundings)
             config = merge_drop_ins(config, drop_ins, flag_gates=base.feature_gates)
     if flags.config or flags.config_dir:

@@ -1,6 +1,6 @@
 """What is wrong with a setting, as one message for a person."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from klet.errors import KletError
@@ -8,6 +8,9 @@ from klet.errors import KletError
 
 class ConfigError(KletError):
     """A setting breaks a rule. The text says where, which rule, and where it helps what to do."""
+
+    warnings: tuple[str, ...] = ()
+    """What else was found on the way to the mistake; often it names the same slip from another side."""
 
 
 class BadField(ConfigError):
@@ -31,7 +34,7 @@ def prefixed(prefix: str) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        raise ConfigError(f"{prefix}{error}") from error
+        raise _retold(error, f"{prefix}{error}") from error
 
 
 @contextmanager
@@ -40,4 +43,20 @@ def suffixed(suffix: str) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        raise ConfigError(f"{error}{suffix}") from error
+        raise _retold(error, f"{error}{suffix}") from error
+
+
+@contextmanager
+def warned(warnings: Iterable[str]) -> Iterator[None]:
+    """Hand what was found before on with each mistake found inside."""
+    try:
+        yield
+    except ConfigError as error:
+        error.warnings = (*warnings, *error.warnings)
+        raise
+
+
+def _retold(error: ConfigError, message: str) -> ConfigError:
+    told = ConfigError(message)
+    told.warnings = error.warnings
+    return told

@@ -8,7 +8,7 @@ from typing import Final
 
 from klet.config.command_line import ParsedCommand, Settings, parse_command_line
 from klet.config.credential_provider import CredentialProviders, load_credential_providers, select_config_files
-from klet.config.errors import ConfigError, prefixed
+from klet.config.errors import ConfigError, prefixed, warned
 from klet.config.files import DirectoryEntry, quote_os_error
 from klet.config.flags import KubeletFlags
 
@@ -27,7 +27,7 @@ def load_command_line(argv: Sequence[str], *, cgroup_v1: bool) -> ParsedCommand:
         cgroup_v1=cgroup_v1,
     )
     if isinstance(parsed, Settings):
-        with prefixed("failed to run Kubelet: Failed to register CRI auth plugins: "):
+        with warned(parsed.warnings), prefixed("failed to run Kubelet: Failed to register CRI auth plugins: "):
             check_credential_providers(parsed.flags, use_tokens=parsed.gates.enabled(GATE_OF_TOKENS))
     return parsed
 

@@ -293,3 +293,19 @@ def test_cgroup_v1_is_refused_unless_asked_for(parse, settle):
     with pytest.raises(ConfigError, match="configured to not run on a host using cgroup v1"):
         parse(cgroup_v1=True)
     assert settle("--fail-cgroupv1=false", cgroup_v1=True).config.fail_cgroup_v1 is False
+
+
+@pytest.mark.parametrize(
+    ("argv", "files"),
+    [
+        pytest.param(["--max-pods=-1"], {}, id="a rule of the configuration"),
+        pytest.param(["--config-dir=/etc/k.d"], {"/etc/k.d/10.conf": "{"}, id="a drop-in that cannot be read"),
+        pytest.param(["--klet-config=/none"], {}, id="klet's own file is not there"),
+    ],
+)
+def test_a_refusal_has_the_warnings_that_came_before(with_file, argv, files):
+    with pytest.raises(ConfigError) as refused:
+        with_file({"maxPodz": 7}, "--cluster-dns=10.0.0.1", *argv, files=files)
+    deprecated, unknown = refused.value.warnings[0], refused.value.warnings[-1]
+    assert "--cluster-dns has been deprecated" in deprecated
+    assert 'unknown field "maxPodz"' in unknown

@@ -1,6 +1,6 @@
 import pytest
 
-from klet.config.errors import one_line
+from klet.config.errors import ConfigError, one_line, prefixed, suffixed, warned
 
 
 @pytest.mark.parametrize(
@@ -15,3 +15,15 @@ from klet.config.errors import one_line
 )
 def test_one_line(message, expected):
     assert one_line(message) == expected
+
+
+def test_warnings_survive_what_is_said_around_a_mistake():
+    with (
+        pytest.raises(ConfigError, match=r"^a step: a mistake, path: x$") as caught,
+        warned(["first"]),
+        prefixed("a step: "),
+        suffixed(", path: x"),
+        warned(["second"]),
+    ):
+        raise ConfigError("a mistake")
+    assert caught.value.warnings == ("first", "second")
