@@ -61,6 +61,7 @@ class Agent:
     pleg: Pleg
     runtime: RuntimeState
     workers: PodWorkers
+    volumes: VolumeManager
     loop: SyncLoop
 
 
@@ -152,6 +153,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         pleg=pleg,
         runtime=runtime,
         workers=workers,
+        volumes=manager,
         loop=loop,
     )
 

@@ -1,7 +1,7 @@
 """Makes the node's object anew from the one that is there and from what is observed."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,9 +43,18 @@ class Draft:
 class NodeComposer:
     """Composes nodes, and remembers what of them has been told."""
 
-    def __init__(self, *, observer: Observer, cidrs: Cidrs, settings: NodeSettings) -> None:
+    def __init__(
+        self,
+        *,
+        observer: Observer,
+        cidrs: Cidrs,
+        reported_in_use: Callable[[Iterable[str]], None],
+        settings: NodeSettings,
+    ) -> None:
         self._observer = observer
         self._cidrs = cidrs
+        self._reported_in_use = reported_in_use
+        """Told of the volumes that the API server knows to be in use: only now a controller leaves them attached."""
         self._settings = settings
         self._was_unschedulable = False
         self._told_reboot = False
@@ -67,6 +76,7 @@ class NodeComposer:
     def settle(self, node: Node, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         """The node holds: which findings there are to tell. A reboot is told once in the life of the agent."""
         self._was_unschedulable = node.spec.unschedulable
+        self._reported_in_use(node.status.volumes_in_use)
         told = tuple(each for each in findings if each.decision != REBOOTED or not self._told_reboot)
         self._told_reboot = self._told_reboot or any(each.decision == REBOOTED for each in told)
         return told

@@ -2,7 +2,7 @@
 
 from klet.aio.threads import Threads
 from klet.model.pods import PodUID
-from klet.volumes.disk import FoundVolume, find_volumes, has_mounts
+from klet.volumes.disk import FoundVolume, find_pods, find_volumes, has_mounts
 from klet.volumes.names import Layout
 from klet.volumes.orphans import remove_orphan
 
@@ -13,6 +13,9 @@ class PodDirectories:
     def __init__(self, *, layout: Layout, threads: Threads) -> None:
         self._layout = layout
         self._threads = threads
+
+    async def pods(self) -> list[PodUID]:
+        return [PodUID(name) for name in await self._threads.run(find_pods, self._layout.pods)]
 
     async def find(self, uid: PodUID) -> list[FoundVolume]:
         return await self._threads.run(find_volumes, self._layout.volumes(uid))

@@ -31,6 +31,12 @@ def find_volumes(volumes: Path) -> list[FoundVolume]:
     return found
 
 
+def find_pods(pods: Path) -> list[str]:
+    """The pods that have a directory, by their UIDs."""
+    with doing("look for pods in", pods):
+        return [entry.name for entry in _entries(pods) if entry.is_dir()]
+
+
 def has_mounts(volumes: Path) -> bool:
     """Whether something is mounted below a pod's `volumes`, or that cannot be known."""
     try:

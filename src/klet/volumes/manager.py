@@ -6,25 +6,26 @@ back-off ends and when its content is due. Each volume of each pod is worked on 
 
 import asyncio
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, Protocol, assert_never
 
+from klet.aio.broadcast import Broadcast, Subscription
 from klet.aio.clock import Clock
 from klet.aio.workqueue import WorkQueue
 from klet.api.pod import Pod
 from klet.api.volume import Volume
 from klet.errors import KletError
-from klet.model.causes import CauseRecorder, Subject
+from klet.model.causes import CauseRecorder
 from klet.model.objects import ObjectRef
 from klet.model.pods import PodUID, subject_of, uid_of
 from klet.volumes import findings
+from klet.volumes.attaching import FoundVolumes, find_attached, key_of, list_in_use, read_leftover
 from klet.volumes.bells import PodBells
-from klet.volumes.disk import FoundVolume
 from klet.volumes.errors import TIMED_OUT, NoPlugin, WaitFailed
-from klet.volumes.names import MountKey, VolumeName, go_list, pod_volume_name
+from klet.volumes.names import MountKey, VolumeName, go_list
 from klet.volumes.operations import Operation, OperationBackoff
 from klet.volumes.plugins.base import MountRequest, VolumeAttributes, VolumePlugin
 from klet.volumes.state import (
@@ -54,10 +55,8 @@ class MountedVolume:
     attributes: VolumeAttributes
 
 
-class VolumeDisk(Protocol):
+class VolumeDisk(FoundVolumes, Protocol):
     """Knows what pods have of volumes on disk, whoever has put it there."""
-
-    async def find(self, uid: PodUID) -> Sequence[FoundVolume]: ...
 
     async def has_mounts(self, uid: PodUID) -> bool:
         """Whether one of them is a mount, or that cannot be known."""
@@ -90,9 +89,14 @@ class VolumeManager:
         self._busy: dict[PodUID, int] = {}
         self._leaving: set[PodUID] = set()
         self._bells = PodBells(clock=clock)
+        self._in_use_changes = Broadcast[VolumeName]()
+        self._has_found_attached = False
 
     async def run(self) -> None:
         """Own the operations until cancelled."""
+        for mount in await find_attached({plugin.name: plugin for plugin in self._plugins}, self._disk):
+            self._actual.put(mount)
+        self._has_found_attached = True
         async with asyncio.TaskGroup() as group:
             while True:
                 key = await self._queue.get()
@@ -138,7 +142,7 @@ class VolumeManager:
             return
         wanted = {mount.volume.name for mount in self._desired.of_pod(uid)}
         lists = (
-            f"unmounted volumes={go_list(unmounted)}, unattached volumes=[], "
+            f"unmounted volumes={go_list(unmounted)}, unattached volumes={go_list(self._unattached(uid))}, "
             f"failed to process volumes={go_list(sorted(expected - wanted))}"
         )
         raise WaitFailed(f"{lists}: {'; '.join(sorted(errors)) or TIMED_OUT}", is_timeout=not errors)
@@ -150,7 +154,7 @@ class VolumeManager:
         """
         self._leaving.add(uid)
         try:
-            self._desired.remove_pod(uid)
+            self._forget_wishes(uid)
             await self._bells.until(uid, lambda: uid not in self._busy, patience=PATIENCE)
             await self._take_in_leftovers(uid)
             for mount in self._actual.of_pod(uid):
@@ -179,22 +183,30 @@ class VolumeManager:
             if self._actual.is_mounted(mount.key)
         }
 
-    def volumes_in_use(self) -> tuple[VolumeName, ...]:
-        """What the node's status tells of volumes that a controller has to attach."""
-        every = [(mount.key.volume, mount.plugin) for mount in self._desired.all()]
-        every += [(mount.key.volume, mount.plugin) for mount in self._actual.all()]
-        return tuple(sorted({name for name, plugin in every if plugin.is_attachable}))
+    def volumes_in_use(self) -> tuple[VolumeName, ...] | None:
+        """What the node's status tells of volumes that a controller attaches; None until those are known."""
+        return list_in_use(self._desired.all(), self._actual.all()) if self._has_found_attached else None
+
+    def in_use_changes(self) -> Subscription[VolumeName]:
+        """Volumes that have come into use or may be out of it."""
+        return self._in_use_changes.subscribe()
+
+    def mark_reported_in_use(self, names: Iterable[str]) -> None:
+        """The node's status names these volumes at the API server: what has waited for that may be set up."""
+        for key in self._desired.report(names):
+            self._queue.add(key)
 
     def _want(self, uid: PodUID, pod: Pod, volume: Volume) -> None:
         plugin = next((plugin for plugin in self._plugins if plugin.supports(volume)), None)
         if plugin is None:
             self._desired.add_error(uid, str(NoPlugin(volume.name)))
             return
-        key = MountKey(pod_volume_name(plugin.name, uid, volume.name), uid)
+        key, is_attachable = key_of(plugin, uid, volume)
         before = self._desired.get(key)
         if before is None:
-            self._desired.put(DesiredMount(key=key, pod=pod, volume=volume, plugin=plugin))
+            self._desired.put(DesiredMount(key=key, pod=pod, volume=volume, plugin=plugin, is_attachable=is_attachable))
             self._queue.add(key)
+            self._tell_use(key, is_attachable=is_attachable)
         elif before.pod is not pod:
             self._desired.put(replace(before, pod=pod, volume=volume))
             if plugin.requires_remount and has_changed(before.pod, pod):
@@ -209,29 +221,45 @@ class VolumeManager:
         there = {mount.volume.name for mount in self._desired.of_pod(uid) if self._actual.is_mounted(mount.key)}
         return sorted(expected - there)
 
+    def _unattached(self, uid: PodUID) -> list[str]:
+        mounts = (mount for mount in self._desired.of_pod(uid) if mount.is_attachable)
+        return sorted(mount.volume.name for mount in mounts if not self._actual.has(mount.key.volume))
+
+    def _forget_wishes(self, uid: PodUID) -> None:
+        wishes = self._desired.of_pod(uid)
+        self._desired.remove_pod(uid)
+        for mount in wishes:
+            self._tell_use(mount.key, is_attachable=mount.is_attachable)
+
+    def _tell_use(self, key: MountKey, *, is_attachable: bool) -> None:
+        if is_attachable:
+            self._in_use_changes.send(key.volume)
+
+    def _may_come(self, desired: DesiredMount | None) -> bool:
+        if desired is None or not desired.is_attachable:
+            return True
+        name = desired.key.volume
+        return self._desired.is_reported(name) or self._actual.has(name)
+
     async def _take_in_leftovers(self, uid: PodUID) -> None:
         """Volumes on disk that this life of the agent has not set up, or of which only a part was."""
         by_name = {plugin.name: plugin for plugin in self._plugins}
         for found in await self._disk.find(uid):
             plugin = by_name.get(found.plugin)
-            key = MountKey(pod_volume_name(found.plugin, uid, found.name), uid)
-            if plugin is not None and self._actual.get(key) is None:
-                self._actual.put(
-                    ActualMount(
-                        key=key,
-                        plugin=plugin,
-                        name=found.name,
-                        state=MountState.UNCERTAIN,
-                        subject=Subject(uid=uid),
-                    )
-                )
+            if plugin is None:
+                continue
+            left = await read_leftover(plugin, uid, found)
+            if self._actual.get(left.key) is None:
+                self._actual.put(left)
 
     async def _handle(self, key: MountKey) -> None:
         """Do what one volume of one pod needs now."""
         try:
             with self._working(key.uid):
                 desired, actual, now = self._desired.get(key), self._actual.get(key), self._clock.now()
-                step = decide_step(desired, actual, is_leaving=key.uid in self._leaving, now=now)
+                step = decide_step(
+                    desired, actual, is_leaving=key.uid in self._leaving, may_come=self._may_come(desired), now=now
+                )
                 match step:
                     case Mount():
                         assert desired is not None  # there is nothing to mount otherwise
@@ -267,6 +295,7 @@ class VolumeManager:
             name=desired.volume.name,
             state=MountState.MOUNTED,
             subject=subject_of(desired.pod),
+            is_attachable=desired.is_attachable,
             revision=desired.revision,
         )
         if desired.plugin.requires_remount:
@@ -293,6 +322,7 @@ class VolumeManager:
         self._backoff.forget(key)
         self._queue.forget(key)
         self._actual.remove(key)
+        self._tell_use(key, is_attachable=actual.is_attachable)
 
     def _must_wait(self, key: MountKey, operation: Operation) -> bool:
         now = self._clock.now()

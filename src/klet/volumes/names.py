@@ -55,8 +55,12 @@ class Layout:
 
     root: Path
 
+    @property
+    def pods(self) -> Path:
+        return self.root / "pods"
+
     def pod(self, uid: PodUID) -> Path:
-        return self.root / "pods" / uid
+        return self.pods / uid
 
     def volumes(self, uid: PodUID) -> Path:
         return self.pod(uid) / "volumes"

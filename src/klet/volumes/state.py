@@ -14,7 +14,7 @@ from klet.api.volume import Volume
 from klet.model.causes import Subject
 from klet.model.objects import ObjectRef, volume_objects
 from klet.model.pods import PodUID
-from klet.volumes.names import MountKey
+from klet.volumes.names import MountKey, VolumeName
 from klet.volumes.plugins.base import VolumePlugin
 
 MOST_ERRORS: Final = 10
@@ -29,6 +29,7 @@ class DesiredMount:
     pod: Pod
     volume: Volume
     plugin: VolumePlugin
+    is_attachable: bool = False
     revision: int = 0
     """Goes up with everything that may have changed the volume's content."""
 
@@ -49,6 +50,7 @@ class ActualMount:
     name: str
     state: MountState
     subject: Subject
+    is_attachable: bool = False
     revision: int = 0
     """The state of affairs that was last brought to it."""
     refresh_at: datetime | None = None
@@ -77,11 +79,16 @@ class Leave:
 Step: TypeAlias = Mount | Unmount | Leave
 
 
-def decide_step(desired: DesiredMount | None, actual: ActualMount | None, *, is_leaving: bool, now: datetime) -> Step:
-    """Say what to do with one volume of one pod. Only a pod that is over loses volumes."""
+def decide_step(
+    desired: DesiredMount | None, actual: ActualMount | None, *, is_leaving: bool, may_come: bool, now: datetime
+) -> Step:
+    """Say what to do with one volume of one pod. Only a pod that is over loses volumes.
+
+    One that must not come yet, as its use has not been told, is left alone without a back-off.
+    """
     if is_leaving:
         return Unmount() if actual is not None else Leave()
-    if desired is None:
+    if desired is None or (actual is None and not may_come):
         return Leave()
     if actual is None or actual.state is MountState.UNCERTAIN:
         return Mount(is_remount=False)
@@ -99,6 +106,7 @@ class DesiredState:
         self._mounts: dict[PodUID, dict[MountKey, DesiredMount]] = {}
         self._users: dict[ObjectRef, set[MountKey]] = {}
         self._errors: dict[PodUID, set[str]] = {}
+        self._reported: frozenset[VolumeName] = frozenset()
 
     def get(self, key: MountKey) -> DesiredMount | None:
         return self._mounts.get(key.uid, {}).get(key)
@@ -131,6 +139,21 @@ class DesiredState:
                 if not users:
                     self._users.pop(ref, None)
         self._errors.pop(uid, None)
+        if self._reported:
+            self._reported &= {mount.key.volume for mount in self.all()}
+
+    def report(self, names: Iterable[str]) -> tuple[MountKey, ...]:
+        """Note which volumes the node's status says to be in use, and no others; tells those that were not before.
+
+        A volume that comes later has to be told anew, though an older status happens to name it.
+        """
+        told = frozenset(names)
+        reported = [mount.key for mount in self.all() if mount.is_attachable and mount.key.volume in told]
+        before, self._reported = self._reported, frozenset(key.volume for key in reported)
+        return tuple(key for key in reported if key.volume not in before)
+
+    def is_reported(self, name: VolumeName) -> bool:
+        return name in self._reported
 
     def add_error(self, uid: PodUID, error: str) -> None:
         errors = self._errors.setdefault(uid, set())
@@ -164,6 +187,10 @@ class ActualState:
         mounts.pop(key, None)
         if not mounts:
             self._mounts.pop(key.uid, None)
+
+    def has(self, name: VolumeName) -> bool:
+        """Whether some pod has it, so that it is attached."""
+        return any(mount.key.volume == name for mount in self.all())
 
     def is_mounted(self, key: MountKey) -> bool:
         mount = self.get(key)

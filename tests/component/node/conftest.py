@@ -12,6 +12,7 @@ import pytest
 
 from klet.api.coordination import Lease
 from klet.api.node import Node
+from klet.app.simulation.memory import MemoryVolumes
 from klet.embedded.identities import User
 from klet.embedded.questions import Everything
 from klet.embedded.server import EmbeddedApi, build_api, serving
@@ -35,7 +36,9 @@ from klet.node.reporter import Pace, StatusReporter
 from klet.node.runtime_state import RuntimeReport, RuntimeState
 from klet.node.settings import NodeSettings, ReportTimes
 from klet.node.status_sync import Heartbeats, StatusSync
+from klet.testing.attachable import AttachableDisks
 from klet.testing.clock import HastyClock
+from klet.volumes.manager import VolumeManager
 from klet.wire import cri_v1_pb2 as cri
 
 WELL = RuntimeReport(runtime_error=None, network_error=None)
@@ -98,6 +101,8 @@ class Agent:
     sync: StatusSync
     registrar: NodeRegistrar
     lease: LeaseKeeper
+    disks: AttachableDisks
+    volumes: VolumeManager
     pressures: set[str] = field(default_factory=set)
     failures: list[str] = field(default_factory=list)
 
@@ -180,17 +185,28 @@ def build_agent(api, client, transport, clock, settings, registers, times) -> Ag
     async def on_failure() -> None:
         failures.append("heartbeat")
 
+    disks = AttachableDisks()
+    volumes = VolumeManager(
+        plugins=(disks,),
+        disk=MemoryVolumes(),
+        recorder=journal,
+        refresh=timedelta(minutes=1),
+        randomness=chance,
+        clock=clock,
+    )
     observer = NodeObserver(
         machine=machine,
         health=state,
         runtime=runtime,
         images=NoImages(),
-        inputs=NodeInputs(pressures=lambda: frozenset(pressures)),
+        inputs=NodeInputs(pressures=lambda: frozenset(pressures), volumes_in_use=volumes.volumes_in_use),
         settings=settings,
         clock=clock,
     )
     cidrs = PodCidrs(users=(RuntimeCidrs(runtime=runtime),))
-    composer = NodeComposer(observer=observer, cidrs=cidrs, settings=settings)
+    composer = NodeComposer(
+        observer=observer, cidrs=cidrs, reported_in_use=volumes.mark_reported_in_use, settings=settings
+    )
     registrar = NodeRegistrar(
         api=client, initial=composer, reset_devices=lambda: False, board=board, recorder=journal, clock=clock
     )
@@ -209,7 +225,7 @@ def build_agent(api, client, transport, clock, settings, registers, times) -> Ag
         registrar=registrar if registers else None,
         sync=sync,
         nodes=informer,
-        wakes=(state.changes,),
+        wakes=(state.changes, volumes.in_use_changes),
         known=board,
         errors=observer.errors,
         pace=Pace(times=times, clock=clock, randomness=chance),
@@ -224,7 +240,7 @@ def build_agent(api, client, transport, clock, settings, registers, times) -> Ag
     )
     return Agent(
         api, client, informer, leases, state, runtime, machine, board, journal, reporter, sync, registrar, lease,
-        pressures, failures,
+        disks, volumes, pressures, failures,
     )  # fmt: skip
 
 

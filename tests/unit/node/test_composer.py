@@ -32,6 +32,10 @@ class Scripted:
     def __init__(self):
         self.seen = SEEN
         self.new_cidrs = False
+        self.in_use = []
+
+    def report(self, names):
+        self.in_use.append(tuple(names))
 
     async def observe(self, _node):
         return self.seen
@@ -47,7 +51,7 @@ def world() -> Scripted:
 
 @pytest.fixture
 def composer(world) -> NodeComposer:
-    return NodeComposer(observer=world, cidrs=world, settings=SETTINGS)
+    return NodeComposer(observer=world, cidrs=world, reported_in_use=world.report, settings=SETTINGS)
 
 
 async def test_the_initial_node_has_a_status(composer):
@@ -70,6 +74,16 @@ async def test_new_cidrs_and_wrong_labels_are_changes(composer, world):
     assert (await composer.compose(unlabelled)).is_changed
     world.new_cidrs = True
     assert (await composer.compose(first)).is_changed
+
+
+async def test_volumes_are_marked_as_reported_once_the_node_holds(composer, world):
+    first = (await composer.compose_initial()).node
+    world.seen = with_fields(SEEN, volumes_in_use=("a", "b"))
+    draft = await composer.compose(first)
+    assert draft.is_changed
+    assert world.in_use == []
+    composer.settle(draft.node, draft.findings)
+    assert world.in_use == [("a", "b")]
 
 
 async def test_a_reboot_is_told_once(composer):

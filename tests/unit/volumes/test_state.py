@@ -61,7 +61,20 @@ def actual(state=MountState.MOUNTED, revision=0, refresh_at=SOON):
     ],
 )
 def test_the_next_step(want, have, is_leaving, step):
-    assert decide_step(want, have, is_leaving=is_leaving, now=START) == step
+    assert decide_step(want, have, is_leaving=is_leaving, may_come=True, now=START) == step
+
+
+@pytest.mark.parametrize(
+    ("have", "is_leaving", "step"),
+    [
+        pytest.param(None, False, Leave(), id="it waits without a back-off"),
+        pytest.param(actual(MountState.UNCERTAIN), False, Mount(is_remount=False), id="perhaps there: it is attached"),
+        pytest.param(actual(refresh_at=START), False, Mount(is_remount=True), id="there and due"),
+        pytest.param(actual(), True, Unmount(), id="its pod is over"),
+    ],
+)
+def test_the_next_step_of_one_that_must_not_come_yet(have, is_leaving, step):
+    assert decide_step(desired(), have, is_leaving=is_leaving, may_come=False, now=START) == step
 
 
 def test_objects_lead_to_the_volumes_that_show_them(pod_with):

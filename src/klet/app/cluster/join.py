@@ -96,7 +96,13 @@ async def build_cluster_parts(
         offline=cluster.offline,
     )
     node = build_node_parts(
-        given, settings, basics, agent=agent, clients=clients, informers=informers, inputs=NodeInputs()
+        given,
+        settings,
+        basics,
+        agent=agent,
+        clients=clients,
+        informers=informers,
+        inputs=NodeInputs(volumes_in_use=agent.volumes.volumes_in_use),
     )
     followed = (informers.node, informers.pods, informers.services, informers.runtime_classes)
     identity = build_identity_parts(cluster.identity, clients, basics)

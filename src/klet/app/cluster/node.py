@@ -54,7 +54,12 @@ def build_node_parts(
         settings=node,
         clock=clock,
     )
-    composer = NodeComposer(observer=observer, cidrs=PodCidrs(users=_cidr_users(given, basics)), settings=node)
+    composer = NodeComposer(
+        observer=observer,
+        cidrs=PodCidrs(users=_cidr_users(given, basics)),
+        reported_in_use=agent.volumes.mark_reported_in_use,
+        settings=node,
+    )
     registrar = NodeRegistrar(
         api=clients.main,
         initial=composer,
@@ -78,7 +83,7 @@ def build_node_parts(
             randomness=randomness,
         ),
         nodes=informers.node,
-        wakes=(agent.runtime.changes,),
+        wakes=(agent.runtime.changes, agent.volumes.in_use_changes),
         known=board,
         errors=observer.errors,
         pace=Pace(times=times, clock=clock, randomness=randomness),

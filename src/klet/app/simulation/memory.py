@@ -212,6 +212,9 @@ class MemoryVolumes:
     async def take_away(self, uid: PodUID, name: str) -> None:
         self.volumes.discard((uid, name))
 
+    async def pods(self) -> list[PodUID]:
+        return sorted(self.owners())
+
     async def find(self, uid: PodUID) -> list[FoundVolume]:
         names = sorted(name for owner, name in self.volumes if owner == uid)
         return [FoundVolume(MemoryPlugin.name, name, volume_path(uid, name)) for name in names]

@@ -8,6 +8,7 @@ from typing import ClassVar
 from klet.api.pod import Pod
 from klet.api.volume import Volume
 from klet.model.pods import PodUID
+from klet.volumes.names import VolumeName
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,6 @@ class VolumePlugin(ABC):
     name: ClassVar[str]
     requires_remount: ClassVar[bool] = False
     """Its content changes while the pod runs."""
-    is_attachable: ClassVar[bool] = False
 
     @abstractmethod
     def supports(self, volume: Volume) -> bool: ...
@@ -61,3 +61,15 @@ class VolumePlugin(ABC):
 
     @abstractmethod
     async def tear_down(self, uid: PodUID, name: str) -> None: ...
+
+
+class AttachablePlugin(VolumePlugin):
+    """A kind of volume that a controller attaches to the node, once the node says that it is in use."""
+
+    @abstractmethod
+    def node_name_of(self, volume: Volume) -> VolumeName | None:
+        """What it is called on the whole node, whichever pods use it; None for one that needs no attaching."""
+
+    @abstractmethod
+    async def found_name(self, uid: PodUID, name: str) -> VolumeName | None:
+        """The same of one that an earlier life of the agent has set up. A failure is a KletError."""
