@@ -84,6 +84,14 @@ class _Sent:
     answer: Pod
 
 
+@dataclass(frozen=True, slots=True)
+class _Deleted:
+    """An object that the API server has let go, and the newest state of it that was known then."""
+
+    api_uid: PodUID
+    version: int
+
+
 class StatusPublisher:
     """Keeps the API server's statuses equal to the board's."""
 
@@ -103,6 +111,7 @@ class StatusPublisher:
         self._clock = clock
         self._queue = WorkQueue[PodUID](clock=clock)
         self._sent: dict[PodUID, _Sent] = {}
+        self._deleted: dict[PodUID, _Deleted] = {}
         self._backoff = Backoff[PodUID](first=_FIRST_DELAY, longest=SWEEP)
         self._coming: dict[PodUID, datetime] = {}
         """Since when there is nothing to tell of a pod but that it is on its way."""
@@ -139,10 +148,9 @@ class StatusPublisher:
         while True:
             await self._clock.sleep(SWEEP)
             known = self._board.all()
-            for uid in [uid for uid in self._sent if uid not in known]:
-                del self._sent[uid]
-            for uid in [uid for uid in self._coming if uid not in known]:
-                del self._coming[uid]
+            for kept in (self._sent, self._deleted, self._coming):
+                for uid in [uid for uid in kept if uid not in known]:
+                    del kept[uid]
             for uid in known:
                 if self._differs(uid):
                     self._add(uid)
@@ -165,7 +173,7 @@ class StatusPublisher:
     def _differs(self, uid: PodUID) -> bool:
         reported, pod = self._board.reported(uid), self._pods.get(uid)
         target = None if pod is None else self._target(pod)
-        if reported is None or target is None:
+        if reported is None or target is None or self._is_gone(uid, target):
             return False
         sent = self._sent.get(uid)
         if sent is None or sent.version < reported.version or sent.api_uid != uid_of(target):
@@ -199,11 +207,12 @@ class StatusPublisher:
     async def _publish(self, uid: PodUID) -> None:
         reported, pod = self._board.reported(uid), self._pods.get(uid)
         target = None if pod is None else self._target(pod)
-        if reported is None or target is None:
+        if reported is None or target is None or self._is_gone(uid, target):
             return
         current = await self._write(uid, target, reported)
         if may_be_deleted(current, is_finished=reported.is_finished):
             await self._api.delete(current)
+            self._deleted[uid] = _Deleted(uid_of(current), _version(current))
             logger.info("Pod fully terminated and removed", extra={"pod": format_pod(current)})
 
     async def _write(self, uid: PodUID, target: Pod, reported: Reported) -> Pod:
@@ -225,6 +234,14 @@ class StatusPublisher:
         if not known:
             return await self._api.read(target)
         return max(known, key=_version)
+
+    def _is_gone(self, uid: PodUID, target: Pod) -> bool:
+        """Whether it was let go, and not kept after all, by a finalizer for example, which the watch would show."""
+        deleted = self._deleted.get(uid)
+        if deleted is None or deleted.api_uid != uid_of(target):
+            return False
+        seen = self._api.seen(target)
+        return seen is None or _version(seen) <= deleted.version
 
     def _target(self, pod: Pod) -> Pod | None:
         """The API object that shows the pod: a static pod is shown by its mirror, if it has one."""

@@ -26,7 +26,7 @@ from klet.model.pods import HASH_ANNOTATION, MIRROR_ANNOTATION, SOURCE_ANNOTATIO
 from klet.pods.mirrors import LEAVING, MirrorKeeper
 from klet.pods.store import PodStore
 from klet.status.board import StatusBoard
-from klet.status.publisher import SWEEP, StatusPublisher
+from klet.status.publisher import SWEEP, PodGone, StatusPublisher
 from klet.testing.builders import make_pod
 
 GATE = PodCondition(type="example.com/gate", status="True")
@@ -84,7 +84,8 @@ class Bench:
     async def bound_pod(self) -> Pod:
         made = make_pod(name="p")
         pod = await self.client.create(replace(made, spec=replace(made.spec, node_name="n")), "default")
-        self.pods.put(pod)
+        # Pods come from the watch.
+        self.pods.put(await self.until(lambda each: each is not None))
         return pod
 
     async def until(self, holds) -> Pod | None:
@@ -140,12 +141,25 @@ async def test_a_pod_is_let_go_when_it_has_ended_and_nothing_is_held(bench):
         await bench.client.get(Pod, "p", "default")
 
 
+async def test_a_pod_that_the_watch_has_seen_go_is_not_asked_for(bench):
+    """A node may not read a pod that is no longer bound to it: the answer would be 403."""
+    pod = await bench.bound_pod()
+    await bench.client.delete(Pod, "p", "default", grace=0)
+    await bench.until(lambda each: each is None)
+    bench.cluster.api.faults.plan(Refuse(refusals.internal("nobody should ask")), times=99)
+    with pytest.raises(PodGone):
+        await ApiPods(client=bench.client, pods=bench.followed).read(pod)
+
+
 async def test_another_pod_of_the_name_is_not_touched(bench):
     pod = await bench.bound_pod()
     await bench.client.delete(Pod, "p", "default", grace=0)
     other = await bench.client.create(replace(make_pod(name="p"), metadata=ObjectMeta(name="p")), "default")
     bench.board.put(uid_of(pod), status(phase="Failed"), is_finished=True)
     marker = await bench.client.create(replace(make_pod(name="q"), metadata=ObjectMeta(name="q")), "default")
+    with bench.followed.changes() as changes:
+        while bench.followed.get("q", "default") is None:
+            await changes.get()
     bench.pods.put(marker)
     bench.board.put(uid_of(marker), status(phase="Running"))
     with bench.followed.changes() as changes:

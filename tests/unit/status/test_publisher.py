@@ -4,11 +4,14 @@ import asyncio
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+from msgspec.structs import replace
+
+from klet.api.codec import convert
 from klet.api.pod import PodStatus
 from klet.model.pods import uid_of
 from klet.pods.store import PodStore
 from klet.status.board import StatusBoard
-from klet.status.publisher import COMING_AT_ONCE, COMING_PATIENCE, StatusPublisher
+from klet.status.publisher import COMING_AT_ONCE, COMING_PATIENCE, SWEEP, PodApiError, StatusPublisher
 from klet.testing.builders import make_pod
 from klet.testing.clock import ManualClock
 
@@ -36,12 +39,34 @@ class PatchedPods:
         raise AssertionError(f"nobody deletes {pod.metadata.name}")
 
 
+class WatchedPods:
+    """A server whose watch shows what the test says; every request is noted."""
+
+    def __init__(self, pod):
+        self.shown = pod
+        self.asked = []
+
+    def seen(self, _pod):
+        return self.shown
+
+    async def read(self, pod):
+        self.asked.append("GET")
+        raise PodApiError(f"a node may not read {pod.metadata.name}")
+
+    async def patch_status(self, pod, patch):
+        self.asked.append("PATCH")
+        return replace(pod, status=convert(PodStatus, patch["status"]))
+
+    async def delete(self, _pod):
+        self.asked.append("DELETE")
+
+
 class Node:
     """Pods of which the board tells, and what the API server is told."""
 
-    def __init__(self):
+    def __init__(self, api=None):
         self.clock = ManualClock()
-        self.pods, self.api = PodStore(), PatchedPods()
+        self.pods, self.api = PodStore(), api or PatchedPods()
         self.board = StatusBoard(clock=self.clock)
 
     @asynccontextmanager
@@ -87,3 +112,39 @@ async def test_of_those_that_take_long_it_is_told_that_they_are_on_their_way():
         await node.report("Pending")
         await node.clock.run(COMING_PATIENCE)
         assert {name for name, _ in node.api.told} == {f"p-{number}" for number in range(MANY)}
+
+
+def a_deleted_pod():
+    """A node that has let its pod go at the API server."""
+    pod = make_pod("main", uid="u-1", deleted=True)
+    pod = replace(pod, metadata=replace(pod.metadata, resource_version="5"))
+    node = Node(WatchedPods(pod))
+    return node, pod
+
+
+async def test_nothing_more_is_asked_of_a_pod_that_was_let_go():
+    node, pod = a_deleted_pod()
+    async with node.publishing():
+        node.pods.put(pod)
+        node.board.put(uid_of(pod), PodStatus(phase="Succeeded"), is_finished=True)
+        await node.clock.run(NO_TIME)
+        assert node.api.asked == ["PATCH", "DELETE"]
+        # Before the watch shows it, and after.
+        for shown in (pod, None):
+            node.api.shown = shown
+            node.pods.put(pod)
+            node.board.put(uid_of(pod), PodStatus(phase="Failed", reason=str(shown is None)), is_finished=True)
+            await node.clock.run(2 * SWEEP)
+        assert node.api.asked == ["PATCH", "DELETE"]
+
+
+async def test_a_pod_that_a_finalizer_keeps_is_told_of_again():
+    node, pod = a_deleted_pod()
+    async with node.publishing():
+        node.pods.put(pod)
+        node.board.put(uid_of(pod), PodStatus(phase="Succeeded"), is_finished=True)
+        await node.clock.run(NO_TIME)
+        node.api.asked.clear()
+        node.api.shown = replace(pod, metadata=replace(pod.metadata, resource_version="6"))
+        await node.clock.run(2 * SWEEP)
+        assert node.api.asked == ["PATCH", "DELETE"]

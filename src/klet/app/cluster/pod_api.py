@@ -28,6 +28,10 @@ class ApiPods:
         return found if found is not None and uid_of(found) == uid_of(pod) else None
 
     async def read(self, pod: Pod) -> Pod:
+        # Pods come from the watch, so one that it does not show any more has gone. To ask for it would be refused: a
+        # node may only read what is bound to it.
+        if self._pods.is_synced and self.seen(pod) is None:
+            raise PodGone("the watch does not show it any more")
         with _pod_errors():
             found = await self._client.get(Pod, pod.metadata.name, pod.metadata.namespace)
         if uid_of(found) != uid_of(pod):
