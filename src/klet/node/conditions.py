@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from klet.api.node import NodeCondition
 from klet.api.times import Time
 from klet.model.causes import Finding
+from klet.model.error_text import join_errors
 from klet.node.capacity import REQUIRED, Resources
 from klet.node.findings import NODE_NOT_READY, NODE_READY, find_status_change
-from klet.node.runtime_state import join_errors
 from klet.node.settings import EPHEMERAL_STORAGE
 
 Conditions = tuple[NodeCondition, ...]

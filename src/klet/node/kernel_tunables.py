@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from klet.errors import KletError
 from klet.host.errors import HostError
-from klet.node.runtime_state import join_errors
+from klet.model.error_text import join_errors
 
 logger = logging.getLogger(__name__)
 

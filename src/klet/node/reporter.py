@@ -14,8 +14,8 @@ from typing import Any, Final, Protocol
 from klet.aio.clock import Clock
 from klet.aio.tasks import first_of
 from klet.api.node import Node
+from klet.model.error_text import join_errors
 from klet.node.conditions import is_ready
-from klet.node.runtime_state import join_errors
 from klet.node.settings import ReportTimes
 from klet.node.status_sync import START_PATIENCE, Outcome
 

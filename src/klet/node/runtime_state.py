@@ -5,7 +5,7 @@ A runtime that does not answer for a moment is no reason to worry: only after ha
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -16,6 +16,7 @@ from klet.aio.clock import Clock
 from klet.aio.tasks import first_of
 from klet.cri.errors import CriError
 from klet.model.causes import CauseRecorder, Finding, Subject
+from klet.model.error_text import join_errors
 from klet.wire import cri_v1_pb2 as cri
 
 logger = logging.getLogger(__name__)
@@ -199,12 +200,6 @@ def describe_condition(condition: cri.RuntimeCondition | None) -> str:
         return "<nil>"
     met = "true" if condition.status else "false"
     return f"{condition.type}={met} reason:{condition.reason} message:{condition.message}"
-
-
-def join_errors(errors: Iterable[str]) -> str:
-    """One error as it is; several in brackets, each once."""
-    each: Sequence[str] = tuple(dict.fromkeys(errors))
-    return each[0] if len(each) == 1 else f"[{', '.join(each)}]"
 
 
 def _complaint(what: str, condition: cri.RuntimeCondition | None) -> str | None:

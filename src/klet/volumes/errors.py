@@ -7,7 +7,7 @@ VolumeError
 └── OrphanKept    a pod's directory that cannot be removed yet
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -54,9 +54,3 @@ def doing(action: str, path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise file_error(action, path, error) from error
-
-
-def aggregate(errors: Sequence[str]) -> str:
-    """Several errors in one line, each once, as upstream joins them."""
-    distinct = list(dict.fromkeys(errors))
-    return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"

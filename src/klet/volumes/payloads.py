@@ -7,9 +7,10 @@ from klet.api.config import ConfigMap, Secret
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
 from klet.api.volume import DownwardAPIVolumeFile, KeyToPath
+from klet.model.error_text import join_errors
 from klet.volumes.atomic_writer import FileProjection
 from klet.volumes.downward import field_text, resource_text
-from klet.volumes.errors import VolumeError, aggregate
+from klet.volumes.errors import VolumeError
 
 NO_DEFAULT_MODE = "no defaultMode used, not even the default value for it"
 
@@ -50,7 +51,7 @@ def downward_payload(
             mode = default_mode if item.mode is None else item.mode
             files[posixpath.normpath(item.path) if item.path else ""] = FileProjection(text.encode(), mode)
     if errors:
-        raise VolumeError(aggregate(errors))
+        raise VolumeError(join_errors(errors))
     return files
 
 

@@ -14,7 +14,6 @@ from klet.node.runtime_state import (
     RuntimeReport,
     RuntimeState,
     describe_age,
-    join_errors,
     judge_status,
 )
 from klet.testing.loop import EPOCH, run_virtual
@@ -85,17 +84,6 @@ def test_what_the_runtime_can_do_is_kept():
 def test_age(ago, expected):
     well_at = None if ago is None else EPOCH - timedelta(seconds=ago)
     assert describe_age(well_at, now=EPOCH) == expected
-
-
-@pytest.mark.parametrize(
-    ("errors", "text"),
-    [
-        pytest.param(("a",), "a", id="one as it is"),
-        pytest.param(("a", "b", "a"), "[a, b]", id="several in brackets, each once"),
-    ],
-)
-def test_join_errors(errors, text):
-    assert join_errors(errors) == text
 
 
 class Runtime:

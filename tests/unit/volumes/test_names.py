@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from klet.volumes.errors import VolumeError, aggregate
+from klet.volumes.errors import VolumeError
 from klet.volumes.names import Layout, escape, go_list, pod_volume_name, split_volume_name, unescape
 
 
@@ -34,8 +34,3 @@ def test_where_things_lie():
 
 def test_lists_are_printed_as_go_does():
     assert (go_list([]), go_list(["a", "b"])) == ("[]", "[a b]")
-
-
-def test_errors_are_joined_once_each():
-    assert aggregate(["a"]) == "a"
-    assert aggregate(["a", "b", "a"]) == "[a, b]"

@@ -16,10 +16,11 @@ from klet.api.volume import (
     VolumeProjection,
 )
 from klet.errors import KletError
+from klet.model.error_text import join_errors
 from klet.model.objects import IssuedToken, ObjectMissing
 from klet.model.pods import PodUID
 from klet.volumes.atomic_writer import FileProjection, Payload
-from klet.volumes.errors import VolumeError, aggregate
+from klet.volumes.errors import VolumeError
 from klet.volumes.media import DISK, IN_MEMORY, NodeResources
 from klet.volumes.payloads import config_map_payload, downward_payload, required_mode, secret_payload
 from klet.volumes.plugins.base import SHOWN_FILES, MountRequest, VolumeAttributes, VolumePlugin
@@ -201,7 +202,7 @@ class ProjectedPlugin(ShownFilesPlugin):
                 payload.update(content.payload)
                 instants += [content.old_at] if content.old_at is not None else []
         if errors:
-            raise VolumeError(aggregate(errors))
+            raise VolumeError(join_errors(errors))
         return Content(payload, min(instants, default=None))
 
     async def _part(self, request: MountRequest, part: VolumeProjection, mode: int) -> Content:
