@@ -9,6 +9,20 @@ KletError
 └── sources.errors.ManifestError (a manifest that is not a pod)
 """
 
+import logging
+
 
 class KletError(Exception):
     """Base of every error klet raises on purpose."""
+
+    is_told = False
+    """Whether somebody tells users of it for all who meet it, as of an API server that does not answer."""
+
+
+def level_for(error: BaseException | None, usual: int = logging.WARNING) -> int:
+    """At which level to log a failure: what is told elsewhere is for debugging only."""
+    while error is not None:
+        if isinstance(error, KletError) and error.is_told:
+            return logging.DEBUG
+        error = error.__cause__
+    return usual

@@ -70,6 +70,7 @@ class EventingRecorder:
         self._clock = clock
         self._queue: deque[tuple[Finding, Time]] = deque()
         self._arrived = asyncio.Event()
+        self._dropped = 0
 
     def record(self, finding: Finding, *, parent: CauseId | None = None) -> CauseId:
         cause = self._inner.record(finding, parent=parent)
@@ -77,7 +78,8 @@ class EventingRecorder:
             if len(self._queue) == QUEUE:
                 # What is news when the API server is back is what happened last.
                 oldest, _ = self._queue.popleft()
-                logger.warning("Event dropped: too many wait", extra={"reason": oldest.decision})
+                logger.debug("Event dropped: too many wait", extra={"reason": oldest.decision})
+                self._dropped += 1
             self._queue.append((finding, Time.of(self._clock.now())))
             self._arrived.set()
         return cause
@@ -85,6 +87,11 @@ class EventingRecorder:
     @property
     def waiting(self) -> int:
         return len(self._queue)
+
+    def take_dropped(self) -> int:
+        """How many were dropped since this was last asked."""
+        dropped, self._dropped = self._dropped, 0
+        return dropped
 
     async def next(self) -> tuple[Finding, Time]:
         """The oldest that was not told yet, and when it was found."""
@@ -114,6 +121,7 @@ class EventWriter:
         self._clock = clock
         self._randomness = randomness
         self._correlator = Correlator()
+        self._given_up = 0
 
     async def run(self) -> None:
         flood = 0
@@ -140,6 +148,7 @@ class EventWriter:
                     await self._api.create(event)
                 else:
                     await self._api.count_up(event)
+                self._tell_losses()
                 return
             except EventGone:
                 is_new = True
@@ -149,7 +158,14 @@ class EventWriter:
             except EventsUnreachable as error:
                 logger.debug("Event not written yet", extra={"reason": event.reason, "error": str(error)})
                 await self._clock.sleep(PAUSE if turn else PAUSE * self._randomness.random())
-        logger.warning("Event given up", extra={"reason": event.reason})
+        logger.debug("Event given up", extra={"reason": event.reason})
+        self._given_up += 1
+
+    def _tell_losses(self) -> None:
+        """Once, when Events can be written again: until then it would be said of each."""
+        lost, self._given_up = self._given_up + self._findings.take_dropped(), 0
+        if lost:
+            logger.warning("Events were not told: the API server took none", extra={"count": lost})
 
     def _make(self, finding: Finding, at: Time) -> Event:
         involved = self._reference(finding.subject)

@@ -18,6 +18,9 @@ from typing import Final
 from klet.api.meta import Status
 from klet.errors import KletError
 
+AWAY: Final = frozenset({502, 503, 504})
+"""What a proxy, or a server that starts or stops, answers for the API server that is not there."""
+
 
 class KubeError(KletError):
     """Anything that the Kubernetes API port raises."""
@@ -34,6 +37,8 @@ class CredentialError(KubeError):
 class Unreachable(KubeError):  # a name of the thing, as the family is called
     """The API server did not answer."""
 
+    is_told = True
+
 
 class ApiError(KubeError):
     """The API server refused. `str()` is its message, as users know it."""
@@ -42,6 +47,7 @@ class ApiError(KubeError):
         super().__init__(status.message or status.reason or f"the server answered {status.code}")
         self.status = status
         self.retry_after = retry_after
+        self.is_told = status.code in AWAY
 
     @property
     def code(self) -> int:

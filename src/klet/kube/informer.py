@@ -19,6 +19,7 @@ from klet.aio.clock import Clock
 from klet.api.base import ApiObject
 from klet.api.kinds import kind_of
 from klet.api.meta import metadata_of
+from klet.errors import level_for
 from klet.kube.client import KubeClient
 from klet.kube.errors import ApiError, Expired, Forbidden, KubeError, TryLater, Unauthorized
 from klet.kube.watch import Bookmark, ChangeType, Scope, Watcher
@@ -120,7 +121,7 @@ class Informer(Generic[T]):
                 logger.debug("Watch is too old", extra={"error": str(error)})
             except KubeError as error:
                 what = {"resource": kind_of(self._struct).plural, "namespace": self._scope.namespace}
-                logger.warning("Not following the API server", extra={**what, "error": str(error)})
+                logger.log(level_for(error), "Not following the API server", extra={**what, "error": str(error)})
             pace = decide_pace(timedelta(seconds=self._clock.monotonic() - began))
             if pace is not Pace.AFTER_NEXT_DELAY:
                 delays = self._new_delays()

@@ -6,6 +6,7 @@ A refusal is an answer. A server, or a proxy before it, that says 5xx cannot ans
 from typing import Final
 
 from klet.aio.broadcast import Broadcast, Subscription
+from klet.kube.errors import AWAY
 
 FAILING: Final = 500
 
@@ -15,17 +16,24 @@ class Reach:
 
     def __init__(self) -> None:
         self._outcomes = Broadcast[bool]()
+        self._troubles = Broadcast[str]()
 
     def answered(self, code: int) -> None:
+        self._troubles.send(f"it answers {code}" if code in AWAY else "")
         self._tell(is_answered=code < FAILING)
 
-    def failed(self) -> None:
+    def failed(self, why: str) -> None:
         """No answer came."""
+        self._troubles.send(why)
         self._tell(is_answered=False)
 
     def outcomes(self) -> Subscription[bool]:
         """Of each request from now on: whether the server answered."""
         return self._outcomes.subscribe()
+
+    def troubles(self) -> Subscription[str]:
+        """Of each request from now on: why nobody was there to answer it; empty if somebody was."""
+        return self._troubles.subscribe()
 
     def _tell(self, *, is_answered: bool) -> None:
         self._outcomes.send(is_answered)

@@ -83,11 +83,11 @@ class Transport:
                 self._reach.answered(response.status)
                 return Answer(response.status, response.headers.get("Retry-After", ""), body)
         except TimeoutError as error:
-            self._reach.failed()
-            raise _unreachable(request, f"no answer within {timeout.total_seconds():g} s") from error
+            raise self._unreachable(request, f"no answer within {timeout.total_seconds():g} s") from error
+        except _MadeAnew as error:
+            raise _unreachable(request, str(error)) from error
         except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
-            self._reach.failed()
-            raise _unreachable(request, str(error) or type(error).__name__) from error
+            raise self._unreachable(request, str(error) or type(error).__name__) from error
 
     @asynccontextmanager
     async def stream(self, request: Request, *, silence: timedelta) -> AsyncIterator["Stream"]:
@@ -97,16 +97,17 @@ class Transport:
                 async with asyncio.timeout(silence.total_seconds()):
                     response = await opened.enter_async_context(self._exchange(request))
                 yield Stream(response, request, self._reach)
+        except _MadeAnew as error:
+            raise _unreachable(request, str(error)) from error
         except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
-            self._reach.failed()
-            raise _unreachable(request, str(error) or type(error).__name__) from error
+            raise self._unreachable(request, str(error) or type(error).__name__) from error
 
     async def reconnect(self) -> None:
         """Close every connection; whatever runs on one breaks off."""
         session, self._session = self._session, None
         for response in self._open:
             # A session that closes does not wake who reads from it.
-            response.content.set_exception(aiohttp.ClientConnectionError("connections are made anew"))
+            response.content.set_exception(_MadeAnew("connections are made anew"))
         if session is not None:
             await session.close()
 
@@ -167,9 +168,18 @@ class Transport:
             self._shown = shown
         return self._session
 
+    def _unreachable(self, request: Request, why: str) -> Unreachable:
+        error = _unreachable(request, why)
+        self._reach.failed(str(error))
+        return error
+
     def _is_of(self, shown: Shown) -> bool:
         """Whether the connections show this client certificate."""
         return (self._shown.certificate, self._shown.key) == (shown.certificate, shown.key)
+
+
+class _MadeAnew(aiohttp.ClientConnectionError):
+    """A connection that the agent itself has given up: that says nothing of the server."""
 
 
 class Stream:
@@ -200,7 +210,9 @@ class Stream:
                 async with asyncio.timeout(silence.total_seconds()):
                     chunk = await self._response.content.readany()
             except TimeoutError as error:
-                raise _unreachable(self._request, f"nothing for {silence.total_seconds():g} s") from error
+                silent = _unreachable(self._request, f"nothing for {silence.total_seconds():g} s")
+                self._reach.failed(str(silent))
+                raise silent from error
             if not chunk:
                 return
             if not is_counted:

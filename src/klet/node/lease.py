@@ -16,6 +16,7 @@ from klet.api.coordination import Lease, LeaseSpec
 from klet.api.meta import ObjectMeta, OwnerReference
 from klet.api.node import Node
 from klet.api.times import MicroTime
+from klet.errors import level_for
 from klet.kube.errors import Conflict, KubeError, NotFound
 
 logger = logging.getLogger(__name__)
@@ -108,7 +109,8 @@ class LeaseKeeper:
                     base = found.lease
                 continue
             except KubeError as error:
-                logger.warning("Failed to update lease", extra={"node": self._terms.node, "error": str(error)})
+                extra = {"node": self._terms.node, "error": str(error)}
+                logger.log(level_for(error), "Failed to update lease", extra=extra)
             if attempt > 0:
                 await self._on_failure()
         return False
@@ -119,9 +121,8 @@ class LeaseKeeper:
             try:
                 return await self._get_or_create()
             except KubeError as error:
-                logger.warning(
-                    "Failed to ensure lease exists, will retry", extra={"node": self._terms.node, "error": str(error)}
-                )
+                extra = {"node": self._terms.node, "error": str(error)}
+                logger.log(level_for(error), "Failed to ensure lease exists, will retry", extra=extra)
                 await self._clock.sleep(delay)
         raise AssertionError("there is always another delay")
 
@@ -133,7 +134,8 @@ class LeaseKeeper:
         try:
             lease = await self._prepared(build_lease(self._terms))
         except KubeError as error:
-            logger.info("Node lease not made: no node yet", extra={"node": self._terms.node, "error": str(error)})
+            extra = {"node": self._terms.node, "error": str(error)}
+            logger.log(level_for(error, logging.INFO), "Node lease not made: no node yet", extra=extra)
             return _NotYet()
         return _Found(await self._api.create(lease, NAMESPACE), is_new=True)
 

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 from klet.aio.backoff import exponential_delays
 from klet.aio.clock import Clock
 from klet.api.node import Node
+from klet.errors import level_for
 from klet.kube.errors import AlreadyExists, Forbidden, KubeError
 from klet.model.causes import CauseRecorder, Finding, Subject
 from klet.node.board import NodeBoard
@@ -69,7 +70,8 @@ class NodeRegistrar:
             try:
                 node = await self._try(draft)
             except KubeError as error:
-                logger.warning("Unable to register node with API server", extra={"node": name, "error": str(error)})
+                extra = {"node": name, "error": str(error)}
+                logger.log(level_for(error), "Unable to register node with API server", extra=extra)
             else:
                 self._board.put(node)
                 return node

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from klet.aio.clock import Clock
 from klet.api.node import Node
+from klet.errors import level_for
 from klet.kube.errors import KubeError, NotFound
 from klet.model.causes import CauseRecorder, Finding
 from klet.node.board import NodeBoard, newer_of
@@ -97,14 +98,18 @@ class StatusSync:
         """Compute the status and send it if there is something to say; several tries, one right after the other."""
         self._began = self._clock.monotonic() if self._began is None else self._began
         untold: dict[str, Finding] = {}
+        last: KubeError | None = None
         for attempt in range(TRIES):
             try:
                 return await self._try(name, untold, ask=attempt > 0)
             except KubeError as error:
-                logger.warning("Error updating node status, will retry", extra={"node": name, "error": str(error)})
+                last = error
+                extra = {"node": name, "error": str(error)}
+                logger.log(level_for(error), "Error updating node status, will retry", extra=extra)
                 if attempt > 0:
                     await self._heartbeats.on_failure()
-        logger.error("Unable to update node status", extra={"error": "update node status exceeds retry count"})
+        extra = {"error": "update node status exceeds retry count"}
+        logger.log(level_for(last, logging.ERROR), "Unable to update node status", extra=extra)
         return Outcome.FAILED
 
     async def _try(self, name: str, untold: dict[str, Finding], *, ask: bool) -> Outcome:

@@ -13,7 +13,7 @@ from klet.aio.clock import Clock
 from klet.api.authentication import TokenRequest
 from klet.api.base import ApiObject
 from klet.api.config import ServiceAccount
-from klet.errors import KletError
+from klet.errors import KletError, level_for
 from klet.kube.errors import NotFound
 from klet.model.objects import IssuedToken
 from klet.model.pods import PodUID
@@ -84,7 +84,8 @@ class TokenCache:
                 raise TokenFailed(f"failed to fetch token: {error}") from error
             if has_expired(kept.issued, self._clock.now()):
                 raise TokenFailed(f"token {key} expired and refresh failed: {error}") from error
-            logger.warning("Token not renewed", extra={"account": account, "namespace": namespace, "error": str(error)})
+            extra = {"account": account, "namespace": namespace, "error": str(error)}
+            logger.log(level_for(error), "Token not renewed", extra=extra)
             return kept.as_issued()
         jitter = timedelta(seconds=self._randomness.randrange(LONGEST_JITTER))
         kept = self._kept[key] = _Kept(issued, refresh_due(issued, jitter=jitter))
@@ -112,7 +113,7 @@ class TokenCache:
             try:
                 found = msgspec.json.decode(await self._client.read("/api/v1"), type=_Resources)
             except (KletError, msgspec.MsgspecError) as error:
-                logger.warning("Discovery failed", extra={"error": str(error)})
+                logger.log(level_for(error), "Discovery failed", extra={"error": str(error)})
                 return True  # nobody knows, and what the server said about this request is better than a guess
             self._has_tokens = any(resource.name == "serviceaccounts/token" for resource in found.resources)
         return self._has_tokens

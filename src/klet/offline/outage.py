@@ -114,7 +114,7 @@ class OutageWatch:
 
     async def _be_away(self, outcomes: Subscription[bool], since: datetime) -> None:
         self._outage.begin(since)
-        logger.warning("The API server is away", extra={"since": since.isoformat()})
+        logger.debug("The API server counts as away", extra={"since": since.isoformat()})
         began = self._clock.monotonic()
         self._record(
             "ApiServerAway",
@@ -125,7 +125,7 @@ class OutageWatch:
         await first_of(_until(outcomes, answered=True), self._keep_asking(every=ASK_WHILE_AWAY))
         self._outage.end()
         seconds = round(self._clock.monotonic() - began + self._patience.total_seconds())
-        logger.info("The API server is back", extra={"duration": seconds})
+        logger.debug("The API server does not count as away any more", extra={"duration": seconds})
         self._record(
             "ApiServerBack",
             f"the API server answers again after {seconds} s",

@@ -17,7 +17,7 @@ from klet.aio.workqueue import WorkQueue
 from klet.api.meta import ObjectMeta, OwnerReference
 from klet.api.node import Node
 from klet.api.pod import Pod, PodStatus
-from klet.errors import KletError
+from klet.errors import KletError, level_for
 from klet.model.pods import HASH_ANNOTATION, MIRROR_ANNOTATION, full_name, is_static
 from klet.pods.store import PodStore
 
@@ -100,7 +100,7 @@ class MirrorKeeper:
                 await self._keep(name)
                 self._backoff.reset(name)
             except MirrorError as error:
-                logger.warning("Mirror pod not kept", extra={"pod": name, "error": str(error)})
+                logger.log(level_for(error), "Mirror pod not kept", extra={"pod": name, "error": str(error)})
                 self._queue.add_after(name, self._backoff.next(name, now=self._clock.now()))
             finally:
                 self._queue.done(name)

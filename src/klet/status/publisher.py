@@ -18,7 +18,7 @@ from klet.aio.workqueue import WorkQueue
 from klet.api.patches.strategic_diff import create_strategic_patch
 from klet.api.pod import Pod
 from klet.api.times import Time
-from klet.errors import KletError
+from klet.errors import KletError, level_for
 from klet.model.pods import PodUID, format_pod, is_static, uid_of
 from klet.status.api_status import may_be_deleted, status_to_write
 from klet.status.board import Reported, StatusBoard
@@ -199,7 +199,7 @@ class StatusPublisher:
                 self._sent.pop(uid, None)  # its source will say so
             except PodApiError as error:
                 delay = self._backoff.next(uid, now=self._clock.now())
-                logger.warning("Pod status not written", extra={"uid": uid, "error": str(error)})
+                logger.log(level_for(error), "Pod status not written", extra={"uid": uid, "error": str(error)})
                 self._queue.add_after(uid, delay)
             finally:
                 self._queue.done(uid)

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from klet.events.recorder import AT_ONCE, LATEST, QUEUE, EventingRecorder, EventWriter
+from klet.events.recorder import AT_ONCE, LATEST, PAUSE, QUEUE, TRIES, EventingRecorder, EventsUnreachable, EventWriter
 from klet.journal.memory import MemoryJournal
 from klet.model.causes import Finding, Subject
 from klet.testing.clock import START, ManualClock
@@ -23,7 +23,8 @@ async def test_of_too_many_events_the_newest_are_told(caplog):
     recorder.record(Finding(subject=Subject(name="p"), decider="test", decision="NotForUsers"))
     told = [(await recorder.next())[0].message for _ in range(QUEUE)]
     assert told == [str(number) for number in range(2, QUEUE + 2)]
-    assert caplog.messages == ["Event dropped: too many wait"] * 2
+    assert caplog.messages == []
+    assert (recorder.take_dropped(), recorder.take_dropped()) == (2, 0)
     assert len(journal.all()) == QUEUE + 3
 
 
@@ -73,3 +74,40 @@ async def test_a_flood_of_events_is_told_in_its_own_time(count, at_once, latest)
         task.cancel()
     assert len(api.at) == count
     assert max(api.at) <= latest
+
+
+class AwayEvents(WrittenEvents):
+    """Takes none for a while."""
+
+    is_away = True
+
+    async def create(self, event):
+        if self.is_away:
+            raise EventsUnreachable("refused")
+        return await super().create(event)
+
+
+async def test_events_that_were_lost_are_told_once_when_they_can_be_written_again(caplog):
+    clock = ManualClock()
+    recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
+    api = AwayEvents(clock)
+    writer = EventWriter(
+        findings=recorder, pods=NoPods(), api=api, node_name="n1", clock=clock, randomness=random.Random(1)
+    )
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(writer.run())
+        for number in range(2):
+            recorder.record(of_pod(number))
+        await clock.run(TRIES * PAUSE * 2)
+        assert caplog.messages == []
+        api.is_away = False
+        for number in range(2, 4):
+            recorder.record(of_pod(number))
+        await clock.run(PAUSE)
+        task.cancel()
+    (line,) = caplog.records
+    assert (line.message, line.count) == ("Events were not told: the API server took none", 2)
+
+
+def of_pod(number):
+    return Finding(subject=Subject(name=f"p{number}", uid=f"u{number}"), decider="test", decision="Started")

@@ -35,13 +35,13 @@ class Bench:
     async def ask(self):
         self.asked += 1
         if self.code is None:
-            self.reach.failed()
+            self.reach.failed("refused")
             raise Unreachable("refused")
         self.reach.answered(self.code)
 
     async def request(self, code=None):
         if code is None:
-            self.reach.failed()
+            self.reach.failed("refused")
         else:
             self.reach.answered(code)
         await self.clock.run(NOW)

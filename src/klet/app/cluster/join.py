@@ -18,6 +18,7 @@ from klet.app.wiring import Agent, Part
 from klet.certs.followers import PairUser
 from klet.config.command_line import Settings
 from klet.host.addresses import find_node_addresses
+from klet.kube.announcer import Announcer
 from klet.node.addresses import host_ips
 from klet.node.observer import NodeInputs
 from klet.sources.config import PodSink
@@ -107,8 +108,13 @@ async def build_cluster_parts(
     followed = (informers.node, informers.pods, informers.services, informers.runtime_classes)
     identity = build_identity_parts(cluster.identity, clients, basics)
     serving: tuple[Part, ...] = ()
+    announcer = Announcer(
+        server=cluster.identity.access.server,
+        reaches=(clients.transport.reach, clients.heartbeat_transport.reach),
+        clock=basics.clock,
+    )
     if requested is not None:
         serving = await open_requested_serving(
             given, settings.node_name, basics, clients=clients, informers=informers, user=requested
         )
-    return (*identity, *serving, *followed, *cluster.served.parts, *node, *pods)
+    return (announcer, *identity, *serving, *followed, *cluster.served.parts, *node, *pods)

@@ -5,6 +5,7 @@ import ssl
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from klet.errors import level_for
 from klet.kube.errors import KubeError
 from klet.server.auth.access import Authorizer
 from klet.server.auth.attributes import read_attributes
@@ -109,7 +110,7 @@ class Gate:
                     return user
             except KubeError as error:
                 extra = {"user": user.name, "subresource": subresource, "error": str(error)}
-                logger.warning("Authorization could not be decided", extra=extra)
+                logger.log(level_for(error), "Authorization could not be decided", extra=extra)
                 return Turned(500, f"Authorization error ({who}, subresource={subresource})")
         logger.info("Request forbidden", extra={"user": user.name, "verb": attributes.verb, "path": asked.path})
         return Turned(403, f"Forbidden ({who}, subresource(s)=[{' '.join(attributes.subresources)}])\n")

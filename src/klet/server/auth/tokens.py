@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from klet.aio.clock import Clock
 from klet.api.authentication import TokenReview, TokenReviewSpec
+from klet.errors import level_for
 from klet.kube.errors import KubeError
 from klet.server.auth.cache import TimedCache
 from klet.server.auth.identity import Rejected, User, Verdict
@@ -40,7 +41,7 @@ class TokenAuthenticator:
         try:
             answer = await self._retrying.ask(lambda: self._reviewer.review(TOKEN_REVIEWS, review))
         except KubeError as error:
-            logger.warning("A token could not be reviewed", extra={"error": str(error)})
+            logger.log(level_for(error), "A token could not be reviewed", extra={"error": str(error)})
             return Rejected(str(error))
         status = answer.status
         verdict = (
