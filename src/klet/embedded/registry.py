@@ -16,13 +16,13 @@ from klet.api.kinds import KINDS, Kind
 from klet.api.meta import DeleteOptions, ObjectMeta
 from klet.api.times import Time
 from klet.api.validation.fieldpath import FieldPath
-from klet.api.validation.metadata import name_format_of, validate_object_meta
+from klet.api.validation.metadata import validate_object_meta
 from klet.embedded import refusals
 from klet.embedded.deletion import Leave, Mark, Remove, decide_deletion, decide_pod_deletion, marked
 from klet.embedded.patching import Patch
 from klet.embedded.refusals import resource_of
 from klet.embedded.store import Json, Key, Store
-from klet.embedded.strategies import Change, Strategy, strategy_of
+from klet.embedded.strategies import Change, Strategy, name_format_for, strategy_of
 
 NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _STEM: Final = 58
@@ -147,7 +147,7 @@ class Registry:
         if self._store.get(Key("namespaces", "", namespace)) is None:
             raise refusals.not_found(_NAMESPACE, namespace)
 
-    def _check(self, kind: Kind, obj: Mapping[str, Any]) -> None:
+    def _check(self, kind: Kind, obj: Json) -> None:
         """The object fits its type, and its metadata the rules of all objects."""
         try:
             convert(kind.struct, obj)
@@ -156,7 +156,7 @@ class Registry:
             message = f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {error}'
             raise refusals.bad_request(message) from error
         found = validate_object_meta(
-            metadata, FieldPath("metadata"), name_format=name_format_of(kind.name), namespaced=kind.namespaced
+            metadata, FieldPath("metadata"), name_format=name_format_for(kind, obj), namespaced=kind.namespaced
         )
         if errors := tuple(found):
             raise refusals.invalid(kind, metadata.name, errors)

@@ -9,10 +9,11 @@ from klet.api.defaults import default_pod
 from klet.api.kinds import Kind, find_kind
 from klet.api.pod import Pod
 from klet.api.validation.errors import FieldError
+from klet.api.validation.metadata import NameFormat, name_format_of
 from klet.api.validation.pod import validate_pod_create
 from klet.api.validation.status import validate_pod_status_update
 from klet.api.validation.updates import validate_ephemeral_containers_update, validate_pod_update
-from klet.embedded import refusals, signing_requests
+from klet.embedded import refusals, signing_requests, trust_bundles
 from klet.embedded.store import Json
 from klet.model.qos import compute_qos
 
@@ -38,10 +39,18 @@ class Strategy:
     """What of the metadata a write of the status may change."""
     create: Callable[[Json], Json] = lambda obj: obj
     update: Callable[[Change], Json] = lambda change: change.new
+    name_format: Callable[[Json], NameFormat] | None = None
+    """The rule for the name of one object, where it depends on the object."""
 
 
 def strategy_of(kind: Kind) -> Strategy:
     return _STRATEGIES.get(kind.name, _PLAIN)
+
+
+def name_format_for(kind: Kind, obj: Json) -> NameFormat:
+    """The rule for the name of an object."""
+    of_object = strategy_of(kind).name_format
+    return name_format_of(kind.name) if of_object is None else of_object(obj)
 
 
 def _create_pod(obj: Json) -> Json:
@@ -98,6 +107,12 @@ def _update_signing_request(change: Change) -> Json:
     return written
 
 
+def _update_trust_bundle(change: Change) -> Json:
+    if errors := tuple(trust_bundles.find_update_errors(change.new, change.old)):
+        raise refusals.invalid(_TRUST_BUNDLE, change.old["metadata"]["name"], errors)
+    return change.new
+
+
 def _pod(obj: Mapping[str, Any]) -> Pod:
     try:
         return convert(Pod, obj)
@@ -113,6 +128,7 @@ def _found(api_version: str, name: str) -> Kind:
 
 _POD: Final = _found("v1", "Pod")
 _SIGNING_REQUEST: Final = _found("certificates.k8s.io/v1", "CertificateSigningRequest")
+_TRUST_BUNDLE: Final = _found("certificates.k8s.io/v1beta1", "ClusterTrustBundle")
 _PLAIN: Final = Strategy()
 _WITH_STATUS: Final = (
     "Node",
@@ -138,5 +154,6 @@ _STRATEGIES: Final[Mapping[str, Strategy]] = {
         create=_create_signing_request,
         update=_update_signing_request,
     ),
+    "ClusterTrustBundle": Strategy(update=_update_trust_bundle, name_format=trust_bundles.name_format),
     "Namespace": Strategy(has_status=True, create=_create_namespace),
 }

@@ -174,7 +174,7 @@ async def test_a_volume_shows_the_trust_bundles_of_a_signer_and_follows_them(nod
         return ClusterTrustBundle(metadata=ObjectMeta(name=name, labels={"live": "yes"}), spec=spec)
 
     one, two = (f"-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n" for text in ("b25l", "dHdv"))
-    await cluster.client.create(bundle("ca-one", one))
+    await cluster.client.create(bundle("example.com:ca:one", one))
     source = {"signerName": "example.com/ca", "labelSelector": {"matchLabels": {"live": "yes"}}, "path": "ca.pem"}
     async with node.run():
         pod = await node.bind(volumes=[{"name": "v", "projected": {"sources": [{"clusterTrustBundle": source}]}}])
@@ -182,7 +182,7 @@ async def test_a_volume_shows_the_trust_bundles_of_a_signer_and_follows_them(nod
         file = node.volume(pod, "projected") / "ca.pem"
         assert file.read_text() == one
         patch = {"spec": {"trustBundle": two}}
-        await cluster.client.patch(ClusterTrustBundle, "ca-one", patch=patch)
+        await cluster.client.patch(ClusterTrustBundle, "example.com:ca:one", patch=patch)
         await node.until_shown(file, two)
 
 
