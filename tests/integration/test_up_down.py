@@ -275,6 +275,11 @@ def test_a_pod_that_never_gets_ready_gives_the_reason(node):
     assert 'error: missing: not ready after 3s: container "main" waits: ' in errors
     # Standard input is one file too: what it no longer holds is gone.
     assert list(node.pods()) == [name_of("missing")]
+    mount = "volumeMounts: [{name: data, mountPath: /data}], command"
+    unmounted = crash.replace("{name: crash}", "{name: unmounted}").replace("command", mount)
+    unmounted += "  volumes: [{name: data, hostPath: {path: /no/such/place, type: Directory}}]\n"
+    errors = node.run("up", "--detach", "--timeout", "3s", "-", text=unmounted, expect=1)
+    assert 'error: unmounted: not ready after 3s: FailedMount: volume "data" cannot be set up: ' in errors
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,10 @@ class AgentClient:
     def explain(self, namespace: str, name: str) -> bytes:
         return self._get(f"/klet/v1/explain/{quote(namespace)}/{quote(name)}")
 
+    def why(self, namespace: str, name: str) -> tuple[Why, ...]:
+        """What the agent names as the causes of how a pod is; the first explains most."""
+        return msgspec.json.decode(self.explain(namespace, name), type=Explanation).why
+
     def told_pods(self) -> ToldPods:
         """The pods that there are records about, also those that are gone."""
         return msgspec.json.decode(self._get("/klet/v1/explain"), type=ToldPods)

@@ -1,10 +1,11 @@
 """Judges a pod that `klet up` waits for: done, broken for good, or still on its way and why."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from klet.api.container_status import ContainerStatus
 from klet.api.pod import Pod
+from klet.cli.client import Why
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class Pending:
     reason: str
     is_trouble: bool = False
     """Whether something went wrong, and not only takes its time."""
+    is_vague: bool = False
+    """Whether the status only says that it is not ready: the cause is in the agent's journal."""
 
 
 Verdict = Done | Broken | Pending
@@ -50,8 +53,17 @@ def judge_pod(pod: Pod | None) -> Verdict:
     if _never_restarts(pod) and any(_has_failed(status) for status in pod.status.container_statuses):
         return Broken(_failure(pod))
     troubles = list(_troubles(pod))
-    is_trouble = any(_is_trouble(status) for status in _statuses(pod))
-    return Pending("; ".join(troubles) or _not_ready(pod), is_trouble=is_trouble)
+    if not troubles:
+        return Pending(_not_ready(pod), is_vague=True)
+    return Pending("; ".join(troubles), is_trouble=any(_is_trouble(status) for status in _statuses(pod)))
+
+
+def name_cause(verdict: Pending, why: Sequence[Why]) -> Pending:
+    """The verdict with the cause that `klet explain` names first, if there is one."""
+    first = next((one for one in why if one.kind in {"trouble", "progress"}), None)
+    if first is None:
+        return verdict
+    return Pending(_words(first.reason, first.message), is_trouble=first.kind == "trouble")
 
 
 def _failure(pod: Pod) -> str:

@@ -7,13 +7,13 @@ from typing import Protocol
 from klet.aio.clock import Clock
 from klet.api.pod import Pod
 from klet.cli.apply_plan import PodKey
-from klet.cli.client import AgentUnavailable, CauseRecord
+from klet.cli.client import AgentError, AgentUnavailable, CauseRecord, Why
 from klet.cli.manifests import DIGEST_ANNOTATION
 from klet.cli.names import manifest_name
 from klet.cli.progress import Progress
 from klet.cli.story import brief_line
 from klet.cli.timeline import render_record
-from klet.cli.verdict import NOT_THERE, Broken, Done, Pending, Verdict, judge_pod
+from klet.cli.verdict import NOT_THERE, Broken, Done, Pending, Verdict, judge_pod, name_cause
 
 LOOK_SECONDS = 0.5
 """Between two looks when the journal is silent; every record is a reason to look at once."""
@@ -23,9 +23,11 @@ SETTLE_SECONDS = 1.0
 
 
 class PodLister(Protocol):
-    """Where the pods and their statuses come from."""
+    """Where the pods and their statuses come from, and the causes of these."""
 
     def pods(self) -> tuple[Pod, ...]: ...
+
+    def why(self, namespace: str, name: str) -> tuple[Why, ...]: ...
 
 
 class RecordFeed(Protocol):
@@ -47,6 +49,8 @@ class Followed:
     """What was seen and told of one pod in one form."""
 
     digest: str
+    name: str = ""
+    """As the agent calls it."""
     verdict: Verdict = field(default_factory=lambda: Pending(""))
     restarts: int = 0
     ready_since: float | None = None
@@ -101,7 +105,7 @@ class PodWaiter:
             open_ones = {key.label: one for key, one in self._followed.items() if not one.has_settled(now)}
             if not open_ones or now >= deadline:
                 self._progress.waiting("")
-                return verdicts
+                return {key: self._with_cause(key, verdict) for key, verdict in verdicts.items()}
             self._progress.waiting(f"Waiting for {', '.join(open_ones)}")
             ends = [end for one in open_ones.values() if (end := one.settles_at(now)) is not None]
             self.tell(min(LOOK_SECONDS, max(0.0, min([deadline, *ends]) - now)))
@@ -119,6 +123,7 @@ class PodWaiter:
         for one in awaited:
             pod = find_applied(pods, one)
             followed = self._followed[one.key]
+            followed.name = followed.name if pod is None else pod.metadata.name
             followed.see(judge_pod(pod), restarts=_restarts(pod), now=now)
             self._tell_verdict(one.key.label, followed, now)
         return {key: followed.verdict for key, followed in self._followed.items()}
@@ -134,6 +139,15 @@ class PodWaiter:
                 self._progress.say(f"{key.label}: {render_record(record)}")
             elif followed is not None and (line := brief_line(record)) and followed.is_news(line):
                 self._progress.say(f"{key.label}: {line}")
+
+    def _with_cause(self, key: PodKey, verdict: Verdict) -> Verdict:
+        """The last word on a pod says what `klet explain` says."""
+        if not isinstance(verdict, Pending) or not verdict.is_vague:
+            return verdict
+        try:
+            return name_cause(verdict, self._pods.why(key.namespace, self._followed[key].name))
+        except (AgentError, AgentUnavailable):
+            return verdict
 
     def _follow(self, awaited: Sequence[Awaited]) -> None:
         """Go on with the pods that are the same, and begin anew with those that changed."""

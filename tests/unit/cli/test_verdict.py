@@ -61,7 +61,7 @@ RUNNING = {"running": {}}
         pytest.param(
             {"phase": "Pending"},
             [("a", {"waiting": {"reason": "ContainerCreating"}}, {})],
-            Pending("its containers are being prepared"),
+            Pending("its containers are being prepared", is_vague=True),
             id="nothing has gone wrong yet",
         ),
     ],
@@ -77,7 +77,7 @@ def test_a_pod_that_the_agent_does_not_know_yet():
 
 def test_a_condition_explains_when_no_container_does(build_pod):
     pod = build_pod(phase="Pending", conditions={"PodReadyToStartContainers": "False"})
-    assert judge_pod(pod) == Pending("its containers are being prepared")
+    assert judge_pod(pod) == Pending("its containers are being prepared", is_vague=True)
 
 
 def test_an_init_container_is_called_one(build_pod):

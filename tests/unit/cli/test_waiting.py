@@ -1,9 +1,11 @@
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
+from klet.api.pod import PodCondition
 from klet.cli.apply_plan import PodKey
-from klet.cli.client import AgentUnavailable, CauseRecord, CauseSubject
+from klet.cli.client import AgentError, AgentUnavailable, CauseRecord, CauseSubject, Why
 from klet.cli.verdict import Broken, Done, Pending
 from klet.cli.waiting import Awaited, PodWaiter, find_applied
 
@@ -13,8 +15,16 @@ WEB = Awaited(PodKey("default", "web"), "d1")
 class Lister:
     """Gives one answer after the other; the last one stays."""
 
-    def __init__(self, *answers):
+    def __init__(self, *answers, why=()):
         self.answers = list(answers)
+        self.causes = why
+        self.asked = []
+
+    def why(self, namespace, name):
+        self.asked.append((namespace, name))
+        if isinstance(self.causes, Exception):
+            raise self.causes
+        return self.causes
 
     def pods(self):
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -152,7 +162,7 @@ def test_a_pod_that_has_succeeded_is_not_looked_at_again(web):
 def test_time_is_up(web):
     feed = Passing()
     waiting, _ = waiter(Lister((web(phase="Pending"),)), feed)
-    assert waiting.wait([WEB], seconds=3) == {WEB.key: Pending("its containers are being prepared")}
+    assert waiting.wait([WEB], seconds=3) == {WEB.key: Pending("its containers are being prepared", is_vague=True)}
     assert feed.now == 3
 
 
@@ -220,3 +230,49 @@ def test_find_applied_looks_at_namespace_name_and_content(web):
     assert find_applied([web()], WEB) is not None
     assert find_applied([web(digest="x")], WEB) is None
     assert find_applied([web(namespace="other")], WEB) is None
+
+
+NOT_MOUNTED = Why(
+    kind="trouble", reason="FailedMount", message='volume "cfg" cannot be set up: configmap "cfg" not found'
+)
+
+
+@pytest.mark.parametrize(
+    ("why", "expected"),
+    [
+        pytest.param(
+            (NOT_MOUNTED, Why(kind="past", reason="Exited")),
+            Pending('FailedMount: volume "cfg" cannot be set up: configmap "cfg" not found', is_trouble=True),
+            id="what klet explain names first",
+        ),
+        pytest.param(
+            (Why(kind="progress", reason="CreateSandbox", message="the sandbox is being created"),),
+            Pending("CreateSandbox: the sandbox is being created"),
+            id="what is under way",
+        ),
+        pytest.param((), Pending("Ready is False: ContainersNotReady", is_vague=True), id="no cause is known"),
+        pytest.param(
+            AgentError(404, "nothing is recorded"),
+            Pending("Ready is False: ContainersNotReady", is_vague=True),
+            id="the agent does not know it",
+        ),
+    ],
+)
+def test_the_last_word_names_the_cause(web, why, expected):
+    pod = web(phase="Pending")
+    not_ready = PodCondition(type="Ready", status="False", reason="ContainersNotReady")
+    pod = replace(pod, status=replace(pod.status, conditions=(not_ready,)))
+    lister = Lister((pod,), why=why)
+    waiting, _ = waiter(lister, Passing())
+    assert waiting.wait([WEB], seconds=1) == {WEB.key: expected}
+    assert lister.asked == [("default", "web-node")]
+
+
+def test_what_the_status_says_of_a_container_is_not_asked_for(web, build_pod):
+    failing = build_pod.status("a", {"waiting": {"reason": "ErrImagePull", "message": "no such image"}})
+    lister = Lister((web(phase="Pending", containers=[failing]),), why=(NOT_MOUNTED,))
+    waiting, _ = waiter(lister, Passing())
+    assert waiting.wait([WEB], seconds=1) == {
+        WEB.key: Pending('container "a" waits: ErrImagePull: no such image', is_trouble=True)
+    }
+    assert lister.asked == []
