@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from klet.api.base import ApiObject
+from klet.api.certificates import ClusterTrustBundle
 from klet.api.codec import encode
 from klet.api.meta import metadata_of
 from klet.api.node import Node, RuntimeClass
@@ -41,6 +42,8 @@ class Surroundings:
     """The node itself, if it was there."""
     services: tuple[Service, ...]
     runtime_classes: tuple[RuntimeClass, ...]
+    trust_bundles: tuple[ClusterTrustBundle, ...] = ()
+    """Those that volumes of pods show."""
 
 
 class _Pods(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -55,6 +58,8 @@ class _Surroundings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     nodes: tuple[msgspec.Raw, ...]
     services: tuple[msgspec.Raw, ...]
     runtime_classes: tuple[msgspec.Raw, ...]
+    # Files from before have none.
+    trust_bundles: tuple[msgspec.Raw, ...] = ()
 
 
 class PodsFormat:
@@ -92,6 +97,7 @@ class SurroundingsFormat:
             nodes=tuple(map(_raw, value.nodes)),
             services=tuple(map(_raw, value.services)),
             runtime_classes=tuple(map(_raw, value.runtime_classes)),
+            trust_bundles=tuple(map(_raw, value.trust_bundles)),
         )
         return self._envelope.encode(msgspec.Raw(msgspec.json.encode(payload)))
 
@@ -103,6 +109,7 @@ class SurroundingsFormat:
             nodes=_all(Node, read.nodes),
             services=_all(Service, read.services),
             runtime_classes=_all(RuntimeClass, read.runtime_classes),
+            trust_bundles=_all(ClusterTrustBundle, read.trust_bundles),
         )
 
 

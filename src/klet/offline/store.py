@@ -3,7 +3,7 @@
 klet-offline/        0700
   key                32 random bytes, 0600
   pods.json          the accepted pods
-  surroundings.json  the node, services, runtime classes
+  surroundings.json  the node, services, runtime classes, trust bundles
   configmaps/        one file each
   secrets/, tokens/  one file each, sealed with the key
 """

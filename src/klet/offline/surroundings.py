@@ -1,4 +1,4 @@
-"""Keeps what else pods need to start: the node's own object, services and runtime classes."""
+"""Keeps what else pods need to start: the node's own object, services, runtime classes and trust bundles."""
 
 import logging
 from datetime import timedelta
@@ -60,4 +60,5 @@ def _is_same(kept: Surroundings | None, current: Surroundings) -> bool:
 
 
 def _lasting(value: Surroundings) -> tuple[object, ...]:
-    return value.node_name, tuple(map(lasting_node, value.nodes)), value.services, value.runtime_classes
+    nodes = tuple(map(lasting_node, value.nodes))
+    return value.node_name, nodes, value.services, value.runtime_classes, value.trust_bundles

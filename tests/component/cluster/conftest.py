@@ -27,9 +27,11 @@ from klet.app.volumes import build_volumes
 from klet.app.wiring import build_agent
 from klet.config.defaults import default_configuration
 from klet.config.gates import resolve_gates
+from klet.errors import KletError
 from klet.events.recorder import EventingRecorder
 from klet.host.inotify import watch_directory
 from klet.kube.informer import Informer, InformerSettings
+from klet.node.pod_cidrs import PodCidrs
 from klet.offline.outage import Outage
 from klet.offline.store import open_store
 from klet.sources.config import PodConfig
@@ -43,6 +45,20 @@ from klet.testing.mounts import NotedMounts
 from klet.volumes.build import VolumePorts
 
 NODE = "node"
+
+
+class TakenCidrs:
+    """Whoever makes addresses of pod CIDRs; it may have trouble at first."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[str, ...]] = []
+        self.failures = 0
+
+    async def use(self, cidrs: tuple[str, ...]) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise KletError("the runtime is not there")
+        self.taken.append(cidrs)
 
 
 class ClusterNode:
@@ -63,6 +79,7 @@ class ClusterNode:
         self.watch_clock: Clock = self.clock
         """By which watches wait before they are tried again."""
         self.statuses: StatusBoard
+        self.cidrs = TakenCidrs()
 
     @asynccontextmanager
     async def run(self, **config: str) -> AsyncIterator[None]:
@@ -122,6 +139,7 @@ class ClusterNode:
                 recorder=recorder,
                 sink=changes,
                 node_name=NODE,
+                cidrs=PodCidrs(users=(self.cidrs,)),
                 offline=offline,
             )
             self.pods, self.statuses = informers.pods, agent.statuses

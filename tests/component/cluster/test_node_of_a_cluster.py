@@ -17,6 +17,7 @@ from klet.app.simulation.node import SimulatedNode, simulated_settings
 from klet.events.recorder import EventingRecorder
 from klet.kube.errors import NotFound
 from klet.kube.informer import InformerSettings
+from klet.node.pod_cidrs import PodCidrs
 from klet.sources.config import PodConfig
 from klet.testing.builders import IMAGE, make_pod
 from klet.testing.fake_runtime.images import FakeImage
@@ -50,6 +51,7 @@ async def running_node(cluster, machine):
             recorder=recorder,
             sink=config,
             node_name=NODE,
+            cidrs=PodCidrs(users=()),
         )
         async with asyncio.TaskGroup() as group:
             every = (informers.node, informers.pods, *agent.parts, *parts)

@@ -3,16 +3,19 @@
 import asyncio
 import random
 import shutil
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
 
 from klet.aio.clock import SystemClock
+from klet.api.certificates import ClusterTrustBundle
+from klet.api.codec import convert
 from klet.api.config import ConfigMap, Secret
 from klet.api.event import Event
 from klet.api.meta import ObjectMeta
+from klet.api.node import Node
 from klet.api.pod import Pod
 from klet.embedded import refusals
 from klet.embedded.faults import FallSilent, Refuse
@@ -20,6 +23,7 @@ from klet.embedded.identities import User
 from klet.embedded.questions import Everything
 from klet.embedded.server import build_api, serving
 from klet.embedded.store import Store
+from klet.host.inotify import watch_directory
 from klet.kube.access import Access, Login
 from klet.kube.client import KubeClient
 from klet.kube.credentials import Credentials
@@ -188,6 +192,76 @@ async def test_after_a_reboot_without_the_server_pods_and_their_objects_come_bac
     kept = [path for path in (node.root / "klet-offline").rglob("*") if path.is_file()]
     assert kept
     assert not any(word in path.read_bytes() for path in kept for word in (b"hush-hush", token.encode()))
+
+
+async def test_after_a_reboot_without_the_server_the_runtime_has_its_pod_cidrs_before_the_pods(offline, cluster):
+    node = offline
+    await cluster.client.patch(Node, "node", patch={"spec": {"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}})
+    async with node.run():
+        await node.bind()
+        await node.until_running()
+    await cluster.stop()
+    reboot(node)
+    assert node.cidrs.taken == []
+    async with node.run():
+        await reported(node, "p", is_running)
+        assert node.cidrs.taken == [("10.9.0.0/24",)]
+
+
+async def test_a_runtime_that_does_not_take_the_pod_cidrs_is_told_again(offline, cluster):
+    node = offline
+    node.clock = HastyClock()
+    await cluster.client.patch(Node, "node", patch={"spec": {"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}})
+    async with node.run():
+        await node.bind()
+        await node.until_running()
+    await cluster.stop()
+    reboot(node)
+    node.cidrs.failures = 2
+    async with node.run(), asyncio.timeout(30):
+        await reported(node, "p", is_running)
+        while not node.cidrs.taken:
+            await SystemClock().sleep(timedelta(milliseconds=20))
+
+
+TRUSTED = {"clusterTrustBundle": {"name": "roots", "path": "roots.pem"}}
+SIGNED = {
+    "clusterTrustBundle": {
+        "signerName": "example.com/s",
+        "labelSelector": {"matchLabels": {"live": "yes"}},
+        "path": "s.pem",
+    }
+}
+
+
+def bundle(name, text, **fields):
+    pem = f"-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n"
+    labels = fields.pop("labels", {})
+    body = {"metadata": {"name": name, "labels": labels}, "spec": {"trustBundle": pem, **fields}}
+    return convert(ClusterTrustBundle, body)
+
+
+async def test_after_a_reboot_without_the_server_trust_bundles_are_shown(offline, cluster):
+    node = offline
+    await cluster.client.create(bundle("roots", "AAAA"))
+    await cluster.client.create(bundle("example.com:s:a", "BBBB", signerName="example.com/s", labels={"live": "yes"}))
+    await cluster.client.create(bundle("unused", "CCCC"))
+    trust = {"name": "trust", "projected": {"sources": [TRUSTED, SIGNED]}}
+    kept = node.root / "klet-offline" / "surroundings.json"
+    async with node.run():
+        pod = await node.bind(volumes=[trust])
+        await node.until_running()
+        async with asyncio.timeout(20), aclosing(watch_directory(kept.parent)) as changes:
+            async for _ in changes:
+                if b"BBBB" in kept.read_bytes():
+                    break
+    assert b"CCCC" not in kept.read_bytes()
+    await cluster.stop()
+    reboot(node)
+    async with node.run():
+        await reported(node, "p", is_running)
+        assert "AAAA" in (node.volume(pod, "projected", "trust") / "roots.pem").read_text()
+        assert "BBBB" in (node.volume(pod, "projected", "trust") / "s.pem").read_text()
 
 
 async def test_a_server_that_is_back_has_the_last_word(offline, cluster):

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from klet.api.certificates import ClusterTrustBundle
 from klet.api.codec import convert
 from klet.api.node import Node, RuntimeClass
 from klet.api.pod import Pod
@@ -68,9 +69,15 @@ def test_surroundings_are_read_as_they_were_written():
         nodes=(convert(Node, {"metadata": {"name": "n"}, "spec": {"podCIDRs": ["10.0.0.0/24"]}}),),
         services=(convert(Service, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 1, "targetPort": "a"}]}}),),
         runtime_classes=(convert(RuntimeClass, {"metadata": {"name": "r"}, "handler": "crun"}),),
+        trust_bundles=(convert(ClusterTrustBundle, {"metadata": {"name": "t"}, "spec": {"trustBundle": "x"}}),),
     )
     form = SurroundingsFormat()
     assert form.decode(form.encode(around)) == around
+
+
+def test_surroundings_from_before_trust_bundles_were_kept_are_read():
+    payload = {"nodeName": "n", "at": "2030-01-01T00:00:00Z", "nodes": [], "services": [], "runtimeClasses": []}
+    assert SurroundingsFormat().decode(envelope(payload, kind="OfflineSurroundings")).trust_bundles == ()
 
 
 def envelope(payload, *, kind="AcceptedPods", version=1):

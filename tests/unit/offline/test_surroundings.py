@@ -1,7 +1,9 @@
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from klet.api.certificates import ClusterTrustBundle
 from klet.api.codec import convert
 from klet.api.node import Node
 from klet.checkpoint import CheckpointError
@@ -69,6 +71,14 @@ async def test_heartbeats_are_not_written():
         bench.show(around("3", zone="b"))
         await bench.clock.run(3 * EVERY)
         assert bench.saved == [around("3", zone="b")]
+
+
+async def test_a_changed_trust_bundle_is_written():
+    async with running(kept=around("1")) as bench:
+        bundle = convert(ClusterTrustBundle, {"metadata": {"name": "t"}, "spec": {"trustBundle": "x"}})
+        bench.show(replace(around("1"), trust_bundles=(bundle,)))
+        await bench.clock.run(EVERY)
+        assert [each.trust_bundles for each in bench.saved] == [(bundle,)]
 
 
 async def test_a_full_disk_is_told_and_tried_again(caplog):

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 from klet.aio.clock import Clock
+from klet.api.certificates import ClusterTrustBundle
 from klet.api.node import Node, RuntimeClass
 from klet.api.pod import Pod
 from klet.api.service import Service
@@ -40,12 +41,14 @@ class ClusterClients:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInformers:
-    """What the node follows all the time."""
+    """What the node follows."""
 
     node: Informer[Node]
     pods: Informer[Pod]
     services: Informer[Service]
     runtime_classes: Informer[RuntimeClass]
+    trust_bundles: Informer[ClusterTrustBundle]
+    """Only followed once a pod asks for one."""
 
 
 @asynccontextmanager
@@ -93,4 +96,5 @@ def build_informers(settings: InformerSettings, node_name: str) -> ClusterInform
         pods=Informer(struct=Pod, scope=Scope(selectors=bound), settings=settings),
         services=Informer(struct=Service, scope=Scope(selectors=with_address), settings=settings),
         runtime_classes=Informer(struct=RuntimeClass, scope=Scope(), settings=settings),
+        trust_bundles=Informer(struct=ClusterTrustBundle, scope=Scope(), settings=settings),
     )

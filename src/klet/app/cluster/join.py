@@ -8,7 +8,7 @@ from klet.app.basics import Basics
 from klet.app.cluster.certificates import Identity
 from klet.app.cluster.connection import ClusterClients, ClusterInformers, build_informers, connect_cluster
 from klet.app.cluster.identity import build_identity_parts, open_node_identity, open_requested_serving
-from klet.app.cluster.node import build_node_parts
+from klet.app.cluster.node import build_node_parts, build_pod_cidrs
 from klet.app.cluster.objects import ServedObjects, build_served_objects
 from klet.app.cluster.offline import Offline, open_offline
 from klet.app.cluster.pods import build_pod_parts
@@ -87,6 +87,7 @@ async def build_cluster_parts(
     """The parts of a node that has an API server; with somebody who waits for a serving certificate, its rotation."""
     clients, informers = cluster.clients, cluster.informers
     assert basics.events is not None
+    cidrs = build_pod_cidrs(given, basics)
     pods = build_pod_parts(
         agent,
         clients,
@@ -94,6 +95,7 @@ async def build_cluster_parts(
         recorder=basics.events,
         sink=sink,
         node_name=settings.node_name,
+        cidrs=cidrs,
         offline=cluster.offline,
     )
     node = build_node_parts(
@@ -103,16 +105,17 @@ async def build_cluster_parts(
         agent=agent,
         clients=clients,
         informers=informers,
+        cidrs=cidrs,
         inputs=NodeInputs(volumes_in_use=agent.volumes.volumes_in_use),
     )
-    followed = (informers.node, informers.pods, informers.services, informers.runtime_classes)
-    identity = build_identity_parts(cluster.identity, clients, basics)
-    serving: tuple[Part, ...] = ()
     announcer = Announcer(
         server=cluster.identity.access.server,
         reaches=(clients.transport.reach, clients.heartbeat_transport.reach),
         clock=basics.clock,
     )
+    followed = (informers.node, informers.pods, informers.services, informers.runtime_classes)
+    identity = build_identity_parts(cluster.identity, clients, basics)
+    serving: tuple[Part, ...] = ()
     if requested is not None:
         serving = await open_requested_serving(
             given, settings.node_name, basics, clients=clients, informers=informers, user=requested

@@ -1,7 +1,6 @@
 """Joins the agent with its Node at the API server: registration, status, lease, and the pods' network."""
 
 import platform
-from collections.abc import Sequence
 from datetime import timedelta
 
 from klet.app.basics import Basics
@@ -33,6 +32,7 @@ def build_node_parts(
     agent: Agent,
     clients: ClusterClients,
     informers: ClusterInformers,
+    cidrs: PodCidrs,
     inputs: NodeInputs,
 ) -> tuple[Part, ...]:
     """What keeps the Node at the API server true."""
@@ -56,7 +56,7 @@ def build_node_parts(
     )
     composer = NodeComposer(
         observer=observer,
-        cidrs=PodCidrs(users=_cidr_users(given, basics)),
+        cidrs=cidrs,
         reported_in_use=agent.volumes.mark_reported_in_use,
         settings=node,
     )
@@ -99,9 +99,9 @@ def build_node_parts(
     return (images, reporter, lease)
 
 
-def _cidr_users(given: Settings, basics: Basics) -> Sequence[CidrUser]:
+def build_pod_cidrs(given: Settings, basics: Basics) -> PodCidrs:
     """Who is told of the pod CIDRs. The runtime last: it looks for a network when it is told."""
-    runtime = RuntimeCidrs(runtime=basics.runtime)
-    if not given.klet.bridge_network:
-        return (runtime,)
-    return (BridgeNetwork(runtime=basics.runtime, names=BridgeNames(), threads=basics.threads), runtime)
+    users: list[CidrUser] = [RuntimeCidrs(runtime=basics.runtime)]
+    if given.klet.bridge_network:
+        users.insert(0, BridgeNetwork(runtime=basics.runtime, names=BridgeNames(), threads=basics.threads))
+    return PodCidrs(users=users)

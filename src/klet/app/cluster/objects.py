@@ -10,7 +10,6 @@ from datetime import timedelta
 from typing import Final
 
 from klet.aio.clock import Clock
-from klet.api.certificates import ClusterTrustBundle
 from klet.api.node import RuntimeClass
 from klet.api.service import Service
 from klet.app.cluster.connection import ClusterClients, ClusterInformers
@@ -19,7 +18,6 @@ from klet.app.objects import NodeObjects, ReferredObjects
 from klet.app.wiring import Part
 from klet.config.configuration import KubeletConfiguration
 from klet.kube.informer import Informer
-from klet.kube.watch import Scope
 from klet.objectcache.cluster import EnvironmentObjects, build_cluster_objects
 from klet.objectcache.tokens import TokenCache, TokenClient
 from klet.objectcache.trust_bundles import NoTrustBundles, TrustBundles
@@ -63,8 +61,9 @@ def build_served_objects(
         token_client = offline.keep_tokens(clients.main)
         parts = (cache, kept)
     tokens = TokenCache(client=token_client, randomness=randomness, clock=clock)
-    trust = _build_trust(clients, randomness, clock) if has_trust_bundles else None
-    if trust is not None:
+    trust: TrustBundles | None = None
+    if has_trust_bundles:
+        trust = TrustBundles(bundles=informers.trust_bundles, randomness=randomness, clock=clock)
         parts = (*parts, trust)
     objects = NodeObjects(
         referred=referred,
@@ -76,11 +75,6 @@ def build_served_objects(
         has_api=True,
     )
     return ServedObjects(objects=objects, parts=(*parts, tokens))
-
-
-def _build_trust(clients: ClusterClients, randomness: random.Random, clock: Clock) -> TrustBundles:
-    bundles = Informer(struct=ClusterTrustBundle, scope=Scope(), settings=clients.informers)
-    return TrustBundles(bundles=bundles, randomness=randomness, clock=clock)
 
 
 class FollowedServices:

@@ -1,15 +1,16 @@
 """Joins the agent with what it keeps for the time without an API server (`--klet-offline`)."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
 from klet.aio.clock import Clock
 from klet.aio.tasks import first_of
+from klet.api.certificates import ClusterTrustBundle
 from klet.api.event import Event
 from klet.api.pod import Pod
 from klet.api.times import Time
@@ -21,6 +22,7 @@ from klet.config.klet import KletConfiguration
 from klet.events.recorder import EventApi
 from klet.model.causes import CauseRecorder, Finding, Subject
 from klet.model.pods import subject_of, uid_of
+from klet.objectcache.trust_anchors import choose_bundles
 from klet.offline.keeper import PodKeeper, PodSink
 from klet.offline.objects import KeptObjects, Objects, forget_unused
 from klet.offline.outage import Outage, OutageWatch
@@ -37,6 +39,13 @@ logger = logging.getLogger(__name__)
 DIRECTORY: Final = "klet-offline"
 READY: Final = "/readyz"
 DECIDER: Final = "app.cluster.offline"
+CIDR_RETRY: Final = timedelta(seconds=10)
+
+
+class PodCidrUser(Protocol):
+    """Who hands the node's pod CIDRs to the runtime; True while they are news to it."""
+
+    async def apply(self, cidrs: tuple[str, ...]) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +99,7 @@ def build_offline_parts(
     clients: ClusterClients,
     informers: ClusterInformers,
     *,
+    cidrs: PodCidrUser,
     statuses: StatusBoard,
     recorder: CauseRecorder,
 ) -> tuple[Part, ...]:
@@ -104,35 +114,46 @@ def build_offline_parts(
     )
     keeper = SurroundingsKeeper(
         store=offline.store.surroundings,
-        followed=FollowedSurroundings(informers=informers, node_name=offline.node_name, clock=offline.clock),
+        followed=FollowedSurroundings(
+            informers=informers,
+            node_name=offline.node_name,
+            left=offline.store.left_surroundings,
+            clock=offline.clock,
+        ),
         kept=offline.store.left_surroundings,
         clock=offline.clock,
     )
-    start = RememberedStart(offline=offline, informers=informers, statuses=statuses, recorder=recorder)
+    start = RememberedStart(offline=offline, informers=informers, cidrs=cidrs, statuses=statuses, recorder=recorder)
     return (watch, keeper, start)
 
 
 class FollowedSurroundings:
     """What pods of this node need besides themselves."""
 
-    def __init__(self, *, informers: ClusterInformers, node_name: str, clock: Clock) -> None:
+    def __init__(self, *, informers: ClusterInformers, node_name: str, left: Surroundings | None, clock: Clock) -> None:
         self._informers = informers
         self._node_name = node_name
+        self._left_bundles = () if left is None else left.trust_bundles
         self._clock = clock
 
     async def until_known(self) -> None:
         await self._informers.node.until_synced()
         await self._informers.services.until_synced()
         await self._informers.runtime_classes.until_synced()
+        await self._informers.pods.until_synced()
 
     def current(self) -> Surroundings:
         informers = self._informers
+        pods = choose_pods(informers.pods.all())
+        # Before a pod of this life has asked for one, those of the last life count.
+        bundles = informers.trust_bundles.all() if informers.trust_bundles.is_synced else self._left_bundles
         return Surroundings(
             node_name=self._node_name,
             at=self._clock.now(),
             nodes=informers.node.all(),
-            services=choose_services(informers.services.all(), choose_pods(informers.pods.all())),
+            services=choose_services(informers.services.all(), pods),
             runtime_classes=informers.runtime_classes.all(),
+            trust_bundles=choose_shown_bundles(bundles, pods),
         )
 
 
@@ -140,10 +161,17 @@ class RememberedStart:
     """An agent whose API server is away from the start goes by what it accepted last, as if it had just been told."""
 
     def __init__(
-        self, *, offline: Offline, informers: ClusterInformers, statuses: StatusBoard, recorder: CauseRecorder
+        self,
+        *,
+        offline: Offline,
+        informers: ClusterInformers,
+        cidrs: PodCidrUser,
+        statuses: StatusBoard,
+        recorder: CauseRecorder,
     ) -> None:
         self._offline = offline
         self._informers = informers
+        self._cidrs = cidrs
         self._statuses = statuses
         self._recorder = recorder
 
@@ -151,8 +179,17 @@ class RememberedStart:
         """Ends when it is settled where the pods of this life come from."""
         await first_of(self._until_told(), self._offline.outage.until_away())
         since = self._offline.outage.since
-        if since is not None and not self._informers.pods.is_synced:
+        if since is None or self._informers.pods.is_synced:
+            return
+        around = self._offline.store.left_surroundings
+        cidrs = tuple(cidr for node in around.nodes for cidr in node.spec.pod_cidrs) if around is not None else ()
+        # Before the pods: a runtime without a network makes no sandboxes.
+        is_news = await self._cidrs.apply(cidrs)
+        if not self._informers.pods.is_synced:
             self._restore(since)
+        while is_news and self._offline.outage.is_away():
+            await self._offline.clock.sleep(CIDR_RETRY)
+            is_news = await self._cidrs.apply(cidrs)  # who did not take them is told again
 
     async def _until_told(self) -> None:
         await self._informers.node.until_synced()
@@ -164,6 +201,7 @@ class RememberedStart:
             self._informers.node.restore(around.nodes)
             self._informers.services.restore(around.services)
             self._informers.runtime_classes.restore(around.runtime_classes)
+            self._informers.trust_bundles.restore(around.trust_bundles)
         if accepted is None or around is None:
             logger.warning("The API server is away, and no pods are remembered", extra={"since": since.isoformat()})
             return
@@ -199,6 +237,26 @@ class RememberedStart:
                 next=next_step,
             )
             self._recorder.record(finding, parent=cause)
+
+
+def choose_shown_bundles(bundles: Sequence[ClusterTrustBundle], pods: Iterable[Pod]) -> tuple[ClusterTrustBundle, ...]:
+    """The trust bundles that volumes of these pods show."""
+    chosen: set[str] = set()
+    for source in (
+        projection.cluster_trust_bundle
+        for pod in pods
+        for volume in pod.spec.volumes
+        if volume.projected is not None
+        for projection in volume.projected.sources
+    ):
+        if source is None:
+            continue
+        if source.name is not None:
+            chosen.add(source.name)
+        elif source.signer_name is not None:
+            found = choose_bundles(bundles, signer=source.signer_name, selector=source.label_selector)
+            chosen |= {each.metadata.name for each in found}
+    return tuple(each for each in bundles if each.metadata.name in chosen)
 
 
 def restored_pod(pod: Pod, statuses: StatusBoard, *, now: Time) -> Pod:

@@ -1,7 +1,7 @@
 """Joins the agent with its pods at the API server: they come from there, and their statuses and Events go there."""
 
 from klet.app.cluster.connection import ClusterClients, ClusterInformers
-from klet.app.cluster.offline import Offline, PatientEvents, build_offline_parts
+from klet.app.cluster.offline import Offline, PatientEvents, PodCidrUser, build_offline_parts
 from klet.app.cluster.pod_api import ApiEvents, ApiMirrors, ApiPods
 from klet.app.wiring import Agent, Part
 from klet.events.recorder import EventApi, EventingRecorder, EventWriter
@@ -20,6 +20,7 @@ def build_pod_parts(
     recorder: EventingRecorder,
     sink: PodSink,
     node_name: str,
+    cidrs: PodCidrUser,
     offline: Offline | None = None,
 ) -> tuple[Part, ...]:
     """What an API server needs besides the agent itself. The informers are parts of their own."""
@@ -29,7 +30,7 @@ def build_pod_parts(
     if offline is not None:
         event_api = PatientEvents(inner=event_api, outage=offline.outage)
         sink = keeper = offline.keep_pods(sink)
-        more = build_offline_parts(offline, clients, informers, statuses=agent.statuses, recorder=recorder)
+        more = build_offline_parts(offline, clients, informers, cidrs=cidrs, statuses=agent.statuses, recorder=recorder)
         offline_parts = (keeper, *more)
     queries = PodQueries(ledger=agent.ledger)
     publisher = StatusPublisher(
@@ -49,6 +50,7 @@ def build_pod_parts(
         findings=recorder,
         pods=agent.pods,
         api=event_api,
+        starts=agent.starts,
         node_name=node_name,
         clock=clock,
         randomness=randomness,
