@@ -23,6 +23,12 @@ class Turns:
         self._arrivals = 0
         self._held: dict[int, float] = {}
         self._waiting: dict[int, asyncio.Event] = {}
+        self._none_waits = asyncio.Event()
+        self._none_waits.set()
+
+    async def until_none_waits(self) -> None:
+        """Return as soon as everybody who wants a turn has one."""
+        await self._none_waits.wait()
 
     @contextmanager
     def queue(self) -> Iterator["Turn"]:
@@ -45,6 +51,7 @@ class Turns:
             return
         self.give_back(number)
         granted = self._waiting[number] = asyncio.Event()
+        self._none_waits.clear()
         self._hand_out()
         try:
             while not granted.is_set():
@@ -53,7 +60,7 @@ class Turns:
                 await self._clock.wait(granted.wait(), at_most=max(first_lost, SHORTEST_WAIT))
                 self._hand_out()
         finally:
-            self._waiting.pop(number, None)
+            self._leave(number)
 
     def give_back(self, number: int) -> None:
         if self._held.pop(number, None) is not None:
@@ -67,7 +74,13 @@ class Turns:
         self._held = {number: until for number, until in self._held.items() if until > now}
         for number in sorted(self._waiting)[: max(0, self._at_once - len(self._held))]:
             self._hold(number)
-            self._waiting.pop(number).set()
+            self._waiting[number].set()
+            self._leave(number)
+
+    def _leave(self, number: int) -> None:
+        self._waiting.pop(number, None)
+        if not self._waiting:
+            self._none_waits.set()
 
     def _hold(self, number: int) -> None:
         self._held[number] = self._clock.monotonic() + self._longest.total_seconds()

@@ -12,6 +12,7 @@ from klet.pleg.cache import RuntimeCache
 from klet.pods.store import PodStore
 from klet.probes.results import ProbeResults
 from klet.runtime.crash_backoff import CrashBackoff
+from klet.runtime.start_turns import StartTurns
 from klet.status.board import StatusBoard
 from klet.sync.ledger import WorkerLedger
 
@@ -23,9 +24,10 @@ class Boards:
     statuses: StatusBoard
     backoff: CrashBackoff
     pulls: PullBackoff
+    halts: PodHalts
+    turns: StartTurns
     pods: PodStore = field(default_factory=PodStore)
     ledger: WorkerLedger = field(default_factory=WorkerLedger)
-    halts: PodHalts = field(default_factory=PodHalts)
     cache: RuntimeCache = field(default_factory=RuntimeCache)
     probes: ProbeResults = field(default_factory=ProbeResults)
 
@@ -37,8 +39,11 @@ class Boards:
 
 def build_boards(settings: AgentSettings, memory: AgentMemory, clock: Clock) -> Boards:
     """With what an earlier life of the agent left on them."""
+    halts = PodHalts()
     return Boards(
         statuses=StatusBoard(clock=clock, restored=memory.statuses),
         backoff=CrashBackoff(longest=settings.longest_crash_backoff, restored=memory.delays),
         pulls=PullBackoff(restored=memory.pulls),
+        halts=halts,
+        turns=StartTurns(at_once=settings.parallel_starts, halts=halts, clock=clock),
     )

@@ -22,7 +22,7 @@ from klet.runtime.config.sandbox_config import SandboxSettings
 from klet.runtime.config.security import SecuritySettings
 from klet.runtime.gc_plan import GcPolicy
 
-STARTS_PER_CPU = 6
+STARTS_PER_CPU = 4
 """Where many pods are up soonest: with fewer in flight the CPUs idle, with more the runtime gets slower for all."""
 LONGEST_CRASH_BACKOFF = timedelta(seconds=300)
 LONGEST_REQUEST = timedelta(days=365)

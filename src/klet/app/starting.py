@@ -23,7 +23,6 @@ from klet.runtime.hooks import HookRunner
 from klet.runtime.kill.killer import PodKiller
 from klet.runtime.post_start import PostStart
 from klet.runtime.sandboxes import SandboxMaker
-from klet.runtime.start_turns import StartTurns
 from klet.runtime.starter import ContainerStarter, RestartCounts
 from klet.status.board import StatusBoard
 from klet.status.restarts import next_restart_count
@@ -61,7 +60,7 @@ def build_executor(
         post_start=PostStart(hooks=hooks, killer=killer, recorder=ports.recorder),
         killer=killer,
         recorder=ports.recorder,
-        turns=StartTurns(at_once=settings.parallel_starts, halts=boards.halts, clock=ports.clock),
+        turns=boards.turns,
     )
 
 

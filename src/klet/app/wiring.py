@@ -23,6 +23,7 @@ from klet.runtime.hooks import HookRunner
 from klet.runtime.kill.killer import PodKiller
 from klet.runtime.reader import PodReader
 from klet.runtime.restart import restarts_after
+from klet.runtime.start_turns import StartTurns
 from klet.status.board import StatusBoard
 from klet.status.checkpoint import MemoryKeeper
 from klet.sync.admission import AdmittedWorkers
@@ -57,6 +58,7 @@ class Agent:
     pods: PodStore
     statuses: StatusBoard
     ledger: WorkerLedger
+    starts: StartTurns
     cache: RuntimeCache
     pleg: Pleg
     runtime: RuntimeState
@@ -149,6 +151,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         pods=boards.pods,
         statuses=boards.statuses,
         ledger=boards.ledger,
+        starts=boards.turns,
         cache=boards.cache,
         pleg=pleg,
         runtime=runtime,

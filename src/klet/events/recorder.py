@@ -30,7 +30,7 @@ PAUSE: Final = timedelta(seconds=10)
 AT_ONCE: Final = 10
 """So many are told without a pause."""
 LATEST: Final = timedelta(seconds=10)
-"""How long the writer takes for a flood of them."""
+"""How long the writer takes for a flood of them, and how long at most it lets pods start first."""
 COMPONENT: Final = "kubelet"
 
 
@@ -60,6 +60,14 @@ class Pods(Protocol):
     """Pods by UID."""
 
     def get(self, uid: PodUID) -> Pod | None: ...
+
+
+class Starts(Protocol):
+    """Pods that start."""
+
+    async def until_none_waits(self) -> None:
+        """Return as soon as no pod waits for its turn to start."""
+        ...
 
 
 class EventingRecorder:
@@ -110,6 +118,7 @@ class EventWriter:
         findings: EventingRecorder,
         pods: Pods,
         api: EventApi,
+        starts: Starts,
         node_name: str,
         clock: Clock,
         randomness: random.Random,
@@ -117,6 +126,7 @@ class EventWriter:
         self._findings = findings
         self._pods = pods
         self._api = api
+        self._starts = starts
         self._node_name = node_name
         self._clock = clock
         self._randomness = randomness
@@ -127,6 +137,7 @@ class EventWriter:
         flood = 0
         while True:
             finding, at = await self._findings.next()
+            await self._let_starts_go_first(at)
             event = self._make(finding, at)
             match self._correlator.decide(event, now=self._clock.now()):
                 case Post(first):
@@ -140,6 +151,12 @@ class EventWriter:
             if flood:
                 # Where much happens at once, pods start, and their statuses matter more to everybody.
                 await self._clock.sleep(LATEST / flood)
+
+    async def _let_starts_go_first(self, at: Time) -> None:
+        """Where many pods wait to start, the machine and the API server have better things to do."""
+        patience = min(LATEST - (self._clock.now() - at), LATEST)
+        if patience > timedelta(0):
+            await self._clock.wait(self._starts.until_none_waits(), at_most=patience)
 
     async def _write(self, event: Event, *, is_new: bool) -> None:
         for turn in range(TRIES):

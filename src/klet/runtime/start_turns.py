@@ -25,6 +25,10 @@ class StartTurns:
         self._turns = Turns(at_once=at_once, longest=LONGEST_STEP, clock=clock)
         self._halts = halts
 
+    async def until_none_waits(self) -> None:
+        """Return as soon as no pod waits for its turn to start."""
+        await self._turns.until_none_waits()
+
     @contextmanager
     def queue(self, uid: PodUID) -> Iterator["PodTurn"]:
         """The place of one pod in the queue; its turn is given back at the end of the block."""

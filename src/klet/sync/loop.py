@@ -21,6 +21,8 @@ from klet.sync.probe_news import ProbeNews
 from klet.sync.worker_state import PodUpdate, UpdateKind
 
 DECIDER = "sync.loop"
+_LEAVES_NOTHING = frozenset({ChangeKind.ADD, ChangeKind.RECONCILE})
+"""What is no reason to look at once for things that pods have left; the next pass in its time will do."""
 
 
 class ChangeSource(Protocol):
@@ -105,7 +107,7 @@ class SyncLoop:
             for pod in sorted(change.pods, key=_age):
                 self._take_in(change.kind, change.source, pod)
             self._changes.mark_handled(change.source)
-            if change.kind is not ChangeKind.ADD or not was_ready:
+            if change.kind not in _LEAVES_NOTHING or not was_ready:
                 self._housekeeping()
 
     def _stop_replaced(self, change: PodChanges) -> None:

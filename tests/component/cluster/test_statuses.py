@@ -28,6 +28,7 @@ from klet.pods.store import PodStore
 from klet.status.board import StatusBoard
 from klet.status.publisher import SWEEP, PodGone, StatusPublisher
 from klet.testing.builders import make_pod
+from klet.testing.starts import NoStarts
 
 GATE = PodCondition(type="example.com/gate", status="True")
 READY = PodCondition(type="Ready", status="True")
@@ -249,6 +250,7 @@ async def test_an_event_is_written_once_and_then_counted(bench):
         findings=recorder,
         pods=bench.pods,
         api=ApiEvents(client=bench.client),
+        starts=NoStarts(),
         node_name="n",
         clock=SystemClock(),
         randomness=random.Random(1),

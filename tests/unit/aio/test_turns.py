@@ -117,3 +117,21 @@ def test_who_is_cancelled_leaves_the_queue():
         gone.cancel()
 
     assert on_bench(test).got == [("a", 0), ("b", 3)]
+
+
+def test_all_have_a_turn_once_the_last_in_the_queue_has_one_or_leaves():
+    async def test(bench: Bench, group: asyncio.TaskGroup) -> None:
+        async def note(name: str) -> None:
+            await bench.turns.until_none_waits()
+            bench.got.append((name, bench.clock.monotonic()))
+
+        await note("none yet")
+        group.create_task(bench.work("a", 3))
+        group.create_task(bench.work("b", 4))
+        gone = group.create_task(bench.work("gone", 1))
+        await bench.sleep(1)
+        group.create_task(note("all"))
+        await bench.sleep(4)
+        gone.cancel()
+
+    assert on_bench(test).got == [("none yet", 0), ("a", 0), ("b", 3), ("all", 5)]

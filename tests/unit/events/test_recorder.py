@@ -8,6 +8,7 @@ from klet.events.recorder import AT_ONCE, LATEST, PAUSE, QUEUE, TRIES, EventingR
 from klet.journal.memory import MemoryJournal
 from klet.model.causes import Finding, Subject
 from klet.testing.clock import START, ManualClock
+from klet.testing.starts import NoStarts
 
 
 def started(number):
@@ -48,6 +49,47 @@ class NoPods:
         return None
 
 
+class ManyStarts:
+    """Pods wait to start, until they do not."""
+
+    def __init__(self):
+        self.over = asyncio.Event()
+
+    async def until_none_waits(self):
+        await self.over.wait()
+
+
+@pytest.mark.parametrize(
+    ("over_after", "told_at"),
+    [
+        pytest.param(timedelta(seconds=3), timedelta(seconds=3), id="as soon as all have started"),
+        pytest.param(timedelta(minutes=1), LATEST, id="in the end all the same"),
+    ],
+)
+async def test_events_are_told_after_pods_that_wait_to_start(over_after, told_at):
+    clock, starts = ManualClock(), ManyStarts()
+    recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
+    api = WrittenEvents(clock)
+    writer = EventWriter(
+        findings=recorder,
+        pods=NoPods(),
+        api=api,
+        starts=starts,
+        node_name="n",
+        clock=clock,
+        randomness=random.Random(0),
+    )
+    for number in range(2):
+        recorder.record(of_pod(number))
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(writer.run())
+        await clock.run(over_after)
+        starts.over.set()
+        await clock.run(timedelta(0))
+        task.cancel()
+    assert api.at == [told_at, told_at]
+
+
 @pytest.mark.parametrize(
     ("count", "at_once", "latest"),
     [
@@ -61,7 +103,13 @@ async def test_a_flood_of_events_is_told_in_its_own_time(count, at_once, latest)
     recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
     api = WrittenEvents(clock)
     writer = EventWriter(
-        findings=recorder, pods=NoPods(), api=api, node_name="n", clock=clock, randomness=random.Random(0)
+        findings=recorder,
+        pods=NoPods(),
+        api=api,
+        starts=NoStarts(),
+        node_name="n",
+        clock=clock,
+        randomness=random.Random(0),
     )
     for number in range(count):
         subject = Subject(name=f"p-{number}", uid=f"u-{number}")
@@ -92,7 +140,13 @@ async def test_events_that_were_lost_are_told_once_when_they_can_be_written_agai
     recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
     api = AwayEvents(clock)
     writer = EventWriter(
-        findings=recorder, pods=NoPods(), api=api, node_name="n1", clock=clock, randomness=random.Random(1)
+        findings=recorder,
+        pods=NoPods(),
+        api=api,
+        starts=NoStarts(),
+        node_name="n1",
+        clock=clock,
+        randomness=random.Random(1),
     )
     async with asyncio.TaskGroup() as group:
         task = group.create_task(writer.run())

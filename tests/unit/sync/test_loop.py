@@ -276,6 +276,7 @@ def test_a_pod_of_which_only_the_status_changed(pod, synced):
     [
         pytest.param(ChangeKind.ADD, True, 0, id="a new pod leaves nothing behind"),
         pytest.param(ChangeKind.ADD, False, 1, id="the first sight of a source may show orphans"),
+        pytest.param(ChangeKind.RECONCILE, True, 0, id="the echo of a status"),
         pytest.param(ChangeKind.REMOVE, True, 1, id="a pod that goes"),
     ],
 )
