@@ -63,9 +63,15 @@ class NodeRegistrar:
 
     async def register(self) -> Node:
         """The node as the API server has it. A pause comes before each try, the first one too."""
+        told: set[str] = set()
         for delay in exponential_delays(first=FIRST_DELAY, longest=LONGEST_DELAY):
             await self._clock.sleep(delay)
             draft = await self._initial.compose_initial()
+            # Of every start, also when the node is there already: to the agent that starts each condition is new.
+            for finding in draft.findings:
+                if finding.decision not in told:
+                    told.add(finding.decision)
+                    self._recorder.record(finding)
             name = draft.node.metadata.name
             try:
                 node = await self._try(draft)
@@ -84,8 +90,7 @@ class NodeRegistrar:
             # A node may be allowed to change itself, and not to make itself.
             logger.debug("Node not created", extra={"node": draft.node.metadata.name, "error": str(error)})
             return await self._adopt(draft.node)
-        for finding in self._initial.settle(node, draft.findings):
-            self._recorder.record(finding)
+        self._initial.settle(node, ())
         self._record("NodeRegistered", "the API server had no node of this name")
         return node
 
