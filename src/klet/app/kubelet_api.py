@@ -173,7 +173,9 @@ def _build_contexts(
         cipher_suites=config.tls_cipher_suites,
         asks_for_certificates=authorities is not None,
     )
-    return ServingContext(settings=settings, authorities=authorities, openssl=openssl, threads=basics.threads)
+    return ServingContext(
+        settings=settings, authorities=authorities, openssl=openssl, threads=basics.threads, clock=basics.clock
+    )
 
 
 def _plan_serving(given: Settings) -> ServingFiles | Requested:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -20,9 +20,9 @@ LOST_AFTER: Final = timedelta(minutes=5)
 
 
 class PairUser(Protocol):
-    """Serves with a pair from now on. Raises KletError for one that it cannot use."""
+    """Serves with a pair from now on, and no longer than it holds. Raises KletError for one that it cannot use."""
 
-    async def use(self, certificate_file: Path, key_file: Path) -> None: ...
+    async def use(self, certificate_file: Path, key_file: Path, *, until: datetime) -> None: ...
 
 
 class ServedPair:
@@ -45,8 +45,11 @@ class ServedPair:
 
     async def _hand_over(self, pair: CertificatePair) -> None:
         self._handed = pair
+        held = self._board.held
+        if held is None or pair is not self._board.pair:
+            return  # a newer one follows
         try:
-            await self._user.use(pair.certificate_file, pair.key_file)
+            await self._user.use(pair.certificate_file, pair.key_file, until=held.facts.not_after)
         except KletError as error:
             logger.error("The serving certificate stays as it was", extra={"error": str(error)})
 
@@ -61,17 +64,17 @@ class IdentityWatch:
 
     async def run(self) -> None:
         """Look every ten seconds, every second before there is a certificate. Raises IdentityLost."""
-        last_valid = self._clock.now()
+        # On the clock that never steps: a machine may set its time while it starts.
+        last_valid = self._clock.monotonic()
         shown = self._board.pair
         while True:
-            now = self._clock.now()
-            if self._board.is_valid(now=now):
-                last_valid = now
+            if self._board.is_valid(now=self._clock.now()):
+                last_valid = self._clock.monotonic()
                 if shown != self._board.pair:
                     shown = self._board.pair
                     logger.info("The client certificate is new: connections with the old one are closed")
                     await self._refresh()
-            elif now - last_valid > LOST_AFTER:
+            elif self._clock.monotonic() - last_valid > LOST_AFTER.total_seconds():
                 self._give_up()
             await self._clock.sleep(PERIOD if self._board.pair is not None else FIRST_PERIOD)
 

@@ -151,8 +151,9 @@ class Shelf:
     def __init__(self):
         self.pairs = asyncio.Queue()
 
-    async def use(self, certificate_file, key_file):
+    async def use(self, certificate_file, key_file, *, until):
         assert certificate_file == key_file
+        self.until = until
         self.pairs.put_nowait(certificate_file)
 
 

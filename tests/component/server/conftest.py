@@ -279,6 +279,7 @@ async def run_kubelet(pki: Pki, directory: Path, setup: Setup) -> AsyncIterator[
             authorities=authorities,
             openssl=openssl,
             threads=threads,
+            clock=clock,
         )
         if setup.certificate is not None:
             await contexts.use(*pki.pair(setup.certificate))

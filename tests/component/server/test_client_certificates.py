@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
 from klet.server.auth.certificates import read_authorities
 from klet.server.tls.context import TlsSettings
@@ -113,6 +114,7 @@ async def test_where_openssl_is_hidden_the_handshake_checks(pki):
         authorities=Authorities(pki.pair("ca")[0].read_text()),
         openssl=None,
         threads=threads,
+        clock=SystemClock(),
     )
     await contexts.use(*pki.pair("server"))
     threads.close()

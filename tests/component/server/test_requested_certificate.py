@@ -39,6 +39,16 @@ async def served_names(kubelet):
         return writer.get_extra_info("ssl_object").getpeercert()["subjectAltName"]
 
 
+async def test_an_expired_requested_certificate_is_not_shown(start, pki):
+    now = SystemClock().now()
+    async with start(certificate=None) as kubelet:
+        await kubelet.contexts.use(*pki.pair("server"), until=now - DAY)
+        with pytest.raises(OSError, match="INTERNAL_ERROR"):
+            await kubelet.connect()
+        await kubelet.contexts.use(*pki.pair("ca"), until=now + DAY)
+        assert kubelet.contexts.current() is not None
+
+
 async def test_requested_certificates_are_served_as_they_come(start, cluster, pki, tmp_path, logged):
     clock, threads = HastyClock(), Threads(limit=1)
     tools = CertificateTools(

@@ -12,6 +12,8 @@ from klet.certs.messages import Describe
 from klet.certs.pairs import CertificatePair
 from klet.certs.rotation import hold
 from klet.errors import KletError
+from klet.testing.clock import START as NOW
+from klet.testing.clock import ManualClock
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -93,6 +95,33 @@ async def test_an_expired_certificate_counts_as_none(watch, board, clock, new_pa
         await run
 
 
+class SteppingClock(ManualClock):
+    """A machine whose time is set while it runs."""
+
+    def __init__(self):
+        super().__init__()
+        self.step = timedelta()
+
+    def now(self):
+        return super().now() + self.step
+
+
+async def test_a_clock_that_is_set_does_not_end_the_agent(board, transports, new_pair):
+    """It is five minutes that have to pass, whatever the time is."""
+    clock = SteppingClock()
+    put(board, new_pair(), "first")
+    board.is_server_well = True
+    run = asyncio.ensure_future(IdentityWatch(board=board, refresh=transports.refresh, clock=clock).run())
+    await clock.run(MINUTE)
+    clock.step = timedelta(days=10_000)
+    await clock.run(MINUTE)
+    assert not run.done()
+    clock.step = timedelta()
+    await clock.run(10 * MINUTE)
+    assert not run.done()
+    run.cancel()
+
+
 async def test_a_server_that_does_not_answer_keeps_the_agent_alive(watch, clock, caplog):
     async with asyncio.TaskGroup() as group:
         task = group.create_task(watch.run())
@@ -107,8 +136,9 @@ class Server:
         self.used = asyncio.Queue()
         self.is_picky = False
 
-    async def use(self, certificate_file, key_file):
+    async def use(self, certificate_file, key_file, *, until):
         assert certificate_file == key_file
+        assert until > NOW
         self.used.put_nowait(str(certificate_file))
         if self.is_picky:
             raise KletError("not this one")

@@ -2,6 +2,7 @@
 
 import logging
 import ssl
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -24,23 +25,35 @@ class Authorities(Protocol):
 
 
 class ServingContext:
-    """The TLS context for new connections. None until there is a certificate."""
+    """The TLS context for new connections. None until there is a certificate, and when a requested one has expired."""
 
     def __init__(
-        self, *, settings: TlsSettings, authorities: Authorities | None, openssl: OpenSsl | None, threads: Threads
+        self,
+        *,
+        settings: TlsSettings,
+        authorities: Authorities | None,
+        openssl: OpenSsl | None,
+        threads: Threads,
+        clock: Clock,
     ) -> None:
         self._settings = settings
         self._authorities = authorities
         self._openssl = openssl
         self._threads = threads
+        self._clock = clock
+        self._until: datetime | None = None
         self._context: ssl.SSLContext | None = None
         self._loaded: tuple[str, str] | None = None
 
     def current(self) -> ssl.SSLContext | None:
-        return self._context
+        # With each connection: it must not take a round of some loop until an expired one is no longer shown.
+        return None if self._until is not None and self._clock.now() > self._until else self._context
 
-    async def use(self, certificate_file: Path, key_file: Path) -> None:
-        """Serve with this pair from now on, if it is good and another one than before. Raises TlsError or FileError."""
+    async def use(self, certificate_file: Path, key_file: Path, *, until: datetime | None = None) -> None:
+        """Serve with this pair from now on, if it is good and another one than before. Raises TlsError or FileError.
+
+        Without an end it is served for good, as files are that somebody has put there.
+        """
         authorities = self._authorities.text if self._authorities is not None else ""
         content = await self._threads.run(_read_pair, certificate_file, key_file)
         # Only where the handshake itself checks clients does the context depend on their authorities.
@@ -55,7 +68,7 @@ class ServingContext:
             authorities=authorities,
             openssl=self._openssl,
         )
-        self._loaded = loaded
+        self._loaded, self._until = loaded, until
         logger.info("Serving with a certificate", extra={"file": str(certificate_file)})
 
 
