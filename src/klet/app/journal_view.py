@@ -70,7 +70,9 @@ class JournalRecords:
 
     async def explain(self, *, namespace: str, name: str) -> bytes | None:
         query = CauseQuery(namespace=namespace, name=name, limit=MOST_EXPLAINED)
-        story = build_timeline(await self._journal.find(query))
+        records = await self._journal.find(query)
+        about_node = await self._journal.find(CauseQuery(is_node=True, since=records[0].at)) if records else ()
+        story = build_timeline(records, node=about_node)
         # Read after the records: what they lead to may be seen before it is told, and not the other way round.
         pod = self._pods.find(namespace, name)
         leaving = next((each for each in self._pods.terminating() if _is_named(each, namespace, name)), None)

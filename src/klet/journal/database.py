@@ -91,6 +91,8 @@ class Database:
         wanted = {column: value for column, value in conditions.items() if value}
         clauses = [f"{column} = :{column}" for column in wanted]
         values: dict[str, str | int] = {**wanted, "limit": query.limit}
+        if query.is_node:
+            clauses.append("name = ''")
         if query.since is not None:
             clauses.append("at >= :since")
             values["since"] = to_microseconds(query.since)

@@ -27,6 +27,8 @@ class CauseQuery:
     name: str = ""
     uid: str = ""
     container: str = ""
+    is_node: bool = False
+    """Only what is about the node itself, and no pod."""
     since: datetime | None = None
     limit: int = MOST_RECORDS
     """The newest so many."""
@@ -38,6 +40,7 @@ class CauseQuery:
             and (not self.name or subject.name == self.name)
             and (not self.uid or subject.uid == self.uid)
             and (not self.container or subject.container == self.container)
+            and not (self.is_node and subject.name)
             and (self.since is None or cause.at >= self.since)
         )
 

@@ -4,13 +4,15 @@ A name may have been given to several pods, one after the other: each is a life 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from klet.model.causes import Cause, CauseId, Finding, Subject
 
 BEGINNING: Final = "PodAdded"
+AGENT_STARTED: Final = "AgentStarted"
+AGENT_RESTARTED: Final = "AgentRestarted"
 ENDINGS: Final = frozenset({"Stopped", "Finished", "Removed"})
 """Decisions about a pod after which nothing of it is waited for."""
 TOLD_ONCE: Final = frozenset({"MissingClusterDNS"})
@@ -65,13 +67,17 @@ class Timeline:
         return tuple(step for life in self.lives for step in life.steps)
 
 
-def build_timeline(causes: Iterable[Cause]) -> Timeline:
-    """Order records into a story. Records may come in any order; ancestors that are not among them do not indent."""
+def build_timeline(causes: Iterable[Cause], *, node: Iterable[Cause] = ()) -> Timeline:
+    """Order records into a story. Records may come in any order; ancestors that are not among them do not indent.
+
+    Of the records about the node, those of starts of the agent are told in the lives that went on through them.
+    """
     lives = _lives(sorted({cause.id: cause for cause in causes}.values(), key=lambda cause: cause.id))
     if not lives:
         return Timeline(lives=(), waiting=None)
     _, newest = lives[-1]
-    return Timeline(lives=tuple(_tell(uid, life) for uid, life in lives), waiting=_waiting(newest))
+    starts = [_as_restart(cause) for cause in node if cause.finding.decision == AGENT_STARTED]
+    return Timeline(lives=tuple(_tell(uid, life, starts) for uid, life in lives), waiting=_waiting(newest))
 
 
 def _lives(ordered: list[Cause]) -> list[tuple[str, list[Cause]]]:
@@ -93,14 +99,22 @@ def _lives(ordered: list[Cause]) -> list[tuple[str, list[Cause]]]:
     return lives
 
 
-def _tell(uid: str, ordered: list[Cause]) -> Life:
-    depths = _depths(ordered)
-    starts: dict[Subject, datetime] = {}
+def _as_restart(cause: Cause) -> Cause:
+    told = replace(cause.finding, decision=AGENT_RESTARTED, message="the agent was started again", next="")
+    return replace(cause, finding=told)
+
+
+def _tell(uid: str, ordered: list[Cause], starts: list[Cause]) -> Life:
+    ended = next((cause for cause in ordered if _is_ending(cause)), None)
+    within = [start for start in starts if start.id > ordered[0].id and (ended is None or start.id < ended.id)]
+    told = sorted((*ordered, *within), key=lambda cause: cause.id)
+    depths = _depths(told)
+    began: dict[Subject, datetime] = {}
     steps: list[Step] = []
-    for run in reversed(_runs(ordered, depths)):
+    for run in reversed(_runs(told, depths)):
         first = run[0]
-        following = starts.get(first.finding.subject)
-        starts[first.finding.subject] = first.at
+        following = began.get(first.finding.subject)
+        began[first.finding.subject] = first.at
         steps.append(
             Step(
                 cause=first,

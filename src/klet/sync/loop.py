@@ -130,7 +130,7 @@ class SyncLoop:
         match kind:
             case ChangeKind.ADD:
                 self._pods.put(pod)
-                cause = self._record(pod, "PodAdded", f"source {source} has a new pod", "admit and start it")
+                cause = self._record_addition(pod, source)
                 self._update(UpdateKind.CREATE, pod, cause)
             case ChangeKind.UPDATE | ChangeKind.DELETE:
                 self._pods.put(pod)
@@ -161,6 +161,13 @@ class SyncLoop:
         reading = self._cache.get(uid_of(pod))
         quiet = reading is None or (reading.error is None and not reading.status.is_live)
         self._workers.update(PodUpdate(kind=kind, pod=pod, cause=cause, why=why), runtime_is_quiet=quiet)
+
+    def _record_addition(self, pod: Pod, source: str) -> CauseId:
+        reading = self._cache.get(uid_of(pod))
+        if reading is not None and not reading.status.is_empty:
+            message = f"source {source} has the pod, and the runtime has it from before"
+            return self._record(pod, "PodAdded", message, "take it over as it is")
+        return self._record(pod, "PodAdded", f"source {source} has a new pod", "admit and start it")
 
     def _record(self, pod: Pod, decision: str, message: str, next_step: str) -> CauseId:
         finding = Finding(subject=subject_of(pod), decider=DECIDER, decision=decision, message=message, next=next_step)

@@ -6,7 +6,7 @@ import pytest
 
 from klet.app.journal_view import JournalRecords
 from klet.journal.store import Journal
-from klet.model.causes import Finding
+from klet.model.causes import Finding, Subject
 from klet.model.pods import subject_of
 from klet.testing.builders import make_pod
 from klet.testing.clock import ManualClock
@@ -45,8 +45,9 @@ async def explain(tmp_path):
             clock=clock,
         )
         for pod, decision in decisions:
+            subject = Subject() if pod is None else subject_of(pod)
             at = clock.now() + timedelta(seconds=5)
-            journal.record(Finding(subject=subject_of(pod), decider="test", decision=decision, next="go", next_at=at))
+            journal.record(Finding(subject=subject, decider="test", decision=decision, next="go", next_at=at))
         told = await view.explain(namespace="default", name=name)
         return (json.loads(told) if told is not None else None), json.loads(await view.pods())
 
@@ -89,3 +90,9 @@ async def test_a_pod_on_its_way_out(explain):
     [step] = told["timeline"]
     assert step["nextAt"] > told["now"]
     assert told["waitingFor"]["on"] == "go"
+
+
+async def test_a_restart_of_the_agent_is_part_of_the_story(explain):
+    decisions = [(None, "AgentStarted"), (POD, "PodAdded"), (POD, "Started"), (None, "AgentStarted"), (POD, "Adopted")]
+    told, _ = await explain(POD, decisions=decisions)
+    assert [step["decision"] for step in told["timeline"]] == ["PodAdded", "Started", "AgentRestarted", "Adopted"]

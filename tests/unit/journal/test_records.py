@@ -48,6 +48,7 @@ ALL = (POD, CONTAINER, REPLACED, NAMESAKE, NODE)
         pytest.param(CauseQuery(uid="u1"), (POD, CONTAINER), id="a pod by uid"),
         pytest.param(CauseQuery(uid="u1", container="app"), (CONTAINER,), id="one container"),
         pytest.param(CauseQuery(since=NOW + MINUTE), (NODE,), id="since an instant, itself included"),
+        pytest.param(CauseQuery(is_node=True), (NODE,), id="the node itself"),
         pytest.param(CauseQuery(limit=2), (NAMESAKE, NODE), id="the newest two, oldest first"),
         pytest.param(CauseQuery(limit=0), (), id="none"),
         pytest.param(CauseQuery(name="absent"), (), id="no match"),

@@ -191,3 +191,31 @@ def test_what_every_sync_decides_again_is_told_once_in_a_life():
         ("Ready", 2),
         ("MissingClusterDNS", 1),
     ]
+
+
+def started(number: int, seconds: float) -> Cause:
+    return cause(number, seconds, "AgentStarted", Subject(), message="node n on containerd", next="read the pods")
+
+
+def test_starts_of_the_agent_are_told_in_the_lives_that_went_on():
+    story = build_timeline(
+        [
+            cause(2, 1, "PodAdded"),
+            cause(3, 2, "Started", APP),
+            cause(5, 11, "PodAdded", message="the runtime has it from before"),
+            cause(6, 12, "Adopted"),
+            cause(7, 13, "Removed"),
+            cause(9, 21, "PodAdded", NEXT_POD),
+        ],
+        node=[started(1, 0), started(4, 10), cause(5, 11, "NodeReady", Subject()), started(8, 20), started(10, 22)],
+    )
+    told = [[step.cause.finding.decision for step in life.steps] for life in story.lives]
+    assert told == [
+        ["PodAdded", "Started", "AgentRestarted", "PodAdded", "Adopted", "Removed"],
+        ["PodAdded", "AgentRestarted"],
+    ]
+    restart = story.lives[0].steps[2]
+    assert (restart.offset, restart.cause.finding.message) == (timedelta(seconds=9), "the agent was started again")
+    # What is looked for in the records of a pod is what the pod did.
+    assert [each.finding.decision for each in story.lives[1].causes] == ["PodAdded"]
+    assert story.waiting is None

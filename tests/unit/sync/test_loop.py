@@ -50,7 +50,7 @@ class Bench:
         self.cache = RuntimeCache()
         self.order: list[str] = []
         """What was done to which pod."""
-        journal = MemoryJournal(clock=clock)
+        self.journal = journal = MemoryJournal(clock=clock)
         self.workers = PodWorkers(
             steps=self,
             statuses=self,
@@ -286,5 +286,28 @@ def test_when_housekeeping_is_asked_for(kind, is_ready, asked):
         bench.counts_housekeeping = True
         await bench.send(kind, make_pod())
         assert bench.order.count("housekeeping") == asked
+
+    on_bench(test)
+
+
+@pytest.mark.parametrize(
+    ("is_there", "told"),
+    [
+        pytest.param(False, ("source api has a new pod", "admit and start it"), id="a pod that is new"),
+        pytest.param(
+            True,
+            ("source api has the pod, and the runtime has it from before", "take it over as it is"),
+            id="a pod that an earlier life of the agent has started",
+        ),
+    ],
+)
+def test_what_is_recorded_of_a_pod_that_comes(is_there, told):
+    async def test(bench: Bench) -> None:
+        if is_there:
+            status = PodRuntimeStatus(uid=PodUID("uid-1"), sandboxes=(make_sandbox(),))
+            bench.cache.put(Reading(status, read_at=0))
+        await bench.send(ChangeKind.ADD, make_pod())
+        (added,) = [cause.finding for cause in bench.journal.all() if cause.finding.decision == "PodAdded"]
+        assert (added.message, added.next) == told
 
     on_bench(test)
