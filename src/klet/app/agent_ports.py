@@ -11,6 +11,7 @@ from klet.app.volumes import NodeVolumes
 from klet.cri.events import EventSource
 from klet.cri.port import ImageService, RuntimeService
 from klet.host.http_client import HttpClient
+from klet.images.pull_secrets import NodeLogins
 from klet.model.causes import CauseRecorder
 from klet.model.memory import AgentMemory
 from klet.runtime.config.container_planner import ContainerFileMaker
@@ -59,6 +60,7 @@ class Ports:
     randomness: random.Random
     containers: ContainerPorts
     volumes: NodeVolumes
+    node_logins: NodeLogins
     memory: AgentMemory
     """What an earlier life of the agent left."""
     memory_store: MemoryStore

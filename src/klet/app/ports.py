@@ -1,8 +1,10 @@
 """Opens the real ports: files, threads and cgroups of this machine, besides what the agent stands on already."""
 
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
@@ -19,6 +21,7 @@ from klet.host.cgroups.discover import find_hierarchy
 from klet.host.cgroups.manager import CgroupManager, HostCgroups, NoUnits, Units
 from klet.host.cgroups.names import CgroupDriver, parse_cgroupfs
 from klet.host.http_client import HttpClient
+from klet.images.node_logins import NodeLoginFiles
 from klet.model.memory import AgentMemory
 from klet.network.resolver import PodResolver
 from klet.resources.names import pods_root
@@ -86,12 +89,18 @@ async def open_ports(
             volumes=await open_volumes(
                 settings, place.objects, node=containers.resources, threads=volume_threads, clock=clock
             ),
+            node_logins=NodeLoginFiles(root=settings.root, home=_find_home(), threads=threads, clock=clock),
             memory=remembered.value if isinstance(remembered, Found) else AgentMemory(),
             memory_store=memory,
         )
     finally:
         volume_threads.close()
         last_words.close()
+
+
+def _find_home() -> Path | None:
+    home = os.environ.get("HOME")
+    return Path(home) if home else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

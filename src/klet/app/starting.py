@@ -9,7 +9,7 @@ from klet.app.boards import Boards
 from klet.app.container_ports import build_planner
 from klet.app.settings import AgentSettings
 from klet.app.volumes import PodVolumes
-from klet.images.manager import ImageManager
+from klet.images.manager import ImageManager, RegistryLogins
 from klet.images.pull_backoff import MissingImage
 from klet.model.causes import CauseId
 from klet.model.halts import PodHalts
@@ -48,6 +48,7 @@ def build_executor(
     *,
     sandboxes: SandboxMaker,
     volumes: PodVolumes,
+    logins: RegistryLogins,
     hooks: HookRunner,
     killer: PodKiller,
 ) -> PodExecutor:
@@ -56,7 +57,7 @@ def build_executor(
         runtime=ports.runtime,
         remover=ContainerRemover(runtime=ports.runtime, killer=killer, logs=ports.logs),
         sandboxes=sandboxes,
-        starter=_build_starter(ports, settings, boards, volumes),
+        starter=_build_starter(ports, settings, boards, volumes, logins),
         post_start=PostStart(hooks=hooks, killer=killer, recorder=ports.recorder),
         killer=killer,
         recorder=ports.recorder,
@@ -64,8 +65,12 @@ def build_executor(
     )
 
 
-def _build_starter(ports: Ports, settings: AgentSettings, boards: Boards, volumes: PodVolumes) -> ContainerStarter:
-    images = ImageManager(images=ports.images, backoff=boards.pulls, recorder=ports.recorder, clock=ports.clock)
+def _build_starter(
+    ports: Ports, settings: AgentSettings, boards: Boards, volumes: PodVolumes, logins: RegistryLogins
+) -> ContainerStarter:
+    images = ImageManager(
+        images=ports.images, logins=logins, backoff=boards.pulls, recorder=ports.recorder, clock=ports.clock
+    )
     return ContainerStarter(
         runtime=ports.runtime,
         images=EnsuredImages(images=images, halts=boards.halts),

@@ -12,6 +12,7 @@ from klet.app.pod_fates import CachedPods, LedgerFates
 from klet.app.settings import AgentSettings
 from klet.app.starting import build_executor, build_sandboxes
 from klet.app.volumes import PodVolumes
+from klet.images.pull_secrets import PullSecrets
 from klet.node.runtime_state import RuntimeChecks, RuntimeState
 from klet.pleg.cache import RuntimeCache
 from klet.pleg.pleg import Pleg, PlegSettings
@@ -78,6 +79,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     killer = PodKiller(runtime=ports.runtime, hooks=hooks, recorder=ports.recorder, clock=ports.clock)
     probes, statuses = _build_reporting(ports, boards)
     manager, volumes = _build_volumes(ports, settings)
+    pull_secrets = PullSecrets(secrets=ports.volumes.objects, node=ports.node_logins)
     sandboxes = build_sandboxes(ports, settings)
     holdings = PodHoldings(
         files=ports.files,
@@ -90,14 +92,26 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     )
     steps = PodSync(
         executor=build_executor(
-            ports, settings, boards, sandboxes=sandboxes, volumes=volumes, hooks=hooks, killer=killer
+            ports,
+            settings,
+            boards,
+            sandboxes=sandboxes,
+            volumes=volumes,
+            logins=pull_secrets,
+            hooks=hooks,
+            killer=killer,
         ),
         killer=killer,
         statuses=statuses,
         probes=probes,
         fresh=pleg,
         ground=PodGround(
-            network=runtime, cgroups=cgroups, directories=holdings, volumes=volumes, recorder=ports.recorder
+            network=runtime,
+            cgroups=cgroups,
+            directories=holdings,
+            volumes=volumes,
+            pull_secrets=pull_secrets,
+            recorder=ports.recorder,
         ),
         halts=boards.halts,
         recorder=ports.recorder,

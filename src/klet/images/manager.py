@@ -1,8 +1,9 @@
 """Makes sure that a container's image is on the node before it starts (image manager, EnsureImageExists)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from klet.aio.clock import Clock
 from klet.api.container import Container, EphemeralContainer
@@ -10,9 +11,12 @@ from klet.api.pod import Pod
 from klet.api.times import Duration
 from klet.cri.errors import Code, CriError
 from klet.cri.port import ImageService
-from klet.images.names import ImageNameError, with_default_tag
+from klet.errors import KletError
+from klet.images.docker_config import RegistryLogin
+from klet.images.names import ImageNameError, repository_of, with_default_tag
 from klet.images.pull_backoff import MissingImage, PullBackoff
 from klet.model.causes import CauseId, CauseRecorder, Finding
+from klet.model.error_text import join_errors
 from klet.model.pods import subject_of, uid_of
 from klet.wire import cri_v1_pb2 as cri
 
@@ -30,11 +34,28 @@ class PresentImage:
     username: str
 
 
+class RegistryLogins(Protocol):
+    """Knows how to log in to the registries that pods pull from."""
+
+    async def find(self, pod: Pod, repository: str) -> Sequence[RegistryLogin]:
+        """In the order in which they are to be tried; raises KletError if they cannot be read."""
+        ...
+
+
 class ImageManager:
     """Finds images, and pulls them as the pull policy says."""
 
-    def __init__(self, *, images: ImageService, backoff: PullBackoff, recorder: CauseRecorder, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        images: ImageService,
+        logins: RegistryLogins,
+        backoff: PullBackoff,
+        recorder: CauseRecorder,
+        clock: Clock,
+    ) -> None:
         self._images = images
+        self._logins = logins
         self._backoff = backoff
         self._recorder = recorder
         self._clock = clock
@@ -66,28 +87,37 @@ class ImageManager:
             text = f'Container image "{container.image}" already present on machine and can be accessed by the pod'
             self._record(pod, container, "Pulled", text, parent)
             return _present(found)
+        try:
+            logins = await self._logins.find(pod, repository_of(container.image))
+        except KletError as error:
+            return self._missing(pod, container, "Failed", MissingImage("ErrImagePull", str(error)), parent)
         if (last := self._backoff.failure_in_force(uid_of(pod), name, now=self._clock.now())) is not None:
             text = f'Back-off pulling image "{container.image}"'
             following = "pull again when the back-off has passed"
             self._record(pod, container, "BackOff", text, parent, next_step=following, next_at=last.retry_at)
             return MissingImage("ImagePullBackOff", f"{text}: {last.reason}: {last.message}", last.retry_at)
         before_pull()
-        return await self._pull(pod, container, name, parent)
+        return await self._pull(pod, container, name, logins, parent)
 
     async def _inspect(self, name: str) -> cri.Image | None:
         answer = await self._images.image_status(cri.ImageStatusRequest(image=cri.ImageSpec(image=name)))
         return answer.image if answer.image.id else None
 
     async def _pull(
-        self, pod: Pod, container: Container | EphemeralContainer, name: str, parent: CauseId | None
+        self,
+        pod: Pod,
+        container: Container | EphemeralContainer,
+        name: str,
+        logins: Sequence[RegistryLogin],
+        parent: CauseId | None,
     ) -> PresentImage | MissingImage:
         self._record(pod, container, "Pulling", f'Pulling image "{container.image}"', parent)
         started = self._clock.monotonic()
         try:
-            await self._images.pull_image(cri.PullImageRequest(image=cri.ImageSpec(image=name)))
+            await self._pull_with_any(name, logins)
             pulled = await self._inspect(name)
-        except CriError as error:
-            text = error.message if error.code is Code.UNKNOWN else str(error)
+        except (CriError, _Refused) as error:
+            text = _text_of(error)
             missing = explain_failed_pull(container.image, text)
             now = self._clock.now()
             retry_at = now + self._backoff.failed(uid_of(pod), name, missing, now=now)
@@ -106,6 +136,23 @@ class ImageManager:
         )
         self._record(pod, container, "Pulled", text, parent)
         return _present(pulled)
+
+    async def _pull_with_any(self, name: str, logins: Sequence[RegistryLogin]) -> None:
+        """Pull with each login in turn until one is let in. Whoever has a login does not go without, as upstream."""
+        spec = cri.ImageSpec(image=name)
+        if not logins:
+            await self._images.pull_image(cri.PullImageRequest(image=spec))
+            return
+        failures = []
+        for login in logins:
+            auth = cri.AuthConfig(username=login.username, password=login.password)
+            try:
+                await self._images.pull_image(cri.PullImageRequest(image=spec, auth=auth))
+            except CriError as error:
+                failures.append(_text_of(error))
+            else:
+                return
+        raise _Refused(join_errors(failures))
 
     def _missing(
         self,
@@ -142,6 +189,10 @@ class ImageManager:
         )
 
 
+class _Refused(KletError):
+    """No login was let in."""
+
+
 def explain_failed_pull(image: str, text: str) -> MissingImage:
     """The waiting state of a failed pull; two kinds of failure have a reason of their own."""
     for reason, why in (
@@ -151,6 +202,10 @@ def explain_failed_pull(image: str, text: str) -> MissingImage:
         if text.startswith(reason):
             return MissingImage(reason, f"image pull failed for {image} because {why}{text.removeprefix(reason)}")
     return MissingImage("ErrImagePull", text)
+
+
+def _text_of(error: KletError) -> str:
+    return error.message if isinstance(error, CriError) and error.code is Code.UNKNOWN else str(error)
 
 
 def _present(image: cri.Image) -> PresentImage:

@@ -1,4 +1,4 @@
-"""Image references: what counts as one, and the tag that is meant when none is written."""
+"""Image references: what counts as one, the tag that is meant when none is written, and the repository."""
 
 import re
 
@@ -13,6 +13,8 @@ _REFERENCE = re.compile(
 )
 _BARE_ID = re.compile("[a-f0-9]{64}")
 _LONGEST_NAME = 255
+_DEFAULT_DOMAIN = "docker.io"
+_OLD_DEFAULT_DOMAIN = "index.docker.io"
 
 
 class ImageNameError(KletError):
@@ -21,11 +23,33 @@ class ImageNameError(KletError):
 
 def with_default_tag(image: str) -> str:
     """Add `:latest` to a reference that has neither tag nor digest."""
+    match = _parse(image)
+    return image if match["tag"] or match["digest"] else f"{image}:latest"
+
+
+def repository_of(image: str) -> str:
+    """The full name of a reference's repository, without tag and digest: `docker.io/library/busybox`."""
+    name = _parse(image)["name"]
+    domain, slash, path = name.partition("/")
+    if not slash or not _is_domain(domain):
+        domain, path = _DEFAULT_DOMAIN, name
+    if domain == _OLD_DEFAULT_DOMAIN:
+        domain = _DEFAULT_DOMAIN
+    if domain == _DEFAULT_DOMAIN and "/" not in path:
+        path = f"library/{path}"
+    return f"{domain}/{path}"
+
+
+def _parse(image: str) -> re.Match[str]:
     match = _REFERENCE.fullmatch(image)
     if match is None or (why := _unusable(match["name"])):
         detail = why if match else _why_unreadable(image)
         raise ImageNameError(f'couldn\'t parse image name "{image}": {detail}')
-    return image if match["tag"] or match["digest"] else f"{image}:latest"
+    return match
+
+
+def _is_domain(text: str) -> bool:
+    return any(sign in text for sign in ".:") or text == "localhost" or text != text.lower()
 
 
 def _unusable(name: str) -> str:

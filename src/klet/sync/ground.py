@@ -1,8 +1,9 @@
 """What the node gives a pod before its sandbox, and takes back afterwards.
 
-A network, its cgroup, its directories, its volumes.
+A network, its cgroup, its directories, its volumes; and a look at what its images are pulled with.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from klet.api.pod import Pod, PodStatus
@@ -41,6 +42,14 @@ class PodVolumes(Protocol):
         ...
 
 
+class PullSecrets(Protocol):
+    """Reads the secrets that pods pull their images with."""
+
+    async def find_missing(self, pod: Pod) -> Sequence[str]:
+        """Those of a pod that are not to be had."""
+        ...
+
+
 class Network(Protocol):
     """Says whether pods can be given a network."""
 
@@ -59,12 +68,14 @@ class PodGround:
         cgroups: CgroupStep,
         directories: PodDirectories,
         volumes: PodVolumes,
+        pull_secrets: PullSecrets,
         recorder: CauseRecorder,
     ) -> None:
         self._network = network
         self._cgroups = cgroups
         self._directories = directories
         self._volumes = volumes
+        self._pull_secrets = pull_secrets
         self._recorder = recorder
 
     def network_error(self, pod: Pod, *, cause: CauseId | None) -> str | None:
@@ -110,6 +121,23 @@ class PodGround:
             self._recorder.record(finding, parent=cause)
             return error
         return None
+
+    async def look_for_pull_secrets(self, pod: Pod, *, cause: CauseId | None) -> None:
+        """Tell which of the pod's secrets are not to be had. Its images are pulled without them."""
+        missing = await self._pull_secrets.find_missing(pod)
+        if missing:
+            names = ", ".join(missing)
+            text = (
+                f"Unable to retrieve some image pull secrets ({names}); attempting to pull the image may not succeed."
+            )
+            finding = Finding(
+                subject=subject_of(pod),
+                decider="sync.pod_sync",
+                decision="FailedToRetrieveImagePullSecret",
+                message=text,
+                next="pull images without them",
+            )
+            self._recorder.record(finding, parent=cause)
 
     async def share_anew(self, *, without: PodUID | None = None) -> None:
         """A pod has stopped: share the node out between the others."""

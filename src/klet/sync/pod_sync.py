@@ -108,6 +108,8 @@ class PodSync:
             failed = await self._halts.run(uid, self._ground.give_volumes(pod, cause=cause))
             if failed is not None:
                 return StepResult(errors=(str(failed),), retry_at=AT_ONCE if failed.is_timeout else None)
+        if pod.spec.image_pull_secrets:
+            await self._halts.run(uid, self._ground.look_for_pull_secrets(pod, cause=cause))
         if self._halts.is_halted(uid):
             raise Halted("the pod is to stop")
         parent = self._record(actions, cause)

@@ -25,6 +25,13 @@ REMOTE = FakeImage("remote:1", size=123_456, pull_time=timedelta(seconds=2))
 PULLED = 'Container image "{}" already present on machine and can be accessed by the pod'
 
 
+class NoLogins:
+    """Nobody logs in anywhere."""
+
+    async def find(self, _pod, _repository):
+        return ()
+
+
 class Bench:
     """An image manager over a fake runtime."""
 
@@ -56,7 +63,9 @@ class Bench:
         return sum(call.rpc == "PullImage" for call in self.runtime.calls)
 
     def _build_manager(self) -> ImageManager:
-        return ImageManager(images=self._client, backoff=self.backoff, recorder=self._journal, clock=self.clock)
+        return ImageManager(
+            images=self._client, logins=NoLogins(), backoff=self.backoff, recorder=self._journal, clock=self.clock
+        )
 
 
 def on_bench(test: Callable[[Bench], Awaitable[None]]) -> None:

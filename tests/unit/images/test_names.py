@@ -2,7 +2,7 @@
 
 import pytest
 
-from klet.images.names import ImageNameError, with_default_tag
+from klet.images.names import ImageNameError, repository_of, with_default_tag
 
 DIGEST = "@sha256:" + "0123456789abcdef" * 4
 
@@ -25,6 +25,29 @@ DIGEST = "@sha256:" + "0123456789abcdef" * 4
 )
 def test_references(image, expected):
     assert with_default_tag(image) == expected
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        ("busybox", "docker.io/library/busybox"),
+        ("busybox:1", "docker.io/library/busybox"),
+        ("localhost:5000", "docker.io/library/localhost"),
+        ("example.com", "docker.io/library/example.com"),
+        ("team/app:1", "docker.io/team/app"),
+        ("docker.io/busybox", "docker.io/library/busybox"),
+        ("index.docker.io/busybox", "docker.io/library/busybox"),
+        ("index.docker.io/team/app", "docker.io/team/app"),
+        ("localhost/app", "localhost/app"),
+        ("localhost:5000/a/b:2", "localhost:5000/a/b"),
+        ("registry.example.com:5000/team/app", "registry.example.com:5000/team/app"),
+        ("Registry/app", "Registry/app"),
+        (f"quay.io/a/b:1{DIGEST}", "quay.io/a/b"),
+        ("[::1]:5000/a", "[::1]:5000/a"),
+    ],
+)
+def test_repositories(image, expected):
+    assert repository_of(image) == expected
 
 
 @pytest.mark.parametrize(

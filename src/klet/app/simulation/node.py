@@ -34,6 +34,7 @@ from klet.app.wiring import Agent, build_agent
 from klet.cri.client import CriClient
 from klet.cri.events import ContainerdEvents, CriEvents
 from klet.host.http_client import HttpClient
+from klet.images.node_logins import NoNodeLogins
 from klet.journal.memory import MemoryJournal
 from klet.model.pods import PodUID, uid_of
 from klet.network.dns import DnsSettings
@@ -183,6 +184,7 @@ class SimulatedNode:
                 objects=StandaloneObjects(),
                 trust=NoTrustBundles(),
             ),
+            node_logins=NoNodeLogins(),
             memory=self.checkpoint.left,
             memory_store=wrap(self.checkpoint, "memory"),
         )

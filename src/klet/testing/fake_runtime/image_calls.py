@@ -53,6 +53,9 @@ class ImageCalls:
         if image is None:
             what = f'failed to pull and unpack image "{name}": failed to resolve reference "{name}"'
             raise RpcFailure(Code.NOT_FOUND, f"{what}: {name}: not found")
+        if image.login is not None and image.login != (request.auth.username, request.auth.password):
+            what = f'failed to pull and unpack image "{name}": failed to resolve reference "{name}"'
+            raise RpcFailure(Code.UNKNOWN, f"{what}: pull access denied, authorization failed")
         if image.pull_time:
             yield Wait(until=self._world.timeline.now + image.pull_time)
         if image.pull_failure is not None:

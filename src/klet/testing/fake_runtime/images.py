@@ -26,6 +26,8 @@ class FakeImage:
     digest: str = ""
     user: str = ""
     pinned: bool = False
+    login: tuple[str, str] | None = None
+    """The user name and password without which nobody gets it."""
 
     @property
     def image_id(self) -> str:

@@ -1,0 +1,86 @@
+"""Which logins fit an image: those of the registries and paths that its name matches, the most specific first. Pure."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from klet.images.docker_config import RegistryLogin
+
+DEFAULT_REGISTRY: Final = "index.docker.io"
+_DEFAULT_NAMES: Final = frozenset({"docker.io", DEFAULT_REGISTRY})
+_SCHEMES: Final = ("https://", "http://")
+_VERSIONS: Final = ("/v1/", "/v2/")
+_PORT: Final = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::\d*)?")
+
+
+class Place(NamedTuple):
+    """A registry, or a part of one."""
+
+    host: tuple[str, ...]
+    port: str
+    path: str
+
+
+class Keyring:
+    """Logins by registry. Those of the same registry keep the order in which they were given."""
+
+    def __init__(self, documents: Iterable[Mapping[str, RegistryLogin]]) -> None:
+        logins: dict[str, list[RegistryLogin]] = {}
+        for document in documents:
+            for location, login in document.items():
+                if (key := key_of(location)) is not None:
+                    logins.setdefault(key, []).append(login)
+        # Longer names sort behind their beginnings, so that in reverse the more specific comes first.
+        self._logins = {key: tuple(logins[key]) for key in sorted(logins, reverse=True)}
+
+    def find(self, repository: str) -> Sequence[RegistryLogin]:
+        """The logins for a repository, to be tried in this order."""
+        found = [login for key, logins in self._logins.items() if matches(key, repository) for login in logins]
+        if not found and is_on_default_registry(repository):
+            return self._logins.get(DEFAULT_REGISTRY, ())
+        return found
+
+
+def key_of(location: str) -> str | None:
+    """What a registry is matched by: its host, and a path if there is one. None for what is no address."""
+    try:
+        parts = urlsplit(location if location.startswith(_SCHEMES) else f"https://{location}")
+    except ValueError:
+        return None
+    host = parts.netloc.rpartition("@")[2]
+    if not _PORT.fullmatch(host):
+        return None
+    path = unquote(parts.path)
+    if path.startswith(_VERSIONS):
+        path = path[3:]
+    return host if path in {"", "/"} else f"{host}{path}"
+
+
+def matches(key: str, repository: str) -> bool:
+    """Whether a repository is in a place. A `*` stands for a part of the host, never for several."""
+    place, target = _place(key), _place(repository)
+    return (
+        place.port == target.port
+        and len(place.host) == len(target.host)
+        and target.path.startswith(place.path)
+        and all(fnmatchcase(part, glob.replace("[^", "[!")) for glob, part in zip(place.host, target.host, strict=True))
+    )
+
+
+def is_on_default_registry(repository: str) -> bool:
+    first, slash, _ = repository.partition("/")
+    if not first:
+        return False
+    return not slash or first in _DEFAULT_NAMES or not any(sign in first for sign in ".:")
+
+
+def _place(text: str) -> Place:
+    host, slash, path = text.partition("/")
+    name, colon, port = host.rpartition(":")
+    if not colon or host.endswith("]") or (":" in name and not name.startswith("[")):
+        name, port = host, ""
+    if name.startswith("[") and name.endswith("]"):
+        name = name[1:-1]  # in the brackets of an IPv6 address, a glob would see a choice of characters
+    return Place(tuple(name.split(".")), port, f"{slash}{path}")
