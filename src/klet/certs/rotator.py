@@ -10,7 +10,7 @@ from klet.aio.clock import Clock
 from klet.aio.tasks import first_of
 from klet.aio.threads import Threads
 from klet.certs.board import CertificateBoard
-from klet.certs.errors import CertificateError, PairMissing, SigningFailed
+from klet.certs.errors import CertificateError, PairDamaged, PairError, PairMissing, SigningFailed
 from klet.certs.messages import CertificateFacts, Pair, Purpose, Template
 from klet.certs.pairs import CertificatePair
 from klet.certs.requests import CertificateRequester, Ended, Issued, Outcome, Posted
@@ -74,8 +74,7 @@ class CertificateRotator:
             case KeepStored() if stored is not None and facts is not None:
                 self._put(stored, facts)
             case TakeInline() if inline is not None and given is not None:
-                pair = await self._threads.run(self._store.update, inline.certificate, inline.key)
-                self._put(pair, given, is_provisional=True)
+                self._put(await self._take_in(inline), given, is_provisional=True)
             case _:
                 logger.info("There is no certificate yet", extra=self._named())
 
@@ -99,6 +98,19 @@ class CertificateRotator:
             return await self._threads.run(self._store.load)
         except PairMissing:
             return None
+
+    async def _take_in(self, inline: Pair) -> CertificatePair:
+        """Store the pair that came inline. Where that cannot be, it does until the next one, which may fail, too."""
+        try:
+            return await self._threads.run(self._store.update, inline.certificate, inline.key)
+        except PairDamaged:
+            raise
+        except PairError as error:
+            logger.error(
+                "The certificate of the kubeconfig is not stored", extra={**self._named(), "error": str(error)}
+            )
+        place = self._store.current_path
+        return CertificatePair(certificate_file=place, key_file=place, certificate=inline.certificate)
 
     def _put(self, pair: CertificatePair, facts: CertificateFacts, *, is_provisional: bool = False) -> None:
         held = hold(facts, fraction=self._randomness.random())

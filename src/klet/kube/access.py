@@ -31,7 +31,7 @@ class KeyPair:
     def read(self) -> tuple[bytes, bytes]:
         """Both as they are now; raises OSError. One file is read once: it may be replaced between two reads."""
         if self.successor is not None:
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError, NotADirectoryError):
                 both = self.successor.read_bytes()
                 return both, both
         certificate = self.certificate.read()

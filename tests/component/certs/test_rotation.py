@@ -105,6 +105,18 @@ async def test_a_pair_in_the_kubeconfig_itself_is_stored_and_replaced(cluster, h
     assert cluster.serials[-1] not in cluster.serials[:-3]
 
 
+async def test_a_pair_in_the_kubeconfig_itself_does_where_nothing_can_be_stored(cluster, home, tools, connected):
+    async with cluster.listening():
+        home.settle(cluster.server, cluster.authority.node)
+        inline = base64.b64encode(home.current.read_bytes()).decode()
+        (home.directory / "file").touch()
+        moved = replace(home.rotating, bootstrap_kubeconfig=None, directory=home.directory / "file" / "pki")
+        home.write(moved.kubeconfig, cluster.server, **{"client-certificate-data": inline, "client-key-data": inline})
+        async with open_identity(moved, tools) as identity, connected(identity.access) as (client, _):
+            await client.list(Node)
+    assert cluster.serials[-1]
+
+
 async def test_files_that_the_kubeconfig_names_are_used_until_their_time(cluster, home, tools, connected):
     async with cluster.listening(), cluster.signing():
         home.settle(cluster.server, cluster.authority.node)

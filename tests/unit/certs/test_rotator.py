@@ -59,6 +59,7 @@ class Setup:
         self.api = Api(clock, maker)
         self.api.purpose = purpose
         self.board = CertificateBoard()
+        self.directory = directory
         self.store = PairStore(prefix=CLIENT_PREFIX, directory=directory, configured=None, clock=clock)
         self.template = NODE
         self.threads = Threads(limit=1)
@@ -139,6 +140,17 @@ async def test_an_inline_pair_is_stored_and_only_provisional(setup, new_pair):
     await setup.rotator.open(pair)
     assert setup.board.is_provisional
     assert setup.store.load().certificate == pair.certificate
+
+
+async def test_an_inline_pair_that_cannot_be_stored_does_all_the_same(setup, new_pair, clock):
+    """As upstream: a directory that cannot be written is no reason not to start with what was given."""
+    pair = new_pair(organizations=("system:nodes",))
+    setup.directory.rmdir()
+    setup.directory.write_text("a file")
+    await setup.rotator.open(pair)
+    assert setup.board.is_provisional
+    assert setup.board.is_valid(now=clock.now())
+    assert "cannot store a certificate" in await setup.next_failure()
 
 
 async def test_a_damaged_pair_is_an_error(setup, tmp_path):

@@ -198,7 +198,7 @@ async def _open_rotated(
     rotator = _build_rotator(Purpose.CLIENT, lambda: template, store, board, choose, tools)
     await rotator.open(_inline_of(given.login.pair))
     # Only the certificate is shown, as upstream's rotating transport does: it alone is renewed.
-    access = replace(given, login=Login(pair=_followed(store, board.pair)))
+    access = replace(given, login=Login(pair=_followed(store, board.pair, given.login.pair)))
     own = _connect(access, tools, opened)
     return Identity(access=access, parts=(rotator,), board=board)
 
@@ -273,9 +273,11 @@ def _inline_of(pair: KeyPair | None) -> Pair | None:
     )
 
 
-def _followed(store: PairStore, begun: CertificatePair | None) -> KeyPair:
+def _followed(store: PairStore, begun: CertificatePair | None, given: KeyPair | None) -> KeyPair:
     """The pair that the agent began with, until the store has a newer one."""
     newest = store.current_path
+    if given is not None and _inline_of(given) is not None:
+        return replace(given, successor=newest)  # it may not be stored, if the directory cannot be written
     if begun is None:
         return KeyPair(Material(path=newest), Material(path=newest))
     return KeyPair(Material(path=begun.certificate_file), Material(path=begun.key_file), successor=newest)
