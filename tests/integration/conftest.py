@@ -3,7 +3,9 @@
 Tests of what that release lacks have another one, of a later release.
 """
 
+import asyncio
 import os
+import shutil
 import tempfile
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,9 +15,12 @@ import pytest_asyncio
 
 from klet.aio.clock import SystemClock
 from klet.cri.client import connect
+from klet.host.images import BUSYBOX_IMAGE
 from klet.testing.containerd import REQUEST_TIMEOUT, remove_pods, run_containerd, why_impossible
+from klet.testing.debian_packages import PackagesMissing
 from klet.testing.leftovers import remove_abandoned
-from klet.testing.newer_containerd import NewerContainerdMissing, find_newer_containerd
+from klet.testing.newer_containerd import find_newer_containerd
+from klet.testing.registry import PASSWORD, USER, find_registry, run_registry
 
 # Short, since the paths of Unix sockets are limited, and fixed, so that the next run finds what a killed one left.
 BASE = Path(tempfile.gettempdir()) / "klet-containerd"
@@ -45,7 +50,7 @@ def newer_programs():
     """The programs of a later containerd; fetching them takes some seconds the first time."""
     try:
         return find_newer_containerd()
-    except NewerContainerdMissing as error:
+    except PackagesMissing as error:
         pytest.skip(f"skipped: {error}")
 
 
@@ -72,3 +77,36 @@ async def cri(containerd):
     async with connect(runtime_endpoint=containerd.endpoint, timeout=REQUEST_TIMEOUT) as client:
         yield client
         await remove_pods(client, clock=SystemClock())
+
+
+@pytest.fixture
+async def registry(tmp_path):
+    """A registry that lets in only who has a login; fetching its program takes some seconds the first time."""
+    try:
+        program = await asyncio.to_thread(find_registry)
+    except PackagesMissing as error:
+        pytest.skip(f"skipped: {error}")
+    (tmp_path / "registry").mkdir()
+    async with run_registry(tmp_path / "registry", program=program) as running:
+        yield running
+
+
+@pytest.fixture
+async def private_image(containerd, registry):
+    """The busybox image in that registry, and under that name not yet on the node."""
+    name = f"{registry.address}/team/app:1"
+
+    async def ctr(*arguments):
+        program = shutil.which("ctr", path=containerd.path)
+        command = (program, "--address", str(containerd.settings.socket), "--namespace", "k8s.io", *arguments)
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        output, _ = await process.communicate()
+        assert process.returncode == 0, output.decode()
+
+    await ctr("images", "tag", BUSYBOX_IMAGE, name)
+    await ctr("images", "push", "--plain-http", "--user", f"{USER}:{PASSWORD}", name)
+    await ctr("images", "rm", name)
+    yield name
+    await ctr("images", "rm", name)

@@ -1,0 +1,124 @@
+"""Packages of the machine's own Debian mirror for tests: unpacked below a directory, installed nowhere.
+
+They come through an apt with lists, cache and status of its own, so that the machine's apt need not know them.
+"""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from klet.errors import KletError
+
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+PATIENCE_SECONDS = 300
+
+
+class PackagesMissing(KletError):
+    """They could not be had here; the message says why."""
+
+
+def find_cache() -> Path:
+    """Where what was fetched is kept for the next time."""
+    return Path(os.environ.get("KLET_CACHE") or Path.home() / ".cache" / "klet")
+
+
+def unpack_packages(root: Path, *packages: str, suite: str = "", with_needs: bool) -> None:
+    """Fetch packages of a release, the machine's own unless one is named, and unpack them; raises PackagesMissing."""
+    missing = [name for name in ("apt-get", "dpkg-deb") if not shutil.which(name)]
+    if missing:
+        raise PackagesMissing(f"not installed: {', '.join(missing)}")
+    with tempfile.TemporaryDirectory(prefix="apt-", dir=root.parent) as scratch:
+        for archive in _download(Path(scratch), suite or own_suite(), packages, with_needs=with_needs):
+            run_tool("dpkg-deb", "--extract", str(archive), str(root))
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Two test runs may want it at once."""
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _download(scratch: Path, suite: str, packages: Sequence[str], *, with_needs: bool) -> list[Path]:
+    """The packages, and all they need as if nothing were installed, if that is wanted."""
+    for name in ("lists/partial", "cache/archives/partial", "state", "parts"):
+        (scratch / name).mkdir(parents=True)
+    (scratch / "status").touch()
+    signed = f"[signed-by={KEYRING}] " if KEYRING.exists() else ""
+    (scratch / "sources.list").write_text(f"deb {signed}{find_mirror()} {suite} main\n")
+    settings = {
+        "Dir::State": "state",
+        "Dir::State::Lists": "lists",
+        "Dir::State::status": "status",
+        "Dir::Cache": "cache",
+        "Dir::Etc::sourcelist": "sources.list",
+        "Dir::Etc::sourceparts": "parts",
+        "Dir::Etc::preferences": "none",
+        "Dir::Etc::preferencesparts": "parts",
+    }
+    lines = [f'{name} "{scratch / value}";' for name, value in settings.items()]
+    lines += ['APT::Sandbox::User "root";', 'Acquire::Languages "none";', 'Acquire::Retries "2";']
+    lines += ['APT::Update::Error-Mode "any";']
+    # Hooks that look after the machine's own lists have nothing to do here, and neither have its catalogues.
+    lines += [
+        "#clear APT::Update::Post-Invoke-Success;",
+        "#clear APT::Update::Post-Invoke;",
+        "#clear DPkg::Post-Invoke;",
+    ]
+    lines += ['Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";']
+    (scratch / "apt.conf").write_text("\n".join(lines) + "\n")
+    environment = {**os.environ, "APT_CONFIG": str(scratch / "apt.conf"), "LC_ALL": "C"}
+    run_tool("apt-get", "update", "-qq", environment=environment)
+    if not with_needs:
+        run_tool("apt-get", "download", "-qq", *packages, environment=environment, directory=scratch)
+        return sorted(scratch.glob("*.deb"))
+    options = ("-qq", "-y", "--no-install-recommends", "--download-only")
+    run_tool("apt-get", "install", *options, *packages, environment=environment)
+    return sorted((scratch / "cache" / "archives").glob("*.deb"))
+
+
+def find_mirror() -> str:
+    """Where the machine gets its own release from; later releases are there too."""
+    listed = run_tool("apt-get", "update", "--print-uris", environment={**os.environ, "LC_ALL": "C"})
+    return choose_mirror(listed, codename=own_suite())
+
+
+def choose_mirror(listed: str, *, codename: str) -> str:
+    """Among what `apt-get update --print-uris` lists, the archive that holds a release."""
+    end = f"/dists/{codename}/InRelease"
+    for line in listed.splitlines():
+        address = line.split("'")[1] if line.startswith("'") else ""
+        if codename and address.endswith(end):
+            return address.removesuffix(end)
+    raise PackagesMissing(f'no Debian archive with the release "{codename}" in the sources of apt')
+
+
+def own_suite() -> str:
+    """The code name of the machine's own release; empty if it has none."""
+    pairs = (line.partition("=") for line in Path("/etc/os-release").read_text().splitlines())
+    return {name: value.strip('"') for name, _, value in pairs}.get("VERSION_CODENAME", "")
+
+
+def run_tool(*command: str, environment: Mapping[str, str] | None = None, directory: Path | None = None) -> str:
+    """What a program prints; raises PackagesMissing if it fails."""
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+            cwd=directory,
+            timeout=PATIENCE_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise PackagesMissing(f"{command[0]} did not end within {PATIENCE_SECONDS} s") from error
+    if done.returncode:
+        raise PackagesMissing(f"{' '.join(command[:2])} failed: {(done.stderr or done.stdout).strip()[-500:]}")
+    return done.stdout
