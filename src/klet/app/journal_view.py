@@ -1,14 +1,16 @@
-"""The journal as the HTTP API shows it: records as they are made, and the explanation of one pod."""
+"""The journal as the HTTP API shows it: records as they are made, and the explanation of one pod or of the node."""
 
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import datetime
 from typing import Final, Protocol
 
 from klet.aio.clock import Clock
+from klet.api.node import Node
 from klet.api.pod import Pod
 from klet.journal.diagnosis import Diagnosis, NodeTroubles, diagnose
-from klet.journal.evidence import Reason
+from klet.journal.evidence import Evidence, Reason
+from klet.journal.node_diagnosis import Condition, NodeState, diagnose_node
 from klet.journal.records import CauseQuery
 from klet.journal.store import Journal
 from klet.journal.timeline import Timeline, Waiting, build_timeline
@@ -34,6 +36,8 @@ class NodeHealth(Protocol):
 
     def errors(self) -> Sequence[str]: ...
 
+    def network_error(self) -> str | None: ...
+
 
 class JournalRecords:
     """Cause records as JSON."""
@@ -45,12 +49,15 @@ class JournalRecords:
         pods: KnownPods,
         node: NodeHealth,
         node_name: str,
+        api_node: Callable[[], Node | None],
         clock: Clock,
     ) -> None:
         self._journal = journal
         self._pods = pods
         self._node = node
         self._node_name = node_name
+        self._api_node = api_node
+        """The node as the API server has it, if there is one."""
         self._clock = clock
 
     async def records(self, *, namespace: str, name: str, since: datetime | None) -> AsyncGenerator[bytes, None]:
@@ -89,6 +96,27 @@ class JournalRecords:
         about = {"namespace": namespace, "name": name, "uid": (pod or leaving or Pod()).metadata.uid}
         return json.dumps({"pod": about, "now": now.isoformat(), **explanation_to_json(diagnosis, story)}).encode()
 
+    async def explain_node(self) -> bytes:
+        story = build_timeline(await self._journal.find(CauseQuery(is_node=True, limit=MOST_EXPLAINED)))
+        state = NodeState(
+            errors=self._node.errors(),
+            network_error=self._node.network_error(),
+            well_at=self._node.well_at,
+            node=self._api_node(),
+        )
+        diagnosis = diagnose_node(state, Evidence(story.lives[-1].causes if story.lives else ()))
+        return json.dumps(
+            {
+                "node": {"name": self._node_name},
+                "now": self._clock.now().isoformat(),
+                "ready": diagnosis.is_ready,
+                "conditions": [_condition_to_json(condition) for condition in diagnosis.conditions],
+                "summary": diagnosis.summary,
+                "why": [_reason_to_json(reason) for reason in diagnosis.reasons],
+                "timeline": _timeline_to_json(story),
+            }
+        ).encode()
+
     async def pods(self) -> bytes:
         told = [
             {"namespace": pod.namespace, "name": pod.name, "last": pod.last.isoformat()}
@@ -113,18 +141,7 @@ def explanation_to_json(diagnosis: Diagnosis, story: Timeline) -> dict[str, obje
         "summary": diagnosis.summary,
         "why": [_reason_to_json(reason) for reason in diagnosis.reasons],
         "waitingFor": None if story.waiting is None else _waiting_to_json(story.waiting),
-        "timeline": [
-            {
-                **cause_to_json(step.cause),
-                "life": number,
-                "times": step.times,
-                "depth": step.depth,
-                "offsetSeconds": step.offset.total_seconds(),
-                "lastedSeconds": step.lasted.total_seconds() if step.lasted is not None else None,
-            }
-            for number, life in enumerate(story.lives)
-            for step in life.steps
-        ],
+        "timeline": _timeline_to_json(story),
     }
 
 
@@ -149,6 +166,31 @@ def cause_to_json(cause: Cause) -> dict[str, object]:
         "since": _instant(finding.since),
         "next": finding.next,
         "nextAt": _instant(finding.next_at),
+    }
+
+
+def _timeline_to_json(story: Timeline) -> list[dict[str, object]]:
+    return [
+        {
+            **cause_to_json(step.cause),
+            "life": number,
+            "times": step.times,
+            "depth": step.depth,
+            "offsetSeconds": step.offset.total_seconds(),
+            "lastedSeconds": step.lasted.total_seconds() if step.lasted is not None else None,
+        }
+        for number, life in enumerate(story.lives)
+        for step in life.steps
+    ]
+
+
+def _condition_to_json(condition: Condition) -> dict[str, object]:
+    return {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
+        "since": _instant(condition.since),
     }
 
 

@@ -5,10 +5,12 @@ import sys
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import uvloop
 
 from klet.aio.clock import SystemClock
+from klet.api.node import Node
 from klet.app.basics import Basics, open_basics
 from klet.app.journal_view import JournalRecords
 from klet.app.kubelet_api import ApiSockets, KubeletApi, build_kubelet_api, build_routes, check_serving, take_ports
@@ -47,6 +49,12 @@ logger = logging.getLogger(__name__)
 DISK_THREADS = 8
 DEAD_DISK_THREADS = 2
 INTERRUPTED = 130
+
+
+class Nodes(Protocol):
+    """The nodes of the API server, as the agent follows them."""
+
+    def get(self, name: str) -> Node | None: ...
 
 
 def main(argv: list[str]) -> int:
@@ -118,7 +126,8 @@ async def run_agent(given: Settings, settings: AgentSettings) -> None:
         agent = build_agent(ports, settings)
         _record_start(basics, settings)
         reviewer = cluster.clients.main if cluster is not None else None
-        api = await _build_api(given, settings, basics, agent=agent, sockets=sockets, reviewer=reviewer)
+        nodes = cluster.informers.node if cluster is not None else None
+        api = await _build_api(given, settings, basics, agent=agent, sockets=sockets, reviewer=reviewer, nodes=nodes)
         parts = [basics.journal, *agent.parts, *build_sources(given, settings.node_name, basics, sink=config)]
         if cluster is not None:
             parts += await join.build_cluster_parts(
@@ -153,6 +162,7 @@ async def _build_api(
     agent: Agent,
     sockets: ApiSockets,
     reviewer: Reviewer | None,
+    nodes: Nodes | None,
 ) -> KubeletApi:
     """The kubelet API, and the agent's own on its socket."""
     node_ips = find_node_addresses(given.flags.node_ip.split(","))
@@ -160,7 +170,12 @@ async def _build_api(
     routes = build_routes(given, basics, agent, pods)
     api = await build_kubelet_api(given, settings.node_name, basics, sockets=sockets, routes=routes, reviewer=reviewer)
     records = JournalRecords(
-        journal=basics.journal, pods=pods, node=agent.runtime, node_name=settings.node_name, clock=basics.clock
+        journal=basics.journal,
+        pods=pods,
+        node=agent.runtime,
+        node_name=settings.node_name,
+        api_node=lambda: nodes.get(settings.node_name) if nodes is not None else None,
+        clock=basics.clock,
     )
     own = SocketListener(path=settings.socket, routes=(*routes.all(), KletRoutes(pods=pods, journal=records)))
     return replace(api, parts=(*api.parts, own))

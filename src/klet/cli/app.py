@@ -165,17 +165,23 @@ def logs(
 
 @app.command()
 def explain(
-    pod: PodName,
+    what: Annotated[
+        str,
+        typer.Argument(metavar="POD|node", help="A pod by its name, or its name in the manifest; namespace/name too."),
+    ],
     every: Annotated[bool, typer.Option("--all", "-a", help="Tell every decision, of earlier pods too.")] = False,
     output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="Print all of it as JSON.")] = "",
     namespace: Namespace = None,
     state_dir: StateDir = DEFAULT_STATE,
 ) -> None:
-    """Tell why a pod is as it is, what comes next, and what happened to it; also of a pod that is gone."""
+    """Tell why a pod is as it is, what comes next, and what happened to it; also of a pod that is gone.
+
+    `klet explain node` tells why the node is ready or not, condition by condition.
+    """
     # Imported here for the same reason as above.
     from klet.cli.explain import print_explanation  # noqa: PLC0415
 
-    print_explanation(_client(state_dir), pod, namespace=namespace, as_json=_is_json(output), is_whole=every)
+    print_explanation(_client(state_dir), what, namespace=namespace, as_json=_is_json(output), is_whole=every)
 
 
 @app.command()

@@ -88,15 +88,44 @@ class Why(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     next_at: datetime | None = None
 
 
-class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a pod is, why, and how it came to that."""
+class Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Why something is as it is, and how it came to that."""
 
-    pod: CauseSubject = CauseSubject()
     now: datetime
-    state: PodState = PodState()
     summary: str = ""
     why: tuple[Why, ...] = ()
     timeline: tuple[StoryStep, ...] = ()
+
+
+class Explanation(Told, frozen=True, kw_only=True, rename="camel"):
+    """What a pod is, and why."""
+
+    pod: CauseSubject = CauseSubject()
+    state: PodState = PodState()
+
+
+class NodeName(msgspec.Struct, frozen=True, kw_only=True):
+    """Which node it is."""
+
+    name: str = ""
+
+
+class Condition(msgspec.Struct, frozen=True, kw_only=True):
+    """One condition of the node."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    since: datetime | None = None
+
+
+class NodeExplanation(Told, frozen=True, kw_only=True, rename="camel"):
+    """What the node is, and why."""
+
+    node: NodeName = NodeName()
+    ready: bool = False
+    conditions: tuple[Condition, ...] = ()
 
 
 class ToldPod(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,6 +170,9 @@ class AgentClient:
 
     def explain(self, namespace: str, name: str) -> bytes:
         return self._get(f"/klet/v1/explain/{quote(namespace)}/{quote(name)}")
+
+    def explain_node(self) -> bytes:
+        return self._get("/klet/v1/node")
 
     def why(self, namespace: str, name: str) -> tuple[Why, ...]:
         """What the agent names as the causes of how a pod is; the first explains most."""

@@ -1,4 +1,4 @@
-"""`klet explain`: why a pod is as it is, and what happened to it. Also of pods that are gone."""
+"""`klet explain`: why a pod is as it is, and what happened to it; also of pods that are gone, and of the node."""
 
 import shutil
 import sys
@@ -6,10 +6,10 @@ from typing import Final
 
 import msgspec
 
-from klet.cli.client import AgentClient, AgentError, Explanation
-from klet.cli.explanation import render_explanation
+from klet.cli.client import AgentClient, AgentError, Explanation, NodeExplanation
+from klet.cli.explanation import render_explanation, render_node
 from klet.cli.json_text import as_json_text
-from klet.cli.names import PodName, choose_name, parse_reference, pod_names, told_names
+from klet.cli.names import PodName, UnclearName, choose_name, is_node, parse_reference, pod_names, told_names
 
 NARROWEST: Final = 40
 WIDEST: Final = 120
@@ -19,6 +19,9 @@ NOT_FOUND: Final = 404
 def print_explanation(
     client: AgentClient, text: str, *, namespace: str | None, as_json: bool, is_whole: bool = False
 ) -> None:
+    if is_node(text):
+        _print_node(client, text, as_json=as_json, is_whole=is_whole)
+        return
     reference = parse_reference(text, namespace=namespace)
 
     def remembered() -> frozenset[PodName]:
@@ -27,13 +30,34 @@ def print_explanation(
 
     body = _explain(client, choose_name(reference, pod_names(client.all_pods()), remembered))
     if as_json:
-        shown = as_json_text(msgspec.json.decode(body))
+        _show(as_json_text(msgspec.json.decode(body)))
     else:
-        width = min(WIDEST, max(NARROWEST, shutil.get_terminal_size(fallback=(80, 24)).columns))
         explanation = msgspec.json.decode(body, type=Explanation)
-        shown = render_explanation(explanation, width=width, is_whole=is_whole)
-    sys.stdout.write(shown)
+        _show(render_explanation(explanation, width=_width(), is_whole=is_whole))
+
+
+def _print_node(client: AgentClient, text: str, *, as_json: bool, is_whole: bool) -> None:
+    body = client.explain_node()
+    explanation = msgspec.json.decode(body, type=NodeExplanation)
+    name = text.partition("/")[2]
+    if name not in {"", explanation.node.name}:
+        raise UnclearName(
+            f"this agent's node is {explanation.node.name!r}, not {name!r}; of a pod in the namespace 'node' ask with "
+            f"pod/node/{name}"
+        )
+    if as_json:
+        _show(as_json_text(msgspec.json.decode(body)))
+    else:
+        _show(render_node(explanation, width=_width(), is_whole=is_whole))
+
+
+def _show(text: str) -> None:
+    sys.stdout.write(text)
     sys.stdout.flush()  # here, where a reader that went away is dealt with
+
+
+def _width() -> int:
+    return min(WIDEST, max(NARROWEST, shutil.get_terminal_size(fallback=(80, 24)).columns))
 
 
 def _explain(client: AgentClient, name: PodName) -> bytes:

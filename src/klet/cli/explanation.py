@@ -4,7 +4,7 @@ import textwrap
 from datetime import datetime, timedelta
 from typing import Final
 
-from klet.cli.client import Explanation, PodState, Why
+from klet.cli.client import Condition, Explanation, NodeExplanation, PodState, Told, Why
 from klet.cli.durations import human_duration
 from klet.cli.timeline import fold_story, render_beginning, render_folded, render_story
 
@@ -19,14 +19,37 @@ _INDENT: Final = 8
 def render_explanation(explanation: Explanation, *, width: int, is_whole: bool) -> str:
     pod = explanation.pod
     state = _render_state(explanation.state)
-    lines = [*_wrap(f"{pod.namespace}/{pod.name}: {state}", "", width=width), ""]
-    if explanation.summary:
-        lines += _wrap(explanation.summary, "Well", width=width)
-    for why in explanation.why[:MOST_REASONS]:
-        lines += _render_why(why, now=explanation.now, width=width)
-    if (left := len(explanation.why) - MOST_REASONS) > 0:
+    head = _wrap(f"{pod.namespace}/{pod.name}: {state}", "", width=width)
+    story = _render_timeline(explanation, width=width, is_whole=is_whole)
+    return "\n".join([*head, "", *_render_reasons(explanation, width=width), "", *story]).rstrip() + "\n"
+
+
+def render_node(explanation: NodeExplanation, *, width: int, is_whole: bool) -> str:
+    """The same of the node, with its conditions before what happened."""
+    head = f"node/{explanation.node.name}: {'ready' if explanation.ready else 'not ready'}"
+    conditions = [
+        line
+        for condition in explanation.conditions
+        for line in _render_condition(condition, now=explanation.now, width=width)
+    ]
+    story = _render_timeline(explanation, width=width, is_whole=is_whole)
+    reasons = _render_reasons(explanation, width=width)
+    return "\n".join([head, "", *reasons, "", "Conditions:", *conditions, "", *story]).rstrip() + "\n"
+
+
+def _render_reasons(told: Told, *, width: int) -> list[str]:
+    lines = _wrap(told.summary, "Well", width=width) if told.summary else []
+    for why in told.why[:MOST_REASONS]:
+        lines += _render_why(why, now=told.now, width=width)
+    if (left := len(told.why) - MOST_REASONS) > 0:
         lines += _wrap(f"{left} more: klet explain -o json has them", "", width=width)
-    return "\n".join([*lines, "", *_render_timeline(explanation, width=width, is_whole=is_whole)]).rstrip() + "\n"
+    return lines
+
+
+def _render_condition(condition: Condition, *, now: datetime, width: int) -> list[str]:
+    since = f", since {_clock(condition.since, now=now)}" if condition.since is not None else ""
+    words = ": ".join(word for word in (condition.reason, condition.message) if word)
+    return _wrap(f"{condition.type} is {condition.status}{since}" + (f" ({words})" if words else ""), "", width=width)
 
 
 def _render_state(state: PodState) -> str:
@@ -58,7 +81,7 @@ def _render_why(why: Why, *, now: datetime, width: int) -> list[str]:
     return lines
 
 
-def _render_timeline(explanation: Explanation, *, width: int, is_whole: bool) -> list[str]:
+def _render_timeline(explanation: Told, *, width: int, is_whole: bool) -> list[str]:
     steps = explanation.timeline
     if not steps:
         return ["Nothing is recorded about it yet."]

@@ -21,6 +21,12 @@ class PodReference:
     name: str
 
 
+def is_node(text: str) -> bool:
+    """Whether the node is meant: `node`, or `node/name`. A pod of that name is `pod/node`."""
+    kind, _, name = text.partition("/")
+    return kind in {"node", "nodes", "no"} and "/" not in name and (bool(name) or text == "node")
+
+
 def parse_reference(text: str, *, namespace: str | None) -> PodReference:
     """Read `name`, `pod/name`, `namespace/name` or `pod/namespace/name`."""
     parts = text.split("/")

@@ -83,7 +83,8 @@ def build_timeline(causes: Iterable[Cause], *, node: Iterable[Cause] = ()) -> Ti
 def _lives(ordered: list[Cause]) -> list[tuple[str, list[Cause]]]:
     """Records by pod, in the order in which the pods came; what names no uid belongs to the pod of its time.
 
-    A static pod that is removed and comes again unchanged has the uid it had, and begins another life.
+    A static pod that is removed and comes again unchanged has the uid it had, and begins another life. In the story of
+    the node each start of the agent begins one.
     """
     lives: list[tuple[str, list[Cause]]] = []
     current: dict[str, list[Cause]] = {}
@@ -91,12 +92,17 @@ def _lives(ordered: list[Cause]) -> list[tuple[str, list[Cause]]]:
     for cause in ordered:
         uid = cause.finding.subject.uid or newest
         life = current.get(uid)
-        if life is None or (cause.finding.decision == BEGINNING and any(_is_ending(earlier) for earlier in life)):
+        if life is None or _begins(cause, life):
             newest = uid
             life = current[uid] = []
             lives.append((uid, life))
         life.append(cause)
     return lives
+
+
+def _begins(cause: Cause, life: list[Cause]) -> bool:
+    decision = cause.finding.decision
+    return decision == AGENT_STARTED or (decision == BEGINNING and any(_is_ending(earlier) for earlier in life))
 
 
 def _as_restart(cause: Cause) -> Cause:

@@ -56,6 +56,10 @@ class JournalView(Protocol):
         """Why a pod is as it is, and its causal timeline, as one JSON document; None if nothing is known of it."""
         ...
 
+    async def explain_node(self) -> bytes:
+        """Why the node is ready or not, condition by condition, and its causal timeline, as one JSON document."""
+        ...
+
     async def pods(self) -> bytes:
         """The pods that there are records about, also those that are gone, as one JSON document."""
         ...

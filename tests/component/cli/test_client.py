@@ -1,18 +1,23 @@
 """The client against a real HTTP server on a Unix socket."""
 
 import asyncio
+import json
 
 import pytest
 from aiohttp import web
 
 from klet.aio.clock import SystemClock
 from klet.cli.client import AgentClient, AgentError, AgentUnavailable
+from klet.cli.explain import print_explanation
 from klet.cli.journal_feed import JournalFeed
+from klet.cli.names import UnclearName
 
 POD = b'{"metadata":{"name":"web-node","namespace":"default","uid":"u"},"spec":{"nodeName":"node","containers":[]}}'
 RECORD = (
     b'{"id":"1","at":"2030-01-01T00:00:00Z","subject":{"namespace":"default","name":"web-node"},"decision":"Start"}\n'
 )
+
+NODE = b'{"node":{"name":"n1"},"now":"2030-01-01T00:00:00Z","ready":true,"summary":"nothing is wrong"}'
 
 
 class FakeAgent:
@@ -29,6 +34,7 @@ class FakeAgent:
         application.router.add_get("/klet/v1/pods", self.pods)
         application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self.logs)
         application.router.add_get("/klet/v1/explain/{namespace}/{pod}", self.explain)
+        application.router.add_get("/klet/v1/node", self.node)
         application.router.add_get("/klet/v1/journal", self.journal)
         return application
 
@@ -40,6 +46,9 @@ class FakeAgent:
 
     async def explain(self, _request):
         return web.Response(status=404, text="nothing is recorded")
+
+    async def node(self, _request):
+        return web.Response(body=NODE, content_type="application/json")
 
     async def logs(self, request):
         self.queries.append((request.path, dict(request.query)))
@@ -123,3 +132,16 @@ def test_an_agent_that_the_supervisor_will_start_again_is_said_to_come_back(tmp_
     client = AgentClient(socket_path=tmp_path / "klet.sock", is_supervised=lambda: True)
     with pytest.raises(AgentUnavailable, match="its supervisor starts the agent again"):
         client.pods()
+
+
+@pytest.mark.parametrize("text", ["node", "node/n1"])
+async def test_the_node_is_explained(agent, client, capsys, text):
+    await asyncio.to_thread(print_explanation, client, text, namespace=None, as_json=False)
+    assert capsys.readouterr().out.startswith("node/n1: ready\n\nWell    nothing is wrong\n")
+    await asyncio.to_thread(print_explanation, client, text, namespace=None, as_json=True)
+    assert json.loads(capsys.readouterr().out) == json.loads(NODE)
+
+
+async def test_another_node_is_not_this_one(agent, client):
+    with pytest.raises(UnclearName, match="this agent's node is 'n1', not 'n2'"):
+        await asyncio.to_thread(print_explanation, client, "node/n2", namespace=None, as_json=False)

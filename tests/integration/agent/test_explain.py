@@ -117,6 +117,7 @@ async def tell_all(node, agent, cri, containerd, manifest) -> dict[str, Told]:
         told["json"] = await explain("crash", "-o", "json")
         told["all"] = await explain("crash", "--all")
         told["never"] = await explain("crahs")
+        told["node"] = await klet("explain", "node", "-o", "json", "--state-dir", str(node.root))
 
     async def gone() -> None:
         await agent.heard("gone", "Finished")
@@ -298,6 +299,13 @@ def test_the_story_is_folded_and_can_be_had_whole(told):
     assert "more records: klet explain --all" in told["crash"].output
     assert "MissingClusterDNS" in told["all"].output
     assert told["all"].output.count("main: Created") >= 2
+
+
+def test_the_node_itself(told):
+    document = json.loads(told["node"].output)
+    assert document["node"]["name"] == "node"
+    assert [condition["type"] for condition in document["conditions"]] == ["Ready"]
+    assert document["timeline"][0]["decision"] == "AgentStarted"
 
 
 def test_a_pod_on_the_nodes_network_has_the_nodes_address(told):

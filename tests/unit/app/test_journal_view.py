@@ -4,6 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from klet.api.meta import ObjectMeta
+from klet.api.node import Node, NodeCondition, NodeStatus
 from klet.app.journal_view import JournalRecords
 from klet.journal.store import Journal
 from klet.model.causes import Finding, Subject
@@ -40,8 +42,9 @@ async def explain(tmp_path):
         view = JournalRecords(
             journal=journal,
             pods=Pods(*pods, leaving=leaving),
-            node=SimpleNamespace(errors=lambda: errors, well_at=clock.now()),
+            node=SimpleNamespace(errors=lambda: errors, network_error=lambda: None, well_at=clock.now()),
             node_name="node",
+            api_node=lambda: None,
             clock=clock,
         )
         for pod, decision in decisions:
@@ -96,3 +99,34 @@ async def test_a_restart_of_the_agent_is_part_of_the_story(explain):
     decisions = [(None, "AgentStarted"), (POD, "PodAdded"), (POD, "Started"), (None, "AgentStarted"), (POD, "Adopted")]
     told, _ = await explain(POD, decisions=decisions)
     assert [step["decision"] for step in told["timeline"]] == ["PodAdded", "Started", "AgentRestarted", "Adopted"]
+
+
+async def test_the_node(tmp_path):
+    clock = ManualClock()
+    journal = Journal(path=tmp_path / "journal.db", clock=clock)
+    await journal.open()
+    for decision, pod in (("AgentStarted", None), ("AgentStarted", None), ("PodAdded", POD), ("NetworkNotReady", None)):
+        subject = Subject() if pod is None else subject_of(pod)
+        journal.record(Finding(subject=subject, decider="test", decision=decision))
+    condition = NodeCondition(type="PIDPressure", status="False", reason="KubeletHasSufficientPID")
+    view = JournalRecords(
+        journal=journal,
+        pods=Pods(),
+        node=SimpleNamespace(errors=tuple, network_error=lambda: "no plugin", well_at=clock.now()),
+        node_name="n1",
+        api_node=lambda: Node(metadata=ObjectMeta(name="n1"), status=NodeStatus(conditions=(condition,))),
+        clock=clock,
+    )
+    told = json.loads(await view.explain_node())
+    await journal.close()
+    assert (told["node"], told["ready"]) == ({"name": "n1"}, False)
+    assert [(each["type"], each["status"]) for each in told["conditions"]] == [
+        ("Ready", "False"),
+        ("PIDPressure", "False"),
+    ]
+    assert [(why["reason"], why["since"]) for why in told["why"]] == [("NetworkNotReady", told["now"])]
+    assert [(step["decision"], step["life"]) for step in told["timeline"]] == [
+        ("AgentStarted", 0),
+        ("AgentStarted", 1),
+        ("NetworkNotReady", 1),
+    ]

@@ -3,8 +3,17 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from klet.cli.client import CauseSubject, Explanation, PodState, StoryStep, Why
-from klet.cli.explanation import render_explanation
+from klet.cli.client import (
+    CauseSubject,
+    Condition,
+    Explanation,
+    NodeExplanation,
+    NodeName,
+    PodState,
+    StoryStep,
+    Why,
+)
+from klet.cli.explanation import render_explanation, render_node
 
 POD = CauseSubject(namespace="default", name="web-node")
 
@@ -116,3 +125,37 @@ def test_the_agents_answer_is_read_whole(now):
     assert read.state.containers_ready == 1
     assert read.why[0].next_at == now
     assert (read.timeline[0].life, read.timeline[0].offset_seconds) == (2, 1.5)
+
+
+def test_the_node_condition_by_condition(now):
+    ready = Condition(type="Ready", status="False", reason="KubeletNotReady", message="no network", since=now)
+    enough = Condition(type="MemoryPressure", status="False", reason="KubeletHasSufficientMemory")
+    explanation = NodeExplanation(
+        node=NodeName(name="n1"),
+        now=now,
+        conditions=(ready, enough),
+        why=(Why(reason="NetworkNotReady", message="no network", next="ask again"),),
+        timeline=(StoryStep(at=now, decision="AgentStarted"),),
+    )
+    assert render_node(explanation, width=80, is_whole=False).splitlines() == [
+        "node/n1: not ready",
+        "",
+        "Why     NetworkNotReady: no network",
+        "Next    ask again",
+        "",
+        "Conditions:",
+        f"Ready is False, since {now:%H:%M:%S} UTC (KubeletNotReady: no network)",
+        "MemoryPressure is False (KubeletHasSufficientMemory)",
+        "",
+        f"What happened, from {now:%Y-%m-%d %H:%M:%S} UTC",
+        "+    0ms  AgentStarted",
+    ]
+
+
+def test_a_node_that_is_well(now):
+    explanation = NodeExplanation(node=NodeName(name="n1"), now=now, ready=True, summary="nothing is wrong")
+    assert render_node(explanation, width=80, is_whole=True).splitlines()[:3] == [
+        "node/n1: ready",
+        "",
+        "Well    nothing is wrong",
+    ]

@@ -7,6 +7,7 @@ from klet.cli.names import (
     choose_container,
     choose_name,
     find_pod,
+    is_node,
     manifest_name,
     parse_reference,
     pod_names,
@@ -133,3 +134,20 @@ def test_names_that_mean_nothing_or_too_much(pods, told, name, message):
 def test_nothing_is_there_and_nothing_remembered():
     with pytest.raises(UnclearName, match="no pod 'x' in namespace 'web', and none is remembered; none runs"):
         choose_name(PodReference("web", "x"), frozenset(), frozenset)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("node", True, id="the node"),
+        pytest.param("node/n1", True, id="the node by its name"),
+        pytest.param("nodes/n1", True, id="as kubectl takes it too"),
+        pytest.param("no/n1", True, id="and short"),
+        pytest.param("no", False, id="a pod with a short name"),
+        pytest.param("node/ns/x", False, id="no name of a node"),
+        pytest.param("pod/node", False, id="a pod that is called node"),
+        pytest.param("web", False, id="a pod"),
+    ],
+)
+def test_is_node(text, expected):
+    assert is_node(text) is expected

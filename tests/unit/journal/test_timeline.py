@@ -219,3 +219,9 @@ def test_starts_of_the_agent_are_told_in_the_lives_that_went_on():
     # What is looked for in the records of a pod is what the pod did.
     assert [each.finding.decision for each in story.lives[1].causes] == ["PodAdded"]
     assert story.waiting is None
+
+
+def test_each_start_of_the_agent_begins_a_life_of_the_node():
+    story = build_timeline([started(1, 0), cause(2, 1, "NodeReady", Subject()), started(3, 10)])
+    told = [[step.cause.finding.decision for step in life.steps] for life in story.lives]
+    assert told == [["AgentStarted", "NodeReady"], ["AgentStarted"]]

@@ -19,6 +19,7 @@ class KletRoutes:
     def add_to(self, router: web.UrlDispatcher) -> None:
         router.add_get("/klet/v1/pods", self._list, allow_head=False)
         router.add_get("/klet/v1/journal", self._records, allow_head=False)
+        router.add_get("/klet/v1/node", self._node, allow_head=False)
         router.add_get("/klet/v1/explain", self._told, allow_head=False)
         router.add_get("/klet/v1/explain/{namespace}/{pod}", self._explain, allow_head=False)
 
@@ -45,6 +46,9 @@ class KletRoutes:
                     await response.write(record + b"\n")
             await response.write_eof()
         return response
+
+    async def _node(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's signature
+        return web.Response(body=await self._journal.explain_node(), content_type="application/json")
 
     async def _told(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's signature
         return web.Response(body=await self._journal.pods(), content_type="application/json")

@@ -1,0 +1,148 @@
+"""Names why the node is ready or not, condition by condition: the first screen of `klet explain node`. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from klet.api.node import Node, NodeCondition
+from klet.journal.evidence import Evidence, Kind, Reason
+from klet.model.error_text import join_errors
+
+READY: Final = "Ready"
+NO_NETWORK_YET: Final = "network state unknown"
+ASK_AGAIN: Final = "ask the runtime again every second"
+AWAY: Final = ("ApiServerAway", "ApiServerBack")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeState:
+    """What the agent sees of its node at this moment."""
+
+    errors: Sequence[str] = ()
+    """What is wrong with the runtime."""
+    network_error: str | None = None
+    well_at: datetime | None = None
+    """When the runtime last said that it is ready."""
+    node: Node | None = None
+    """As the API server has it; None without one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One condition as it is now, and since when it is so."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDiagnosis:
+    """What the node is, and why."""
+
+    is_ready: bool
+    conditions: tuple[Condition, ...]
+    summary: str
+    """One sentence when nothing is wrong; otherwise empty."""
+    reasons: tuple[Reason, ...]
+
+
+def diagnose_node(state: NodeState, records: Evidence) -> NodeDiagnosis:
+    """Say which conditions the node has and what is behind them; `records` are those since the agent started."""
+    troubles = list(_runtime_reasons(state, records))
+    told = {condition.type: condition for condition in (state.node.status.conditions if state.node is not None else ())}
+    ready = _judge_ready(troubles, told.get(READY), records)
+    others = [_as_told(condition) for condition in told.values() if condition.type != READY]
+    reasons = [*troubles, *_api_reasons(ready, told, records)]
+    if state.node is not None and state.node.spec.unschedulable:
+        text = "the node is cordoned: nothing new is scheduled on it"
+        reasons.append(Reason(kind=Kind.PROGRESS, word="NodeNotSchedulable", message=text))
+    since = f" since {ready.since:%H:%M:%S} UTC" if ready.since is not None else ""
+    return NodeDiagnosis(
+        is_ready=ready.status == "True",
+        conditions=(ready, *others),
+        summary="" if reasons else f"nothing is wrong: the runtime and its network are well{since}",
+        reasons=tuple(sorted(reasons, key=lambda reason: list(Kind).index(reason.kind))),
+    )
+
+
+def _runtime_reasons(state: NodeState, records: Evidence) -> Iterator[Reason]:
+    for error in state.errors:
+        told = records.newest_of("RuntimeNotReady")
+        yield Reason(
+            word="RuntimeNotReady",
+            message=f"{error}; nothing new is begun",
+            since=told.at if told is not None else state.well_at,
+            next=ASK_AGAIN,
+        )
+    if state.network_error is None:
+        return
+    told = records.newest_of("NetworkNotReady")
+    is_first = state.network_error == NO_NETWORK_YET
+    yield Reason(
+        kind=Kind.PROGRESS if is_first else Kind.TROUBLE,
+        word="NetworkNotReady",
+        message="the runtime has not told yet how its network is"
+        if is_first
+        else f"{state.network_error}; pods that want a network of their own wait",
+        since=told.at if told is not None else None,
+        next=ASK_AGAIN,
+    )
+
+
+def _judge_ready(troubles: Sequence[Reason], told: NodeCondition | None, records: Evidence) -> Condition:
+    """Ready as the agent has it now; what the API server was told may be older."""
+    status = "False" if troubles else "True"
+    if told is not None and told.status == status and told.last_transition_time is not None:
+        since: datetime | None = told.last_transition_time
+    elif troubles:
+        since = min((each.since for each in troubles if each.since is not None), default=None)
+    else:
+        well = records.newest_of("NetworkReady", "RuntimeReady")
+        since = well.at if well is not None else None
+    return Condition(
+        type=READY,
+        status=status,
+        reason="KubeletNotReady" if troubles else "KubeletReady",
+        message=join_errors(each.message for each in troubles) if troubles else "the runtime and its network are well",
+        since=since,
+    )
+
+
+def _api_reasons(ready: Condition, told: dict[str, NodeCondition], records: Evidence) -> Iterator[Reason]:
+    """What only the API server, or who else writes there, has against the node."""
+    away = records.newest_of(*AWAY)
+    if away is not None and away.finding.decision == AWAY[0]:
+        yield Reason(
+            word=AWAY[0], message=away.finding.message, since=away.finding.since or away.at, next=away.finding.next
+        )
+    for condition in told.values():
+        if condition.type == READY and condition.status != ready.status:
+            text = f"the API server has Ready {condition.status} ({condition.reason}: {condition.message})"
+            yield _reason_of(condition, f"{text}, and the agent {ready.status}", "tell it the status of the node")
+        elif condition.type != READY and condition.status != "False":
+            text = f"{condition.type} is {condition.status}: {condition.message}"
+            yield _reason_of(condition, text, "")
+
+
+def _reason_of(condition: NodeCondition, message: str, next_step: str) -> Reason:
+    return Reason(
+        word=condition.reason or condition.type,
+        message=message,
+        measurements={"condition": condition.type, "status": condition.status},
+        since=condition.last_transition_time,
+        next=next_step,
+    )
+
+
+def _as_told(condition: NodeCondition) -> Condition:
+    return Condition(
+        type=condition.type,
+        status=condition.status,
+        reason=condition.reason,
+        message=condition.message,
+        since=condition.last_transition_time,
+    )
