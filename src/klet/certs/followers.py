@@ -9,8 +9,10 @@ from typing import Final, Protocol
 from klet.aio.clock import Clock
 from klet.certs.board import CertificateBoard
 from klet.certs.errors import IdentityLost
+from klet.certs.findings import find_lost
 from klet.certs.pairs import CertificatePair
 from klet.errors import KletError
+from klet.model.causes import CauseRecorder
 
 logger = logging.getLogger(__name__)
 
@@ -57,10 +59,19 @@ class ServedPair:
 class IdentityWatch:
     """Ends the agent that has no client certificate for long, though the API server is well: a restart may find one."""
 
-    def __init__(self, *, board: CertificateBoard, refresh: Callable[[], Awaitable[None]], clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        board: CertificateBoard,
+        refresh: Callable[[], Awaitable[None]],
+        recorder: CauseRecorder,
+        clock: Clock,
+    ) -> None:
         self._board = board
         self._refresh = refresh
+        self._recorder = recorder
         self._clock = clock
+        self._is_told = False
 
     async def run(self) -> None:
         """Look every ten seconds, every second before there is a certificate. Raises IdentityLost."""
@@ -70,6 +81,7 @@ class IdentityWatch:
         while True:
             if self._board.is_valid(now=self._clock.now()):
                 last_valid = self._clock.monotonic()
+                self._is_told = False
                 if shown != self._board.pair:
                     shown = self._board.pair
                     logger.info("The client certificate is new: connections with the old one are closed")
@@ -79,6 +91,9 @@ class IdentityWatch:
             await self._clock.sleep(PERIOD if self._board.pair is not None else FIRST_PERIOD)
 
     def _give_up(self) -> None:
+        if self._board.is_server_well or not self._is_told:
+            self._is_told = True
+            self._recorder.record(find_lost(is_server_well=self._board.is_server_well))
         lost = f"no valid client certificate for more than {LOST_AFTER}"
         if self._board.is_server_well:
             raise IdentityLost(f"{lost}, and the API server answers: restart to try the bootstrap credentials")

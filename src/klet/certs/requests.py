@@ -119,6 +119,10 @@ class CertificateRequester:
             logger.info("The signing request of an earlier start is used again", extra={"request": name})
         return Posted(name=name, uid=request.metadata.uid, key=made.key)
 
+    async def describe(self, certificate: str) -> CertificateFacts:
+        """What a certificate says. Raises what the maker raises."""
+        return await self._maker.describe(certificate)
+
     async def outcome(self, posted: Posted) -> Outcome:
         """Wait for the end of a request, however long it takes."""
         return await self._api.follow(posted.name, lambda request: judge_request(request, posted))

@@ -3,14 +3,15 @@
 import logging
 import random
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
-from typing import Final, Protocol
+from datetime import timedelta
+from typing import Final
 
 from klet.aio.clock import Clock
 from klet.aio.tasks import first_of
 from klet.aio.threads import Threads
 from klet.certs.board import CertificateBoard
 from klet.certs.errors import CertificateError, PairDamaged, PairError, PairMissing, SigningFailed
+from klet.certs.findings import find_failure, find_in_force, find_request, show
 from klet.certs.messages import CertificateFacts, Pair, Purpose, Template
 from klet.certs.pairs import CertificatePair
 from klet.certs.requests import CertificateRequester, Ended, Issued, Outcome, Posted
@@ -28,17 +29,12 @@ from klet.certs.rotation import (
     retry_delays,
 )
 from klet.certs.store import PairStore
+from klet.model.causes import CauseRecorder, Finding
 
 logger = logging.getLogger(__name__)
 
 # A deadline is wall time: a clock that is set, or a machine that slept, must not make it late.
 LOOK_AGAIN: Final = timedelta(minutes=1)
-
-
-class FactsReader(Protocol):
-    """The part of the maker that is needed here."""
-
-    async def describe(self, certificate: str) -> CertificateFacts: ...
 
 
 class CertificateRotator:
@@ -50,8 +46,8 @@ class CertificateRotator:
         template: Callable[[], Template | None],
         store: PairStore,
         requester: CertificateRequester,
-        reader: FactsReader,
         board: CertificateBoard,
+        recorder: CauseRecorder,
         threads: Threads,
         clock: Clock,
         randomness: random.Random,
@@ -59,17 +55,19 @@ class CertificateRotator:
         self._template = template
         self._store = store
         self._requester = requester
-        self._reader = reader
         self._board = board
+        self._recorder = recorder
         self._threads = threads
         self._clock = clock
         self._randomness = randomness
+        self._told: Finding | None = None
+        """The newest failure, which is told once however often it is met."""
 
     async def open(self, inline: Pair | None = None) -> None:
         """Begin with what is stored, or with the pair that came inline. Raises PairError for a damaged pair."""
         stored = await self._load()
-        facts = None if stored is None else await self._reader.describe(stored.certificate)
-        given = None if inline is None else await self._reader.describe(inline.certificate)
+        facts = None if stored is None else await self._requester.describe(stored.certificate)
+        given = None if inline is None else await self._requester.describe(inline.certificate)
         match decide_beginning(facts, given, now=self._clock.now()):
             case KeepStored() if stored is not None and facts is not None:
                 self._put(stored, facts)
@@ -89,6 +87,8 @@ class CertificateRotator:
                 continue
             assert template is not None  # without one there is nothing to request
             logger.info("Requesting a certificate", extra={**self._named(), "reason": decision.reason})
+            if self._told is None:
+                self._recorder.record(find_request(self._requester.purpose, decision.reason))
             await self._attempt(template)
             if self._is_due():
                 await self._clock.sleep(next(delays))
@@ -115,8 +115,10 @@ class CertificateRotator:
     def _put(self, pair: CertificatePair, facts: CertificateFacts, *, is_provisional: bool = False) -> None:
         held = hold(facts, fraction=self._randomness.random())
         self._board.put(pair, held, is_provisional=is_provisional)
-        extra = {"file": str(pair.certificate_file), "ends": _show(facts.not_after), "renewal": _show(held.deadline)}
+        extra = {"file": str(pair.certificate_file), "ends": show(facts.not_after), "renewal": show(held.deadline)}
         logger.info("A certificate is in force", extra={**self._named(), **extra})
+        self._told = None
+        self._recorder.record(find_in_force(self._requester.purpose, pair, held))
 
     async def _attempt(self, template: Template) -> None:
         """One request, to its end. What goes wrong is told here; the loop tries again."""
@@ -126,7 +128,7 @@ class CertificateRotator:
             outcome = await self._await_outcome(posted, template)
             if isinstance(outcome, Issued):
                 pair = await self._threads.run(self._store.update, outcome.certificate, posted.key)
-                self._put(pair, await self._reader.describe(pair.certificate))
+                self._put(pair, await self._requester.describe(pair.certificate))
             else:
                 self._fail("A certificate was not issued", outcome.reason)
         except SigningFailed as error:
@@ -170,10 +172,10 @@ class CertificateRotator:
     def _fail(self, message: str, error: str) -> None:
         self._board.renewal_failures += 1
         logger.error(message, extra={**self._named(), "error": error})
+        finding = find_failure(self._requester.purpose, message, error, self._board.held)
+        if finding != self._told:
+            self._told = finding
+            self._recorder.record(finding)
 
     def _named(self) -> dict[str, str]:
         return {"certificate": self._requester.purpose.value}
-
-
-def _show(at: datetime) -> str:
-    return f"{at:%Y-%m-%dT%H:%M:%SZ}"

@@ -27,6 +27,7 @@ from klet.embedded.questions import Everything
 from klet.embedded.server import EmbeddedApi, build_api
 from klet.embedded.signer import ClusterSigner
 from klet.embedded.store import Store
+from klet.journal.memory import MemoryJournal
 from klet.kube.access import Access
 from klet.kube.client import KubeClient
 from klet.kube.credentials import Credentials
@@ -155,7 +156,11 @@ def cluster(authority: Authority) -> Iterator[SecureCluster]:
 def tools() -> Iterator[CertificateTools]:
     clock, threads = HastyClock(), Threads(limit=2)
     yield CertificateTools(
-        maker=CertificateMaker(clock=clock), threads=threads, clock=clock, randomness=random.Random(1)
+        maker=CertificateMaker(clock=clock),
+        threads=threads,
+        clock=clock,
+        randomness=random.Random(1),
+        recorder=MemoryJournal(clock=clock),
     )
     threads.close()
 

@@ -30,11 +30,16 @@ from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
 from klet.app.cluster.certificates import CertificateTools, IdentitySettings, open_identity
 from klet.certs.maker import CertificateMaker
+from klet.journal.memory import MemoryJournal
 
 async def main(home):
     clock = SystemClock()
     tools = CertificateTools(
-        maker=CertificateMaker(clock=clock), threads=Threads(limit=1), clock=clock, randomness=random.Random(1)
+        maker=CertificateMaker(clock=clock),
+        threads=Threads(limit=1),
+        clock=clock,
+        randomness=random.Random(1),
+        recorder=MemoryJournal(clock=clock),
     )
     settings = IdentitySettings(
         node_name="edge-1",

@@ -21,6 +21,7 @@ from klet.app.cluster.certificates import (
 from klet.certs.errors import PairDamaged
 from klet.certs.maker import CertificateMaker
 from klet.embedded.signer import Verdict
+from klet.journal.memory import MemoryJournal
 from klet.kube.errors import CredentialError
 from klet.kube.informer import InformerSettings
 from klet.kube.kubeconfig import load_kubeconfig
@@ -195,7 +196,11 @@ class Served:
             api=self.api,
             user=self.shelf,
             tools=CertificateTools(
-                maker=self.maker, threads=self.threads, clock=self.clock, randomness=random.Random(1)
+                maker=self.maker,
+                threads=self.threads,
+                clock=self.clock,
+                randomness=random.Random(1),
+                recorder=MemoryJournal(clock=self.clock),
             ),
         )
 

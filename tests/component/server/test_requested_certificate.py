@@ -13,6 +13,7 @@ from klet.api.node import NodeAddress
 from klet.app.cluster.certificates import CertificateTools, ServingRequestSettings, open_serving
 from klet.certs.maker import AuthorityFiles, CertificateMaker
 from klet.embedded.signer import ClusterSigner
+from klet.journal.memory import MemoryJournal
 from klet.kube.informer import InformerSettings
 from klet.testing.clock import HastyClock
 
@@ -52,7 +53,11 @@ async def test_an_expired_requested_certificate_is_not_shown(start, pki):
 async def test_requested_certificates_are_served_as_they_come(start, cluster, pki, tmp_path, logged):
     clock, threads = HastyClock(), Threads(limit=1)
     tools = CertificateTools(
-        maker=CertificateMaker(clock=clock), threads=threads, clock=clock, randomness=random.Random(1)
+        maker=CertificateMaker(clock=clock),
+        threads=threads,
+        clock=clock,
+        randomness=random.Random(1),
+        recorder=MemoryJournal(clock=clock),
     )
     addresses = [NodeAddress(type="InternalIP", address="127.0.0.1")]
     settings = ServingRequestSettings(

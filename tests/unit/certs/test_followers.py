@@ -12,6 +12,7 @@ from klet.certs.messages import Describe
 from klet.certs.pairs import CertificatePair
 from klet.certs.rotation import hold
 from klet.errors import KletError
+from klet.journal.memory import MemoryJournal
 from klet.testing.clock import START as NOW
 from klet.testing.clock import ManualClock
 
@@ -46,8 +47,13 @@ def transports():
 
 
 @pytest.fixture
-def watch(board, transports, clock):
-    return IdentityWatch(board=board, refresh=transports.refresh, clock=clock)
+def journal(clock):
+    return MemoryJournal(clock=clock)
+
+
+@pytest.fixture
+def watch(board, transports, journal, clock):
+    return IdentityWatch(board=board, refresh=transports.refresh, recorder=journal, clock=clock)
 
 
 async def test_connections_are_made_anew_with_each_new_certificate_only(watch, board, transports, clock, new_pair):
@@ -109,9 +115,10 @@ class SteppingClock(ManualClock):
 async def test_a_clock_that_is_set_does_not_end_the_agent(board, transports, new_pair):
     """It is five minutes that have to pass, whatever the time is."""
     clock = SteppingClock()
+    watch = IdentityWatch(board=board, refresh=transports.refresh, recorder=MemoryJournal(clock=clock), clock=clock)
     put(board, new_pair(), "first")
     board.is_server_well = True
-    run = asyncio.ensure_future(IdentityWatch(board=board, refresh=transports.refresh, clock=clock).run())
+    run = asyncio.ensure_future(watch.run())
     await clock.run(MINUTE)
     clock.step = timedelta(days=10_000)
     await clock.run(MINUTE)
@@ -122,13 +129,15 @@ async def test_a_clock_that_is_set_does_not_end_the_agent(board, transports, new
     run.cancel()
 
 
-async def test_a_server_that_does_not_answer_keeps_the_agent_alive(watch, clock, caplog):
+async def test_a_server_that_does_not_answer_keeps_the_agent_alive(watch, journal, clock, caplog):
     async with asyncio.TaskGroup() as group:
         task = group.create_task(watch.run())
         await clock.run(10 * MINUTE)
         assert not task.done()
         task.cancel()
     assert "the API server does not answer" in caplog.text
+    [cause] = journal.all()
+    assert cause.finding.decision == "ClientCertificateLost"
 
 
 class Server:

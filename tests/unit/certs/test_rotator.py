@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import shutil
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from itertools import pairwise
@@ -17,6 +18,7 @@ from klet.certs.messages import Purpose, Template
 from klet.certs.requests import CertificateRequester, Ended, Issued
 from klet.certs.rotator import CertificateRotator
 from klet.certs.store import CLIENT_PREFIX, PairStore
+from klet.journal.memory import MemoryJournal
 
 DAY = timedelta(days=1)
 SECOND = timedelta(seconds=1)
@@ -59,6 +61,7 @@ class Setup:
         self.api = Api(clock, maker)
         self.api.purpose = purpose
         self.board = CertificateBoard()
+        self.journal = MemoryJournal(clock=clock)
         self.directory = directory
         self.store = PairStore(prefix=CLIENT_PREFIX, directory=directory, configured=None, clock=clock)
         self.template = NODE
@@ -68,8 +71,8 @@ class Setup:
             template=lambda: self.template,
             store=self.store,
             requester=CertificateRequester(purpose=purpose, maker=maker, api=self.api),
-            reader=maker,
             board=self.board,
+            recorder=self.journal,
             threads=self.threads,
             clock=clock,
             randomness=random.Random(1),
@@ -200,6 +203,46 @@ async def test_failures_are_tried_again_after_growing_waits(setup, clock, answer
             assert least <= wait <= least * 1.1
         assert waits[4:] == [32, 32, 32]
         assert setup.board.renewal_failures == 7
+
+
+async def test_the_journal_has_the_story_of_a_renewal(setup, clock):
+    away = SigningFailed("no route", may_pass=True)
+    async with setup.running(away, away, "sign"):
+        with setup.board.changes() as changes:
+            for _ in range(2):
+                await setup.next_post()
+                await setup.next_failure()
+                await clock.until_asleep()
+                clock.advance_to(clock.next_wake())
+            await changes.get()
+    story = [cause.finding for cause in setup.journal.all()]
+    assert [(each.decision, each.decider) for each in story] == [
+        ("CertificateRequested", "certs.rotator"),
+        ("CertificateNotRenewed", "certs.rotator"),
+        ("CertificateInForce", "certs.rotator"),
+    ]
+    assert story[0].message == "a client certificate is requested: there is no certificate"
+    assert "no route; there is none meanwhile" in story[1].message
+    assert story[2].next_at == setup.board.held.deadline
+    assert not any("PRIVATE KEY" in str(each) for each in story)
+
+
+async def test_a_certificate_that_cannot_be_stored_is_told_with_what_is_left(setup, clock, new_pair):
+    pair = new_pair(organizations=("system:nodes",))
+    setup.store.update(pair.certificate, pair.key)
+    await setup.rotator.open()
+    before = setup.board.pair
+    clock.advance_to(setup.board.held.deadline)
+    shutil.rmtree(setup.directory)
+    setup.directory.write_text("a file")
+    async with setup.running():
+        await setup.next_post()
+        await setup.next_failure()
+    assert setup.board.pair is before
+    finding = setup.journal.all()[-1].finding
+    assert finding.decision == "CertificateNotRenewed"
+    assert "cannot store a certificate" in finding.message
+    assert "the present one holds until 2031-01-01T00:00:00Z" in finding.message
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from klet.app.cluster.signing_api import ApiSigning
 from klet.app.wiring import Part
 from klet.certs.board import CertificateBoard
 from klet.certs.bootstrap import KEY_FILE, Bootstrap, wait_for_server
+from klet.certs.findings import find_first
 from klet.certs.followers import IdentityWatch, PairUser, ServedPair
 from klet.certs.maker import CertificateMaker
 from klet.certs.messages import Pair, Purpose, Template
@@ -39,6 +40,7 @@ from klet.kube.kubeconfig import load_kubeconfig
 from klet.kube.throttle import Unlimited
 from klet.kube.transport import Transport
 from klet.kube.watch import Watcher
+from klet.model.causes import CauseRecorder
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +67,7 @@ class CertificateTools:
     threads: Threads
     clock: Clock
     randomness: random.Random
+    recorder: CauseRecorder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +120,8 @@ def build_identity_watch(
             except CredentialError as error:
                 logger.warning("The new client certificate cannot be shown", extra={"error": str(error)})
 
-    return (IdentityWatch(board=identity.board, refresh=refresh, clock=tools.clock),)
+    watch = IdentityWatch(board=identity.board, refresh=refresh, recorder=tools.recorder, clock=tools.clock)
+    return (watch,)
 
 
 async def open_serving(
@@ -177,6 +181,7 @@ async def _bootstrap(
     ).obtain()
     await _write(settings, tools, access, store)
     logger.info("The node has its client certificate", extra={"file": str(pair.certificate_file)})
+    tools.recorder.record(find_first(pair))
 
 
 async def _open_rotated(
@@ -215,8 +220,8 @@ def _build_rotator(
         template=template,
         store=store,
         requester=CertificateRequester(purpose=purpose, maker=tools.maker, api=ApiSigning(choose=choose)),
-        reader=tools.maker,
         board=board,
+        recorder=tools.recorder,
         threads=tools.threads,
         clock=tools.clock,
         randomness=tools.randomness,

@@ -77,6 +77,7 @@ def _tools(basics: Basics) -> CertificateTools:
         threads=basics.threads,
         clock=basics.clock,
         randomness=basics.randomness,
+        recorder=basics.recorder,
     )
 
 
