@@ -3,16 +3,18 @@
 Its first form: what can be said without the node's own object (resources, affinity, taints come with that).
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from klet.api.container import ContainerPort
 from klet.api.pod import Pod
 from klet.api.pod_resources import is_sidecar
 from klet.api.sysctls import IPC, NET, SAFE_SYSCTLS, matches_sysctl, namespace_of, normalize_sysctl
+from klet.model.causes import Measurement
 
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - compared with, not bound to
+_TCP: Final = "TCP"
 _OS_LABEL: Final = "kubernetes.io/os"
 _LINUX: Final = "linux"
 
@@ -23,6 +25,9 @@ class Rejection:
 
     reason: str
     message: str
+    """Upstream's words, which users see everywhere."""
+    measurements: Mapping[str, Measurement] = field(default_factory=dict)
+    """What was found, for the journal alone; `why` says it in a few words."""
 
 
 def check_sysctls(pod: Pod, *, allowed: Sequence[str]) -> Rejection | None:
@@ -50,11 +55,24 @@ def check_os(pod: Pod) -> Rejection | None:
 
 def check_host_ports(pod: Pod, others: Sequence[Pod]) -> Rejection | None:
     """A port of the host that another pod has."""
-    taken = [port for other in others for port in _host_ports(other)]
-    if any(_clash(wanted, port) for wanted in _host_ports(pod) for port in taken):
-        message = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
-        return Rejection("NodePorts", message)
-    return None
+    taken = [(port, other) for other in others for port in host_ports(other)]
+    found = ((wanted, other) for wanted in host_ports(pod) for port, other in taken if _clash(wanted, port))
+    clash = next(found, None)
+    if clash is None:
+        return None
+    port, holder = clash
+    held_by = f"{holder.metadata.namespace}/{holder.metadata.name}"
+    protocol = port.protocol or _TCP
+    return Rejection(
+        "NodePorts",
+        "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",
+        {
+            "why": f"host port {port.host_port}/{protocol} is held by pod {held_by}",
+            "hostPort": port.host_port,
+            "protocol": protocol,
+            "heldBy": held_by,
+        },
+    )
 
 
 def find_rejection(pod: Pod, others: Sequence[Pod], *, allowed_sysctls: Sequence[str] = ()) -> Rejection | None:
@@ -62,7 +80,7 @@ def find_rejection(pod: Pod, others: Sequence[Pod], *, allowed_sysctls: Sequence
     return check_sysctls(pod, allowed=allowed_sysctls) or check_os(pod) or check_host_ports(pod, others)
 
 
-def _host_ports(pod: Pod) -> Iterator[ContainerPort]:
+def host_ports(pod: Pod) -> Iterator[ContainerPort]:
     sidecars = (each for each in pod.spec.init_containers if is_sidecar(each))
     for container in (*sidecars, *pod.spec.containers):
         yield from (port for port in container.ports if port.host_port > 0)
@@ -71,4 +89,4 @@ def _host_ports(pod: Pod) -> Iterator[ContainerPort]:
 def _clash(one: ContainerPort, other: ContainerPort) -> bool:
     addresses = {one.host_ip or _ANY_ADDRESS, other.host_ip or _ANY_ADDRESS}
     same_address = len(addresses) == 1 or _ANY_ADDRESS in addresses
-    return same_address and one.host_port == other.host_port and (one.protocol or "TCP") == (other.protocol or "TCP")
+    return same_address and one.host_port == other.host_port and (one.protocol or _TCP) == (other.protocol or _TCP)

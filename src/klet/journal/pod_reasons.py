@@ -6,7 +6,7 @@ from typing import Final
 
 from klet.api.pod import Pod
 from klet.journal.evidence import Evidence, Kind, Reason, plain_error
-from klet.model.causes import Cause
+from klet.model.causes import Cause, Measurement
 
 DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
 NOT_ANSWERING: Final = "RuntimeNotAnswering"
@@ -27,14 +27,17 @@ def explain_end(pod: Pod, records: Evidence) -> Reason | None:
     status = pod.status
     if status.phase != "Failed" or not status.reason:
         return None
-    told = records.about("").newest_of(status.reason, "PhaseChanged")
+    told = records.about("").newest_of(status.reason) or records.about("").newest_of("PhaseChanged")
     deadline = pod.spec.active_deadline_seconds
     if status.reason == DEADLINE_EXCEEDED and deadline is not None:
         started = f" (it started at {status.start_time:%H:%M:%S} UTC)" if status.start_time is not None else ""
         text = f"the pod was active for longer than its activeDeadlineSeconds of {deadline}{started}, and was stopped"
-        measured: dict[str, str | int] = {"activeDeadlineSeconds": deadline}
+        measured: dict[str, Measurement] = {"activeDeadlineSeconds": deadline}
     else:
         text, measured = status.message or "the pod has failed", {}
+        if told is not None and told.finding.decision == status.reason:
+            measured = dict(told.finding.measurements)
+            text = f"{text}: {why}" if (why := measured.pop("why", "")) else text
     return Reason(
         word=status.reason,
         message=text,

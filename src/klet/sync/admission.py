@@ -80,7 +80,11 @@ class AdmittedWorkers:
         if rejection is None:
             return True
         finding = Finding(
-            subject=subject_of(pod), decider=DECIDER, decision=rejection.reason, message=rejection.message
+            subject=subject_of(pod),
+            decider=DECIDER,
+            decision=rejection.reason,
+            message=rejection.message,
+            measurements=rejection.measurements,
         )
         self._reject(pod, rejection, self._recorder.record(finding, parent=cause))
         return False

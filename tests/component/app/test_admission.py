@@ -46,7 +46,10 @@ def test_two_pods_cannot_have_one_port_of_the_host():
     assert (rejected.phase, rejected.reason) == ("Failed", "NodePorts")
     assert rejected.message.startswith("Pod was rejected: Predicate NodePorts failed: ")
     assert rejected.container_statuses == ()
-    assert [finding.subject.name for finding in findings if finding.decision == "NodePorts"] == ["second"]
+    (told,) = [finding for finding in findings if finding.decision == "NodePorts"]
+    assert told.subject.name == "second"
+    assert "held" not in told.message  # it is the event's too, which has upstream's words
+    assert told.measurements["heldBy"] == "default/first"
     assert set(after) == {"uid-1"}
 
 

@@ -5,11 +5,12 @@ from msgspec.structs import replace
 
 from klet.admission.checks import Rejection, find_rejection
 from klet.api.container import ContainerPort
+from klet.api.meta import ObjectMeta
 from klet.api.pod import PodOS
 from klet.api.security import PodSecurityContext, Sysctl
 from klet.testing.builders import make_container, make_pod
 
-PORTS = Rejection("NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports")
+PORTS = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
 OS_FIELD = Rejection("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
 OS_LABEL = Rejection(
     "PodOSSelectorNodeLabelDoesNotMatch",
@@ -52,7 +53,19 @@ def in_init(*ports, restart_policy=None):
     ],
 )
 def test_host_ports(pod, other, expected):
-    assert find_rejection(pod, [make_pod(), other]) == expected
+    found = find_rejection(pod, [make_pod(), other])
+    assert (None if found is None else found.message) == expected
+
+
+def test_a_port_that_is_held_is_named_with_who_holds_it():
+    holder = replace(using(port(53, protocol="UDP")), metadata=ObjectMeta(name="dns-node", namespace="kube-system"))
+    found = find_rejection(using(port(80), port(53, protocol="UDP")), [using(port(81)), holder])
+    assert found.measurements == {
+        "why": "host port 53/UDP is held by pod kube-system/dns-node",
+        "hostPort": 53,
+        "protocol": "UDP",
+        "heldBy": "kube-system/dns-node",
+    }
 
 
 def test_a_pod_may_ask_for_a_port_nobody_has():

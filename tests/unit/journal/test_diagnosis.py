@@ -457,6 +457,21 @@ CASES = [
         id="a readiness gate",
     ),
     pytest.param(
+        {"phase": "Failed", "reason": "NodePorts", "message": "Pod was rejected: no free ports"},
+        [
+            (5, "NodePorts", {"measurements": {"why": "host port 80/TCP is held by pod default/web", "hostPort": 80}}),
+            (4, "PhaseChanged", {}),
+        ],
+        (
+            "NodePorts",
+            "Pod was rejected: no free ports: host port 80/TCP is held by pod default/web",
+            5,
+            "nothing: a pod that has failed does not run again",
+            None,
+        ),
+        id="a port of the host that another pod holds",
+    ),
+    pytest.param(
         {"phase": "Pending"},
         [(1, "PodAdded", {"message": "source file has a new pod", "next": "admit and start it"})],
         ("PodAdded", "source file has a new pod", 1, "admit and start it", None),
