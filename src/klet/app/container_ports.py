@@ -16,6 +16,7 @@ from klet.app.objects import NodeObjects
 from klet.app.settings import AgentSettings
 from klet.host.errors import FileMissing
 from klet.host.files import read_bytes, remove_file, write_atomic
+from klet.host.listening import HostSockets
 from klet.host.processes import run_process
 from klet.model.pods import PodUID
 from klet.runtime.config.container_config import ContainerSettings
@@ -33,6 +34,7 @@ from klet.runtime.environment.env_sources import (
     ServiceReader,
     VolumeFiles,
 )
+from klet.runtime.host_ports import PortHolders
 from klet.runtime.runtime_class import Handlers, RuntimeClasses, RuntimeHandlers
 
 MAPPINGS_FILE = "userns"
@@ -54,6 +56,7 @@ class ContainerPorts:
     volume_files: FileReader
     sub_paths: SubPaths
     user_namespaces: UserNamespaces
+    host_ports: PortHolders
 
 
 async def open_container_ports(settings: AgentSettings, objects: NodeObjects, basics: Basics) -> ContainerPorts:
@@ -82,6 +85,7 @@ async def open_container_ports(settings: AgentSettings, objects: NodeObjects, ba
         volume_files=VolumeFiles(threads=threads),
         sub_paths=BoundSubPaths(root=settings.root, threads=threads),
         user_namespaces=user_namespaces,
+        host_ports=HostSockets(threads=threads),
     )
 
 

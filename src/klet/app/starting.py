@@ -22,7 +22,7 @@ from klet.runtime.gc import ContainerRemover
 from klet.runtime.hooks import HookRunner
 from klet.runtime.kill.killer import PodKiller
 from klet.runtime.post_start import PostStart
-from klet.runtime.sandboxes import SandboxMaker
+from klet.runtime.sandboxes import SandboxMaker, SandboxSources
 from klet.runtime.starter import ContainerStarter, RestartCounts
 from klet.status.board import StatusBoard
 from klet.status.restarts import next_restart_count
@@ -31,13 +31,16 @@ from klet.status.restarts import next_restart_count
 def build_sandboxes(ports: Ports, settings: AgentSettings) -> SandboxMaker:
     return SandboxMaker(
         runtime=ports.runtime,
-        dns=ports.dns,
-        cgroups=ports.cgroups,
+        sources=SandboxSources(
+            dns=ports.dns,
+            cgroups=ports.cgroups,
+            runtime_classes=ports.containers.runtime_classes,
+            user_namespaces=ports.containers.user_namespaces,
+            host_ports=ports.containers.host_ports,
+        ),
         recorder=ports.recorder,
         clock=ports.clock,
         settings=settings.sandbox,
-        runtime_classes=ports.containers.runtime_classes,
-        user_namespaces=ports.containers.user_namespaces,
     )
 
 

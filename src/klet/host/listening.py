@@ -1,28 +1,112 @@
-"""Who listens on a TCP port of this machine, for the message that it is taken."""
+"""Who holds a port of this machine: for the message that it is taken, and for pods that want it too."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Final
 
+from klet.aio.threads import Threads
 from klet.host.errors import FileError, MalformedFile
 from klet.host.files import read_text
 from klet.host.procfs import ProcReader
 
-_LISTENING: Final = "0A"
+TCP: Final = "TCP"
+UDP: Final = "UDP"
+UNSEEN: Final = "a process that cannot be seen"
+_BOUND: Final = {TCP: ("tcp", "0A"), UDP: ("udp", "07")}
+"""The file under /proc/net, and the state of a socket there that waits for others."""
 
 
-def parse_listening(text: str, port: int) -> frozenset[int]:
-    """The inodes of the sockets that listen on a port, from /proc/net/tcp or tcp6."""
-    return frozenset(_inodes(text, port))
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """A port of the host; an address that is empty or all zeros means every one."""
+
+    number: int
+    protocol: str = TCP
+    address: str = ""
 
 
-def find_listener(port: int, *, root: Path = Path("/")) -> str:
-    """The process that listens on a port, as `name (pid 7)`; empty if it cannot be seen.
+@dataclass(frozen=True, slots=True)
+class HeldPort:
+    """A port and the process that holds it, as `name (pid 7)`."""
+
+    port: HostPort
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSocket:
+    """A socket that waits on an address."""
+
+    address: IPv4Address | IPv6Address
+    inode: int
+
+
+def parse_sockets(text: str, number: int, *, protocol: str = TCP) -> tuple[BoundSocket, ...]:
+    """The sockets that wait on a port, from /proc/net/tcp, udp or their sixth versions."""
+    return tuple(_sockets(text, number, _BOUND[protocol][1]))
+
+
+def serves(socket: BoundSocket, port: HostPort) -> bool:
+    """Whether what comes to the port would come to the socket."""
+    wanted = ip_address(port.address) if port.address else None
+    return wanted is None or wanted.is_unspecified or socket.address.is_unspecified or socket.address == wanted
+
+
+def find_listener(number: int, *, root: Path = Path("/")) -> str:
+    """The process that listens on a TCP port, as `name (pid 7)`; empty if it cannot be seen.
 
     It is not seen where it belongs to another user or to another network namespace's view of /proc.
     """
+    return _find_process(_find_sockets(root / "proc", HostPort(number)), root)
+
+
+def find_holders(ports: Sequence[HostPort], *, root: Path = Path("/")) -> tuple[HeldPort, ...]:
+    """Those of the ports that a process of the host holds."""
+    found = ((port, _find_sockets(root / "proc", port)) for port in ports if port.protocol in _BOUND)
+    return tuple(HeldPort(port, _find_process(sockets, root) or UNSEEN) for port, sockets in found if sockets)
+
+
+class HostSockets:
+    """The sockets of this machine."""
+
+    def __init__(self, *, threads: Threads) -> None:
+        self._threads = threads
+
+    async def holders(self, ports: Sequence[HostPort]) -> tuple[HeldPort, ...]:
+        return await self._threads.run(find_holders, ports)
+
+
+def _sockets(text: str, number: int, state: str) -> Iterator[BoundSocket]:
+    ending = f":{number:04X}"
+    for line in text.splitlines()[1:]:
+        fields = line.split()
+        if len(fields) > 9 and fields[1].endswith(ending) and fields[3] == state and fields[9].isdigit():
+            yield BoundSocket(_address(fields[1].removesuffix(ending)), int(fields[9]))
+
+
+def _address(text: str) -> IPv4Address | IPv6Address:
+    """An address as the kernel prints it: words of the machine's byte order, which is little-endian here."""
+    words = [bytes.fromhex(text[start : start + 8])[::-1] for start in range(0, len(text), 8)]
+    return ip_address(b"".join(words))
+
+
+def _find_sockets(proc: Path, port: HostPort) -> tuple[BoundSocket, ...]:
+    found: list[BoundSocket] = []
+    for family in ("", "6"):
+        try:
+            text = read_text(proc / "self" / "net" / f"{_BOUND[port.protocol][0]}{family}")
+        except FileError:
+            continue  # a kernel without this family
+        sockets = parse_sockets(text, port.number, protocol=port.protocol)
+        found += [socket for socket in sockets if serves(socket, port)]
+    return tuple(found)
+
+
+def _find_process(sockets: Sequence[BoundSocket], root: Path) -> str:
     proc = root / "proc"
-    wanted = {f"socket:[{inode}]" for inode in _all_inodes(proc, port)}
+    wanted = {f"socket:[{socket.inode}]" for socket in sockets}
     if not wanted:
         return ""
     for process in sorted(_pids(proc)):
@@ -32,22 +116,6 @@ def find_listener(port: int, *, root: Path = Path("/")) -> str:
             except (FileError, MalformedFile):
                 return f"pid {process}"
     return ""
-
-
-def _inodes(text: str, port: int) -> Iterator[int]:
-    ending = f":{port:04X}"
-    for line in text.splitlines()[1:]:
-        fields = line.split()
-        if len(fields) > 9 and fields[1].endswith(ending) and fields[3] == _LISTENING and fields[9].isdigit():
-            yield int(fields[9])
-
-
-def _all_inodes(proc: Path, port: int) -> Iterator[int]:
-    for name in ("tcp", "tcp6"):
-        try:
-            yield from parse_listening(read_text(proc / "self" / "net" / name), port)
-        except FileError:
-            continue  # a kernel without this family
 
 
 def _pids(proc: Path) -> Iterator[int]:

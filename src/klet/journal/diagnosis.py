@@ -11,6 +11,7 @@ from klet.journal.evidence import Evidence, Kind, Reason
 from klet.journal.pod_reasons import (
     explain_end,
     explain_failing_sync,
+    explain_host_ports,
     explain_manifest,
     explain_place,
     explain_silence,
@@ -117,6 +118,7 @@ def _find_reasons(
     yield from containers if place is None else ()
     if not silent and not containers and place is None and not state.is_ready:
         yield from _remaining(pod, records, now=now)
+    yield from explain_host_ports(records)
 
 
 def _stop_reasons(pod: Pod, records: Evidence, silent: Sequence[Reason], *, now: datetime) -> Iterator[Reason]:

@@ -172,6 +172,12 @@ def explain_failing_sync(records: Evidence, *, now: datetime) -> Reason | None:
     return _as_told(failure, next_step="try again after a back-off")
 
 
+def explain_host_ports(records: Evidence) -> Iterator[Reason]:
+    """Ports of the host that somebody else held when the pod's sandbox was made."""
+    for held in records.after(records.newest_of("CreateSandbox")).of("HostPortHeld").causes:
+        yield _as_told(held, next_step="nothing by itself: end that process, or give one of them another port")
+
+
 def explain_manifest(records: Evidence) -> Reason | None:
     """A manifest of this name that was refused and has not been corrected."""
     complaint = records.newest_of("ManifestRejected", "ManifestSettled", "FailedValidation")

@@ -3,6 +3,7 @@
 The wait is needed because a sandbox that failed leaves traces in the runtime, and every trace wakes the pod's worker.
 """
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from klet.runtime.actions import PodActions
 from klet.runtime.config.container_planner import Place
 from klet.runtime.config.sandbox_config import SandboxSettings, build_sandbox_config
 from klet.runtime.errors import SandboxFailed
+from klet.runtime.host_ports import PortHolders, find_held_port, mapped_ports
 from klet.runtime.quirks.held_names import run_sandbox
 from klet.runtime.runtime_class import RuntimeClasses, find_handler
 from klet.wire import cri_v1_pb2 as cri
@@ -48,6 +50,17 @@ class PodUsers(Protocol):
     async def option_for(self, pod: Pod, handler: str) -> cri.UserNamespace | None: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxSources:
+    """Who knows what a sandbox is made of."""
+
+    dns: PodDns
+    cgroups: CgroupParents
+    runtime_classes: RuntimeClasses
+    user_namespaces: PodUsers
+    host_ports: PortHolders
+
+
 class SandboxMaker:
     """Gives containers the place to start in."""
 
@@ -55,22 +68,16 @@ class SandboxMaker:
         self,
         *,
         runtime: RuntimeService,
-        dns: PodDns,
-        cgroups: CgroupParents,
+        sources: SandboxSources,
         recorder: CauseRecorder,
         clock: Clock,
         settings: SandboxSettings,
-        runtime_classes: RuntimeClasses,
-        user_namespaces: PodUsers,
     ) -> None:
         self._runtime = runtime
-        self._dns = dns
-        self._cgroups = cgroups
+        self._sources = sources
         self._recorder = recorder
         self._clock = clock
         self._settings = settings
-        self._runtime_classes = runtime_classes
-        self._user_namespaces = user_namespaces
         self._backoff = Backoff[str](first=FIRST_BACKOFF, longest=LONGEST_BACKOFF)
 
     def waits_until(self, pod: Pod) -> datetime | None:
@@ -93,6 +100,7 @@ class SandboxMaker:
                 pod_ips=status.ips,
                 handler=wanted.runtime_handler,
             )
+        await self._look_at_ports(pod, wanted.config, parent)
         try:
             sandbox_id = await run_sandbox(self._runtime, wanted, clock=self._clock)
         except CriError as error:
@@ -102,19 +110,24 @@ class SandboxMaker:
         self._backoff.reset(pod.metadata.uid)
         return place
 
+    async def _look_at_ports(self, pod: Pod, config: cri.PodSandboxConfig, parent: CauseId | None) -> None:
+        if ports := mapped_ports(pod, config):
+            for held in await self._sources.host_ports.holders(ports):
+                self._recorder.record(find_held_port(pod, held), parent=parent)
+
     async def _describe(
         self, pod: Pod, attempt: int, existing: SandboxId | None, parent: CauseId | None
     ) -> cri.RunPodSandboxRequest:
         try:
-            dns = await self._dns.config_for(pod)
-            handler = await find_handler(pod, self._runtime_classes)
+            dns = await self._sources.dns.config_for(pod)
+            handler = await find_handler(pod, self._sources.runtime_classes)
             config = build_sandbox_config(
                 pod,
                 attempt=attempt,
                 dns=dns,
-                cgroup_parent=self._cgroups.parent_of(pod),
+                cgroup_parent=self._sources.cgroups.parent_of(pod),
                 settings=self._settings,
-                user_namespace=await self._user_namespaces.option_for(pod, handler),
+                user_namespace=await self._sources.user_namespaces.option_for(pod, handler),
             )
             return cri.RunPodSandboxRequest(config=config, runtime_handler=handler)
         except KletError as error:

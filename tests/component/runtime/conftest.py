@@ -2,7 +2,7 @@
 # ruff: noqa: ARG002 - the fakes keep the signatures of the protocols
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -19,6 +19,7 @@ from klet.cri.client import CriClient
 from klet.errors import KletError
 from klet.host.errors import HostError
 from klet.host.http_response import HttpResponse
+from klet.host.listening import HeldPort, HostPort
 from klet.journal.memory import MemoryJournal
 from klet.journal.records import CauseQuery
 from klet.model.causes import CauseId
@@ -43,7 +44,7 @@ from klet.runtime.kill.killer import PodKiller
 from klet.runtime.post_start import PostStart
 from klet.runtime.reader import PodReader
 from klet.runtime.runtime_class import KnownRuntimeClasses
-from klet.runtime.sandboxes import SandboxMaker
+from klet.runtime.sandboxes import SandboxMaker, SandboxSources
 from klet.runtime.start_turns import StartTurns
 from klet.runtime.starter import ContainerStarter
 from klet.testing.builders import IMAGE
@@ -137,6 +138,18 @@ class Server:
         return HttpResponse(500)
 
 
+class HeldPorts:
+    """Ports of the host that somebody holds."""
+
+    def __init__(self) -> None:
+        self.held: dict[int, str] = {}
+        self.asked: list[tuple[HostPort, ...]] = []
+
+    async def holders(self, ports: Sequence[HostPort]) -> tuple[HeldPort, ...]:
+        self.asked.append(tuple(ports))
+        return tuple(HeldPort(port, self.held[port.number]) for port in ports if port.number in self.held)
+
+
 class Cgroups:
     def parent_of(self, pod: Pod) -> str:
         return f"/kubepods/pod{pod.metadata.uid}"
@@ -193,15 +206,19 @@ class RuntimeBench:
             clock=clock,
             backoff=self.backoff,
         )
+        self.host_ports = HeldPorts()
         self.sandboxes = SandboxMaker(
             runtime=client,
-            dns=self.dns,
-            cgroups=Cgroups(),
+            sources=SandboxSources(
+                dns=self.dns,
+                cgroups=Cgroups(),
+                runtime_classes=self.ports.runtime_classes,
+                user_namespaces=self.ports.user_namespaces,
+                host_ports=self.host_ports,
+            ),
             recorder=self.journal,
             clock=clock,
             settings=SandboxSettings(logs=LOGS),
-            runtime_classes=self.ports.runtime_classes,
-            user_namespaces=self.ports.user_namespaces,
         )
         self.executor = PodExecutor(
             runtime=client,

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from klet.api.container import EphemeralContainer
+from klet.api.container import ContainerPort, EphemeralContainer
 from klet.cri.errors import Code
 from klet.model.runtime import ContainerState
 from klet.network.dns import ResolvConfError
@@ -316,3 +316,39 @@ def test_only_so_many_pods_start_at_once(on_bench, pods, seconds):
         assert bench.clock.monotonic() == seconds
 
     on_bench(test, Script(lives=lives_forever))
+
+
+def with_ports(*ports, host_network=False):
+    pod = make_pod(replace(make_container("main"), ports=ports))
+    return replace(pod, spec=replace(pod.spec, host_network=host_network))
+
+
+def test_a_port_that_a_process_of_the_host_holds_is_noted_and_not_refused(on_bench):
+    async def story(bench):
+        bench.host_ports.held[80] = "nginx (pid 7)"
+        ports = (ContainerPort(container_port=8080, host_port=80), ContainerPort(container_port=1, host_port=81))
+        await bench.sync(with_ports(*ports))
+        (told,) = [cause.finding for cause in bench.journal.all() if cause.finding.decision == "HostPortHeld"]
+        assert told.message.startswith("host port 80/TCP is held by nginx (pid 7) of the host too; ")
+        assert told.measurements == {"hostPort": 80, "protocol": "TCP", "heldBy": "nginx (pid 7)"}
+        assert len(bench.calls("StartContainer")) == 1
+
+    on_bench(story)
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param(with_ports(), id="no ports"),
+        pytest.param(with_ports(ContainerPort(container_port=80)), id="no port of the host"),
+        pytest.param(
+            with_ports(ContainerPort(container_port=80, host_port=80), host_network=True), id="the host's own network"
+        ),
+    ],
+)
+def test_sockets_are_only_looked_at_for_ports_that_are_mapped(on_bench, pod):
+    async def story(bench):
+        await bench.sync(pod)
+        assert bench.host_ports.asked == []
+
+    on_bench(story)

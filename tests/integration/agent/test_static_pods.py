@@ -1,6 +1,8 @@
 """Static pods on real containerd: started, shown, changed, removed, and adopted by the next agent."""
 
 import json
+import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -156,3 +158,15 @@ async def test_a_bad_configuration_ends_it_before_anything_starts(node):
     assert code == 1
     assert "maxPods" in output
     assert not node.root.exists()
+
+
+async def test_a_port_of_the_host_that_somebody_listens_on_is_told(node, manifest):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        number = server.getsockname()[1]
+        pod = manifest("web", main=FOREVER)
+        pod["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": number}]
+        node.write("web", pod)
+        async with node.run() as agent:
+            _, held, _ = await agent.heard("web", "CreateSandbox", "HostPortHeld", "Ready")
+    assert f"host port {number}/TCP is held by " in held["message"]
+    assert f"(pid {os.getpid()})" in held["measurements"]["heldBy"]

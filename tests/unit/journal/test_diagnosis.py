@@ -457,6 +457,24 @@ CASES = [
         id="a readiness gate",
     ),
     pytest.param(
+        {"state": RUNNING, "is_ready": True},
+        [
+            (70, "HostPortHeld", {"message": "an earlier one"}),
+            (60, "CreateSandbox", {}),
+            (59, "HostPortHeld", {"message": "host port 80/TCP is held by nginx (pid 7) of the host too"}),
+            (58, "SandboxCreated", {}),
+            (57, "Started", MAIN),
+        ],
+        (
+            "HostPortHeld",
+            "host port 80/TCP is held by nginx (pid 7) of the host too",
+            59,
+            "nothing by itself: end that process, or give one of them another port",
+            None,
+        ),
+        id="a port of the host that a process holds too",
+    ),
+    pytest.param(
         {"phase": "Failed", "reason": "NodePorts", "message": "Pod was rejected: no free ports"},
         [
             (5, "NodePorts", {"measurements": {"why": "host port 80/TCP is held by pod default/web", "hostPort": 80}}),

@@ -9,6 +9,7 @@ from klet.runtime.config.container_options import NoDevices
 from klet.runtime.config.id_blocks import UNIT, IdBlocks, choose_range
 from klet.runtime.config.user_namespaces import UserNamespaces
 from klet.runtime.environment.env_sources import KnownResources, NoObjects
+from klet.runtime.host_ports import FreePorts
 from klet.runtime.runtime_class import KnownRuntimeClasses, RuntimeHandlers
 
 MAX_PODS = 110
@@ -35,4 +36,5 @@ def simulated_container_ports(
         volume_files=volumes,
         sub_paths=volumes,
         user_namespaces=users,
+        host_ports=FreePorts(),
     )
