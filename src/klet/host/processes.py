@@ -89,6 +89,10 @@ async def run_process(
 async def _feed(process: asyncio.subprocess.Process, data: bytes) -> None:
     if process.stdin is None:
         return
+    # A child that has ended already reads nothing; uvloop's pipe to it is closed then, and refuses even no bytes.
+    if not data or process.stdin.is_closing():
+        process.stdin.close()
+        return
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         process.stdin.write(data)
         await process.stdin.drain()

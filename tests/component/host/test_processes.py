@@ -4,6 +4,7 @@ import select
 from datetime import timedelta
 
 import pytest
+import uvloop
 
 from klet.host.errors import ProcessFailed, ProcessTimeout
 from klet.host.processes import run_process
@@ -86,3 +87,13 @@ async def test_a_cancelled_caller_leaves_no_child(tmp_path):
         task.cancel()
     assert task.cancelled()
     assert dies(pid)
+
+
+@pytest.mark.parametrize("stdin", [pytest.param(b"", id="no input"), pytest.param(b"x" * (1 << 20), id="much input")])
+def test_children_that_end_at_once_are_no_error_on_the_loop_of_the_agent(stdin):
+    async def main():
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(run_process(["true"], timeout=LONG, stdin=stdin)) for _ in range(20)]
+        return [task.result().returncode for task in tasks]
+
+    assert uvloop.run(main()) == [0] * 20
