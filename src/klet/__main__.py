@@ -12,6 +12,8 @@ from pathlib import PurePath
 
 AUTHORITIES = "SSL_CERT_FILE"
 """Where OpenSSL finds the authorities that it trusts by default."""
+FORK_SUPPORT = "GRPC_ENABLE_FORK_SUPPORT"
+"""Whether gRPC prepares for a child that goes on using its connections; read once, when it is imported."""
 
 
 def main() -> int:
@@ -21,6 +23,8 @@ def main() -> int:
 
 def dispatch(program: str, arguments: Sequence[str]) -> int:
     agent = agent_arguments(program, arguments)
+    # Every child of klet runs another program at once. Preparing for more disturbs the calls that are under way.
+    os.environ[FORK_SUPPORT] = "0"
     # Imported here, not above: the agent and the command line never load each other's libraries.
     if agent is None:
         from klet.cli.app import main as run_command  # noqa: PLC0415 - as said above
