@@ -16,6 +16,7 @@ from klet.cri.client import CriClient
 from klet.cri.errors import CriError
 from klet.testing.containerd import PrivateContainerd
 from klet.testing.free_ports import find_free_ports
+from klet.testing.leftovers import undo_mounts
 from klet.wire import cri_v1_pb2 as cri
 
 PATIENCE = 180
@@ -170,7 +171,8 @@ class Node:
     async def agent(self) -> AsyncIterator[AgentUnderTest]:
         """An agent that answers and has come to rest; all its pods are gone afterwards."""
         self._agents += 1
-        agent = AgentUnderTest(directory=self._directory / f"agent-{self._agents}", containerd=self._containerd)
+        directory = self._directory / f"agent-{self._agents}"
+        agent = AgentUnderTest(directory=directory, containerd=self._containerd)
         await agent.prepare()
         await agent.start()
         try:
@@ -181,6 +183,7 @@ class Node:
         finally:
             await agent.end()
             await remove_all(self._client)
+            undo_mounts(directory)
 
 
 async def remove_all(client: CriClient) -> None:

@@ -4,7 +4,6 @@ import logging
 import sys
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Protocol
 
 import uvloop
@@ -21,6 +20,7 @@ from klet.app.machine_facts import read_machine_facts
 from klet.app.objects import standalone_objects
 from klet.app.pod_sources import build_sources, source_names
 from klet.app.ports import Place, open_ports
+from klet.app.root_directory import make_root
 from klet.app.service import build_watchdog, tell_ready
 from klet.app.settings import AgentSettings, cut_settings
 from klet.app.views import BoardPods
@@ -30,9 +30,9 @@ from klet.config.errors import ConfigError, one_line, suffixed, warned
 from klet.config.flags import parse_node_ips
 from klet.config.loader import load_command_line
 from klet.errors import KletError
+from klet.host import mounts
 from klet.host.addresses import find_node_addresses
 from klet.host.cgroups.discover import find_hierarchy
-from klet.host.errors import HostError
 from klet.host.open_files import allow_open_files
 from klet.host.sysctls import Sysctls
 from klet.model.causes import Finding, Subject
@@ -108,7 +108,7 @@ async def run_agent(given: Settings, settings: AgentSettings) -> None:
         # First of all: who has one of these ports may be another kubelet, whose node nobody should touch.
         sockets = opened.enter_context(take_ports(given.config))
         apply_tunables(Sysctls(), _tunable_policy(given))
-        _make_root(settings.root)
+        make_root(settings.root, mounts)
         basics = await opened.enter_async_context(
             open_basics(settings, clock=clock, has_events=not given.flags.is_standalone)
         )
@@ -144,14 +144,6 @@ def _standalone_place(given: Settings, settings: AgentSettings) -> Place:
     # An address of all zeros only says which family is preferred.
     given_ips = tuple(str(ip) for ip in parse_node_ips(given.flags.node_ip) if not ip.is_unspecified)
     return Place(objects=standalone_objects(settings.runtime_handlers), node_ips=lambda: given_ips)
-
-
-def _make_root(root: Path) -> None:
-    try:
-        for directory in (root, root / "pods"):
-            directory.mkdir(mode=0o750, parents=True, exist_ok=True)
-    except OSError as error:
-        raise HostError(f"cannot make the root directory {root} (--root-dir): {error.strerror}") from error
 
 
 async def _build_api(

@@ -51,6 +51,17 @@ def containing_mount(mounts: Iterable[MountEntry], path: str) -> MountEntry | No
     return next((mount for mount in reversed(tuple(mounts)) if is_below(path, mount.mount_point)), None)
 
 
+def is_bound_on_itself(mounts: Iterable[MountEntry], path: str) -> bool:
+    """Whether a directory is a mount of its own that shows what would be there without it."""
+    table = {mount.mount_id: mount for mount in mounts}
+    top = find_mount(table.values(), path)
+    below = table.get(top.parent_id) if top is not None else None
+    if top is None or below is None or not is_below(path, below.mount_point):
+        return False
+    place = str(PurePosixPath(below.root) / PurePosixPath(path).relative_to(below.mount_point))
+    return (top.device, top.root) == (below.device, place)
+
+
 def mounts_under(mounts: Iterable[MountEntry], path: str) -> tuple[MountEntry, ...]:
     """The mounts at a path and below it, deepest and newest first: the order in which they can be unmounted."""
     inside = [mount for mount in mounts if is_below(mount.mount_point, path)]

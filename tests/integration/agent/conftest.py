@@ -17,6 +17,7 @@ from klet.aio.tasks import first_of
 from klet.api.codec import decode
 from klet.api.pod import Pod, PodList, PodStatus
 from klet.host.inotify import ChangeKind, watch_directory
+from klet.host.mounts import unmount_tree
 from klet.status.checkpoint import MemoryFormat
 
 DEADLINE = 40 if "KLET_VM" not in os.environ else 300  # an emulated machine is slow
@@ -234,7 +235,8 @@ async def changes_of(file: Path) -> AsyncGenerator[None, None]:
 
 @pytest.fixture
 def node(tmp_path, containerd, cri):
-    return Node(directory=tmp_path, containerd=containerd)
+    yield Node(directory=tmp_path, containerd=containerd)
+    unmount_tree(tmp_path, lazy=True)
 
 
 @pytest.fixture
@@ -244,17 +246,22 @@ def build_node(tmp_path):
     def build(containerd) -> Node:
         return Node(directory=tmp_path, containerd=containerd)
 
-    return build
+    yield build
+    unmount_tree(tmp_path, lazy=True)
 
 
 @pytest.fixture(scope="session")
 def new_node():
     """Builds a node in a directory: for fixtures that outlive a test."""
+    directories = []
 
     def build(directory: Path, containerd) -> Node:
+        directories.append(directory)
         return Node(directory=directory, containerd=containerd)
 
-    return build
+    yield build
+    for directory in directories:
+        unmount_tree(directory, lazy=True)
 
 
 @pytest.fixture(scope="session")

@@ -49,7 +49,7 @@ async def test_an_environment_of_all_kinds_and_parts_of_volumes(node, manifest):
         node.remove("web")
         await agent.heard("web", "Finished", "Removed")
         assert not directory.exists()
-        assert not has_mounts_under(node.root)
+        assert not has_mounts_under(node.root / "pods")
 
 
 async def test_what_this_runtime_or_node_does_not_have_is_said(node, manifest):

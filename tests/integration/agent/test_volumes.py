@@ -76,7 +76,7 @@ async def test_containers_share_volumes_and_nothing_is_left_of_them(node, pod, t
         node.remove("web")
         await agent.heard("web", "Finished", "Removed")
         assert not directory.exists()
-        assert not has_mounts_under(node.root)
+        assert not has_mounts_under(node.root / "pods")
         assert (tmp_path / "srv/file").read_text() == "host\n"
         assert "Traceback" not in agent.log
 
@@ -113,5 +113,5 @@ async def test_what_a_killed_agent_has_mounted_is_taken_down_by_the_next(node, p
     async with node.run() as agent:
         await agent.heard("web", "Removed")
         assert not directory.exists()
-        assert not has_mounts_under(node.root)
+        assert not has_mounts_under(node.root / "pods")
         assert "Traceback" not in agent.log

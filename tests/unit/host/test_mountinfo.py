@@ -5,6 +5,7 @@ from klet.host.mountinfo import (
     containing_mount,
     find_mount,
     is_below,
+    is_bound_on_itself,
     mount_references,
     mounts_under,
     parse_mountinfo,
@@ -63,6 +64,31 @@ def test_the_mount_that_holds_a_path(table):
 
 def test_mounts_below_come_deepest_and_newest_first(table):
     assert [entry.mount_id for entry in mounts_under(table, "/var/lib/pods")] == [43, 42, 41, 40]
+
+
+BOUND = r"""27 1 254:0 / / rw - ext4 /dev/vda rw
+28 27 254:0 /var/lib/kubelet /var/lib/kubelet rw shared:1 - ext4 /dev/vda rw
+29 28 254:0 /var/lib/kubelet /var/lib/kubelet rw shared:2 - ext4 /dev/vda rw
+30 27 254:1 /state /disk rw - ext4 /dev/vdb rw
+31 30 254:1 /state/kubelet /disk/kubelet rw shared:3 - ext4 /dev/vdb rw
+32 27 254:0 /var/lib/other /srv/kubelet rw shared:4 - ext4 /dev/vda rw
+33 27 254:2 / /mnt/kubelet rw shared:5 - ext4 /dev/vdc rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        pytest.param("/var/lib/kubelet", True, id="even if it was done twice"),
+        pytest.param("/disk/kubelet", True, id="on a mount that shows a part of its disk"),
+        pytest.param("/srv/kubelet", False, id="another directory is bound there"),
+        pytest.param("/mnt/kubelet", False, id="a disk is mounted there"),
+        pytest.param("/var/lib", False, id="nothing is mounted there"),
+        pytest.param("/", False, id="the machine's root"),
+    ],
+)
+def test_a_directory_that_is_bound_on_itself(path, expected):
+    assert is_bound_on_itself(parse_mountinfo(BOUND), path) is expected
 
 
 def test_references_are_the_same_directory_elsewhere(table):

@@ -38,7 +38,8 @@ from klet.host.cgroups.manager import HostCgroups, NoUnits
 from klet.host.cgroups.names import parse_cgroupfs
 from klet.host.cgroups.v2 import V2Hierarchy
 from klet.host.files import remove_file, remove_tree, write_text
-from klet.host.mounts import list_mounts, unmount_tree
+from klet.host.mountinfo import is_bound_on_itself
+from klet.host.mounts import list_mounts, unmount, unmount_tree
 from klet.host.processes import run_process
 
 CALL_DEADLINE = timedelta(seconds=30)
@@ -145,6 +146,9 @@ class Teardown:
         for directory in (paths.run, paths.kubelet_root, paths.containerd_root):
             for entry in directory.iterdir() if directory.is_dir() else ():
                 unmount_tree(entry, lazy=True)
+        root = paths.kubelet_root.resolve()
+        while is_bound_on_itself(list_mounts(), str(root)):  # by the agent, so that mounts below it are shared
+            unmount(root, lazy=True)
 
     async def _network(self) -> None:
         names = self._node.names

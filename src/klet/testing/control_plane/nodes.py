@@ -83,9 +83,10 @@ class ClusterNode:
         temporary.rename(self.manifests / f"{name}.yaml")
 
     def mounts(self) -> list[str]:
-        """What is mounted below the node's directory."""
+        """What is mounted below the node's directory, but for its root directory, which is bound on itself."""
         table = parse_mountinfo(Path("/proc/self/mountinfo").read_text())
-        return [mount.mount_point for mount in mounts_under(table, str(self.directory))]
+        found = [mount.mount_point for mount in mounts_under(table, str(self.directory))]
+        return [path for path in found if path != str(self.root)]
 
     def unmount_all(self) -> None:
         undo_mounts(self.directory)

@@ -1,0 +1,97 @@
+"""The agent's root directory, made as upstream does (`setupDataDirs`): closed to others, and on a shared mount.
+
+Only from a shared mount do mounts that containers make in a volume reach the node and other containers
+(`mountPropagation`).
+"""
+
+import logging
+from collections.abc import Iterable
+from enum import Enum, auto
+from pathlib import Path
+from typing import Protocol
+
+from klet.host.errors import HostError, MountError
+from klet.host.mountinfo import MountEntry, containing_mount, mounts_under
+from klet.host.mounts import Propagation
+
+logger = logging.getLogger(__name__)
+
+
+class MountCalls(Protocol):
+    """The mounts of the machine, as `klet.host.mounts` has them."""
+
+    def list_mounts(self) -> tuple[MountEntry, ...]: ...
+
+    def bind(self, source: Path, target: Path) -> None: ...
+
+    def set_propagation(self, target: Path, propagation: Propagation, *, recursive: bool) -> None: ...
+
+    def unmount(self, target: Path) -> bool: ...
+
+
+class Sharing(Enum):
+    """What there is to do for a directory that has to be on a shared mount."""
+
+    NOTHING = auto()
+    BIND = auto()
+    """Bind it on itself, and share that."""
+    LATER = auto()
+    """Something is mounted below it already, which a mount upon it would hide from its owners."""
+
+
+def make_root(root: Path, mounts: MountCalls) -> None:
+    """Make the directory and what every part of the agent expects in it; raises HostError."""
+    _make(root, root)
+    share(root, mounts)
+    _make(root, root / "pods")
+
+
+def share(root: Path, mounts: MountCalls) -> None:
+    """Have the root directory on a shared mount; raises HostError."""
+    place = root.resolve()
+    table = mounts.list_mounts()
+    match decide_sharing(table, str(place)):
+        case Sharing.NOTHING:
+            return
+        case Sharing.LATER:
+            logger.warning(
+                "The root directory is not on a shared mount: mountPropagation works after a start without pods",
+                extra={"path": str(place)},
+            )
+        case Sharing.BIND:
+            try:
+                _bind(place, mounts)
+            except MountError as error:
+                holder = containing_mount(table, str(place))
+                raise HostError(
+                    f"cannot make the root directory {root} (--root-dir) a shared mount: {error}: give klet "
+                    "CAP_SYS_ADMIN, or share the mount that holds it with "
+                    f"`mount --make-rshared {holder.mount_point if holder is not None else '/'}`"
+                ) from error
+            logger.info("The root directory is bound on itself as a shared mount", extra={"path": str(place)})
+
+
+def decide_sharing(table: Iterable[MountEntry], place: str) -> Sharing:
+    """What to do for a directory, by the mounts that there are."""
+    table = tuple(table)
+    holder = containing_mount(table, place)
+    if holder is not None and holder.is_shared:
+        return Sharing.NOTHING
+    below = [mount for mount in mounts_under(table, place) if mount.mount_point != place]
+    return Sharing.LATER if below else Sharing.BIND
+
+
+def _bind(place: Path, mounts: MountCalls) -> None:
+    mounts.bind(place, place)
+    try:
+        mounts.set_propagation(place, Propagation.SHARED, recursive=True)
+    except MountError:
+        mounts.unmount(place)
+        raise
+
+
+def _make(root: Path, directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+    except OSError as error:
+        raise HostError(f"cannot make the root directory {root} (--root-dir): {error.strerror}") from error
