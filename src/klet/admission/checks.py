@@ -55,9 +55,11 @@ def check_os(pod: Pod) -> Rejection | None:
 
 def check_host_ports(pod: Pod, others: Sequence[Pod]) -> Rejection | None:
     """A port of the host that another pod has."""
-    taken = [(port, other) for other in others for port in host_ports(other)]
-    found = ((wanted, other) for wanted in host_ports(pod) for port, other in taken if _clash(wanted, port))
-    clash = next(found, None)
+    wanted = tuple(host_ports(pod))
+    if not wanted:
+        return None  # as most pods; the others need not be looked at for it
+    taken = ((port, other) for other in others for port in host_ports(other))
+    clash = next(((mine, other) for port, other in taken for mine in wanted if _clash(mine, port)), None)
     if clash is None:
         return None
     port, holder = clash
