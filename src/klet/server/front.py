@@ -1,7 +1,8 @@
 """The front of the HTTP server: frames requests, hands them to aiohttp one by one, and lets go of upgraded connections.
 
 aiohttp knows no upgrade to SPDY. The front keeps the bytes behind an upgrade request to itself until a handler has
-taken the connection over (`take_over`), or has answered in plain HTTP.
+taken the connection over (`take_over`), or has answered in plain HTTP. If the request has a body, which no client of
+Kubernetes sends, that is part of the request: it is waited for, and goes to the runtime with the head.
 """
 
 import asyncio
@@ -22,15 +23,17 @@ STREAMING_PATHS: Final = frozenset({"exec", "attach", "portForward"})
 HEAD_LIMIT: Final = (1 << 20) + 4096
 """Upstream's limit of 1 MiB, with the same allowance on top."""
 _BUFFER_LIMIT: Final = 1 << 16
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _NOT_FOR_AIOHTTP: Final = frozenset({"connection", "upgrade", "content-length", "transfer-encoding", "expect"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontLimits:
-    """What a client may take: bytes for a head, and time to send it."""
+    """What a client may take: bytes for a head, and time to send it; for the body of an upgrade request the same."""
 
     head_bytes: int = HEAD_LIMIT
     head_time: timedelta = timedelta(seconds=30)
+    upgrade_body_bytes: int = 1 << 16
 
 
 class Taker(Protocol):
@@ -65,6 +68,10 @@ class Front(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self.upgrade: RequestHead | None = None
         """The request in hand as it was sent, if it asks for another protocol."""
+        self.upgrade_body = b""
+        """The bytes of its body, as they were sent."""
+        self._awaited: tuple[RequestHead, Body] | None = None
+        """An upgrade request whose body has not come yet."""
 
     @property
     def transport(self) -> asyncio.Transport:
@@ -76,6 +83,7 @@ class Front(asyncio.Protocol):
         if self._taker is None:
             self._is_busy = False
             self.upgrade = None
+            self.upgrade_body = b""
             self._advance()
 
     def take_over(self, taker: Taker) -> bytes:
@@ -140,6 +148,8 @@ class Front(asyncio.Protocol):
 
     def _pass_body(self) -> bool:
         """Pass on what belongs to the body of the request in hand; False while more of it is to come."""
+        if self._awaited is not None:
+            return self._take_upgrade_body(*self._awaited)
         if self._body is None:
             return True
         try:
@@ -172,21 +182,48 @@ class Front(asyncio.Protocol):
         return True
 
     def _begin(self, head: RequestHead | None, size: int) -> None:
-        if head is not None and head.is_upgrade and _asks_for_stream(head):
-            self._is_busy = True
-            self.upgrade = head
-            del self._buffer[:size]
-            self._handler.data_received(_as_plain(head))
-            return
         try:
-            self._body = body_of(head) if head is not None else None
+            body = body_of(head) if head is not None else None
         except FramingError:
-            head = None
+            head, body = None, None
+        if head is not None and head.is_upgrade and _asks_for_stream(head):
+            del self._buffer[:size]
+            if body is None:
+                self._begin_upgrade(head)
+                return
+            self._awaited = head, body
+            if "100-continue" in (each.lower() for each in head.all("expect")) and not body.is_complete:
+                self.transport.write(_CONTINUE)
+            self._start_timer()
+            return
+        self._body = body
         if head is None or head.method == "CONNECT" or any(each != "100-continue" for each in head.all("expect")):
             self._is_opaque = True
             return
         self._is_busy = True
         self._pass(size)
+
+    def _begin_upgrade(self, head: RequestHead) -> None:
+        self._is_busy = True
+        self.upgrade = head
+        self._handler.data_received(_as_plain(head))
+
+    def _take_upgrade_body(self, head: RequestHead, body: Body) -> bool:
+        try:
+            size = body.take(self._buffer)
+        except FramingError:
+            self._refuse(400, "Bad Request")
+            return False
+        self.upgrade_body += bytes(self._buffer[:size])
+        del self._buffer[:size]
+        if len(self.upgrade_body) > self._limits.upgrade_body_bytes:
+            self._refuse(413, "Request Entity Too Large")
+            return False
+        if body.is_complete:
+            self._stop_timer()
+            self._awaited = None
+            self._begin_upgrade(head)
+        return self._awaited is None
 
     def _pass(self, size: int) -> None:
         piece = bytes(self._buffer[:size])
@@ -199,6 +236,8 @@ class Front(asyncio.Protocol):
         text = f"{status} {reason}"
         headers = (("Content-Type", "text/plain; charset=utf-8"), ("Connection", "close"))
         self._buffer.clear()
+        self._stop_timer()
+        self._awaited = None
         self.transport.write(write_head(f"HTTP/1.1 {text}", headers) + text.encode())
         self.transport.close()
 

@@ -126,3 +126,11 @@ async def test_hundreds_of_connections_that_say_nothing(kubelet):
     for _, writer in open_:
         writer.close()
         await writer.wait_closed()
+
+
+async def test_a_body_that_an_upgrade_announces_and_that_does_not_come(start):
+    async with start(limits=FrontLimits(head_time=timedelta(milliseconds=50))) as kubelet:
+        head = b"POST /exec/default/web/main?output=1 HTTP/1.1\r\nHost: n\r\n"
+        headers = b"Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nContent-Length: 5\r\n\r\n"
+        answer = await until_the_end(kubelet, head + headers + b"hal")
+        assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n")

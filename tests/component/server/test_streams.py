@@ -430,3 +430,44 @@ async def test_a_runtime_that_does_not_listen_holds_up_its_client_alone(kubelet)
         assert sent < 64 << 20  # what the kernel's buffers and ours hold
         assert await kubelet.get("/healthz") == (200, "ok")
         writer.transport.abort()
+
+
+async def refuse_after_body(reader, writer):
+    """As a Go server does: an answer that refuses comes when the body was read."""
+    await reader.readexactly(4)
+    writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
+
+
+async def test_a_body_before_an_upgrade_reaches_the_runtime(kubelet):
+    kubelet.streamer.behave = refuse_after_body
+    async with asyncio.timeout(PROMPTLY), kubelet.connected() as (reader, writer):
+        writer.write(upgrade(headers=SPDY + "Content-Length: 4\r\nExpect: 100-continue\r\n"))
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b"body" + b"GET /healthz HTTP/1.1\r\nHost: n\r\n\r\n")
+        assert (await answer_of(reader))[::2] == (403, "no")
+        assert (await answer_of(reader))[::2] == (200, "ok")
+    [head] = kubelet.streamer.heads
+    assert b"Content-Length: 4\r\n" in head
+    assert b"Expect" not in head
+
+
+@pytest.mark.parametrize(
+    ("header", "body"),
+    [
+        pytest.param("Content-Length: 4", b"body", id="sized"),
+        pytest.param("Transfer-Encoding: chunked", b"4\r\nbody\r\n0\r\n\r\n", id="chunked"),
+    ],
+)
+async def test_an_upgrade_with_a_body_is_spliced(kubelet, header, body):
+    async with asyncio.timeout(PROMPTLY), kubelet.connected() as (reader, writer):
+        writer.write(upgrade(headers=f"{SPDY}{header}\r\n") + body + b"early")
+        assert await reader.readexactly(len(SWITCHED + body) + 5) == SWITCHED + body + b"early"
+
+
+async def test_the_body_of_a_refused_upgrade_is_no_request(kubelet):
+    smuggled = b"GET /pods HTTP/1.1\r\nHost: n\r\n\r\n"
+    async with asyncio.timeout(PROMPTLY), kubelet.connected() as (reader, writer):
+        gone = upgrade("/exec/default/gone/main?output=1", headers=f"{SPDY}Content-Length: {len(smuggled)}\r\n")
+        writer.write(gone + smuggled + b"GET /healthz HTTP/1.1\r\nHost: n\r\n\r\n")
+        assert (await answer_of(reader))[::2] == (404, "pod does not exist")
+        assert (await answer_of(reader))[::2] == (200, "ok")

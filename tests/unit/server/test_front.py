@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,12 +35,23 @@ class Wire(asyncio.Transport):
     def __init__(self):
         super().__init__()
         self.is_paused = False
+        self.written = b""
+        self.is_closed = False
 
     def pause_reading(self):
         self.is_paused = True
 
     def resume_reading(self):
         self.is_paused = False
+
+    def write(self, data):
+        self.written += data
+
+    def close(self):
+        self.is_closed = True
+
+    def get_extra_info(self, _name, default=None):
+        return default
 
 
 class Taker:
@@ -130,3 +142,54 @@ async def test_much_that_waits_holds_up_the_client():
     taker = Taker()
     assert len(front.take_over(taker)) == 120_000
     assert not front.transport.is_paused
+
+
+def with_body(*headers, body=b""):
+    return UPGRADE.removesuffix(b"\r\n") + b"".join(each + b"\r\n" for each in headers) + b"\r\n" + body
+
+
+SIZED = with_body(b"Content-Length: 7", body=GET[:7])
+EMPTY = with_body(b"Content-Length: 0")
+IN_CHUNKS = with_body(b"Transfer-Encoding: chunked", body=b"5\r\nGET /\r\n0\r\n\r\n")
+
+
+@given(
+    st.lists(st.integers(0, 400), max_size=8),
+    st.sampled_from([(EMPTY, b""), (SIZED, GET[:7]), (IN_CHUNKS, b"5\r\nGET /\r\n0\r\n\r\n")]),
+)
+def test_the_body_of_an_upgrade_belongs_to_it_and_what_follows_does_not(cuts, request):
+    asked, body = request
+    front, server = run(asked + GET, cuts, ())
+    assert (server.fed, front.upgrade_body) == (PLAIN_UPGRADE, body)
+    front.done()
+    assert (server.fed, front.upgrade, front.upgrade_body) == (PLAIN_UPGRADE + GET, None, b"")
+
+
+async def test_a_client_that_asks_whether_to_send_its_body_may():
+    front, server = connected()
+    front.data_received(with_body(b"Content-Length: 4", b"Expect: 100-continue"))
+    assert (server.fed, front.transport.written) == (b"", b"HTTP/1.1 100 Continue\r\n\r\n")
+    front.data_received(b"body")
+    assert (server.fed, front.upgrade_body) == (PLAIN_UPGRADE, b"body")
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        pytest.param(with_body(b"Transfer-Encoding: chunked", body=b"zz\r\n"), 400, id="a chunk without a length"),
+        pytest.param(with_body(b"Content-Length: 70000", body=b"x" * 66_000), 413, id="more than any client sends"),
+    ],
+)
+async def test_a_body_that_cannot_be_taken_is_refused_at_once(request_bytes, status):
+    front, server = connected()
+    front.data_received(request_bytes)
+    assert server.fed == b""
+    assert front.transport.written.startswith(f"HTTP/1.1 {status} ".encode())
+    assert front.transport.is_closed
+
+
+async def test_a_length_that_contradicts_itself_is_the_servers_affair():
+    front, server = connected()
+    request = with_body(b"Content-Length: 1", b"Content-Length: 2", body=b"xx")
+    front.data_received(request)
+    assert (server.fed, front.upgrade) == (request, None)

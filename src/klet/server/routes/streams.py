@@ -167,7 +167,7 @@ async def _join(front: Front, upgrade: RequestHead, endpoint: Endpoint) -> web.S
     """Let the runtime answer, and leave the two alone if it agrees."""
     link = Link(front)
     try:
-        answer = await link.ask(endpoint, _forwarded(upgrade, endpoint, front.transport))
+        answer = await link.ask(endpoint, _forwarded(upgrade, endpoint, front.transport) + front.upgrade_body)
         if answer.status == _SWITCHING:
             link.join(front.take_over(link))
             await link.until_ended()
@@ -189,7 +189,7 @@ def _forwarded(upgrade: RequestHead, endpoint: Endpoint, transport: asyncio.Base
     seen = list(upgrade.all("x-forwarded-for"))
     for name, value in upgrade.headers:
         match name.lower():
-            case "authorization" | "x-forwarded-for":
+            case "authorization" | "x-forwarded-for" | "expect":  # what was expected has been given here
                 continue
             case "sec-websocket-protocol":
                 headers.append((name, without_token(value)))
