@@ -1,7 +1,9 @@
 """What a pod has on disk: directories, hosts file, termination logs, volumes, and their removal."""
 
+import asyncio
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -183,3 +185,23 @@ async def test_removal_takes_data_and_logs_of_that_pod_only(files, tmp_path):
     assert await files.pods_on_disk() == {"u-2"}
     assert files.log_path(other, "main", 0).parent.is_dir()
     assert not files.log_path(pod_with(), "main", 0).parent.parent.exists()
+
+
+async def test_a_hosts_file_of_megabytes_is_whole_and_does_not_hold_up_the_loop(files, threads):
+    """Nobody limits hostAliases but the size of a manifest: the file is made on a thread, so that others go on."""
+    names = tuple(f"host-{number}.example.internal" for number in range(50))
+    aliases = tuple(HostAlias(ip=f"10.0.{high}.{low}", hostnames=names) for high in range(16) for low in range(256))
+    pod = pod_with(host_aliases=aliases)
+    await files.prepare_pod(pod)
+    is_free = threading.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(threads.run(is_free.wait, 20))  # the only thread is taken
+        making = group.create_task(files.prepare_container(pod, MAIN, pod_ips=("10.1.0.7",)))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not making.done()
+        is_free.set()
+    text = text_of(making.result().hosts_file)
+    assert len(text) > 4_000_000
+    assert text.endswith("10.0.15.255\t" + "\t".join(names) + "\n")
+    assert text.count("\n10.0.") == len(aliases)
