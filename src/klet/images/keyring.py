@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -13,6 +14,16 @@ _DEFAULT_NAMES: Final = frozenset({"docker.io", DEFAULT_REGISTRY})
 _SCHEMES: Final = ("https://", "http://")
 _VERSIONS: Final = ("/v1/", "/v2/")
 _PORT: Final = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::\d*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class FittingLogins:
+    """How to log in for one image."""
+
+    logins: tuple[RegistryLogin, ...] = ()
+    """To be tried in this order."""
+    missing: tuple[str, ...] = ()
+    """The secrets that are not to be had, so that nobody knows whether one of them would fit."""
 
 
 class Place(NamedTuple):

@@ -1,6 +1,6 @@
 """Makes sure that a container's image is on the node before it starts (image manager, EnsureImageExists)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -12,10 +12,10 @@ from klet.api.times import Duration
 from klet.cri.errors import Code, CriError
 from klet.cri.port import ImageService
 from klet.errors import KletError
-from klet.images.docker_config import RegistryLogin
+from klet.images.keyring import FittingLogins
 from klet.images.names import ImageNameError, repository_of, with_default_tag
 from klet.images.pull_backoff import MissingImage, PullBackoff
-from klet.model.causes import CauseId, CauseRecorder, Finding
+from klet.model.causes import CauseId, CauseRecorder, Finding, Measurement
 from klet.model.error_text import join_errors
 from klet.model.pods import subject_of, uid_of
 from klet.wire import cri_v1_pb2 as cri
@@ -37,8 +37,8 @@ class PresentImage:
 class RegistryLogins(Protocol):
     """Knows how to log in to the registries that pods pull from."""
 
-    async def find(self, pod: Pod, repository: str) -> Sequence[RegistryLogin]:
-        """In the order in which they are to be tried; raises KletError if they cannot be read."""
+    async def find(self, pod: Pod, repository: str) -> FittingLogins:
+        """Those for a repository; raises KletError if they cannot be read."""
         ...
 
 
@@ -88,7 +88,7 @@ class ImageManager:
             self._record(pod, container, "Pulled", text, parent)
             return _present(found)
         try:
-            logins = await self._logins.find(pod, repository_of(container.image))
+            fitting = await self._logins.find(pod, repository_of(container.image))
         except KletError as error:
             return self._missing(pod, container, "Failed", MissingImage("ErrImagePull", str(error)), parent)
         if (last := self._backoff.failure_in_force(uid_of(pod), name, now=self._clock.now())) is not None:
@@ -97,7 +97,7 @@ class ImageManager:
             self._record(pod, container, "BackOff", text, parent, next_step=following, next_at=last.retry_at)
             return MissingImage("ImagePullBackOff", f"{text}: {last.reason}: {last.message}", last.retry_at)
         before_pull()
-        return await self._pull(pod, container, name, logins, parent)
+        return await self._pull(pod, container, name, fitting, parent)
 
     async def _inspect(self, name: str) -> cri.Image | None:
         answer = await self._images.image_status(cri.ImageStatusRequest(image=cri.ImageSpec(image=name)))
@@ -108,13 +108,13 @@ class ImageManager:
         pod: Pod,
         container: Container | EphemeralContainer,
         name: str,
-        logins: Sequence[RegistryLogin],
+        fitting: FittingLogins,
         parent: CauseId | None,
     ) -> PresentImage | MissingImage:
         self._record(pod, container, "Pulling", f'Pulling image "{container.image}"', parent)
         started = self._clock.monotonic()
         try:
-            await self._pull_with_any(name, logins)
+            await self._pull_with_any(name, fitting)
             pulled = await self._inspect(name)
         except (CriError, _Refused) as error:
             text = _text_of(error)
@@ -123,7 +123,13 @@ class ImageManager:
             retry_at = now + self._backoff.failed(uid_of(pod), name, missing, now=now)
             failed = f'Failed to pull image "{container.image}": {text}'
             following = "pull again after a back-off"
-            self._record(pod, container, "Failed", failed, parent, next_step=following, next_at=retry_at)
+            tried: dict[str, Measurement] = {
+                "logins": len(fitting.logins),
+                "missing pull secrets": ", ".join(fitting.missing),
+            }
+            self._record(
+                pod, container, "Failed", failed, parent, next_step=following, next_at=retry_at, measurements=tried
+            )
             return replace(missing, retry_at=min(retry_at, now + SHOW_BACKOFF))
         self._backoff.pulled(uid_of(pod), name)
         if pulled is None:
@@ -137,14 +143,14 @@ class ImageManager:
         self._record(pod, container, "Pulled", text, parent)
         return _present(pulled)
 
-    async def _pull_with_any(self, name: str, logins: Sequence[RegistryLogin]) -> None:
+    async def _pull_with_any(self, name: str, fitting: FittingLogins) -> None:
         """Pull with each login in turn until one is let in. Whoever has a login does not go without, as upstream."""
         spec = cri.ImageSpec(image=name)
-        if not logins:
+        if not fitting.logins:
             await self._images.pull_image(cri.PullImageRequest(image=spec))
             return
         failures = []
-        for login in logins:
+        for login in fitting.logins:
             auth = cri.AuthConfig(username=login.username, password=login.password)
             try:
                 await self._images.pull_image(cri.PullImageRequest(image=spec, auth=auth))
@@ -175,6 +181,7 @@ class ImageManager:
         *,
         next_step: str = "",
         next_at: datetime | None = None,
+        measurements: Mapping[str, Measurement] | None = None,
     ) -> None:
         self._recorder.record(
             Finding(
@@ -182,6 +189,7 @@ class ImageManager:
                 decider=DECIDER,
                 decision=decision,
                 message=message,
+                measurements=measurements or {},
                 next=next_step,
                 next_at=next_at,
             ),

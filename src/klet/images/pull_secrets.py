@@ -11,7 +11,7 @@ from klet.api.config import Secret
 from klet.api.pod import Pod
 from klet.errors import KletError, level_for
 from klet.images.docker_config import BadDockerConfig, RegistryLogin, parse_docker_config_json, parse_dockercfg
-from klet.images.keyring import Keyring
+from klet.images.keyring import FittingLogins, Keyring
 from klet.model.pods import uid_of
 
 logger = logging.getLogger(__name__)
@@ -45,11 +45,13 @@ class PullSecrets:
         self._secrets = secrets
         self._node = node
 
-    async def find(self, pod: Pod, repository: str) -> Sequence[RegistryLogin]:
-        """Those for a repository, in the order in which they are to be tried; raises BadPullSecret."""
-        secrets, _ = await self._read(pod)
+    async def find(self, pod: Pod, repository: str) -> FittingLogins:
+        """Those for a repository; raises BadPullSecret."""
+        secrets, missing = await self._read(pod)
         keyrings = (Keyring(read_logins(secret) for secret in secrets), Keyring([await self._node.read()]))
-        return [login for keyring in keyrings for login in keyring.find(repository)]
+        return FittingLogins(
+            tuple(login for keyring in keyrings for login in keyring.find(repository)), missing=tuple(missing)
+        )
 
     async def find_missing(self, pod: Pod) -> Sequence[str]:
         """The secrets of a pod that are not to be had; it is pulled without them."""

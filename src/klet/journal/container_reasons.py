@@ -29,6 +29,7 @@ STARTED: Final = "Started"
 UNHEALTHY: Final = "Unhealthy"
 KILLING: Final = "Killing"
 LONGEST_WORDS: Final = 160
+_MISSING_SECRETS: Final = "missing pull secrets"
 DEFAULT_PERIOD: Final = 10
 """Seconds between two probes, unless the probe says otherwise."""
 
@@ -125,7 +126,7 @@ def _no_image(seat: Seat, word: str, message: str) -> Reason:
     elif word == "InvalidImageName":
         text = f'the image "{image}" of {seat.who} has a name that is not valid: {plain_error(message)}'
     else:
-        text = f'the image "{image}" of {seat.who} cannot be pulled: {plain_error(message)}'
+        text = f'the image "{image}" of {seat.who} cannot be pulled: {plain_error(message)}{_without_secrets(tries)}'
     return Reason(
         word=word,
         container=seat.spec.name,
@@ -135,6 +136,13 @@ def _no_image(seat: Seat, word: str, message: str) -> Reason:
         next="pull it again" if next_at is not None else "look again whether it is there",
         next_at=next_at,
     )
+
+
+def _without_secrets(tries: Evidence) -> str:
+    """What the newest pull lacked."""
+    pull = tries.where(lambda cause: _MISSING_SECRETS in cause.finding.measurements).newest
+    missing = pull.finding.measurements[_MISSING_SECRETS] if pull is not None else ""
+    return f"; image pull secrets that it was tried without: {missing}" if missing else ""
 
 
 def _ended(seat: Seat, ended: ContainerStateTerminated, word: str, *, kind: Kind = Kind.TROUBLE) -> Reason:

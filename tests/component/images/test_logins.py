@@ -125,6 +125,12 @@ async def test_a_pull_without_any_login(bench):
     assert bench.logins() == [None, None]
 
 
+async def test_a_failure_says_with_what_it_was_tried(bench):
+    bench.secrets.put("regcred", user="wrong-pass")
+    await bench.ensure("gone", "regcred", "lost")
+    assert bench.journal.all()[-1].finding.measurements == {"logins": 1, "missing pull secrets": "gone, lost"}
+
+
 async def test_a_login_of_another_registry_stays_here(bench):
     bench.secrets.put("regcred", user="right-pass")
     await bench.ensure("regcred", image="public:1")

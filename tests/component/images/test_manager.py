@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from klet.aio.clock import LoopClock
 from klet.cri.client import CriClient
 from klet.cri.errors import Code
+from klet.images.keyring import FittingLogins
 from klet.images.manager import ImageManager, PresentImage
 from klet.images.pull_backoff import MissingImage, PullBackoff
 from klet.journal.memory import MemoryJournal
@@ -29,7 +30,7 @@ class NoLogins:
     """Nobody logs in anywhere."""
 
     async def find(self, _pod, _repository):
-        return ()
+        return FittingLogins()
 
 
 class Bench:

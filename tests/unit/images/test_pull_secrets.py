@@ -64,7 +64,7 @@ def pod_with(*names):
 
 async def users(pod, *secrets, node=None, repository=REPOSITORY):
     found = await PullSecrets(secrets=Secrets(*secrets), node=node or NoNodeLogins()).find(pod, repository)
-    return [login.username for login in found]
+    return [login.username for login in found.logins]
 
 
 async def test_both_kinds_of_secrets_are_one_keyring():
@@ -93,7 +93,9 @@ async def test_secrets_that_cannot_be_had_are_left_out_and_named_in_order(caplog
     logins = PullSecrets(secrets=secrets, node=NoNodeLogins())
     pod = pod_with("z", "", "there", "a")
     assert await logins.find_missing(pod) == ["z", "a"]
-    assert [login.username for login in await logins.find(pod, REPOSITORY)] == ["team"]
+    found = await logins.find(pod, REPOSITORY)
+    assert [login.username for login in found.logins] == ["team"]
+    assert found.missing == ("z", "a")
     assert secrets.asked == ["default/z", "default/there", "default/a"] * 2
     assert [(record.secret, record.error) for record in caplog.records][:2] == [
         ("z", 'secret "z" not found'), ("a", 'secret "a" not found'),

@@ -41,6 +41,39 @@ CASES = [
         id="an image that cannot be pulled",
     ),
     pytest.param(
+        {"state": waiting("ErrImagePull", "pull access denied")},
+        [
+            (20, "Failed", {**MAIN, "measurements": {"missing pull secrets": "gone, lost"}}),
+            (19, "Failed", {**MAIN, "measurements": {"reason": "ErrImagePull"}}),
+        ],
+        (
+            "ErrImagePull",
+            (
+                'the image "remote:1" of container main cannot be pulled: pull access denied; '
+                "image pull secrets that it was tried without: gone, lost"
+            ),
+            20,
+            "look again whether it is there",
+            None,
+        ),
+        id="an image that cannot be pulled for want of secrets",
+    ),
+    pytest.param(
+        {"state": waiting("ErrImagePull", "pull access denied")},
+        [
+            (20, "Failed", {**MAIN, "measurements": {"missing pull secrets": "gone"}}),
+            (9, "Failed", {**MAIN, "measurements": {"missing pull secrets": ""}}),
+        ],
+        (
+            "ErrImagePull",
+            'the image "remote:1" of container main cannot be pulled: pull access denied',
+            20,
+            "look again whether it is there",
+            None,
+        ),
+        id="an image that cannot be pulled though its secrets have come",
+    ),
+    pytest.param(
         {"state": waiting("ErrImageNeverPull", 'Container image "remote:1" is not present')},
         [(5, "ErrImageNeverPull", MAIN)],
         (
