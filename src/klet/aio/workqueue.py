@@ -7,12 +7,14 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Hashable
-from datetime import datetime, timedelta
-from typing import Generic, TypeVar
+from datetime import timedelta
+from typing import Final, Generic, TypeVar
 
 from klet.aio.clock import Clock
 
 K = TypeVar("K", bound=Hashable)
+
+_TICK: Final = timedelta(microseconds=1)
 
 
 class WorkQueue(Generic[K]):
@@ -23,8 +25,8 @@ class WorkQueue(Generic[K]):
         self._ready: deque[K] = deque()
         self._dirty: set[K] = set()
         self._held: set[K] = set()
-        self._due: dict[K, datetime] = {}
-        self._timers: list[tuple[datetime, int, K]] = []
+        self._due: dict[K, int] = {}
+        self._timers: list[tuple[int, int, K]] = []
         self._sequence = 0
         self._waiters: dict[asyncio.Future[None], None] = {}
         self._keeper: asyncio.Future[None] | None = None
@@ -47,7 +49,7 @@ class WorkQueue(Generic[K]):
         if delay <= timedelta(0):
             self.add(key)
             return
-        at = self._clock.now() + delay
+        at = self._now() + delay // _TICK
         if key in self._dirty or (key in self._due and self._due[key] <= at):
             return
         self._due[key] = at
@@ -86,13 +88,17 @@ class WorkQueue(Generic[K]):
             self._wake_one()
 
     def _release_due(self) -> None:
-        now = self._clock.now()
+        now = self._now()
         while self._timers and (self._timers[0][0] <= now or self._stale(self._timers[0])):
             timer = heapq.heappop(self._timers)
             if not self._stale(timer):
                 self.add(timer[2])
 
-    def _stale(self, timer: tuple[datetime, int, K]) -> bool:
+    def _now(self) -> int:
+        """Microseconds on the clock that never steps: a delay is no longer because somebody sets the time."""
+        return round(self._clock.monotonic() / _TICK.total_seconds())
+
+    def _stale(self, timer: tuple[int, int, K]) -> bool:
         """A timer whose key was added, forgotten or given an earlier time since."""
         return self._due.get(timer[2]) != timer[0]
 
@@ -115,7 +121,7 @@ class WorkQueue(Generic[K]):
     async def _keep_time(self, waiter: asyncio.Future[None]) -> None:
         self._keeper = waiter
         try:
-            await self._clock.wait(_until(waiter), at_most=self._timers[0][0] - self._clock.now())
+            await self._clock.wait(_until(waiter), at_most=(self._timers[0][0] - self._now()) * _TICK)
         finally:
             self._keeper = None
             if self._timers:

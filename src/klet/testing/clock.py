@@ -92,6 +92,23 @@ class ManualClock:
         self._watchers = [each for each in self._watchers if not each[1].done()]
 
 
+class SteppingClock(ManualClock):
+    """A machine whose time is set while it runs: the wall clock is off by `step`, and waits do not notice."""
+
+    def __init__(self, *, start: datetime = START) -> None:
+        super().__init__(start=start)
+        self.step = timedelta()
+
+    def now(self) -> datetime:
+        return super().now() + self.step
+
+    async def sleep(self, duration: timedelta) -> None:
+        await super().sleep_until(super().now() + duration)
+
+    async def sleep_until(self, at: datetime) -> None:
+        await super().sleep_until(at - self.step)
+
+
 class HastyClock(SystemClock):
     """Waits a twentieth of what it is asked to, so that periods and back-offs are real and short."""
 

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, Protocol, assert_never
 
 from klet.aio.broadcast import Broadcast, Subscription
@@ -256,7 +256,7 @@ class VolumeManager:
         """Do what one volume of one pod needs now."""
         try:
             with self._working(key.uid):
-                desired, actual, now = self._desired.get(key), self._actual.get(key), self._clock.now()
+                desired, actual, now = self._desired.get(key), self._actual.get(key), self._clock.monotonic()
                 step = decide_step(
                     desired, actual, is_leaving=key.uid in self._leaving, may_come=self._may_come(desired), now=now
                 )
@@ -269,7 +269,7 @@ class VolumeManager:
                         await self._unmount(actual)
                     case Leave(until=until):
                         if until is not None:
-                            self._queue.add_after(key, until - now)
+                            self._queue.add_after(key, timedelta(seconds=until - now))
                     case _:
                         assert_never(step)
         finally:
@@ -284,8 +284,7 @@ class VolumeManager:
         try:
             old_at = await desired.plugin.set_up(request)
         except KletError as error:
-            retry_at = self._backoff.failed(key, Operation.MOUNT, now=self._clock.now())
-            self._queue.add_after(key, retry_at - self._clock.now())
+            retry_at = self._try_later(key, Operation.MOUNT)
             self._recorder.record(findings.mount_failed(desired, str(error), retry_at=retry_at))
             return
         self._backoff.forget(key)
@@ -300,11 +299,11 @@ class VolumeManager:
         )
         if desired.plugin.requires_remount:
             now = self._clock.now()
-            due = now + self._refresh * (1 + JITTER * self._random.random())
-            if old_at is not None and now < old_at < due:
-                due = old_at
-            mounted = replace(mounted, refresh_at=due)
-            self._queue.add_after(key, due - now)
+            wait = self._refresh * (1 + JITTER * self._random.random())
+            if old_at is not None and now < old_at < now + wait:
+                wait = old_at - now
+            mounted = replace(mounted, refresh_at=self._clock.monotonic() + wait.total_seconds())
+            self._queue.add_after(key, wait)
         self._actual.put(mounted)
 
     async def _unmount(self, actual: ActualMount) -> None:
@@ -315,8 +314,7 @@ class VolumeManager:
             await actual.plugin.tear_down(key.uid, actual.name)
         except KletError as error:
             self._actual.put(replace(actual, state=MountState.UNCERTAIN))
-            retry_at = self._backoff.failed(key, Operation.UNMOUNT, now=self._clock.now())
-            self._queue.add_after(key, retry_at - self._clock.now())
+            retry_at = self._try_later(key, Operation.UNMOUNT)
             self._recorder.record(findings.unmount_failed(actual, str(error), retry_at=retry_at))
             return
         self._backoff.forget(key)
@@ -325,11 +323,16 @@ class VolumeManager:
         self._tell_use(key, is_attachable=actual.is_attachable)
 
     def _must_wait(self, key: MountKey, operation: Operation) -> bool:
-        now = self._clock.now()
-        until = self._backoff.waiting_until(key, operation, now=now)
-        if until is not None:
-            self._queue.add_after(key, until - now)
-        return until is not None
+        remaining = self._backoff.remaining(key, operation, now=self._clock.monotonic())
+        if remaining is not None:
+            self._queue.add_after(key, remaining)
+        return remaining is not None
+
+    def _try_later(self, key: MountKey, operation: Operation) -> datetime:
+        """Have an operation that failed tried again; tells when."""
+        delay = self._backoff.failed(key, operation, now=self._clock.monotonic())
+        self._queue.add_after(key, delay)
+        return self._clock.now() + delay
 
     @contextmanager
     def _working(self, uid: PodUID) -> Iterator[None]:

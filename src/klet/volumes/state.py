@@ -5,7 +5,6 @@ Both boards are written by the volume manager only.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -15,6 +14,7 @@ from klet.model.causes import Subject
 from klet.model.objects import ObjectRef, volume_objects
 from klet.model.pods import PodUID
 from klet.volumes.names import MountKey, VolumeName
+from klet.volumes.operations import TICK
 from klet.volumes.plugins.base import VolumePlugin
 
 MOST_ERRORS: Final = 10
@@ -53,8 +53,8 @@ class ActualMount:
     is_attachable: bool = False
     revision: int = 0
     """The state of affairs that was last brought to it."""
-    refresh_at: datetime | None = None
-    """When it is to be brought up to date even if nothing is known to have changed."""
+    refresh_at: float | None = None
+    """When it is to be brought up to date even if nothing is known to have changed, on the clock that never steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +71,16 @@ class Unmount:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Nothing to do, until an instant if there is one."""
+    """Nothing to do, until an instant of the clock that never steps if there is one."""
 
-    until: datetime | None = None
+    until: float | None = None
 
 
 Step: TypeAlias = Mount | Unmount | Leave
 
 
 def decide_step(
-    desired: DesiredMount | None, actual: ActualMount | None, *, is_leaving: bool, may_come: bool, now: datetime
+    desired: DesiredMount | None, actual: ActualMount | None, *, is_leaving: bool, may_come: bool, now: float
 ) -> Step:
     """Say what to do with one volume of one pod. Only a pod that is over loses volumes.
 
@@ -93,7 +93,7 @@ def decide_step(
     if actual is None or actual.state is MountState.UNCERTAIN:
         return Mount(is_remount=False)
     if desired.plugin.requires_remount:
-        is_due = actual.refresh_at is not None and now >= actual.refresh_at
+        is_due = actual.refresh_at is not None and now > actual.refresh_at - TICK
         if is_due or actual.revision != desired.revision:
             return Mount(is_remount=True)
     return Leave(until=actual.refresh_at)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from klet.aio.workqueue import WorkQueue
-from klet.testing.clock import ManualClock
+from klet.testing.clock import ManualClock, SteppingClock
 
 
 def s(seconds: float) -> timedelta:
@@ -212,6 +212,21 @@ class CountingClock(ManualClock):
 
     reads = 0
 
-    def now(self):
+    def monotonic(self):
         self.reads += 1
-        return super().now()
+        return super().monotonic()
+
+
+@pytest.mark.parametrize("step", [timedelta(days=365), timedelta(days=-365)], ids=["forward", "back"])
+async def test_a_delay_is_as_long_as_it_is_whatever_the_time_is_set_to(step):
+    clock = SteppingClock()
+    queue = WorkQueue[str](clock=clock)
+    queue.add_after("a", s(60))
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(queue.get())
+        await clock.run(s(30))
+        clock.step = step
+        await clock.run(s(29))
+        assert not task.done()
+        await clock.run(s(1))
+        assert task.done()

@@ -14,7 +14,7 @@ from klet.certs.rotation import hold
 from klet.errors import KletError
 from klet.journal.memory import MemoryJournal
 from klet.testing.clock import START as NOW
-from klet.testing.clock import ManualClock
+from klet.testing.clock import SteppingClock
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -99,17 +99,6 @@ async def test_an_expired_certificate_counts_as_none(watch, board, clock, new_pa
     await clock.run(20 * SECOND)
     with pytest.raises(IdentityLost):
         await run
-
-
-class SteppingClock(ManualClock):
-    """A machine whose time is set while it runs."""
-
-    def __init__(self):
-        super().__init__()
-        self.step = timedelta()
-
-    def now(self):
-        return super().now() + self.step
 
 
 async def test_a_clock_that_is_set_does_not_end_the_agent(board, transports, new_pair):

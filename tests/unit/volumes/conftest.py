@@ -11,7 +11,7 @@ from klet.api.quantity import Quantity
 from klet.model.objects import IssuedToken, ObjectMissing
 from klet.objectcache.errors import TokenFailed
 from klet.objectcache.trust_bundles import NoTrustBundles
-from klet.testing.clock import START, ManualClock
+from klet.testing.clock import START, SteppingClock
 from klet.testing.mounts import NotedMounts
 from klet.volumes.build import VolumePorts, build_plugins
 
@@ -80,7 +80,7 @@ class Machine:
         self.objects = Objects()
         self.tokens = Tokens()
         self.trust = NoTrustBundles()
-        self.clock = ManualClock()
+        self.clock = SteppingClock()
         self.threads = InlineThreads()
         self.plugins = self.build(has_api=True)
 

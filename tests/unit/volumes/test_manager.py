@@ -256,6 +256,25 @@ async def test_content_is_looked_at_once_in_a_while(node, pod_with):
     assert len(node.plain.ups) == 1
 
 
+@pytest.mark.parametrize("step", [timedelta(days=365), timedelta(days=-365)], ids=["forward", "back"])
+async def test_content_is_looked_at_whatever_the_time_is_set_to(node, pod_with, step):
+    """A token would run out otherwise: what was due at a time that is a year away would not be renewed."""
+    await node.outcome(node.volumes.wait_for_attach_and_mount(pod_with(CONFIG)))
+    node.clock.step = step
+    await node.settle(timedelta(minutes=10))
+    assert 7 <= len(node.shown.ups) <= 11
+
+
+async def test_a_failure_is_tried_again_though_the_time_is_set_back(node, pod_with):
+    node.shown.error = "missing"
+    waiting = asyncio.gather(node.volumes.wait_for_attach_and_mount(pod_with(CONFIG)))
+    await node.settle(timedelta(seconds=3))
+    node.clock.step = timedelta(days=-365)
+    node.shown.error = ""
+    await node.settle(timedelta(seconds=5))
+    await waiting
+
+
 async def test_content_that_grows_old_is_renewed_when_it_does(node, pod_with):
     node.shown.old_at = START + timedelta(seconds=20)
     await node.outcome(node.volumes.wait_for_attach_and_mount(pod_with(CONFIG)))

@@ -6,7 +6,6 @@ import pytest
 
 from klet.model.causes import Subject
 from klet.model.objects import ObjectKind, ObjectRef
-from klet.testing.clock import START
 from klet.volumes.names import MountKey
 from klet.volumes.operations import Operation, OperationBackoff
 from klet.volumes.state import (
@@ -23,7 +22,8 @@ from klet.volumes.state import (
 
 KEY = MountKey("kubernetes.io/configmap/u-v", "u")
 CFG = ObjectRef(ObjectKind.CONFIG_MAP, "ns", "cfg")
-SOON = START + timedelta(minutes=1)
+NOW = 1000.1
+SOON = NOW + 60.0
 
 
 class Changing:
@@ -51,7 +51,7 @@ def actual(state=MountState.MOUNTED, revision=0, refresh_at=SOON):
         pytest.param(desired(), actual(MountState.UNCERTAIN), False, Mount(is_remount=False), id="perhaps there"),
         pytest.param(desired(), actual(), False, Leave(until=SOON), id="there and new"),
         pytest.param(desired(revision=1), actual(), False, Mount(is_remount=True), id="there and old"),
-        pytest.param(desired(), actual(refresh_at=START), False, Mount(is_remount=True), id="due"),
+        pytest.param(desired(), actual(refresh_at=NOW), False, Mount(is_remount=True), id="due"),
         pytest.param(desired(Fixed, revision=1), actual(), False, Leave(until=SOON), id="its content is the pod's"),
         pytest.param(None, actual(), False, Leave(), id="nobody wants it, but its pod may come: agent started anew"),
         pytest.param(None, None, False, Leave(), id="nothing at all"),
@@ -61,7 +61,7 @@ def actual(state=MountState.MOUNTED, revision=0, refresh_at=SOON):
     ],
 )
 def test_the_next_step(want, have, is_leaving, step):
-    assert decide_step(want, have, is_leaving=is_leaving, may_come=True, now=START) == step
+    assert decide_step(want, have, is_leaving=is_leaving, may_come=True, now=NOW) == step
 
 
 @pytest.mark.parametrize(
@@ -69,12 +69,12 @@ def test_the_next_step(want, have, is_leaving, step):
     [
         pytest.param(None, False, Leave(), id="it waits without a back-off"),
         pytest.param(actual(MountState.UNCERTAIN), False, Mount(is_remount=False), id="perhaps there: it is attached"),
-        pytest.param(actual(refresh_at=START), False, Mount(is_remount=True), id="there and due"),
+        pytest.param(actual(refresh_at=NOW), False, Mount(is_remount=True), id="there and due"),
         pytest.param(actual(), True, Unmount(), id="its pod is over"),
     ],
 )
 def test_the_next_step_of_one_that_must_not_come_yet(have, is_leaving, step):
-    assert decide_step(desired(), have, is_leaving=is_leaving, may_come=False, now=START) == step
+    assert decide_step(desired(), have, is_leaving=is_leaving, may_come=False, now=NOW) == step
 
 
 def test_objects_lead_to_the_volumes_that_show_them(pod_with):
@@ -109,25 +109,25 @@ def test_an_uncertain_volume_is_not_mounted():
 
 
 def test_delays_double_up_to_two_minutes():
-    backoff, now, delays = OperationBackoff(), START, []
+    backoff, now, delays = OperationBackoff(), NOW, []
     for _ in range(10):
-        until = backoff.failed(KEY, Operation.MOUNT, now=now)
-        assert backoff.waiting_until(KEY, Operation.MOUNT, now=now) == until
-        delays.append((until - now).total_seconds())
-        now = until
-        assert backoff.waiting_until(KEY, Operation.MOUNT, now=now) is None
+        delay = backoff.failed(KEY, Operation.MOUNT, now=now)
+        assert backoff.remaining(KEY, Operation.MOUNT, now=now) == delay
+        delays.append(delay.total_seconds())
+        now += delay.total_seconds()
+        assert backoff.remaining(KEY, Operation.MOUNT, now=now) is None
     assert delays == [0.5, 1, 2, 4, 8, 16, 32, 64, 122, 122]
 
 
 def test_an_unmount_does_not_wait_for_a_mount():
     backoff = OperationBackoff()
-    backoff.failed(KEY, Operation.MOUNT, now=START)
-    assert backoff.waiting_until(KEY, Operation.UNMOUNT, now=START) is None
-    assert backoff.failed(KEY, Operation.UNMOUNT, now=START) == START + timedelta(milliseconds=500)
+    backoff.failed(KEY, Operation.MOUNT, now=NOW)
+    assert backoff.remaining(KEY, Operation.UNMOUNT, now=NOW) is None
+    assert backoff.failed(KEY, Operation.UNMOUNT, now=NOW) == timedelta(milliseconds=500)
 
 
 def test_success_begins_anew():
     backoff = OperationBackoff()
-    backoff.failed(KEY, Operation.MOUNT, now=START)
+    backoff.failed(KEY, Operation.MOUNT, now=NOW)
     backoff.forget(KEY)
-    assert backoff.failed(KEY, Operation.MOUNT, now=START) == START + timedelta(milliseconds=500)
+    assert backoff.failed(KEY, Operation.MOUNT, now=NOW) == timedelta(milliseconds=500)
