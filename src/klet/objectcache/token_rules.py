@@ -60,6 +60,12 @@ def refresh_due(issued: TokenRequest, *, jitter: timedelta) -> datetime | None:
     return min(made + LONGEST_USE, near_end) - jitter
 
 
+def refresh_after(issued: TokenRequest) -> timedelta | None:
+    """How long after it was issued a token is renewed at the latest, whatever the node's own clock says."""
+    seconds = issued.spec.expiration_seconds
+    return None if seconds is None else min(LONGEST_USE, timedelta(seconds=seconds - seconds * _LAST_PART // 100))
+
+
 def has_expired(issued: TokenRequest, now: datetime) -> bool:
     until = issued.status.expiration_timestamp
     return until is not None and now > until

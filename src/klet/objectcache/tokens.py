@@ -18,7 +18,14 @@ from klet.kube.errors import NotFound
 from klet.model.objects import IssuedToken
 from klet.model.pods import PodUID
 from klet.objectcache.errors import TokenFailed
-from klet.objectcache.token_rules import LONGEST_JITTER, TokenKey, has_expired, refresh_due, token_key
+from klet.objectcache.token_rules import (
+    LONGEST_JITTER,
+    TokenKey,
+    has_expired,
+    refresh_after,
+    refresh_due,
+    token_key,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -48,9 +55,19 @@ class _Resources(msgspec.Struct, frozen=True):
 class _Kept:
     issued: TokenRequest
     due: datetime | None
+    renew_at: float | None
+    """The same on the clock that never steps: a node whose time is behind must not miss the end of its tokens."""
 
-    def as_issued(self) -> IssuedToken:
-        return IssuedToken(self.issued.status.token, self.due)
+    def is_due(self, clock: Clock) -> bool:
+        return (self.due is not None and clock.now() >= self.due) or (
+            self.renew_at is not None and clock.monotonic() >= self.renew_at
+        )
+
+    def as_issued(self, clock: Clock) -> IssuedToken:
+        due = self.due
+        if due is not None and self.renew_at is not None:
+            due = min(due, clock.now() + timedelta(seconds=self.renew_at - clock.monotonic()))
+        return IssuedToken(self.issued.status.token, due)
 
 
 class TokenCache:
@@ -75,8 +92,8 @@ class TokenCache:
         """A token that is good for a while; the kept one if a new one cannot be had and it still is good."""
         key = token_key(namespace, account, request)
         kept = self._kept.get(key)
-        if kept is not None and (kept.due is None or self._clock.now() < kept.due):
-            return kept.as_issued()
+        if kept is not None and not kept.is_due(self._clock):
+            return kept.as_issued(self._clock)
         try:
             issued = await self._ask(namespace, account, request)
         except KletError as error:
@@ -86,10 +103,9 @@ class TokenCache:
                 raise TokenFailed(f"token {key} expired and refresh failed: {error}") from error
             extra = {"account": account, "namespace": namespace, "error": str(error)}
             logger.log(level_for(error), "Token not renewed", extra=extra)
-            return kept.as_issued()
-        jitter = timedelta(seconds=self._randomness.randrange(LONGEST_JITTER))
-        kept = self._kept[key] = _Kept(issued, refresh_due(issued, jitter=jitter))
-        return kept.as_issued()
+            return kept.as_issued(self._clock)
+        kept = self._kept[key] = self._keep(issued)
+        return kept.as_issued(self._clock)
 
     def forget_pod(self, uid: PodUID) -> None:
         """Drop the tokens that are bound to a pod."""
@@ -97,6 +113,12 @@ class TokenCache:
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    def _keep(self, issued: TokenRequest) -> _Kept:
+        jitter = timedelta(seconds=self._randomness.randrange(LONGEST_JITTER))
+        after = refresh_after(issued)
+        renew_at = None if after is None else self._clock.monotonic() + (after - jitter).total_seconds()
+        return _Kept(issued, refresh_due(issued, jitter=jitter), renew_at)
 
     async def _ask(self, namespace: str, account: str, request: TokenRequest) -> TokenRequest:
         body = replace(request, api_version=_API_VERSION, kind="TokenRequest")

@@ -16,6 +16,7 @@ from klet.kube.errors import NotFound, Unreachable
 from klet.objectcache.errors import TokenFailed
 from klet.objectcache.standalone import StandaloneTokens
 from klet.objectcache.tokens import TokenCache
+from klet.testing.clock import SteppingClock
 
 HOUR = timedelta(hours=1)
 
@@ -138,3 +139,44 @@ async def test_a_node_without_an_api_server_has_no_tokens():
     with pytest.raises(TokenFailed, match=message):
         await tokens.get("ns", "sa", request_for())
     tokens.forget_pod("u")
+
+
+async def test_a_node_whose_time_is_behind_renews_its_tokens_all_the_same():
+    """The server counts by its own time: by the node's, the token would be good for two hours more."""
+    clock = SteppingClock()
+    server = TokenServer(clock)
+    tokens = TokenCache(client=server, randomness=random.Random(1), clock=clock)
+    first = await tokens.get("ns", "default", request_for())
+    clock.step = timedelta(hours=-2)
+    clock.advance(timedelta(minutes=40))
+    assert (await tokens.get("ns", "default", request_for())).token == first.token
+    clock.advance(timedelta(minutes=9))
+    assert (await tokens.get("ns", "default", request_for())).token != first.token
+
+
+@pytest.mark.parametrize("change", [{"audiences": ("vault",)}, {"expiration_seconds": 600}], ids=["audience", "life"])
+async def test_another_audience_or_life_is_another_token(tokens, change):
+    first = await tokens.get("ns", "default", request_for())
+    request = request_for()
+    other = replace(request, spec=replace(request.spec, **change))
+    assert (await tokens.get("ns", "default", other)).token != first.token
+    assert (await tokens.get("ns", "default", request_for())).token == first.token
+
+
+async def test_a_pod_of_the_same_name_that_came_later_has_a_token_of_its_own(tokens):
+    first = await tokens.get("ns", "default", request_for(uid="u-1"))
+    assert (await tokens.get("ns", "default", request_for(uid="u-2"))).token != first.token
+    tokens.forget_pod("u-1")
+    assert len(tokens) == 1
+
+
+async def test_hours_without_the_server_and_a_token_when_it_is_back(tokens, server, clock):
+    await tokens.get("ns", "default", request_for())
+    server.error = Unreachable("away")
+    for _ in range(5):
+        clock.advance(HOUR + timedelta(seconds=1))
+        with pytest.raises(TokenFailed, match="expired and refresh failed: away"):
+            await tokens.get("ns", "default", request_for())
+    server.error = None
+    renewed = await tokens.get("ns", "default", request_for())
+    assert renewed.refresh_at > clock.now()
