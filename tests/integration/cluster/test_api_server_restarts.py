@@ -3,9 +3,11 @@
 import asyncio
 import random
 from contextlib import aclosing
+from datetime import timedelta
 
 import pytest
 
+from klet.aio.clock import Clock
 from klet.api.config import ConfigMap
 from klet.api.pod import Pod
 from klet.cri.client import connect
@@ -78,6 +80,23 @@ async def test_nothing_is_lost_and_nothing_restarts(ready, api, node, manifest, 
         pod = api.pods.get(job, "default")
         assert pod.status.phase == "Succeeded"
         assert pod.status.container_statuses[0].state.terminated.container_id == container
+
+
+async def test_while_it_is_away_one_voice_says_so(ready, agent, control_plane):
+    begin = len(agent.log)
+    await control_plane.api_server.kill()
+    await has_said(agent, "The API server does not answer; trying again", begin, control_plane.clock)
+    control_plane.api_server.start()
+    await control_plane.until_ready()
+    await has_said(agent, "The API server answers again", begin, control_plane.clock)
+    unreachable = [line for line in agent.log[begin:].splitlines() if "Cannot connect to host" in line]
+    assert all("The API server " in line for line in unreachable)
+
+
+async def has_said(agent, message: str, begin: int, clock: Clock) -> None:
+    async with asyncio.timeout(60):
+        while message not in agent.log[begin:]:
+            await clock.sleep(timedelta(milliseconds=50))
 
 
 async def test_a_watch_of_an_old_version_is_expired(api, control_plane):
