@@ -113,6 +113,7 @@ class Informer(Generic[T]):
         delays = self._new_delays()
         while True:
             began = self._clock.monotonic()
+            is_away = False
             try:
                 await self._follow()
                 logger.debug("Watch ended", extra={"resource": kind_of(self._struct).plural})
@@ -120,13 +121,26 @@ class Informer(Generic[T]):
                 self._version = ""
                 logger.debug("Watch is too old", extra={"error": str(error)})
             except KubeError as error:
+                is_away = error.is_told
                 what = {"resource": kind_of(self._struct).plural, "namespace": self._scope.namespace}
                 logger.log(level_for(error), "Not following the API server", extra={**what, "error": str(error)})
             pace = decide_pace(timedelta(seconds=self._clock.monotonic() - began))
             if pace is not Pace.AFTER_NEXT_DELAY:
                 delays = self._new_delays()
             if pace is not Pace.AT_ONCE:
-                await self._clock.sleep(next(delays) * (1 + self._randomness.random()))
+                await self._pause(next(delays), is_away=is_away)
+
+    async def _pause(self, delay: timedelta, *, is_away: bool) -> None:
+        """Wait for so long, or up to twice as long. Who waits for a server learns from others that it is back."""
+        spread = 1 + self._randomness.random()
+        first = min(delay, FIRST_DELAY)
+        with self._client.reach.troubles() as troubles:
+            await self._clock.sleep(first * spread)
+            rest = (delay - first) * spread
+            if is_away and rest:
+                await self._clock.wait(_until_answered(troubles), at_most=rest)
+            elif rest:
+                await self._clock.sleep(rest)
 
     def _new_delays(self) -> Iterator[timedelta]:
         return exponential_delays(first=FIRST_DELAY, longest=LONGEST_DELAY)
@@ -194,6 +208,12 @@ class Informer(Generic[T]):
             old, new = before.get(key), objects.get(key)
             if old is None or new is None or metadata_of(old).resource_version != metadata_of(new).resource_version:
                 self._changes.send(key)
+
+
+async def _until_answered(troubles: Subscription[str]) -> None:
+    async for why in troubles:
+        if not why:
+            return
 
 
 def _key(obj: ApiObject) -> ObjectKey:

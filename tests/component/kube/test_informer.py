@@ -9,7 +9,7 @@ import pytest
 from klet.api.config import ConfigMap
 from klet.embedded import refusals
 from klet.embedded.faults import Cut, Delay, FallSilent, Refuse
-from klet.kube.informer import Informer, InformerSettings, ObjectKey
+from klet.kube.informer import FIRST_DELAY, Informer, InformerSettings, ObjectKey
 from klet.kube.throttle import Unlimited
 from klet.kube.watch import Scope, Watcher
 from klet.testing.clock import HastyClock
@@ -132,3 +132,32 @@ async def test_a_watch_that_silently_dies_is_noticed(cluster, fault):
             while informer.get("b", "default") is None:
                 await changes.get()
         task.cancel()
+
+
+class PatientClock(HastyClock):
+    """Short delays pass at once, long ones never."""
+
+    async def sleep(self, duration: timedelta) -> None:
+        if duration > 2 * FIRST_DELAY:
+            await asyncio.Event().wait()
+        await super().sleep(duration)
+
+    async def wait(self, what, *, at_most: timedelta) -> None:
+        assert at_most > timedelta(0)
+        await what
+
+
+async def test_an_answer_to_somebody_else_ends_the_wait_for_a_server_that_was_away(cluster):
+    settings = InformerSettings(cluster.client, cluster.watcher, PatientClock(), random.Random(1))
+    informer = Informer(struct=ConfigMap, scope=Scope("default"), settings=settings)
+    cluster.api.faults.plan(Cut(), times=1_000)
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        with cluster.client.reach.troubles() as troubles:
+            task = group.create_task(informer.run())
+            for _ in range(2):  # so that the next delay is a long one
+                assert await troubles.get()
+        cluster.api.faults.clear()
+        await cluster.put("a")
+        await informer.until_synced()
+        task.cancel()
+    assert [each.metadata.name for each in informer.all()] == ["a"]
