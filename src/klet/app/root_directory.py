@@ -5,16 +5,20 @@ Only from a shared mount do mounts that containers make in a volume reach the no
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from enum import Enum, auto
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from klet.host.errors import HostError, MountError
+from klet.host.lock_file import LockHeld, hold_file
 from klet.host.mountinfo import MountEntry, containing_mount, mounts_under
 from klet.host.mounts import Propagation
 
 logger = logging.getLogger(__name__)
+
+LOCK_FILE: Final = "klet.lock"
 
 
 class MountCalls(Protocol):
@@ -44,6 +48,18 @@ def make_root(root: Path, mounts: MountCalls) -> None:
     _make(root, root)
     share(root, mounts)
     _make(root, root / "pods")
+
+
+@contextmanager
+def hold_root(root: Path) -> Iterator[None]:
+    """Have the directory for this agent alone; two would each undo what the other does. Raises HostError."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(hold_file(root / LOCK_FILE))
+        except LockHeld as error:
+            used = f"the root directory {root} (--root-dir) is in use by {error.holder or 'another process'}"
+            raise HostError(f"{used}; stop that, or give this agent a directory of its own") from error
+        yield
 
 
 def share(root: Path, mounts: MountCalls) -> None:

@@ -20,7 +20,7 @@ from klet.app.machine_facts import read_machine_facts
 from klet.app.objects import standalone_objects
 from klet.app.pod_sources import build_sources, source_names
 from klet.app.ports import Place, open_ports
-from klet.app.root_directory import make_root
+from klet.app.root_directory import hold_root, make_root
 from klet.app.service import build_watchdog, tell_ready
 from klet.app.settings import AgentSettings, cut_settings
 from klet.app.views import BoardPods
@@ -109,6 +109,7 @@ async def run_agent(given: Settings, settings: AgentSettings) -> None:
         sockets = opened.enter_context(take_ports(given.config))
         apply_tunables(Sysctls(), _tunable_policy(given))
         make_root(settings.root, mounts)
+        opened.enter_context(hold_root(settings.root))
         basics = await opened.enter_async_context(
             open_basics(settings, clock=clock, has_events=not given.flags.is_standalone)
         )

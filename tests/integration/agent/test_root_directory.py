@@ -52,6 +52,21 @@ def test_it_is_bound_on_itself_once_and_shared_with_all_below(tmp_path):
 
 
 @pytest.mark.containerd
+async def test_a_second_agent_on_the_same_directory_refuses_and_the_first_goes_on(node, manifest):
+    node.write("one", manifest("one", main="exec sleep 1000"))
+    async with node.run() as agent:
+        await agent.heard("one", "Started")
+        code, said = await node.run_to_end(f"--config={node.config}", "--hostname-override=other")
+        assert code == 1
+        assert f"the root directory {node.root} (--root-dir) is in use by" in said
+        assert f"(pid {agent.process.pid})" in said
+        assert (await agent.pod("one")).status.phase == "Running"
+        await agent.kill()
+    async with node.run() as again:
+        assert (await again.pod("one")).metadata.name
+
+
+@pytest.mark.containerd
 async def test_a_mount_that_a_container_makes_reaches_its_neighbour_and_the_node(node, manifest):
     maker = (
         "trap 'umount /data/made; exit 0' TERM; mkdir /data/made; mount -t tmpfs tmpfs /data/made; "

@@ -1,10 +1,11 @@
 """The root directory is made, and is on a shared mount."""
 
+import os
 import stat
 
 import pytest
 
-from klet.app.root_directory import Sharing, decide_sharing, make_root
+from klet.app.root_directory import Sharing, decide_sharing, hold_root, make_root
 from klet.host.errors import HostError, MountError
 from klet.host.mountinfo import MountEntry
 from klet.host.mounts import Propagation
@@ -116,3 +117,11 @@ def test_a_place_that_cannot_be_made(tmp_path):
         HostError, match=r"^cannot make the root directory .*/file/root \(--root-dir\): Not a directory$"
     ):
         make_root(tmp_path / "file" / "root", NotedCalls(SHARED))
+
+
+def test_two_agents_do_not_share_it(tmp_path):
+    used = rf"the root directory {tmp_path} \(--root-dir\) is in use by .*\(pid {os.getpid()}\); stop that"
+    with hold_root(tmp_path), pytest.raises(HostError, match=used), hold_root(tmp_path):
+        pass
+    with hold_root(tmp_path):
+        pass
