@@ -242,6 +242,41 @@ async def test_a_node_that_somebody_deletes_is_not_made_again_by_the_status(read
     assert ready_agent.board.node is None
 
 
+async def test_a_node_that_somebody_deletes_and_makes_again_is_told_of_at_once(ready_agent):
+    """As upstream: the agent registers once in its life; a node that comes back gets its status."""
+    async with ready_agent.running():
+        before = await ready_agent.until_node(ready)
+        await ready_agent.client.delete(Node, "n1")
+        await put_node(ready_agent, metadata={"labels": {"role": "new"}})
+        after = await ready_agent.until_node(lambda node: ready(node) and node.metadata.uid != before.metadata.uid)
+    assert after.metadata.labels["role"] == "new"
+    assert after.metadata.labels["kubernetes.io/os"] == "linux"
+    assert after.status.capacity["memory"] == Quantity.parse("4Gi")
+    assert ready_agent.decisions().count("NodeRegistered") == 1
+
+
+async def test_a_node_of_another_provider_is_adopted_with_its_provider(make_agent):
+    """The API server forbids to change it, and the Go kubelet does not try."""
+    agent = make_agent(NodeSettings(name="n1", provider_id="cloud://mine"))
+    agent.runtime.note(WELL)
+    await put_node(agent, spec=NodeSpec(provider_id="cloud://theirs"))
+    async with agent.running():
+        node = await agent.until_node(ready)
+    assert node.spec.provider_id == "cloud://theirs"
+
+
+async def test_labels_and_taints_of_others_stay(ready_agent):
+    async with ready_agent.running():
+        await ready_agent.until_node(ready)
+        theirs = {"metadata": {"labels": {"role": "edge"}}, "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}
+        await ready_agent.client.patch(Node, "n1", patch=theirs)
+        ready_agent.pressures.add("PIDPressure")
+        ready_agent.reporter.wake()
+        node = await ready_agent.until_node(lambda node: condition(node, "PIDPressure").status == "True")
+    assert node.metadata.labels["role"] == "edge"
+    assert [taint.key for taint in node.spec.taints] == ["k"]
+
+
 async def test_nothing_new_is_not_sent(ready_agent):
     await ready_agent.registrar.register()
     assert await ready_agent.sync.sync("n1") is Outcome.POSTED

@@ -62,10 +62,17 @@ class Resources:
 class VolumeNode:
     """Object caches, the volume manager and its keeper, as the agent joins them."""
 
-    def __init__(self, cluster, root: Path, threads: Threads, strategy: str = "Watch") -> None:
+    def __init__(
+        self,
+        cluster,
+        root: Path,
+        threads: Threads,
+        strategy: str = "Watch",
+        refresh: timedelta = timedelta(minutes=1),
+    ) -> None:
         self.root = root
         self.clock = Clock()
-        self.refresh = timedelta(minutes=1)
+        self.refresh = refresh
         self.cluster = cluster
         self.journal = Journal()
         self.mounter = NotedMounts()
@@ -152,8 +159,8 @@ async def node(cluster, tmp_path, threads) -> AsyncIterator[VolumeNode]:
 def volume_node(cluster, tmp_path, threads):
     """Makes another node over the same directory, as an agent does that starts anew."""
 
-    def make(strategy: str = "Watch") -> VolumeNode:
-        return VolumeNode(cluster, tmp_path, threads, strategy)
+    def make(strategy: str = "Watch", **options: timedelta) -> VolumeNode:
+        return VolumeNode(cluster, tmp_path, threads, strategy, **options)
 
     return make
 

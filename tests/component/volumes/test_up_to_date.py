@@ -3,13 +3,16 @@
 import asyncio
 import os
 import time
+from contextlib import aclosing
 from datetime import timedelta
 
 import pytest
 
 from klet.api.config import ConfigMap, Secret
 from klet.api.meta import ObjectMeta
-from klet.embedded.faults import Cut
+from klet.embedded import refusals
+from klet.embedded.faults import Cut, Refuse
+from klet.host.inotify import watch_directory
 
 CONFIG = {"configMap": {"name": "cfg", "defaultMode": 0o644}}
 TOKEN = {
@@ -82,6 +85,67 @@ async def test_a_token_is_renewed_when_it_is_due(node, cluster, pod_with):
     second = (path / "token").read_text()
     assert second != first
     assert cluster.api.identities.review(second, ()) is not None
+
+
+def is_token_request(ask):
+    return ask.path.endswith("/token")
+
+
+async def until_other(path, name, text):
+    """Wait for other content of a file."""
+    async with asyncio.timeout(20), aclosing(watch_directory(path)) as changes:
+        async for _ in changes:
+            if (now := (path / name).read_text()) != text:
+                return now
+    raise AssertionError("a watch of a directory never ends")
+
+
+async def test_a_token_lives_on_over_days_and_an_outage(volume_node, cluster, pod_with):
+    """Nothing happens at the API server: it is time alone that renews it."""
+    await cluster.put("cfg", x="1")
+    pod = await cluster.client.create(pod_with(TOKEN, serviceAccountName="default"), "default")
+    node = volume_node(refresh=timedelta(milliseconds=100))
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(node.run())
+        await node.start(pod)
+        path = node.path(pod)
+        token = (path / "token").read_text()
+        seen = {token}
+        for ahead in (timedelta(minutes=49), timedelta(hours=25), timedelta(hours=60)):
+            node.clock.ahead = ahead
+            token = await until_other(path, "token", token)
+            assert token not in seen
+            seen.add(token)
+        cluster.api.faults.plan(Refuse(refusals.internal("no tokens today")), applies=is_token_request, times=100_000)
+        node.journal.findings.clear()
+        node.clock.ahead += timedelta(hours=5)
+        async with asyncio.timeout(20):
+            while not node.journal.findings:
+                node.journal.arrived.clear()
+                await node.journal.arrived.wait()
+        assert "expired and refresh failed" in node.journal.findings[0].message
+        # A volume that is there stays, also with a token that nobody accepts any more.
+        assert (path / "token").read_text() == token
+        assert "v" in node.volumes.mounted_volumes(pod.metadata.uid)
+        cluster.api.faults.clear()
+        renewed = await until_other(path, "token", token)
+        assert cluster.api.identities.review(renewed, ()).name == "system:serviceaccount:default:default"
+        running.cancel()
+
+
+async def test_a_pod_that_comes_again_under_its_name_has_a_token_of_its_own(node, cluster, pod_with):
+    await cluster.put("cfg", x="1")
+    first = await cluster.client.create(pod_with(TOKEN, serviceAccountName="default"), "default")
+    await node.start(first)
+    old = (node.path(first) / "token").read_text()
+    await node.end(first.metadata.uid)
+    await cluster.client.delete(type(first), first.metadata.name, "default", grace=0)
+    second = await cluster.client.create(pod_with(TOKEN, serviceAccountName="default"), "default")
+    await node.start(second)
+    new = (node.path(second) / "token").read_text()
+    assert new != old
+    assert cluster.api.identities.review(old, ()) is None
+    assert cluster.api.identities.review(new, ()) is not None
 
 
 async def test_a_pod_that_waits_for_a_config_map_goes_on_when_it_comes(node, cluster, pod_with, budget):

@@ -180,6 +180,13 @@ def test_a_changed_template_interrupts(held, requested, wanted, expected):
         pytest.param(FACTS, FACTS, START, KeepStored(), id="the store wins"),
         pytest.param(FACTS, None, END - SECOND, KeepStored(), id="it wins until its last second"),
         pytest.param(FACTS, FACTS, END, TakeInline(), id="an expired one makes room for the inline one"),
+        pytest.param(
+            FACTS,
+            FACTS,
+            START - timedelta(days=365),
+            KeepStored(),
+            id="one that is not valid yet: the node's time is behind",
+        ),
         pytest.param(None, FACTS, START, TakeInline(), id="an inline one is better than none"),
         pytest.param(FACTS, None, END, BeginEmpty(), id="an expired one counts as none"),
         pytest.param(None, None, START, BeginEmpty(), id="nothing at all"),
