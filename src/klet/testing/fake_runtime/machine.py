@@ -52,6 +52,8 @@ class FakeRuntime:
         self.faults = FaultBook()
         self.history: deque[CallRecord | AnswerRecord | FakeEvent] = deque(maxlen=remember)
         self.disconnected = Signal()
+        self.left_calls: set[Call] = set()
+        """Those that nobody waits for any more."""
         self._random = random.Random(seed)
         self._script = script
         self._world = World(
@@ -115,6 +117,11 @@ class FakeRuntime:
             if call.steps is not None:
                 call.steps.close()
             self._finish(call, None, RpcFailure(Code.CANCELLED, "context canceled"))
+
+    def leave(self, call: Call) -> None:
+        """The caller is gone, and the call goes on all the same."""
+        self.left_calls.add(call)
+        call.when_done(partial(self.left_calls.discard, call))
 
     def next_due(self) -> datetime | None:
         """When the machine next has something to do by itself."""

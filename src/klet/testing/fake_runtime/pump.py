@@ -129,7 +129,9 @@ class Pump:
         try:
             await done
         except (asyncio.CancelledError, TimeoutError):
-            if not self._lingers(rpc):
+            if self._lingers(rpc):
+                self._runtime.leave(call)
+            else:
                 self._runtime.give_up(call)
             raise
         finally:

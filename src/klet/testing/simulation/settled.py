@@ -34,6 +34,9 @@ def unsettled(
     if chronicle.in_flight:
         yield f"{chronicle.in_flight} calls are under way"
         return
+    if runtime.left_calls:
+        yield f"{len(runtime.left_calls)} calls of agents that died are under way"
+        return
     yield from _unowned(chronicle, runtime, holdings)
     for uid, history in chronicle.histories.items():
         if history.is_wanted:
