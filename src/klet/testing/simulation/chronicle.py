@@ -71,6 +71,8 @@ class History:
     """How it ceased to be wanted."""
     comes_back: bool = False
     """It was wanted before under the same UID, and may still be on its way out."""
+    life: int = 0
+    """Of the agent that was told of it, or will be."""
     instances: list[Instance] = field(default_factory=list)
     phase: str = ""
     restart_counts: dict[str, int] = field(default_factory=dict)
@@ -133,7 +135,7 @@ class Chronicle:
             return
         left = [each for each in known.instances if each.exists] if known is not None else []
         self.histories[uid] = History(
-            pod=pod, source=source, since=self.now, comes_back=known is not None, instances=left
+            pod=pod, source=source, since=self.now, comes_back=known is not None, life=self.life, instances=left
         )
 
     def change(self, pod: Pod) -> None:
