@@ -158,6 +158,42 @@ async def test_a_damaged_pair_in_force_is_named(cluster, home, tools):
                 pass
 
 
+@pytest.mark.parametrize("rotates", [True, False], ids=["rotated", "obtained once"])
+async def test_a_link_that_leads_nowhere_counts_as_no_certificate(cluster, home, tools, connected, rotates):
+    async with cluster.listening(), cluster.signing():
+        home.settle(cluster.server, cluster.authority.node)
+        home.current.resolve().unlink()
+        settings = home.rotating if rotates else home.settings
+        async with open_identity(settings, tools) as identity, running(*identity.parts):
+            if identity.board is not None:
+                with identity.board.changes() as changes:
+                    if identity.board.pair is None:
+                        await changes.get()
+            async with connected(identity.access) as (client, _):
+                await client.list(Node)
+    assert home.current.is_symlink()
+    assert home.current.exists()
+
+
+async def test_a_server_that_is_away_at_the_deadline_is_asked_until_it_is_back(cluster, home, tools, connected):
+    async with cluster.listening():
+        home.settle(cluster.server, cluster.authority.misfit)
+    async with open_identity(home.rotating, tools) as identity, running(*identity.parts):
+        before = identity.board.pair
+        with tools.recorder.follow() as news:
+            while (await news.get()).finding.decision != "CertificateNotRenewed":
+                pass
+        assert identity.board.pair is before
+        assert not identity.board.is_server_well
+        async with cluster.listening(), cluster.signing(), connected(identity.access) as (client, _):
+            with identity.board.changes() as changes:
+                assert await changes.get() != before
+            await client.list(Node)
+    story = [cause.finding.decision for cause in tools.recorder.all()]
+    assert story[-1] == "CertificateInForce"
+    assert story.count("CertificateNotRenewed") == 1
+
+
 class Shelf:
     """What a server is told to use."""
 
