@@ -49,12 +49,12 @@ class Backoff(Generic[K]):
         entry = self._entries.get(key)
         if entry is None or self._expired(entry, event):
             return False
-        return now - event < entry.delay
+        return _is_within(entry.delay, event, now)
 
     def is_waiting(self, key: K, *, now: datetime) -> bool:
         """True while less than the key's delay has passed since its last failure."""
         entry = self._entries.get(key)
-        return entry is not None and now - entry.updated < entry.delay
+        return entry is not None and _is_within(entry.delay, entry.updated, now)
 
     def waiting_until(self, key: K, *, now: datetime) -> datetime | None:
         """When the key's delay since its last failure is over; None if it is."""
@@ -84,6 +84,13 @@ class Backoff(Generic[K]):
 
     def _expired(self, entry: _Entry, now: datetime) -> bool:
         return now - entry.updated > self._forget_after
+
+
+def _is_within(delay: timedelta, event: datetime, now: datetime) -> bool:
+    """Whether something happened less than that ago. What lies far ahead happened before the clock was set back: who
+    waited for that instant would wait for hours.
+    """
+    return abs(now - event) < delay
 
 
 def exponential_delays(*, first: timedelta, longest: timedelta, factor: float = 2.0) -> Iterator[timedelta]:

@@ -103,6 +103,14 @@ def test_a_restored_key_goes_on_where_it_was(backoff):
     assert backoff.get("b") == s(300)
 
 
+def test_a_clock_that_is_set_back_makes_nobody_wait_for_hours(backoff):
+    backoff.next("a", now=T0)
+    assert not backoff.is_waiting("a", now=after(-7200))
+    assert backoff.waiting_until("a", now=after(-7200)) is None
+    assert not backoff.is_waiting_since("a", T0, now=after(-7200))
+    assert backoff.is_waiting_since("a", T0, now=after(-1)), "clocks of two programs are never quite the same"
+
+
 def test_reset_forgets_a_key_and_matching_keys(backoff):
     for key in ("a1", "a2", "b"):
         backoff.next(key, now=T0)
