@@ -3,16 +3,20 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from klet.api.node import Node, NodeCondition
 from klet.journal.evidence import Evidence, Kind, Reason
+from klet.model.causes import Cause
 from klet.model.error_text import join_errors
 
 READY: Final = "Ready"
 NO_NETWORK_YET: Final = "network state unknown"
 ASK_AGAIN: Final = "ask the runtime again every second"
 AWAY: Final = ("ApiServerAway", "ApiServerBack")
+CERTIFICATES: Final = ("client", "server")
+NOT_RENEWED: Final = ("CertificateNotRenewed", "CertificateInForce")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +60,7 @@ def diagnose_node(state: NodeState, records: Evidence) -> NodeDiagnosis:
     told = {condition.type: condition for condition in (state.node.status.conditions if state.node is not None else ())}
     ready = _judge_ready(troubles, told.get(READY), records)
     others = [_as_told(condition) for condition in told.values() if condition.type != READY]
-    reasons = [*troubles, *_api_reasons(ready, told, records)]
+    reasons = [*troubles, *_api_reasons(ready, told, records), *_certificate_reasons(records)]
     if state.node is not None and state.node.spec.unschedulable:
         text = "the node is cordoned: nothing new is scheduled on it"
         reasons.append(Reason(kind=Kind.PROGRESS, word="NodeNotSchedulable", message=text))
@@ -126,6 +130,21 @@ def _api_reasons(ready: Condition, told: dict[str, NodeCondition], records: Evid
         elif condition.type != READY and condition.status != "False":
             text = f"{condition.type} is {condition.status}: {condition.message}"
             yield _reason_of(condition, text, "")
+
+
+def _certificate_reasons(records: Evidence) -> Iterator[Reason]:
+    """Certificates that are due and cannot be had: the node still works, and will not for ever."""
+    for purpose in CERTIFICATES:
+        story = records.of(*NOT_RENEWED).where(partial(_is_about, purpose))
+        if story.newest is None or story.newest.finding.decision != NOT_RENEWED[0]:
+            continue
+        began = story.after(story.newest_of(NOT_RENEWED[1])).first or story.newest
+        found = story.newest.finding
+        yield Reason(word=found.decision, message=found.message, since=began.at, next=found.next)
+
+
+def _is_about(purpose: str, cause: Cause) -> bool:
+    return cause.finding.measurements.get("certificate") == purpose
 
 
 def _reason_of(condition: NodeCondition, message: str, next_step: str) -> Reason:

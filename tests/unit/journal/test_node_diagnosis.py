@@ -107,3 +107,27 @@ def test_what_others_have_against_the_node():
 def test_an_api_server_that_is_away(told, is_away):
     found = diagnose_node(NodeState(), records(*told, message="it does not answer", next="tell it later"))
     assert [reason.word for reason in found.reasons] == (["ApiServerAway"] if is_away else [])
+
+
+def certificate(seconds: int, decision: str, which: str) -> tuple[Cause, ...]:
+    return records((seconds, decision), measurements={"certificate": which}, message=f"{which}: {decision}").causes
+
+
+def test_a_certificate_that_cannot_be_renewed_is_a_reason_while_the_node_is_ready():
+    told = Evidence(
+        (
+            *certificate(900, "CertificateInForce", "client"),
+            *certificate(600, "CertificateNotRenewed", "client"),
+            *certificate(500, "CertificateNotRenewed", "server"),
+            *certificate(300, "CertificateNotRenewed", "client"),
+            *certificate(200, "CertificateInForce", "server"),
+        )
+    )
+    found = diagnose_node(NodeState(well_at=ago(1)), told)
+    assert found.is_ready
+    (reason,) = found.reasons
+    assert (reason.word, reason.since, reason.message) == (
+        "CertificateNotRenewed",
+        ago(600),
+        "client: CertificateNotRenewed",
+    )
