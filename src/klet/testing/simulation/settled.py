@@ -146,7 +146,7 @@ def _expected_phase(chronicle: Chronicle, uid: PodUID, history: History) -> str 
         return "Pending"
     if None in regular:
         return None
-    is_over = spec.restart_policy == "Never" and not any(each.is_alive for each in found)
+    is_over = not any(each.is_alive or _may_begin(spec.restart_policy, history, each) for each in found)
     if is_over and any(_is_remade(history, each) for each in found):
         return "Failed"
     hashes = {f"{container_hash(container):x}" for container in spec.containers}
@@ -191,6 +191,14 @@ def _is_remade(history: History, instance: Instance) -> bool:
     if _has_begun(instance):
         return False
     return any(each.name == instance.name and each.container.finished_at for each in history.instances)
+
+
+def _may_begin(policy: str, history: History, instance: Instance) -> bool:
+    """Whether it is started, or started again. Of one that was made anew and not started its last end decides."""
+    if policy == "Never":
+        return False
+    ended = [each for each in history.instances if each.name == instance.name and each.container.finished_at]
+    return not ended or _restarts(policy, ended[-1])
 
 
 def _has_begun(instance: Instance) -> bool:
