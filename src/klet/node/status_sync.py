@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 TRIES: Final = 5
 START_PATIENCE: Final = timedelta(seconds=2)
 """So long after its start the agent does not say of a ready node that it is not: it has hardly looked yet."""
+WATCH_LAG: Final = timedelta(minutes=1)
+"""A watch that shows less than the answer to our own write for longer than that is no longer late: who runs the API
+server may have put an older state of it back."""
 
 
 class StatusApi(Protocol):
@@ -139,8 +142,16 @@ class StatusSync:
             raise
 
     async def _read(self, name: str, *, ask: bool) -> Node:
-        known = None if ask else newer_of(self._seen.get(name), self._board.node)
+        seen, own = self._seen.get(name), self._board.node
+        known = None if ask or self._is_doubtful(seen, own) else newer_of(seen, own)
         return await self._heartbeats.api.get(Node, name) if known is None else known
+
+    def _is_doubtful(self, seen: Node | None, own: Node | None) -> bool:
+        """Whether the watch had its time to show what we know, and does not."""
+        if seen is None or own is None or newer_of(seen, own) is seen:
+            return False
+        told = max(self._began or 0.0, self._reported_at or 0.0)
+        return self._since(told) > WATCH_LAG
 
     def _settle(self, node: Node, untold: Mapping[str, Finding]) -> None:
         for finding in self._composer.settle(node, untold.values()):

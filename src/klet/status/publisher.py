@@ -31,6 +31,9 @@ SWEEP: Final = timedelta(seconds=10)
 COMING_AT_ONCE: Final = 10
 COMING_PATIENCE: Final = timedelta(seconds=10)
 """Where more pods come at once, it is only told of one after that time that it is on its way. Most are there before."""
+WATCH_LAG: Final = timedelta(minutes=1)
+"""A watch that shows less than the answer to our own write for longer than that is no longer late: who runs the API
+server may have put an older state of it back."""
 _PARALLEL: Final = 8
 _FIRST_DELAY: Final = timedelta(milliseconds=500)
 
@@ -82,6 +85,8 @@ class _Sent:
     api_uid: PodUID
     version: int
     answer: Pod
+    at: float
+    """On the clock that never steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +184,13 @@ class StatusPublisher:
         if sent is None or sent.version < reported.version or sent.api_uid != uid_of(target):
             return True
         seen = self._api.seen(target)
-        if seen is None or _version(seen) < _version(sent.answer):
+        if seen is None:
             return False
+        if _version(seen) < _version(sent.answer):
+            if self._clock.monotonic() - sent.at < WATCH_LAG.total_seconds():
+                return False
+            del self._sent[uid]
+            return True
         if may_be_deleted(seen, is_finished=reported.is_finished):
             return True
         wanted = status_to_write(seen, reported.status, may_run=self._may_run(uid), now=self._now())
@@ -224,7 +234,7 @@ class StatusPublisher:
         patch = create_strategic_patch(Pod(status=current.status), Pod(status=wanted), Pod)
         if patch:
             current = await self._api.patch_status(current, {**patch, "metadata": {"uid": current.metadata.uid}})
-        self._sent[uid] = _Sent(uid_of(current), reported.version, current)
+        self._sent[uid] = _Sent(uid_of(current), reported.version, current, self._clock.monotonic())
         return current
 
     async def _base(self, uid: PodUID, target: Pod) -> Pod:

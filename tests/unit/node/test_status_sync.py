@@ -46,9 +46,10 @@ class Desk:
         self.composer = composer_of(self.clock)
         self.board, self.journal = NodeBoard(), MemoryJournal(clock=self.clock)
         self.hooks = 0
+        self.seen = Seen(seen)
         self.sync = StatusSync(
             heartbeats=Heartbeats(api, self._hook),
-            seen=Seen(seen),
+            seen=self.seen,
             composer=self.composer,
             board=self.board,
             recorder=self.journal,
@@ -173,3 +174,17 @@ def test_findings_of_a_failed_pass_are_not_told(desk, down):
         return told, len(made.journal.all())
 
     assert run_virtual(run()) == (0, 1)
+
+
+def test_a_node_that_was_put_back_to_an_older_state_is_told_of_again(desk, node_of):
+    """As from a backup of the API server: its versions are lower than the one that we wrote."""
+
+    async def run():
+        made = desk()
+        await made.after(1)
+        made.api.node = made.seen.node = node_of(ready=False)
+        early = await made.after(10)
+        late = await made.after(60)
+        return early, late, made.api.node.status.conditions[0].status
+
+    assert run_virtual(run()) == (Outcome.UNCHANGED, Outcome.POSTED, "True")

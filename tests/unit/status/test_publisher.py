@@ -11,7 +11,7 @@ from klet.api.pod import PodStatus
 from klet.model.pods import uid_of
 from klet.pods.store import PodStore
 from klet.status.board import StatusBoard
-from klet.status.publisher import COMING_AT_ONCE, COMING_PATIENCE, SWEEP, PodApiError, StatusPublisher
+from klet.status.publisher import COMING_AT_ONCE, COMING_PATIENCE, SWEEP, WATCH_LAG, PodApiError, StatusPublisher
 from klet.testing.builders import make_pod
 from klet.testing.clock import ManualClock
 
@@ -55,7 +55,10 @@ class WatchedPods:
 
     async def patch_status(self, pod, patch):
         self.asked.append("PATCH")
-        return replace(pod, status=convert(PodStatus, patch["status"]))
+        version = str(int(pod.metadata.resource_version) + 1)
+        metadata = replace(pod.metadata, resource_version=version)
+        self.answer = replace(pod, metadata=metadata, status=convert(PodStatus, patch["status"]))
+        return self.answer
 
     async def delete(self, _pod):
         self.asked.append("DELETE")
@@ -145,6 +148,25 @@ async def test_a_pod_that_a_finalizer_keeps_is_told_of_again():
         node.board.put(uid_of(pod), PodStatus(phase="Succeeded"), is_finished=True)
         await node.clock.run(NO_TIME)
         node.api.asked.clear()
-        node.api.shown = replace(pod, metadata=replace(pod.metadata, resource_version="6"))
+        node.api.shown = replace(pod, metadata=replace(pod.metadata, resource_version="7"))
         await node.clock.run(2 * SWEEP)
         assert node.api.asked == ["PATCH", "DELETE"]
+
+
+async def test_a_status_that_was_put_back_to_an_older_one_is_written_again():
+    """As from a backup of the API server: its versions are lower than those that we know."""
+    pod = make_pod("main", uid="u-1")
+    pod = replace(pod, metadata=replace(pod.metadata, resource_version="5"))
+    node = Node(WatchedPods(pod))
+    async with node.publishing():
+        node.pods.put(pod)
+        node.board.put(uid_of(pod), PodStatus(phase="Running"))
+        await node.clock.run(NO_TIME)
+        node.api.shown = replace(pod, metadata=replace(pod.metadata, resource_version="3"))
+        await node.clock.run(3 * SWEEP)
+        assert node.api.asked == ["PATCH"], "a watch may be late"
+        await node.clock.run(3 * SWEEP)
+        assert node.api.asked == ["PATCH", "PATCH"]
+        node.api.shown = node.api.answer
+        await node.clock.run(2 * WATCH_LAG)
+        assert node.api.asked == ["PATCH", "PATCH"]
