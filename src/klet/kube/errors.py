@@ -83,13 +83,14 @@ class Forbidden(ApiError):
 
 
 class Expired(ApiError):
-    """Too old: list again."""
+    """The server does not have that version, any more or yet: list again."""
 
 
 class TryLater(ApiError):
     """Overloaded, starting or timed out: the same request may succeed later."""
 
 
+_VERSION_TOO_LARGE: Final = "ResourceVersionTooLarge"
 _BY_REASON: Final[Mapping[str, type[ApiError]]] = {
     "NotFound": NotFound,
     "AlreadyExists": AlreadyExists,
@@ -123,4 +124,7 @@ def api_error(status: Status, *, retry_after: timedelta | None = None) -> ApiErr
     if retry_after is None and seconds > 0:
         retry_after = timedelta(seconds=seconds)
     cls = _BY_REASON.get(status.reason) or _BY_CODE.get(status.code, ApiError)
+    causes = status.details.causes if status.details is not None else ()
+    if any(cause.reason == _VERSION_TOO_LARGE for cause in causes):
+        cls = Expired  # its state was put back: it would wait for a version that may never come
     return cls(status, retry_after=retry_after)
