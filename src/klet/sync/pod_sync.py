@@ -144,9 +144,15 @@ class PodSync:
         await self._ground.share_anew(without=uid_of(pod))
         self._statuses.report(pod, await self._stopped_status(pod), ends_here=True, cause=cause)
 
-    async def finish(self, pod: Pod, status: PodRuntimeStatus, *, cause: CauseId | None) -> None:
-        """Release what the pod held. Its dead containers and logs stay until no source has the pod."""
+    async def finish(self, pod: Pod, status: PodRuntimeStatus, *, was_over: bool, cause: CauseId | None) -> None:
+        """Release what the pod held. Its dead containers and logs stay until no source has the pod.
+
+        A sandbox that died of a pod that was over before this agent saw it may never have been stopped. Until then it
+        has its network.
+        """
         self._statuses.report(pod, status, ends_here=True, cause=cause)
+        if was_over:
+            await self._kill(pod, status, None, cause)
         await self._ground.take_back(pod)
         self._statuses.end(pod, cause=cause)
 

@@ -70,6 +70,8 @@ class WorkerState:
     """Its termination has not only been asked for: it has begun."""
     is_over: bool = False
     """All its containers had ended when its termination began, by themselves. Only their surroundings are left."""
+    was_over: bool = False
+    """It was over when this agent first saw it: whoever stopped it may not have come to its sandboxes."""
     grace: int = 0
     """Seconds; zero until termination is requested."""
     is_grace_imposed: bool = False
@@ -120,6 +122,7 @@ def first_state(update: PodUpdate, *, runtime_is_quiet: bool, now: datetime) -> 
             terminating_at=now,
             terminated_at=now,
             is_stopping=True,
+            was_over=True,
             recent=("over before it was seen",),
         )
         return Transition(state=state, wake=True)

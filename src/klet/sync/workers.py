@@ -82,7 +82,7 @@ class PodSteps(Protocol):
         cause: CauseId | None,
     ) -> None: ...
 
-    async def finish(self, pod: Pod, status: PodRuntimeStatus, *, cause: CauseId | None) -> None: ...
+    async def finish(self, pod: Pod, status: PodRuntimeStatus, *, was_over: bool, cause: CauseId | None) -> None: ...
 
 
 class FreshStatuses(Protocol):
@@ -314,7 +314,7 @@ class PodWorkers:
                 )
                 self._apply(uid, after_terminating(self._ledger.state_of(uid), now=self._clock.now()))
             case Stage.TERMINATED:
-                await self._steps.finish(state.pod, status, cause=state.cause)
+                await self._steps.finish(state.pod, status, was_over=state.was_over, cause=state.cause)
                 self._apply(uid, after_terminated(self._ledger.state_of(uid)))
             case Stage.FINISHED:
                 pass

@@ -277,5 +277,28 @@ def test_the_api_server_knows_better_than_the_checkpoint():
     run_virtual(story())
 
 
+def test_a_pod_that_was_over_gives_back_the_network_of_a_sandbox_that_nobody_stopped():
+    machine = node()
+    pod = make_pod("main", uid=UID, restart_policy="Never")
+
+    async def story():
+        wanted = WantedPods()
+        async with machine.run_agent(wanted) as running:
+            wanted.add(pod)
+            last = await until(running, is_ready)
+        (sandbox,) = machine.runtime.sandboxes()
+        machine.runtime.kill_sandbox(sandbox.id)
+        for container in machine.runtime.containers():
+            machine.runtime.end_container(container.id, 1)
+        wanted = WantedPods()
+        wanted.add(replace(pod, status=replace(last, phase="Failed")))
+        async with machine.run_agent(wanted):
+            assert sandbox.has_network
+            await pause(1)
+        assert not sandbox.has_network
+
+    run_virtual(story())
+
+
 def replace_status(machine: SimulatedNode, status: PodStatus):
     return type(machine.checkpoint.left)(statuses={UID: status})

@@ -100,7 +100,7 @@ class Bench:
             script.terminate_fails -= 1
             raise Broken("still running")
 
-    async def finish(self, pod: Pod, status: PodRuntimeStatus, *, cause: CauseId | None) -> None:
+    async def finish(self, pod: Pod, status: PodRuntimeStatus, *, was_over: bool, cause: CauseId | None) -> None:
         self._begin("finish", pod)
 
     def mark(self) -> float:
