@@ -10,7 +10,7 @@ from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.checkpoint.errors import CheckpointDamaged, CheckpointError, CheckpointVersion
 from klet.host.errors import FileError, FileMissing
-from klet.host.files import read_bytes, write_atomic
+from klet.host.files import read_bytes, sync_file, write_atomic
 
 logger = logging.getLogger(__name__)
 
@@ -85,22 +85,33 @@ class CheckpointFile(Generic[T]):
         self._on_disk = data
         return Found(value)
 
-    async def save(self, value: T) -> None:
-        """Put a value on disk; returns when it is there. The value is read at once and may change afterwards."""
+    async def save(self, value: T, *, sync: bool = True) -> None:
+        """Put a value on disk; returns when it is there. The value is read at once and may change afterwards.
+
+        Without `sync` it outlives the agent at once, and the machine after `settle`.
+        """
         data = self._form.encode(value)
         # In order: two writes on two threads could otherwise leave the older one in place.
         async with self._writing:
             if data == self._on_disk:
                 return
             try:
-                await self._threads.run(self._write, data)
+                await self._threads.run(self._write, data, sync)
             except (FileError, OSError) as error:
                 raise CheckpointError(f"checkpoint {self._path} not written: {error}") from error
             self._on_disk = data
 
-    def _write(self, data: bytes) -> None:
+    async def settle(self) -> None:
+        """Return when what was saved outlives a crash of the machine."""
+        async with self._writing:
+            try:
+                await self._threads.run(sync_file, self._path)
+            except FileError as error:
+                raise CheckpointError(f"checkpoint {self._path} not written: {error}") from error
+
+    def _write(self, data: bytes, sync: bool) -> None:  # noqa: FBT001 - threads pass what they are given
         self._path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
-        write_atomic(self._path, data, mode=FILE_MODE)
+        write_atomic(self._path, data, mode=FILE_MODE, sync=sync)
 
     def _set_aside(self, rule: str) -> Damaged:
         stamp = self._clock.now().strftime("%Y%m%dT%H%M%SZ")

@@ -62,9 +62,10 @@ def write_text(path: Path, text: str) -> None:
         raise file_error(f"write {text!r} to", path, error) from error
 
 
-def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+def write_atomic(path: Path, data: bytes, *, mode: int = 0o600, sync: bool = True) -> None:
     """Replace a file so that a reader, or a crash, sees the old content or the new, never a part.
 
+    Without `sync` that is true of a crash of the process only; one of the machine may leave any of it.
     The temporary file begins with a dot, which upstream's checkpoint store skips when it lists.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
@@ -75,12 +76,25 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
                 file.write(data)
                 file.flush()
                 os.fchmod(file.fileno(), mode)
-                os.fsync(file.fileno())
+                if sync:
+                    os.fsync(file.fileno())
             temporary.replace(path)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 temporary.unlink()
             raise
+    except OSError as error:
+        raise file_error("write", path, error) from error
+
+
+def sync_file(path: Path) -> None:
+    """Return when what a file holds is on the disk."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise file_error("write", path, error) from error
 

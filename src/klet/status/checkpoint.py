@@ -1,6 +1,7 @@
 """Keeps on disk what the next life of the agent has to know: the statuses that were reported, and back-offs.
 
-A change is written at once; those of the moment after it are gathered, so pods that change often cost little.
+A change is written at once; those of the moment after it are gathered, so pods that change often cost little. The disk
+is waited for when nothing has changed for a while: the runtime writes to it too, and all who do wait for each other.
 """
 
 import logging
@@ -23,14 +24,20 @@ logger = logging.getLogger(__name__)
 KIND = "AgentMemory"
 VERSION = 1
 GATHER = timedelta(milliseconds=100)
+CALM = timedelta(seconds=2)
+LONGEST_UNSETTLED = timedelta(seconds=30)
 RETRY = timedelta(seconds=5)
 
 
 class MemoryStore(Protocol):
     """Where the memory outlives the agent."""
 
-    async def save(self, value: AgentMemory) -> None:
-        """Returns when it is there; raises CheckpointError."""
+    async def save(self, value: AgentMemory, *, sync: bool = True) -> None:
+        """Returns when it is there for the next agent; raises CheckpointError."""
+        ...
+
+    async def settle(self) -> None:
+        """Returns when it is there after a crash of the machine, too; raises CheckpointError."""
         ...
 
 
@@ -70,22 +77,32 @@ class MemoryKeeper:
         ):
             while True:
                 await until_any(statuses, delays, pulls)
-                for changes in (statuses, delays, pulls):
-                    changes.drain()
-                await self._save()
-                await self._clock.sleep(GATHER)
+                settles_by = self._clock.monotonic() + LONGEST_UNSETTLED.total_seconds()
+                while [*statuses.drain(), *delays.drain(), *pulls.drain()]:
+                    await self._save()
+                    await self._clock.sleep(GATHER)
+                    if self._clock.monotonic() >= settles_by:
+                        break
+                    await self._clock.wait(until_any(statuses, delays, pulls), at_most=CALM)
+                await self._settle()
 
     async def _save(self) -> None:
         """Until it is there: a disk that is full now may not be so later."""
         while True:
             memory = AgentMemory(statuses=self._statuses.all(), delays=self._delays.all(), pulls=self._pulls.all())
             try:
-                await self._store.save(memory)
+                await self._store.save(memory, sync=False)
             except CheckpointError as error:
                 logger.warning("A restart would forget what was reported", extra={"error": str(error)})
                 await self._clock.sleep(RETRY)
             else:
                 return
+
+    async def _settle(self) -> None:
+        try:
+            await self._store.settle()
+        except CheckpointError as error:
+            logger.warning("A crash of the machine could lose what was reported", extra={"error": str(error)})
 
 
 class _Payload(msgspec.Struct, frozen=True, kw_only=True):

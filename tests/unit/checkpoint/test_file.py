@@ -120,3 +120,13 @@ async def test_a_write_that_fails_names_the_file_and_is_tried_again_next_time(op
     (tmp_path / "state").unlink()
     await file.save([1])
     assert open_file().load() == Found([1])
+
+
+async def test_a_value_may_be_there_for_the_next_agent_before_it_is_so_for_the_next_machine(open_file):
+    file = open_file()
+    await file.save([1], sync=False)
+    assert open_file().load() == Found([1])
+    await file.settle()
+    file.path.unlink()
+    with pytest.raises(CheckpointError, match=r"not written: cannot write .*: No such file"):
+        await file.settle()

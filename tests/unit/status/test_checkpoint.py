@@ -116,12 +116,17 @@ class Store:
 
     def __init__(self):
         self.saved = []
+        self.settled = []
         self.is_full = False
 
-    async def save(self, value):
+    async def save(self, value, *, sync):
         if self.is_full:
             raise CheckpointError("no space left")
+        assert not sync
         self.saved.append(value)
+
+    async def settle(self):
+        self.settled.append(len(self.saved))
 
 
 def on_bench(test):
@@ -183,6 +188,30 @@ def test_nothing_is_written_while_nothing_changes():
         board.forget(UID)
         await pause(0.2)
         assert store.saved[-1].statuses == {}
+
+    on_bench(test)
+
+
+def test_the_disk_is_waited_for_once_nothing_changes():
+    async def test(board, delays, pulls, store, pause):
+        for phase in ("Pending", "Running", "Succeeded"):
+            board.put(UID, PodStatus(phase=phase))
+            await pause(1)
+        assert (len(store.saved), store.settled) == (3, [])
+        await pause(2)
+        assert store.settled == [3]
+        await pause(60)
+        assert store.settled == [3]
+
+    on_bench(test)
+
+
+def test_the_disk_is_waited_for_now_and_then_by_what_never_comes_to_rest():
+    async def test(board, delays, pulls, store, pause):
+        for number in range(700):
+            board.put(UID, PodStatus(message=str(number)))
+            await pause(0.1)
+        assert len(store.settled) == 2
 
     on_bench(test)
 

@@ -189,9 +189,11 @@ class MemoryCheckpoint:
         self.left = AgentMemory()
         self.saves = 0
 
-    async def save(self, value: AgentMemory) -> None:
+    async def save(self, value: AgentMemory, *, sync: bool = True) -> None:  # noqa: ARG002 - no machine crashes here
         self.left = value
         self.saves += 1
+
+    async def settle(self) -> None: ...
 
 
 class MemoryVolumes:
