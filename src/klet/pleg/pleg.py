@@ -43,6 +43,8 @@ LONGEST_SEARCH_PAUSE = timedelta(milliseconds=200)
 FIRST_RETRY = timedelta(milliseconds=100)
 LONGEST_RETRY = timedelta(seconds=3)
 HEALTH_THRESHOLD = timedelta(minutes=3)
+NEVER = float("-inf")
+"""Older than any mark: for who has not seen the pod yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +126,12 @@ class Pleg:
         self._under_way: dict[PodUID, ReadUnderWay] = {}
         self._asked: dict[PodUID, float] = {}
         """When a pod was last to be read: any reading that begins later will do."""
-        self._last_mark = float("-inf")
+        self._last_mark = NEVER
         self._strays: dict[str, Stray] = {}
         self._changing = 0
         self._lookups = WorkQueue[str](clock=clock)
         self._streaming = False
-        self._opened_at = float("-inf")
+        self._opened_at = NEVER
         self._relist_now = asyncio.Event()
         self._relisted_at: datetime | None = None
         self._relisted = asyncio.Event()
@@ -181,11 +183,18 @@ class Pleg:
         Asked by the pod's worker, which therefore is not woken by what is read.
         """
         reading = self._cache.get(uid)
+        if reading is None and newer_than == NEVER and self._is_unheard_of(uid):
+            return PodRuntimeStatus(uid=uid)
         if reading is None or reading.read_at <= newer_than:
             reading = await self._read(uid, newer_than=newer_than, quietly=True)
         if reading.error is not None:
             raise reading.error
         return reading.status
+
+    def _is_unheard_of(self, uid: PodUID) -> bool:
+        """Whether the runtime has shown all it has, nothing of that pod, and nothing that may be the pod's."""
+        is_named = uid in self._listed or uid in self._asked or uid in self._under_way
+        return self._relisted.is_set() and not is_named and not self._strays
 
     async def _follow_events(self) -> None:
         """Take the first stream that the runtime has; come back to it whenever it breaks."""
@@ -382,7 +391,7 @@ class Pleg:
     async def _read(self, uid: PodUID, *, newer_than: float, quietly: bool = False) -> Reading:
         """A reading that began after an instant: one that is under way already, or one of its own."""
         under_way = self._under_way.get(uid)
-        if under_way is not None and under_way.started > newer_than > float("-inf"):
+        if under_way is not None and under_way.started > newer_than > NEVER:
             under_way.quietly |= quietly
             reading = await asyncio.shield(under_way.done)
             if reading is not None:

@@ -18,7 +18,7 @@ from klet.model.network import DnsConfig
 from klet.model.pods import PodUID
 from klet.model.runtime import ContainerState
 from klet.pleg.cache import RuntimeCache
-from klet.pleg.pleg import READERS, Pleg, PlegError, PlegSettings
+from klet.pleg.pleg import NEVER, READERS, Pleg, PlegError, PlegSettings
 from klet.runtime import labels
 from klet.runtime.config.sandbox_config import SandboxSettings, build_sandbox_config
 from klet.runtime.reader import PodReader
@@ -582,6 +582,33 @@ def test_a_fresh_status_is_read_only_if_the_known_one_is_too_old():
         assert bench.reads() == before + 1
         assert len(status.running()) == 1
         assert (await bench.pleg.fresh_status(PodUID("nobody"), newer_than=now)).is_empty
+
+    on_bench(test)
+
+
+def test_of_a_pod_that_the_runtime_never_showed_there_is_nothing_to_read():
+    async def test(bench: Bench) -> None:
+        await bench.make()
+        await bench.sleep(5)
+        before = bench.reads()
+        assert (await bench.pleg.fresh_status(PodUID("new"), newer_than=NEVER)).is_empty
+        assert bench.reads() == before
+
+    on_bench(test)
+
+
+def test_a_pod_is_read_while_events_may_be_its_own():
+    def is_search(request: cri.ListContainersRequest | cri.ListPodSandboxRequest) -> bool:
+        return bool(request.filter.id)
+
+    async def test(bench: Bench) -> None:
+        await bench.pleg.until_relisted()
+        for rpc in ("ListContainers", "ListPodSandbox"):
+            bench.runtime.faults.add(Fault(rpc, Hang(), matches=is_search, count=None))
+        await bench.make("new")
+        await bench.sleep(0.1)
+        assert bench.cache.get(PodUID("new")) is None
+        assert not (await bench.pleg.fresh_status(PodUID("new"), newer_than=NEVER)).is_empty
 
     on_bench(test)
 
