@@ -178,7 +178,7 @@ def measure_probing(*, seconds: int) -> list[Row]:
         floor = uvloop.run(measure_floor(port, RATE, seconds))
         klet = uvloop.run(measure_probes(port, RATE, seconds))
     finally:
-        server.terminate()
+        server.kill()  # it has inherited what its parent does with a polite request
         server.join()
     what = f"{RATE} http probes a second, CPU"
     return [Row(what=what, klet=100 * RATE * klet, floor=100 * RATE * floor, unit="%", most=MOST)]
