@@ -49,6 +49,18 @@ class NoPods:
         return None
 
 
+def build_writer(recorder, api, clock, starts=None):
+    return EventWriter(
+        findings=recorder,
+        pods=NoPods(),
+        api=api,
+        starts=starts or NoStarts(),
+        node_name="n",
+        clock=clock,
+        randomness=random.Random(1),
+    )
+
+
 class ManyStarts:
     """Pods wait to start, until they do not."""
 
@@ -70,15 +82,7 @@ async def test_events_are_told_after_pods_that_wait_to_start(over_after, told_at
     clock, starts = ManualClock(), ManyStarts()
     recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
     api = WrittenEvents(clock)
-    writer = EventWriter(
-        findings=recorder,
-        pods=NoPods(),
-        api=api,
-        starts=starts,
-        node_name="n",
-        clock=clock,
-        randomness=random.Random(0),
-    )
+    writer = build_writer(recorder, api, clock, starts)
     for number in range(2):
         recorder.record(of_pod(number))
     async with asyncio.TaskGroup() as group:
@@ -102,15 +106,7 @@ async def test_a_flood_of_events_is_told_in_its_own_time(count, at_once, latest)
     clock = ManualClock()
     recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
     api = WrittenEvents(clock)
-    writer = EventWriter(
-        findings=recorder,
-        pods=NoPods(),
-        api=api,
-        starts=NoStarts(),
-        node_name="n",
-        clock=clock,
-        randomness=random.Random(0),
-    )
+    writer = build_writer(recorder, api, clock)
     for number in range(count):
         subject = Subject(name=f"p-{number}", uid=f"u-{number}")
         recorder.record(Finding(subject=subject, decider="test", decision="Started", message="m"))
@@ -139,15 +135,7 @@ async def test_events_that_were_lost_are_told_once_when_they_can_be_written_agai
     clock = ManualClock()
     recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
     api = AwayEvents(clock)
-    writer = EventWriter(
-        findings=recorder,
-        pods=NoPods(),
-        api=api,
-        starts=NoStarts(),
-        node_name="n1",
-        clock=clock,
-        randomness=random.Random(1),
-    )
+    writer = build_writer(recorder, api, clock)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(writer.run())
         for number in range(2):
