@@ -1,9 +1,10 @@
 """Results of probes, as the parts that act on them see them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
+
+import msgspec
 
 from klet.model.runtime import ContainerId
 
@@ -24,8 +25,7 @@ class ProbeResult(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeKey:
+class ProbeKey(msgspec.Struct, frozen=True):
     """One probe of one container instance."""
 
     container: ContainerId

@@ -1,13 +1,16 @@
 """One round of one probe as pure decisions (doProbe of upstream's probe worker).
 
 `begin_round` says what follows from the reported status alone. When it says `Run`, the probe is carried out and
-`end_round` judges its outcome.
+`end_round` judges its outcome. What a round makes is a struct, since each costs a tenth of a dataclass to make.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from klet.api.container_status import ContainerStatus
 from klet.api.pod import PodStatus
@@ -38,8 +41,7 @@ class ProbeRules:
     agent_started: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeState:
+class ProbeState(msgspec.Struct, frozen=True, kw_only=True):
     """What a probe remembers from round to round."""
 
     id: ContainerId | None = None
@@ -50,25 +52,21 @@ class ProbeState:
     """How many times in a row the last result came. A new instance does not start it over."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """Ask the container now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Do nothing until the next round, or until an earlier instant."""
 
     until: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(msgspec.Struct, frozen=True):
     """There will never be anything to do again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(msgspec.Struct, frozen=True):
     """A result to put on the board; None removes it."""
 
     id: ContainerId
@@ -78,8 +76,7 @@ class Write:
 Next: TypeAlias = Run | Wait | Stop
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(msgspec.Struct, frozen=True):
     """What a round changes, and what comes next."""
 
     state: ProbeState

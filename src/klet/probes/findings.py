@@ -15,6 +15,8 @@ BAD_PERIODS = "ProbePeriodsIgnored"
 
 def describe_outcome(pod: Pod, rules: ProbeRules, state: ProbeState, ended: Round, outcome: Outcome) -> Finding | None:
     """The finding about one run, where `ended` is what became of `state` by it. Success goes without saying."""
+    if outcome.answer is Answer.SUCCESS and not outcome.error:
+        return None
     what = str(rules.kind).capitalize()
     if outcome.error:
         message = f"{what} probe errored and resulted in {outcome.answer} state: {outcome.error}"

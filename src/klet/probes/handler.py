@@ -6,6 +6,8 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TypeAlias
 
+import msgspec
+
 from klet.api.container import Container
 from klet.api.handlers import Probe
 from klet.api.pod import Pod
@@ -25,8 +27,7 @@ class Answer(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """The answer of one run, with what the container said."""
 
     answer: Answer

@@ -21,6 +21,7 @@ from klet.probes.decision import find_container, instance_of
 from klet.probes.findings import describe_bad_periods
 from klet.probes.periods import ProbePeriods, ProbePeriodsError, probe_of, probe_periods, probed_containers
 from klet.probes.results import ProbeResults
+from klet.probes.steps import Steps
 from klet.probes.worker import ProbeCarrier, ProbeWorker, ReportedStatuses, WorkerPorts, build_rules, period_of
 
 WorkerName: TypeAlias = tuple[str, ProbeKind]
@@ -59,7 +60,14 @@ class ProbeManager:
         randomness: random.Random,
         agent_started: datetime,
     ) -> None:
-        self._ports = WorkerPorts(statuses=statuses, results=results, prober=prober, recorder=recorder, clock=clock)
+        self._ports = WorkerPorts(
+            statuses=statuses,
+            results=results,
+            prober=prober,
+            recorder=recorder,
+            clock=clock,
+            steps=Steps(clock=clock),
+        )
         self._restarts = restarts
         self._random = randomness
         self._agent_started = agent_started

@@ -19,6 +19,7 @@ from klet.probes.decision import Next, ProbeRules, ProbeState, Round, Run, Stop,
 from klet.probes.findings import describe_outcome
 from klet.probes.handler import ProbeTarget, Question
 from klet.probes.results import ProbeResults
+from klet.probes.steps import Steps
 
 DEFAULT_PERIOD = timedelta(seconds=10)
 DEFAULT_TIMEOUT = timedelta(seconds=1)
@@ -53,6 +54,16 @@ class WorkerPorts:
     prober: ProbeCarrier
     recorder: CauseRecorder
     clock: Clock
+    steps: Steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Agreed:
+    """What a round began with when it said that the container be asked, and how."""
+
+    reported: PodStatus
+    is_deleted: bool
+    question: Question
 
 
 class ProbeWorker:
@@ -77,11 +88,12 @@ class ProbeWorker:
         self._timeout = timedelta(seconds=probe.timeout_seconds) or DEFAULT_TIMEOUT
         self._rules = rules
         self._period = period.total_seconds()
+        self._step_length = min(_STEP, self._period / 10)
         self._ports = ports
         self._state = ProbeState()
         self._due = ports.clock.monotonic() + delay.total_seconds()
         self._again = False
-        self._prepared: tuple[ContainerId, str, Question] | None = None
+        self._agreed: _Agreed | None = None
         self._told: tuple[str, float] | None = None
         self.is_asking = False
         """True during a round: it must not be interrupted."""
@@ -97,12 +109,17 @@ class ProbeWorker:
         """A round now and then. May be cancelled and run again while it is not asking."""
         clock = self._ports.clock
         while True:
-            wait = self._due - clock.monotonic()
-            if wait >= _RESOLUTION:
-                await clock.sleep(timedelta(seconds=wait + self._until_step()))
+            now = clock.monotonic()
+            if self._due - now >= _RESOLUTION:
+                await self._ports.steps.sleep_until(self._step())
                 continue
-            self._due = max(self._due + self._period, clock.monotonic())
-            match await self._ask():
+            self._due = max(self._due + self._period, now)
+            self.is_asking = self.has_asked = True
+            try:
+                following = await self._round()
+            finally:
+                self.is_asking = False
+            match following:
                 case Stop():
                     return
                 case Wait(until=datetime() as until):
@@ -124,45 +141,47 @@ class ProbeWorker:
         if self._state.id is not None:
             self._ports.results.remove(ProbeKey(self._state.id, self._rules.kind))
 
-    def _until_step(self) -> float:
-        """From the due time to the next common step of all workers; short periods have short steps."""
-        step = min(_STEP, self._period / 10)
-        return max(0.0, math.ceil(self._due / step - 1e-3) * step - self._due)
-
-    async def _ask(self) -> Next:
-        self.is_asking = self.has_asked = True
-        try:
-            return await self._round()
-        finally:
-            self.is_asking = False
+    def _step(self) -> float:
+        """The first instant common to all workers that is not before the due time; short periods have short steps."""
+        return max(self._due, math.ceil(self._due / self._step_length - 1e-3) * self._step_length)
 
     async def _round(self) -> Next:
-        ports = self._ports
-        reported = ports.statuses.get(self._uid)
+        reported = self._ports.statuses.get(self._uid)
         is_deleted = self.pod.metadata.deletion_timestamp is not None
-        begun = begin_round(self._rules, self._state, reported, is_deleted=is_deleted, now=ports.clock.now())
-        self._apply(begun)
-        if not isinstance(begun.next, Run) or reported is None or begun.state.id is None:
-            return begun.next
-        outcome = await self._question(begun.state.id, reported.pod_ip)()
+        agreed = self._recall(reported, is_deleted=is_deleted) or self._begin(reported, is_deleted=is_deleted)
+        if not isinstance(agreed, _Agreed):
+            return agreed
+        outcome = await agreed.question()
         ended = end_round(self._rules, self._state, outcome)
         finding = describe_outcome(self.pod, self._rules, self._state, ended, outcome)
         self._apply(ended, cause=self._tell(finding, ended) if finding is not None else None)
         return ended.next
 
-    def _question(self, instance: ContainerId, pod_ip: str) -> Question:
-        """The same as the last time, unless the container has changed or moved."""
-        if self._prepared is None or self._prepared[:2] != (instance, pod_ip):
-            target = ProbeTarget(
-                pod=self.pod,
-                container=self._container,
-                id=instance,
-                probe=self._probe,
-                pod_ip=pod_ip,
-                timeout=self._timeout,
-            )
-            self._prepared = (instance, pod_ip, self._ports.prober.prepare(target))
-        return self._prepared[2]
+    def _recall(self, reported: PodStatus | None, *, is_deleted: bool) -> _Agreed | None:
+        """The same status leads to the same question, until there is an answer for good: delays only pass."""
+        agreed = self._agreed
+        if agreed is None or agreed.reported is not reported or agreed.is_deleted is not is_deleted:
+            return None
+        return None if self._state.on_hold else agreed
+
+    def _begin(self, reported: PodStatus | None, *, is_deleted: bool) -> _Agreed | Next:
+        now = self._ports.clock.now()
+        begun = begin_round(self._rules, self._state, reported, is_deleted=is_deleted, now=now)
+        self._apply(begun)
+        self._agreed = None
+        if not isinstance(begun.next, Run) or reported is None or begun.state.id is None:
+            return begun.next
+        target = ProbeTarget(
+            pod=self.pod,
+            container=self._container,
+            id=begun.state.id,
+            probe=self._probe,
+            pod_ip=reported.pod_ip,
+            timeout=self._timeout,
+        )
+        question = self._ports.prober.prepare(target)
+        self._agreed = _Agreed(reported=reported, is_deleted=is_deleted, question=question)
+        return self._agreed
 
     def _apply(self, decided: Round, *, cause: CauseId | None = None) -> None:
         self._state = decided.state

@@ -1,8 +1,7 @@
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from msgspec.structs import replace as change
+from msgspec.structs import replace
 
 from klet.api.container_status import (
     ContainerState,
@@ -63,7 +62,7 @@ KNOWN = ProbeState(id=FIRST)
         pytest.param(
             READINESS,
             ProbeState(),
-            reported(change(running(), container_id="")),
+            reported(replace(running(), container_id="")),
             Wait(),
             (),
             id="the container has no instance yet",
@@ -185,9 +184,9 @@ YOUNG = running(ago=timedelta(seconds=5))
 @pytest.mark.parametrize(
     ("kind", "status", "writes"),
     [
-        pytest.param(READINESS, change(YOUNG, ready=True), (), id="reported as ready"),
-        pytest.param(STARTUP, change(YOUNG, started=False), (Write(FIRST, UNKNOWN),), id="had not started"),
-        pytest.param(LIVENESS, change(YOUNG, ready=True), (Write(FIRST, SUCCESS),), id="liveness begins well"),
+        pytest.param(READINESS, replace(YOUNG, ready=True), (), id="reported as ready"),
+        pytest.param(STARTUP, replace(YOUNG, started=False), (Write(FIRST, UNKNOWN),), id="had not started"),
+        pytest.param(LIVENESS, replace(YOUNG, ready=True), (Write(FIRST, SUCCESS),), id="liveness begins well"),
     ],
 )
 def test_what_was_reported_of_a_young_container_stays(kind, status, writes):
