@@ -23,12 +23,19 @@ class Turns:
         self._arrivals = 0
         self._held: dict[int, float] = {}
         self._waiting: dict[int, asyncio.Event] = {}
-        self._none_waits = asyncio.Event()
-        self._none_waits.set()
+        self._idle = asyncio.Event()
 
-    async def until_none_waits(self) -> None:
-        """Return as soon as everybody who wants a turn has one."""
-        await self._none_waits.wait()
+    @property
+    def is_busy(self) -> bool:
+        """Whether anybody has a turn, or wants one."""
+        now = self._clock.monotonic()
+        return bool(self._waiting) or any(until > now for until in self._held.values())
+
+    async def until_idle(self) -> None:
+        """Return as soon as nobody has a turn, or wants one."""
+        while self.is_busy:
+            last_lost = timedelta(seconds=max(self._held.values()) - self._clock.monotonic())
+            await self._clock.wait(self._idle.wait(), at_most=max(last_lost, SHORTEST_WAIT))
 
     @contextmanager
     def queue(self) -> Iterator["Turn"]:
@@ -51,7 +58,6 @@ class Turns:
             return
         self.give_back(number)
         granted = self._waiting[number] = asyncio.Event()
-        self._none_waits.clear()
         self._hand_out()
         try:
             while not granted.is_set():
@@ -65,6 +71,7 @@ class Turns:
     def give_back(self, number: int) -> None:
         if self._held.pop(number, None) is not None:
             self._hand_out()
+            self._note_idle()
 
     def _hand_out(self) -> None:
         """To those that came first, as long as there are turns."""
@@ -79,10 +86,14 @@ class Turns:
 
     def _leave(self, number: int) -> None:
         self._waiting.pop(number, None)
-        if not self._waiting:
-            self._none_waits.set()
+        self._note_idle()
+
+    def _note_idle(self) -> None:
+        if not self._waiting and not self._held:
+            self._idle.set()
 
     def _hold(self, number: int) -> None:
+        self._idle.clear()
         self._held[number] = self._clock.monotonic() + self._longest.total_seconds()
 
 

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Final, Protocol
 
 from klet.aio.clock import Clock
+from klet.aio.tasks import first_of
 from klet.api.event import Event, EventSource
 from klet.api.meta import ObjectMeta
 from klet.api.pod import Pod
@@ -18,7 +19,7 @@ from klet.api.references import ObjectReference
 from klet.api.times import Time
 from klet.errors import KletError
 from klet.events.correlator import Correlator, Count, Drop, Post
-from klet.events.kinds import event_type
+from klet.events.kinds import EventType, event_type
 from klet.model.causes import CauseId, CauseRecorder, Finding, Subject
 from klet.model.pods import PodUID
 
@@ -29,8 +30,10 @@ TRIES: Final = 12
 PAUSE: Final = timedelta(seconds=10)
 AT_ONCE: Final = 10
 """So many are told without a pause."""
-LATEST: Final = timedelta(seconds=10)
-"""How long the writer takes for a flood of them, and how long at most it lets pods start first."""
+FLOOD: Final = timedelta(seconds=10)
+"""How long the writer takes for more than that."""
+PATIENCE: Final = timedelta(seconds=30)
+"""How long at most it lets pods start first."""
 COMPONENT: Final = "kubelet"
 
 
@@ -65,9 +68,12 @@ class Pods(Protocol):
 class Starts(Protocol):
     """Pods that start."""
 
-    async def until_none_waits(self) -> None:
-        """Return as soon as no pod waits for its turn to start."""
+    @property
+    def is_busy(self) -> bool:
+        """Whether a pod starts, or waits for its turn to."""
         ...
+
+    async def until_idle(self) -> None: ...
 
 
 class EventingRecorder:
@@ -78,6 +84,8 @@ class EventingRecorder:
         self._clock = clock
         self._queue: deque[tuple[Finding, Time]] = deque()
         self._arrived = asyncio.Event()
+        self._warnings = 0
+        self._warned = asyncio.Event()
         self._dropped = 0
 
     def record(self, finding: Finding, *, parent: CauseId | None = None) -> CauseId:
@@ -85,11 +93,14 @@ class EventingRecorder:
         if event_type(finding) is not None:
             if len(self._queue) == QUEUE:
                 # What is news when the API server is back is what happened last.
-                oldest, _ = self._queue.popleft()
+                oldest, _ = self._take()
                 logger.debug("Event dropped: too many wait", extra={"reason": oldest.decision})
                 self._dropped += 1
             self._queue.append((finding, Time.of(self._clock.now())))
             self._arrived.set()
+            if event_type(finding) is EventType.WARNING:
+                self._warnings += 1
+                self._warned.set()
         return cause
 
     @property
@@ -106,7 +117,19 @@ class EventingRecorder:
         while not self._queue:
             self._arrived.clear()
             await self._arrived.wait()
-        return self._queue.popleft()
+        return self._take()
+
+    async def until_warned(self) -> None:
+        """Return as soon as there is a warning among those that wait."""
+        await self._warned.wait()
+
+    def _take(self) -> tuple[Finding, Time]:
+        taken = self._queue.popleft()
+        if event_type(taken[0]) is EventType.WARNING:
+            self._warnings -= 1
+            if not self._warnings:
+                self._warned.clear()
+        return taken
 
 
 class EventWriter:
@@ -137,7 +160,8 @@ class EventWriter:
         flood = 0
         while True:
             finding, at = await self._findings.next()
-            await self._let_starts_go_first(at)
+            if event_type(finding) is EventType.NORMAL:
+                await self._let_starts_go_first(at)
             event = self._make(finding, at)
             match self._correlator.decide(event, now=self._clock.now()):
                 case Post(first):
@@ -150,13 +174,14 @@ class EventWriter:
             flood = max(flood, waiting) if waiting > AT_ONCE else 0
             if flood:
                 # Where much happens at once, pods start, and their statuses matter more to everybody.
-                await self._clock.sleep(LATEST / flood)
+                await self._clock.sleep(FLOOD / flood)
 
     async def _let_starts_go_first(self, at: Time) -> None:
-        """Where many pods wait to start, the machine and the API server have better things to do."""
-        patience = min(LATEST - (self._clock.now() - at), LATEST)
-        if patience > timedelta(0):
-            await self._clock.wait(self._starts.until_none_waits(), at_most=patience)
+        """While pods start, the machine and the API server have better things to do, unless something is wrong."""
+        patience = min(PATIENCE - (self._clock.now() - at), PATIENCE)
+        if self._starts.is_busy and patience > timedelta(0):
+            calm = first_of(self._starts.until_idle(), self._findings.until_warned())
+            await self._clock.wait(calm, at_most=patience)
 
     async def _write(self, event: Event, *, is_new: bool) -> None:
         for turn in range(TRIES):

@@ -25,9 +25,14 @@ class StartTurns:
         self._turns = Turns(at_once=at_once, longest=LONGEST_STEP, clock=clock)
         self._halts = halts
 
-    async def until_none_waits(self) -> None:
-        """Return as soon as no pod waits for its turn to start."""
-        await self._turns.until_none_waits()
+    @property
+    def is_busy(self) -> bool:
+        """Whether a pod starts, or waits for its turn to."""
+        return self._turns.is_busy
+
+    async def until_idle(self) -> None:
+        """Return as soon as no pod starts or waits for its turn to."""
+        await self._turns.until_idle()
 
     @contextmanager
     def queue(self, uid: PodUID) -> Iterator["PodTurn"]:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final, Protocol
 
 from klet.aio.backoff import Backoff
@@ -28,9 +28,10 @@ from klet.status.transitions import is_same
 logger = logging.getLogger(__name__)
 
 SWEEP: Final = timedelta(seconds=10)
-COMING_AT_ONCE: Final = 10
-COMING_PATIENCE: Final = timedelta(seconds=10)
-"""Where more pods come at once, it is only told of one after that time that it is on its way. Most are there before."""
+COMING_PAUSE: Final = timedelta(milliseconds=500)
+"""That a pod is on its way is no news to whoever wanted it: most have arrived before it could be told."""
+COMING_PATIENCE: Final = timedelta(seconds=30)
+"""While pods start it is told no sooner: the machine and the API server have better things to do."""
 WATCH_LAG: Final = timedelta(minutes=1)
 """A watch that shows less than the answer to our own write for longer than that is no longer late: who runs the API
 server may have put an older state of it back."""
@@ -61,6 +62,15 @@ class PodApi(Protocol):
 
     async def delete(self, pod: Pod) -> None:
         """Let it go at once, if it is still that one."""
+        ...
+
+
+class Starts(Protocol):
+    """Pods that start."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a pod starts, or waits for its turn to."""
         ...
 
 
@@ -106,20 +116,22 @@ class StatusPublisher:
         board: StatusBoard,
         pods: WantedPods,
         api: PodApi,
+        starts: Starts,
         may_run: Callable[[PodUID], bool],
         clock: Clock,
     ) -> None:
         self._board = board
         self._pods = pods
         self._api = api
+        self._starts = starts
         self._may_run = may_run
         self._clock = clock
         self._queue = WorkQueue[PodUID](clock=clock)
         self._sent: dict[PodUID, _Sent] = {}
         self._deleted: dict[PodUID, _Deleted] = {}
         self._backoff = Backoff[PodUID](first=_FIRST_DELAY, longest=SWEEP)
-        self._coming: dict[PodUID, datetime] = {}
-        """Since when there is nothing to tell of a pod but that it is on its way."""
+        self._coming: dict[PodUID, float] = {}
+        """Since when there is nothing to tell of a pod but that it is on its way, on the clock that never steps."""
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -161,19 +173,20 @@ class StatusPublisher:
                     self._add(uid)
 
     def _add(self, uid: PodUID) -> None:
-        """Have it told; at once, unless so much happens that what is no news can wait."""
+        """Have it told; at once, if it is news."""
         reported = self._board.reported(uid)
-        if reported is None or not is_coming(reported.status):
+        if reported is None or reported.is_finished or not is_coming(reported.status):
             self._coming.pop(uid, None)
             self._queue.add(uid)
             return
-        now = self._clock.now()
-        self._coming.setdefault(uid, now)
-        lately = sum(now - since < COMING_PATIENCE for since in self._coming.values())
-        if lately > COMING_AT_ONCE:
-            self._queue.add_after(uid, COMING_PATIENCE)
-        else:
-            self._queue.add(uid)
+        self._coming.setdefault(uid, self._clock.monotonic())
+        self._queue.add_after(uid, COMING_PAUSE)
+
+    def _can_wait(self, uid: PodUID) -> bool:
+        since = self._coming.get(uid)
+        if since is None or not self._starts.is_busy:
+            return False
+        return self._clock.monotonic() - since < COMING_PATIENCE.total_seconds()
 
     def _differs(self, uid: PodUID) -> bool:
         reported, pod = self._board.reported(uid), self._pods.get(uid)
@@ -203,7 +216,11 @@ class StatusPublisher:
         while True:
             uid = await self._queue.get()
             try:
+                if self._can_wait(uid):
+                    self._queue.add_after(uid, COMING_PAUSE)
+                    continue
                 await self._publish(uid)
+                self._coming.pop(uid, None)
                 self._backoff.reset(uid)
             except PodGone:
                 self._sent.pop(uid, None)  # its source will say so

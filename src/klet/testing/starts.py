@@ -2,7 +2,9 @@
 
 
 class NoStarts:
-    """Nothing waits to start."""
+    """Nothing starts."""
 
-    async def until_none_waits(self) -> None:
+    is_busy = False
+
+    async def until_idle(self) -> None:
         return

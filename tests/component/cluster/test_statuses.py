@@ -56,6 +56,7 @@ class Bench:
             board=self.board,
             pods=self.pods,
             api=ApiPods(client=cluster.client, pods=self.followed),
+            starts=NoStarts(),
             may_run=lambda uid: uid in self.running,
             clock=clock,
         )

@@ -119,19 +119,31 @@ def test_who_is_cancelled_leaves_the_queue():
     assert on_bench(test).got == [("a", 0), ("b", 3)]
 
 
-def test_all_have_a_turn_once_the_last_in_the_queue_has_one_or_leaves():
+def test_it_is_idle_once_the_last_in_the_queue_is_done_or_leaves():
     async def test(bench: Bench, group: asyncio.TaskGroup) -> None:
         async def note(name: str) -> None:
-            await bench.turns.until_none_waits()
+            await bench.turns.until_idle()
+            assert not bench.turns.is_busy
             bench.got.append((name, bench.clock.monotonic()))
 
-        await note("none yet")
+        await note("not begun")
         group.create_task(bench.work("a", 3))
         group.create_task(bench.work("b", 4))
         gone = group.create_task(bench.work("gone", 1))
         await bench.sleep(1)
+        assert bench.turns.is_busy
         group.create_task(note("all"))
         await bench.sleep(4)
         gone.cancel()
 
-    assert on_bench(test).got == [("none yet", 0), ("a", 0), ("b", 3), ("all", 5)]
+    assert on_bench(test).got == [("not begun", 0), ("a", 0), ("b", 3), ("all", 7)]
+
+
+def test_who_takes_too_long_does_not_count_as_busy():
+    async def test(bench: Bench, group: asyncio.TaskGroup) -> None:
+        group.create_task(bench.work("hangs", 3 * HOLD))
+        await bench.sleep(1)
+        await bench.turns.until_idle()
+        bench.got.append(("idle", bench.clock.monotonic()))
+
+    assert on_bench(test).got == [("hangs", 0), ("idle", HOLD)]

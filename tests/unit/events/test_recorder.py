@@ -4,7 +4,17 @@ from datetime import timedelta
 
 import pytest
 
-from klet.events.recorder import AT_ONCE, LATEST, PAUSE, QUEUE, TRIES, EventingRecorder, EventsUnreachable, EventWriter
+from klet.events.recorder import (
+    AT_ONCE,
+    FLOOD,
+    PATIENCE,
+    PAUSE,
+    QUEUE,
+    TRIES,
+    EventingRecorder,
+    EventsUnreachable,
+    EventWriter,
+)
 from klet.journal.memory import MemoryJournal
 from klet.model.causes import Finding, Subject
 from klet.testing.clock import START, ManualClock
@@ -62,12 +72,16 @@ def build_writer(recorder, api, clock, starts=None):
 
 
 class ManyStarts:
-    """Pods wait to start, until they do not."""
+    """Pods start, until none does."""
 
     def __init__(self):
         self.over = asyncio.Event()
 
-    async def until_none_waits(self):
+    @property
+    def is_busy(self):
+        return not self.over.is_set()
+
+    async def until_idle(self):
         await self.over.wait()
 
 
@@ -75,10 +89,10 @@ class ManyStarts:
     ("over_after", "told_at"),
     [
         pytest.param(timedelta(seconds=3), timedelta(seconds=3), id="as soon as all have started"),
-        pytest.param(timedelta(minutes=1), LATEST, id="in the end all the same"),
+        pytest.param(timedelta(minutes=1), PATIENCE, id="in the end all the same"),
     ],
 )
-async def test_events_are_told_after_pods_that_wait_to_start(over_after, told_at):
+async def test_events_are_told_after_pods_that_start(over_after, told_at):
     clock, starts = ManualClock(), ManyStarts()
     recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
     api = WrittenEvents(clock)
@@ -94,12 +108,30 @@ async def test_events_are_told_after_pods_that_wait_to_start(over_after, told_at
     assert api.at == [told_at, told_at]
 
 
+async def test_while_pods_start_a_warning_is_told_at_once_with_what_led_to_it():
+    clock, starts = ManualClock(), ManyStarts()
+    recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
+    api = WrittenEvents(clock)
+    writer = build_writer(recorder, api, clock, starts)
+    recorder.record(of_pod(0))
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(writer.run())
+        await clock.run(timedelta(seconds=1))
+        assert api.at == []
+        recorder.record(Finding(subject=Subject(name="p", uid="u"), decider="test", decision="Failed", message="m"))
+        await clock.run(timedelta(0))
+        recorder.record(of_pod(1))
+        await clock.run(timedelta(seconds=1))
+        task.cancel()
+    assert api.at == [timedelta(seconds=1)] * 2
+
+
 @pytest.mark.parametrize(
     ("count", "at_once", "latest"),
     [
         pytest.param(AT_ONCE, AT_ONCE, timedelta(0), id="a few are told at once"),
-        pytest.param(90, 1, LATEST, id="of many the first at once"),
-        pytest.param(QUEUE, 1, LATEST, id="as many as may wait"),
+        pytest.param(90, 1, FLOOD, id="of many the first at once"),
+        pytest.param(QUEUE, 1, FLOOD, id="as many as may wait"),
     ],
 )
 async def test_a_flood_of_events_is_told_in_its_own_time(count, at_once, latest):
@@ -114,7 +146,7 @@ async def test_a_flood_of_events_is_told_in_its_own_time(count, at_once, latest)
         task = group.create_task(writer.run())
         await clock.run(timedelta(0))
         assert len(api.at) == at_once
-        await clock.run(2 * LATEST)
+        await clock.run(2 * FLOOD)
         task.cancel()
     assert len(api.at) == count
     assert max(api.at) <= latest

@@ -4,6 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+import pytest
 from msgspec.structs import replace
 
 from klet.api.codec import convert
@@ -11,11 +12,11 @@ from klet.api.pod import PodStatus
 from klet.model.pods import uid_of
 from klet.pods.store import PodStore
 from klet.status.board import StatusBoard
-from klet.status.publisher import COMING_AT_ONCE, COMING_PATIENCE, SWEEP, WATCH_LAG, PodApiError, StatusPublisher
+from klet.status.publisher import COMING_PATIENCE, COMING_PAUSE, SWEEP, WATCH_LAG, PodApiError, StatusPublisher
 from klet.testing.builders import make_pod
 from klet.testing.clock import ManualClock
 
-MANY = 3 * COMING_AT_ONCE
+MANY = 30
 NO_TIME = timedelta(0)
 
 
@@ -64,6 +65,12 @@ class WatchedPods:
         self.asked.append("DELETE")
 
 
+class SomeStarts:
+    """Whether pods start is for the test to say."""
+
+    is_busy = False
+
+
 class Node:
     """Pods of which the board tells, and what the API server is told."""
 
@@ -71,11 +78,17 @@ class Node:
         self.clock = ManualClock()
         self.pods, self.api = PodStore(), api or PatchedPods()
         self.board = StatusBoard(clock=self.clock)
+        self.starts = SomeStarts()
 
     @asynccontextmanager
     async def publishing(self):
         publisher = StatusPublisher(
-            board=self.board, pods=self.pods, api=self.api, may_run=lambda _uid: False, clock=self.clock
+            board=self.board,
+            pods=self.pods,
+            api=self.api,
+            starts=self.starts,
+            may_run=lambda _uid: False,
+            clock=self.clock,
         )
         async with asyncio.TaskGroup() as group:
             task = group.create_task(publisher.run())
@@ -91,30 +104,63 @@ class Node:
             await self.clock.run(NO_TIME)
 
 
-async def test_a_few_pods_are_told_to_be_on_their_way():
+async def test_a_pod_that_is_not_there_soon_is_told_to_be_on_its_way():
     node = Node()
     async with node.publishing():
-        await node.report("Pending", COMING_AT_ONCE)
-        assert len(node.api.told) == COMING_AT_ONCE
+        await node.report("Pending", 1)
+        assert node.api.told == []
+        await node.clock.run(COMING_PAUSE)
+        assert node.api.told == [("p-0", "Pending")]
+
+
+async def test_of_a_pod_that_is_there_soon_only_that_is_told():
+    node = Node()
+    async with node.publishing():
+        await node.report("Pending", 1)
+        await node.clock.run(COMING_PAUSE / 2)
+        await node.report("Running", 1)
+        await node.clock.run(2 * COMING_PAUSE)
+        assert node.api.told == [("p-0", "Running")]
 
 
 async def test_of_many_pods_it_is_told_that_they_run():
     node = Node()
+    node.starts.is_busy = True
     async with node.publishing():
         await node.report("Pending")
-        assert node.api.told == [(f"p-{number}", "Pending") for number in range(COMING_AT_ONCE)]
-        node.api.told.clear()
+        await node.clock.run(COMING_PATIENCE / 2)
         await node.report("Running")
         await node.clock.run(2 * COMING_PATIENCE)
         assert node.api.told == [(f"p-{number}", "Running") for number in range(MANY)]
 
 
-async def test_of_those_that_take_long_it_is_told_that_they_are_on_their_way():
+@pytest.mark.parametrize(
+    ("busy_for", "told_after"),
+    [
+        pytest.param(COMING_PATIENCE / 2, COMING_PATIENCE / 2 + COMING_PAUSE, id="as soon as none starts"),
+        pytest.param(COMING_PATIENCE * 2, COMING_PATIENCE, id="in the end all the same"),
+    ],
+)
+async def test_of_those_that_take_long_it_is_told_that_they_are_on_their_way(busy_for, told_after):
     node = Node()
+    node.starts.is_busy = True
     async with node.publishing():
         await node.report("Pending")
-        await node.clock.run(COMING_PATIENCE)
+        await node.clock.run(min(busy_for, told_after - COMING_PAUSE))
+        assert node.api.told == []
+        node.starts.is_busy = busy_for > told_after
+        await node.clock.run(COMING_PAUSE)
         assert {name for name, _ in node.api.told} == {f"p-{number}" for number in range(MANY)}
+
+
+async def test_that_a_pod_is_over_before_it_came_is_told_at_once():
+    node, pod = a_deleted_pod()
+    node.starts.is_busy = True
+    async with node.publishing():
+        node.pods.put(pod)
+        node.board.put(uid_of(pod), PodStatus(phase="Pending"), is_finished=True)
+        await node.clock.run(NO_TIME)
+        assert node.api.asked == ["PATCH"]
 
 
 def a_deleted_pod():
@@ -164,7 +210,7 @@ async def test_a_status_that_was_put_back_to_an_older_one_is_written_again():
         await node.clock.run(NO_TIME)
         node.api.shown = replace(pod, metadata=replace(pod.metadata, resource_version="3"))
         await node.clock.run(3 * SWEEP)
-        assert node.api.asked == ["PATCH"], "a watch may be late"
+        assert node.api.asked == ["PATCH", "DELETE"], "a watch may be late"
         await node.clock.run(3 * SWEEP)
         assert node.api.asked == ["PATCH", "PATCH"]
         node.api.shown = node.api.answer

@@ -37,6 +37,7 @@ def build_pod_parts(
         board=agent.statuses,
         pods=agent.pods,
         api=ApiPods(client=clients.main, pods=informers.pods),
+        starts=agent.starts,
         may_run=queries.could_have_running_containers,
         clock=clock,
     )
