@@ -90,7 +90,7 @@ class QosCgroups:
         return replace(values, memory_limit=memory.usage)
 
     async def _write(self, name: CgroupName, values: CgroupResources) -> None:
-        if not self._cgroups.exists(name):
+        if not self._cgroups.seems_to_exist(name):
             await self._cgroups.create(name, values)
         elif self._written.get(name) != values:
             self._written.pop(name, None)

@@ -31,7 +31,7 @@ SWEEP: Final = timedelta(seconds=10)
 COMING_PAUSE: Final = timedelta(milliseconds=500)
 """That a pod is on its way is no news to whoever wanted it: most have arrived before it could be told."""
 COMING_PATIENCE: Final = timedelta(seconds=30)
-"""While pods start it is told no sooner: the machine and the API server have better things to do."""
+"""While pods start it is told that long after that: the machine and the API server have better things to do."""
 WATCH_LAG: Final = timedelta(minutes=1)
 """A watch that shows less than the answer to our own write for longer than that is no longer late: who runs the API
 server may have put an older state of it back."""
@@ -68,9 +68,8 @@ class PodApi(Protocol):
 class Starts(Protocol):
     """Pods that start."""
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a pod starts, or waits for its turn to."""
+    async def until_idle(self) -> None:
+        """Return as soon as no pod starts or waits for its turn to."""
         ...
 
 
@@ -130,14 +129,16 @@ class StatusPublisher:
         self._sent: dict[PodUID, _Sent] = {}
         self._deleted: dict[PodUID, _Deleted] = {}
         self._backoff = Backoff[PodUID](first=_FIRST_DELAY, longest=SWEEP)
-        self._coming: dict[PodUID, float] = {}
-        """Since when there is nothing to tell of a pod but that it is on its way, on the clock that never steps."""
+        self._coming: dict[PodUID, None] = {}
+        """Pods of which there is nothing to tell but that they are on their way."""
+        self._some_come = asyncio.Event()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow(), name="status-changes")
             group.create_task(self._follow_pods(), name="status-targets")
             group.create_task(self._sweep(), name="status-sweep")
+            group.create_task(self._tell_coming(), name="status-coming")
             for number in range(_PARALLEL):
                 group.create_task(self._work(), name=f"status-writer-{number}")
 
@@ -165,7 +166,7 @@ class StatusPublisher:
         while True:
             await self._clock.sleep(SWEEP)
             known = self._board.all()
-            for kept in (self._sent, self._deleted, self._coming):
+            for kept in (self._sent, self._deleted):
                 for uid in [uid for uid in kept if uid not in known]:
                     del kept[uid]
             for uid in known:
@@ -179,14 +180,19 @@ class StatusPublisher:
             self._coming.pop(uid, None)
             self._queue.add(uid)
             return
-        self._coming.setdefault(uid, self._clock.monotonic())
-        self._queue.add_after(uid, COMING_PAUSE)
+        self._coming[uid] = None
+        self._some_come.set()
 
-    def _can_wait(self, uid: PodUID) -> bool:
-        since = self._coming.get(uid)
-        if since is None or not self._starts.is_busy:
-            return False
-        return self._clock.monotonic() - since < COMING_PATIENCE.total_seconds()
+    async def _tell_coming(self) -> None:
+        """All together, when they have had their time and none starts."""
+        while True:
+            await self._some_come.wait()
+            await self._clock.sleep(COMING_PAUSE)
+            await self._clock.wait(self._starts.until_idle(), at_most=COMING_PATIENCE)
+            self._some_come.clear()
+            told, self._coming = self._coming, {}
+            for uid in told:
+                self._queue.add(uid)
 
     def _differs(self, uid: PodUID) -> bool:
         reported, pod = self._board.reported(uid), self._pods.get(uid)
@@ -216,11 +222,7 @@ class StatusPublisher:
         while True:
             uid = await self._queue.get()
             try:
-                if self._can_wait(uid):
-                    self._queue.add_after(uid, COMING_PAUSE)
-                    continue
                 await self._publish(uid)
-                self._coming.pop(uid, None)
                 self._backoff.reset(uid)
             except PodGone:
                 self._sent.pop(uid, None)  # its source will say so

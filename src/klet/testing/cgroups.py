@@ -30,6 +30,9 @@ class MemoryHierarchy:
     def check(self, path: str) -> str:
         return "" if path in self.cgroups else f"has some missing paths: {path}"
 
+    def has(self, path: str) -> bool:
+        return path in self.cgroups
+
     def create(self, path: str, resources: CgroupResources) -> None:  # noqa: ARG002 - values are written by `write`
         parts = path.strip("/").split("/")
         for count in range(len(parts)):

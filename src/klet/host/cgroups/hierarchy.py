@@ -17,6 +17,10 @@ class Hierarchy(Protocol):
         """What is missing of a cgroup, in upstream's words; empty if it is whole."""
         ...
 
+    def has(self, path: str) -> bool:
+        """Whether a cgroup is there, at a glance: not whether it is whole."""
+        ...
+
     def create(self, path: str, resources: CgroupResources) -> None:
         """Make the directories. The resources decide whether a threaded cgroup will do; they are not written."""
         ...

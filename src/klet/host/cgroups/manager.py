@@ -12,6 +12,7 @@ from typing import ParamSpec, Protocol, TypeVar
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
+from klet.errors import KletError
 from klet.host.cgroups.hierarchy import Hierarchy
 from klet.host.cgroups.layout import CgroupMode
 from klet.host.cgroups.names import CgroupDriver, CgroupName, cgroup_path, parse_cgroup
@@ -51,6 +52,10 @@ class CgroupManager(Protocol):
         ...
 
     def exists(self, name: CgroupName) -> bool: ...
+
+    def seems_to_exist(self, name: CgroupName) -> bool:
+        """A glance that costs less: true also for a cgroup that is not whole."""
+        ...
 
     async def create(self, name: CgroupName, resources: CgroupResources) -> None:
         """Make the cgroup and write its values. Values that cannot be written are logged, not raised, as upstream."""
@@ -141,14 +146,26 @@ class HostCgroups:
     def exists(self, name: CgroupName) -> bool:
         return not self._hierarchy.check(self.path(name))
 
+    def seems_to_exist(self, name: CgroupName) -> bool:
+        return self._hierarchy.has(self.path(name))
+
     async def create(self, name: CgroupName, resources: CgroupResources) -> None:
         path = self.path(name)
         await self._units.start(path)
-        await self._run(self._hierarchy.create, path, resources)
         try:
-            await self.update(name, resources)
+            written = await self._units.set(path, resources)
         except CgroupError as error:
-            logger.warning("Values of a new cgroup not written", extra={"cgroup": str(name), "error": str(error)})
+            _warn_of_values(path, error)
+            await self._run(self._hierarchy.create, path, resources)
+        else:
+            await self._run(self._make, path, resources, written)
+
+    def _make(self, path: str, resources: CgroupResources, written: CgroupResources) -> None:
+        self._hierarchy.create(path, resources)
+        try:
+            self._hierarchy.write(path, written)
+        except (CgroupError, FileError) as error:
+            _warn_of_values(path, error)
 
     async def update(self, name: CgroupName, resources: CgroupResources) -> None:
         path = self.path(name)
@@ -221,6 +238,10 @@ class HostCgroups:
             return await self._threads.run(call, *args, **kwargs)
         except FileError as error:
             raise CgroupError(str(error)) from error
+
+
+def _warn_of_values(path: str, error: KletError) -> None:
+    logger.warning("Values of a new cgroup not written", extra={"cgroup": path, "error": str(error)})
 
 
 def _refuse_root(name: CgroupName) -> None:

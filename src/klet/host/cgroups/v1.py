@@ -54,6 +54,9 @@ class V1Hierarchy:
         missing = [directory for directory in wanted if not os.path.isdir(directory)]  # noqa: PTH112 - as above
         return f"has some missing paths: {', '.join(missing)}" if missing else ""
 
+    def has(self, path: str) -> bool:
+        return os.path.isdir(f"{self._checked[0]}/{path.strip('/')}")  # noqa: PTH112 - as above
+
     def create(self, path: str, resources: CgroupResources) -> None:  # noqa: ARG002 - version 1 has no threaded cgroups
         created: list[Path] = []
         try:

@@ -47,6 +47,9 @@ class V2Hierarchy:
         missing = sorted(_NEEDED.intersection(self.controllers).difference(present))
         return f"has some missing controllers: {', '.join(missing)}" if missing else ""
 
+    def has(self, path: str) -> bool:
+        return tree.inside(self._root, path).is_dir()
+
     def create(self, path: str, resources: CgroupResources) -> None:
         created: list[Path] = []
         current = self._root
