@@ -1,6 +1,7 @@
 """Exponential delays: per key (client-go's flowcontrol.Backoff) and as a plain sequence."""
 
 from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
@@ -64,6 +65,10 @@ class Backoff(Generic[K]):
     def restore(self, key: K, *, delay: timedelta, updated: datetime) -> None:
         """Put back what an earlier life of the process knew about a key."""
         self._entries[key] = _Entry(delay=min(delay, self._longest), updated=updated)
+
+    def known(self) -> AbstractSet[K]:
+        """Every key that has a delay."""
+        return self._entries.keys()
 
     def all(self) -> Iterator[tuple[K, timedelta, datetime]]:
         """Every key with its delay and the instant it was counted: what `restore` takes."""

@@ -57,6 +57,9 @@ class Turns:
         if self.renew(number):
             return
         self.give_back(number)
+        if not self._waiting and self._has_place():
+            self._hold(number)
+            return
         granted = self._waiting[number] = asyncio.Event()
         self._hand_out()
         try:
@@ -77,12 +80,20 @@ class Turns:
         """To those that came first, as long as there are turns."""
         if not self._waiting:
             return
-        now = self._clock.monotonic()
-        self._held = {number: until for number, until in self._held.items() if until > now}
+        self._drop_lost()
         for number in sorted(self._waiting)[: max(0, self._at_once - len(self._held))]:
             self._hold(number)
             self._waiting[number].set()
             self._leave(number)
+
+    def _has_place(self) -> bool:
+        self._drop_lost()
+        return len(self._held) < self._at_once
+
+    def _drop_lost(self) -> None:
+        """Forget the turns of those who took too long."""
+        now = self._clock.monotonic()
+        self._held = {number: until for number, until in self._held.items() if until > now}
 
     def _leave(self, number: int) -> None:
         self._waiting.pop(number, None)

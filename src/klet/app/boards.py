@@ -33,8 +33,7 @@ class Boards:
 
     def remembered(self) -> frozenset[PodUID]:
         """Every pod of which something is known."""
-        delayed = {delay.uid for delay in self.backoff.all()} | {delay.uid for delay in self.pulls.all()}
-        return frozenset(self.statuses.all().keys() | delayed)
+        return self.statuses.pods() | self.backoff.pods() | self.pulls.pods()
 
 
 def build_boards(settings: AgentSettings, memory: AgentMemory, clock: Clock) -> Boards:

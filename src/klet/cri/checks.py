@@ -44,7 +44,8 @@ def check_image_status(answer: pb.ImageStatusResponse, image: pb.ImageSpec) -> N
 def check_sandbox_status(answer: pb.PodSandboxStatusResponse) -> None:
     if not answer.HasField("status"):
         raise BadAnswer("pod sandbox status is nil")
-    status, metadata = answer.status, answer.status.metadata
+    status = answer.status
+    metadata = status.metadata
     _require(Id=status.id, Metadata=status.HasField("metadata"))
     if not (metadata.name and metadata.namespace and metadata.uid):
         raise BadAnswer("metadata.Name, metadata.Namespace or metadata.Uid is not in metadata of status")

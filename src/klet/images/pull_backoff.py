@@ -61,6 +61,10 @@ class PullBackoff:
             del self._failures[key]
         self._changes.send(uid)
 
+    def pods(self) -> set[PodUID]:
+        """Those of which a delay is known."""
+        return {key[0] for key in self._delays.known()}
+
     def all(self) -> tuple[PullDelay, ...]:
         none = MissingImage("", "")
         return tuple(

@@ -91,7 +91,8 @@ def to_number(cause_id: CauseId) -> int | None:
 
 
 def to_microseconds(instant: datetime) -> int:
-    return (instant - _EPOCH) // timedelta(microseconds=1)
+    since = instant - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def from_microseconds(microseconds: int) -> datetime:
@@ -124,10 +125,15 @@ def _is_bounded(finding: Finding) -> bool:
     """True for nearly every finding: such a one enters as it is."""
     subject = finding.subject
     words = (subject.namespace, subject.name, subject.uid, subject.container, finding.decider, finding.decision)
-    return (
-        all(len(word) <= LONGEST_WORD and word.isprintable() for word in words)
-        and all(len(text) <= LONGEST_MESSAGE and text.isprintable() for text in (finding.message, finding.next))
-        and len(finding.measurements) <= MOST_MEASUREMENTS
+    # Nearly always they are short enough even together.
+    together = "".join(words)
+    if not together.isprintable() or (len(together) > LONGEST_WORD and max(map(len, words)) > LONGEST_WORD):
+        return False
+    for text in (finding.message, finding.next):
+        if len(text) > LONGEST_MESSAGE or not text.isprintable():
+            return False
+    return not finding.measurements or (
+        len(finding.measurements) <= MOST_MEASUREMENTS
         and all(
             len(key) <= LONGEST_WORD and key.isprintable() and _bound_measurement(value) is value
             for key, value in finding.measurements.items()

@@ -45,6 +45,10 @@ class CrashBackoff:
         self._delays.reset_where(lambda key: key[0] == uid)
         self._changes.send(uid)
 
+    def pods(self) -> set[PodUID]:
+        """Those of which a delay is known."""
+        return {key[0] for key in self._delays.known()}
+
     def all(self) -> tuple[CrashDelay, ...]:
         return tuple(
             CrashDelay(uid=uid, container=name, image=image, resources=resources, delay=delay, counted_at=updated)

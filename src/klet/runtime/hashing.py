@@ -1,5 +1,7 @@
 """The hash of a container's definition, equal to upstream's, so that each kubelet recognises the other's containers."""
 
+from functools import lru_cache
+
 from klet.api.codec import encode
 from klet.api.container import Container, EphemeralContainer
 
@@ -12,7 +14,13 @@ _ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in
 
 def container_hash(container: Container | EphemeralContainer) -> int:
     """Only the name and the image count: other changes never restart a container."""
-    picked = go_json({"image": container.image, "name": container.name})
+    return _hash_of(container.name, container.image)
+
+
+@lru_cache(maxsize=4096)
+def _hash_of(name: str, image: str) -> int:
+    """Each look at a pod asks for those of its containers again."""
+    picked = go_json({"image": image, "name": name})
     # Upstream hashes the Go-syntax dump of the byte slice, not the bytes themselves.
     return fnv32a(b"([]uint8)[" + b" ".join(_DECIMALS[byte] for byte in picked.encode()) + b"]")
 

@@ -47,6 +47,10 @@ class StatusBoard:
         """True if this life of the agent has reported the pod."""
         return uid in self._reported
 
+    def pods(self) -> frozenset[PodUID]:
+        """Those of which a status is known."""
+        return frozenset(self._restored.keys() | self._reported.keys())
+
     def all(self) -> dict[PodUID, PodStatus]:
         return self._restored | {uid: reported.status for uid, reported in self._reported.items()}
 

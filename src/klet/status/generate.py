@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from ipaddress import ip_address
 
 from msgspec.structs import replace
@@ -127,12 +128,19 @@ def _ended_for_good(
 
 def order_ips(ips: Sequence[str], *, prefer_ipv6: bool) -> tuple[str, ...]:
     """At most one address of each family, the node's primary family first."""
-    parsed = [ip_address(ip) for ip in ips]
     first: dict[int, str] = {}
-    for ip in parsed:
-        first.setdefault(ip.version, str(ip))
+    for ip in ips:
+        family, written = _parsed_ip(ip)
+        first.setdefault(family, written)
     families = (6, 4) if prefer_ipv6 else (4, 6)
     return tuple(first[family] for family in families if family in first)
+
+
+@lru_cache(maxsize=1024)
+def _parsed_ip(text: str) -> tuple[int, str]:
+    """The family of an address, and how it is written; each status of a pod asks again."""
+    ip = ip_address(text)
+    return ip.version, str(ip)
 
 
 def _kept_ips(seen: PodRuntimeStatus, previous: PodStatus) -> tuple[str, ...]:

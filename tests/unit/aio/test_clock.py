@@ -72,3 +72,49 @@ def test_what_is_waited_for_may_itself_be_out_of_time():
 
     with pytest.raises(TimeoutError, match="mine"):
         run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("cancelled_at", "ended"),
+    [
+        pytest.param(3, "cancelled", id="before the time is over"),
+        pytest.param(6, "cancelled", id="while what is waited for takes its leave"),
+        pytest.param(20, "went on", id="long after"),
+    ],
+)
+def test_who_waits_may_be_cancelled_by_somebody_else(cancelled_at, ended):
+    async def main() -> list[str]:
+        clock, seen = LoopClock(epoch=EPOCH), []
+
+        async def leave_slowly() -> None:
+            try:
+                await clock.sleep(timedelta(seconds=100))
+            finally:
+                await clock.sleep(timedelta(seconds=4))
+
+        async def wait() -> None:
+            try:
+                await clock.wait(leave_slowly(), at_most=timedelta(seconds=5))
+                seen.append("went on")
+            except asyncio.CancelledError:
+                seen.append("cancelled")
+                raise
+
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(wait())
+            await clock.sleep(timedelta(seconds=cancelled_at))
+            waiting.cancel()
+        return seen
+
+    assert run_virtual(main()) == [ended]
+
+
+def test_a_wait_that_ran_out_leaves_no_cancellation_behind():
+    async def main() -> int:
+        clock = LoopClock(epoch=EPOCH)
+        await clock.wait(clock.sleep(timedelta(hours=1)), at_most=timedelta(seconds=1))
+        await clock.sleep(timedelta(seconds=1))
+        task = asyncio.current_task()
+        return -1 if task is None else task.cancelling()
+
+    assert run_virtual(main()) == 0

@@ -147,3 +147,12 @@ def test_who_takes_too_long_does_not_count_as_busy():
         bench.got.append(("idle", bench.clock.monotonic()))
 
     assert on_bench(test).got == [("hangs", 0), ("idle", HOLD)]
+
+
+def test_a_lost_turn_makes_place_for_a_newcomer_at_once():
+    async def test(bench: Bench, group: asyncio.TaskGroup) -> None:
+        group.create_task(bench.work("slow", HOLD + 3))
+        await bench.sleep(HOLD + 1)
+        group.create_task(bench.work("new", 1))
+
+    assert on_bench(test).got == [("slow", 0), ("new", HOLD + 1)]

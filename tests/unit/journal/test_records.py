@@ -108,6 +108,16 @@ def test_instants_survive():
             id="what a terminal would obey is taken out",
         ),
         pytest.param(
+            finding(subject=Subject(*("n" * 200 for _ in range(4)))),
+            finding(subject=Subject(*("n" * 200 for _ in range(4)))),
+            id="words may be long together",
+        ),
+        pytest.param(
+            finding(subject=Subject(uid="a\x07b")),
+            finding(subject=Subject(uid="a\N{REPLACEMENT CHARACTER}b")),
+            id="nor may a word make a terminal ring",
+        ),
+        pytest.param(
             finding(measurements={"k" * 999: "v" * 999}),
             finding(measurements={"k" * 255 + "…": "v" * 255 + "…"}),
             id="measurements are short",

@@ -70,3 +70,13 @@ async def test_listeners_hear_what_is_to_be_kept():
         backoff.forget(UID)
         assert changes.drain() == [UID]
     assert backoff.all() == ()
+
+
+def test_the_pods_that_wait_are_known():
+    backoff = CrashBackoff(longest=seconds(300))
+    assert backoff.pods() == set()
+    crash(backoff, 0)
+    crash(backoff, 1, container=replace(MAIN, image="other"))
+    assert backoff.pods() == {UID}
+    backoff.forget(UID)
+    assert backoff.pods() == set()
