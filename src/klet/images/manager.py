@@ -21,6 +21,8 @@ from klet.model.pods import subject_of, uid_of
 from klet.wire import cri_v1_pb2 as cri
 
 DECIDER = "images.manager"
+SEEN_FOR = timedelta(seconds=1)
+"""How long an image that was there still is: pods that start together often have the same."""
 SHOW_BACKOFF = timedelta(seconds=1)
 """How long a failed pull is shown as that; then the pod is looked at again, and shown as backing off."""
 
@@ -42,6 +44,12 @@ class RegistryLogins(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    image: cri.Image
+    until: float
+
+
 class ImageManager:
     """Finds images, and pulls them as the pull policy says."""
 
@@ -59,6 +67,7 @@ class ImageManager:
         self._backoff = backoff
         self._recorder = recorder
         self._clock = clock
+        self._seen: dict[str, _Seen] = {}
 
     async def ensure(
         self,
@@ -75,7 +84,7 @@ class ImageManager:
             message = f'Failed to apply default image tag "{container.image}": {error}'
             return self._missing(pod, container, "InspectFailed", MissingImage("InvalidImageName", message), parent)
         try:
-            found = await self._inspect(name)
+            found = self._seen_lately(name) or await self._inspect(name)
         except CriError as error:
             missing = MissingImage("ImageInspectError", f'Failed to inspect image "": {error}')
             return self._missing(pod, container, "InspectFailed", missing, parent)
@@ -100,8 +109,18 @@ class ImageManager:
         return await self._pull(pod, container, name, fitting, parent)
 
     async def _inspect(self, name: str) -> cri.Image | None:
+        asked = self._clock.monotonic()
         answer = await self._images.image_status(cri.ImageStatusRequest(image=cri.ImageSpec(image=name)))
-        return answer.image if answer.image.id else None
+        if not answer.image.id:
+            return None
+        self._seen[name] = _Seen(answer.image, asked + SEEN_FOR.total_seconds())
+        return answer.image
+
+    def _seen_lately(self, name: str) -> cri.Image | None:
+        now = self._clock.monotonic()
+        self._seen = {each: seen for each, seen in self._seen.items() if now < seen.until}
+        seen = self._seen.get(name)
+        return None if seen is None else seen.image
 
     async def _pull(
         self,

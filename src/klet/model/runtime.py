@@ -83,6 +83,14 @@ class SandboxRecord:
     """Where the pod came from: `file`, `http`, `api`; empty for a pod without that annotation."""
 
 
+@dataclass(frozen=True, slots=True)
+class FirstStart:
+    """All that the runtime has of a pod, known without asking: it had nothing, and this was made."""
+
+    sandbox: SandboxRecord
+    containers: tuple[ContainerId, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodRuntimeStatus:
     """Everything the runtime knows of one pod, at one instant. Sandboxes and containers are sorted newest first."""

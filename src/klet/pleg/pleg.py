@@ -23,7 +23,7 @@ from klet.cri.errors import CriError, Unimplemented
 from klet.cri.events import EventKind, EventSource, RuntimeEvent
 from klet.errors import KletError
 from klet.model.pods import PodUID
-from klet.model.runtime import PodRuntimeStatus
+from klet.model.runtime import FirstStart, PodRuntimeStatus
 from klet.pleg.agreement import agrees, is_news
 from klet.pleg.cache import Reading, RuntimeCache
 
@@ -88,6 +88,10 @@ class PodReading(Protocol):
 
     async def read(self, uid: PodUID) -> PodRuntimeStatus: ...
 
+    async def read_first(self, uid: PodUID, first: FirstStart) -> PodRuntimeStatus:
+        """The same of a pod of which it is known what there is."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlegSettings:
@@ -126,6 +130,8 @@ class Pleg:
         self._under_way: dict[PodUID, ReadUnderWay] = {}
         self._asked: dict[PodUID, float] = {}
         """When a pod was last to be read: any reading that begins later will do."""
+        self._first: dict[PodUID, FirstStart] = {}
+        """Pods that were started for the first time and not read yet."""
         self._last_mark = NEVER
         self._strays: dict[str, Stray] = {}
         self._changing = 0
@@ -167,6 +173,10 @@ class Pleg:
         finally:
             self._changing -= 1
             self._ask(uid)
+
+    def note_first_start(self, uid: PodUID, first: FirstStart) -> None:
+        """What the next read will find of a pod that klet is changing, unless something happens to it."""
+        self._first[uid] = first
 
     async def read_now(self, uid: PodUID) -> PodRuntimeStatus:
         """A status that was read after this call."""
@@ -414,7 +424,8 @@ class Pleg:
     async def _ask_runtime(self, uid: PodUID, *, started: float) -> Reading:
         try:
             async with asyncio.timeout(self._settings.read_deadline.total_seconds()):
-                status = await self._reader.read(uid)
+                first = self._first.pop(uid, None)
+                status = await (self._reader.read(uid) if first is None else self._reader.read_first(uid, first))
         except (CriError, TimeoutError) as error:
             text = str(error) or f"the runtime did not answer within {_written(self._settings.read_deadline)}"
             self._queue.add_after(uid, self._settings.relist)

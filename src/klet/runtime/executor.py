@@ -14,7 +14,7 @@ from klet.cri.port import RuntimeService
 from klet.errors import KletError
 from klet.model.causes import CauseId, CauseRecorder, Finding
 from klet.model.pods import subject_of, uid_of
-from klet.model.runtime import ContainerId, PodRuntimeStatus, StartFailure
+from klet.model.runtime import ContainerId, FirstStart, PodRuntimeStatus, SandboxRecord, StartFailure
 from klet.runtime.actions import PodActions
 from klet.runtime.config.container_planner import Place
 from klet.runtime.errors import Backoff, PostStartFailed, SandboxFailed, StartError
@@ -40,6 +40,8 @@ class SyncOutcome:
     errors: tuple[str, ...] = ()
     retry_at: datetime | None = None
     """The earliest instant at which a back-off ends."""
+    first: FirstStart | None = None
+    """All that the runtime has of the pod now, if it had nothing before and all went well."""
 
 
 @dataclass(slots=True)
@@ -48,6 +50,8 @@ class _Progress:
     failures: dict[str, StartFailure] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     retry_at: datetime | None = None
+    sandbox: SandboxRecord | None = None
+    containers: list[ContainerId] = field(default_factory=list)
 
     def outcome(self) -> SyncOutcome:
         return SyncOutcome(
@@ -55,6 +59,7 @@ class _Progress:
             failures=self.failures,
             errors=tuple(self.errors),
             retry_at=self.retry_at,
+            first=FirstStart(self.sandbox, tuple(self.containers)) if self.sandbox and not self.errors else None,
         )
 
     def fail_place(self, error: SandboxFailed) -> None:
@@ -141,6 +146,7 @@ class PodExecutor:
             except SandboxFailed as error:
                 progress.fail_place(error)
             else:
+                progress.sandbox = place.made if status.is_empty else None
                 await self._start_all(pod, status, actions, _Stage(place, turn, progress), parent)
         return progress.outcome()
 
@@ -227,6 +233,7 @@ class PodExecutor:
     ) -> bool:
         try:
             record = await self._starter.start(pod, container, status, stage.place, turn=stage.turn, parent=parent)
+            stage.progress.containers.append(record.id)
             if isinstance(container, Container) and container.lifecycle is not None:
                 stage.turn.give_back()  # a hook may take for ever
                 await self._post_start.run(pod, container, record, parent=parent)

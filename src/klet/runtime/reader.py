@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from ipaddress import ip_address
@@ -16,6 +17,7 @@ from klet.model.runtime import (
     ContainerId,
     ContainerRecord,
     ContainerState,
+    FirstStart,
     GivenResources,
     PodRuntimeStatus,
     SandboxId,
@@ -74,8 +76,19 @@ class PodReader:
         )
         sandbox_of = {item.id: item.pod_sandbox_id for item in found.containers}
         containers = [status for id_ in sandbox_of if (status := await self._container(id_)) is not None]
-        words = {status.id: await read_last_words(self._files, find_last_words(status)) for status in containers}
-        return build_status(uid, sandboxes, containers, sandbox_of, last_words=words)
+        return build_status(uid, sandboxes, containers, sandbox_of, last_words=await self._words(containers))
+
+    async def read_first(self, uid: PodUID, first: FirstStart) -> PodRuntimeStatus:
+        """The same of a pod that was just started for the first time: there is nothing to be found out about it."""
+        containers = [status for id_ in first.containers if (status := await self._container(id_)) is not None]
+        if not first.sandbox.ready or not containers or len(containers) < len(first.containers):
+            return await self.read(uid)
+        sandbox_of: dict[str, str] = dict.fromkeys(first.containers, first.sandbox.id)
+        found = build_status(uid, [], containers, sandbox_of, last_words=await self._words(containers))
+        return replace(found, ips=first.sandbox.ips, sandboxes=(first.sandbox,))
+
+    async def _words(self, containers: Iterable[cri.ContainerStatus]) -> dict[str, str]:
+        return {status.id: await read_last_words(self._files, find_last_words(status)) for status in containers}
 
     async def _sandbox(self, sandbox_id: str) -> cri.PodSandboxStatus | None:
         try:
@@ -150,7 +163,7 @@ def build_status(
     """Turn CRI answers into records, newest first; last words are by container."""
     sandboxes = sorted(sandboxes, key=lambda s: (s.metadata.attempt, s.created_at), reverse=True)
     containers = sorted(containers, key=lambda c: c.created_at, reverse=True)
-    records = tuple(_sandbox_record(sandbox) for sandbox in sandboxes)
+    records = tuple(build_sandbox_record(sandbox) for sandbox in sandboxes)
     newest = sandboxes[0].metadata if sandboxes else None
     return PodRuntimeStatus(
         uid=uid,
@@ -173,7 +186,7 @@ def _label(containers: list[cri.ContainerStatus], key: str) -> str:
     return containers[0].labels.get(key, "") if containers else ""
 
 
-def _sandbox_record(sandbox: cri.PodSandboxStatus) -> SandboxRecord:
+def build_sandbox_record(sandbox: cri.PodSandboxStatus) -> SandboxRecord:
     network = sandbox.linux.namespaces.options.network
     return SandboxRecord(
         id=SandboxId(sandbox.id),

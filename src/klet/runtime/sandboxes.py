@@ -23,6 +23,7 @@ from klet.runtime.config.sandbox_config import SandboxSettings, build_sandbox_co
 from klet.runtime.errors import SandboxFailed
 from klet.runtime.host_ports import PortHolders, find_held_port, mapped_ports
 from klet.runtime.quirks.held_names import run_sandbox
+from klet.runtime.reader import build_sandbox_record
 from klet.runtime.runtime_class import RuntimeClasses, find_handler
 from klet.wire import cri_v1_pb2 as cri
 
@@ -151,7 +152,13 @@ class SandboxMaker:
         network = sandbox.status.network
         ips = () if pod.spec.host_network or not network.ip else (network.ip, *(ip.ip for ip in network.additional_ips))
         self._record(pod, "SandboxCreated", f"sandbox attempt {made.config.metadata.attempt} is ready", parent)
-        return Place(sandbox_id=sandbox_id, sandbox_config=made.config, pod_ips=ips, handler=made.runtime_handler)
+        return Place(
+            sandbox_id=sandbox_id,
+            sandbox_config=made.config,
+            pod_ips=ips,
+            handler=made.runtime_handler,
+            made=build_sandbox_record(sandbox.status),
+        )
 
     def _not_created(self, pod: Pod, text: str, error: KletError, parent: CauseId | None) -> SandboxFailed:
         now = self._clock.now()

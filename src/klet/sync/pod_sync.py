@@ -10,7 +10,7 @@ from klet.errors import KletError
 from klet.model.causes import CauseId, CauseRecorder
 from klet.model.halts import Halted, PodHalts
 from klet.model.pods import PodUID, uid_of
-from klet.model.runtime import PodRuntimeStatus
+from klet.model.runtime import FirstStart, PodRuntimeStatus
 from klet.runtime.actions import PodActions, compute_pod_actions
 from klet.runtime.executor import PodExecutor
 from klet.runtime.kill.killer import PodKiller
@@ -47,6 +47,8 @@ class RuntimeViews(FreshStatuses, Protocol):
     def changing(self, uid: PodUID) -> AbstractContextManager[None]:
         """While the pod is changed; what it looks like afterwards is read, and wakes its worker."""
         ...
+
+    def note_first_start(self, uid: PodUID, first: FirstStart) -> None: ...
 
 
 class PodSync:
@@ -115,6 +117,8 @@ class PodSync:
         parent = self._record(actions, cause)
         with self._fresh.changing(uid):
             outcome = await self._executor.carry_out(pod, status, actions, parent=parent)
+            if outcome.first is not None:
+                self._fresh.note_first_start(uid, outcome.first)
         is_news = self._statuses.note_starts(uid, outcome.failures, started=outcome.started)
         if is_news and outcome.failures:
             self._statuses.report(pod, status, cause=parent)

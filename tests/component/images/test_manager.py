@@ -10,7 +10,7 @@ from klet.aio.clock import LoopClock
 from klet.cri.client import CriClient
 from klet.cri.errors import Code
 from klet.images.keyring import FittingLogins
-from klet.images.manager import ImageManager, PresentImage
+from klet.images.manager import SEEN_FOR, ImageManager, PresentImage
 from klet.images.pull_backoff import MissingImage, PullBackoff
 from klet.journal.memory import MemoryJournal
 from klet.journal.records import CauseQuery
@@ -85,6 +85,25 @@ def test_an_image_that_is_there_is_used(policy):
         assert await bench.ensure("here", policy) == PresentImage(HERE.image_id, 1000, "")
         assert bench.pulls() == 0
         assert await bench.events() == [("Pulled", PULLED.format("here"))]
+
+    on_bench(test)
+
+
+def test_pods_that_start_together_ask_once_for_their_image():
+    async def test(bench: Bench) -> None:
+        for wait, asked in ((timedelta(0), 1), (SEEN_FOR / 2, 1), (SEEN_FOR / 2, 2)):
+            await bench.clock.sleep(wait)
+            assert await bench.ensure("here") == PresentImage(HERE.image_id, 1000, "")
+            assert sum(call.rpc == "ImageStatus" for call in bench.runtime.calls) == asked
+
+    on_bench(test)
+
+
+def test_an_image_that_was_missing_is_asked_for_again_at_once():
+    async def test(bench: Bench) -> None:
+        for _ in range(2):
+            assert isinstance(await bench.ensure("nowhere:1", "Never"), MissingImage)
+        assert sum(call.rpc == "ImageStatus" for call in bench.runtime.calls) == 2
 
     on_bench(test)
 

@@ -16,12 +16,12 @@ from klet.cri.errors import Code, Unavailable
 from klet.cri.events import ContainerdEvents, CriEvents, EventSource, RuntimeEvent
 from klet.model.network import DnsConfig
 from klet.model.pods import PodUID
-from klet.model.runtime import ContainerState
+from klet.model.runtime import ContainerId, ContainerState, FirstStart
 from klet.pleg.cache import RuntimeCache
 from klet.pleg.pleg import NEVER, READERS, Pleg, PlegError, PlegSettings
 from klet.runtime import labels
 from klet.runtime.config.sandbox_config import SandboxSettings, build_sandbox_config
-from klet.runtime.reader import PodReader
+from klet.runtime.reader import PodReader, build_sandbox_record
 from klet.testing.builders import IMAGE, make_pod
 from klet.testing.fake_runtime import (
     ANY,
@@ -705,6 +705,43 @@ def test_what_klet_itself_starts_is_read_once_and_never_searched_for():
         assert bench.reads() == before + 1
 
     on_bench(test)
+
+
+async def start_first(bench, uid="u-1"):
+    """A pod that klet has just started; its sandbox and container."""
+    with bench.pleg.changing(PodUID(uid)):
+        sandbox, container = await bench.make(uid)
+        shown = (await bench.client.pod_sandbox_status(cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox))).status
+        bench.pleg.note_first_start(PodUID(uid), FirstStart(build_sandbox_record(shown), (ContainerId(container),)))
+    return sandbox, container
+
+
+def test_what_klet_has_just_started_is_not_searched_for():
+    async def test(bench: Bench) -> None:
+        await bench.sleep(5)
+        before = bench.reads()
+        _, container = await start_first(bench)
+        await bench.sleep(10)
+        assert (bench.state("u-1"), bench.reads()) == (RUNNING, before)
+        bench.end(container, 1)
+        await bench.sleep(0.1)
+        assert (bench.state("u-1"), bench.reads()) == (EXITED, before + 1)
+
+    on_bench(test)
+
+
+@pytest.mark.parametrize("sources", [containerd_stream, no_stream], ids=["with events", "without"])
+def test_a_sandbox_that_dies_while_its_first_container_starts_is_noticed(sources):
+    async def test(bench: Bench) -> None:
+        await bench.sleep(5)
+        with bench.pleg.changing(PodUID("u-1")):
+            sandbox, _ = await start_first(bench)
+            bench.runtime.kill_sandbox(sandbox)
+        await bench.sleep(2)
+        reading = bench.cache.get(PodUID("u-1"))
+        assert [each.ready for each in reading.status.sandboxes] == [False]
+
+    on_bench(test, sources=sources)
 
 
 def test_whoever_asks_after_a_change_shares_the_reading_that_follows_it():

@@ -35,6 +35,26 @@ def test_a_new_pod_gets_a_sandbox_and_its_containers_in_order(on_bench):
     on_bench(test)
 
 
+def test_what_a_first_start_made_is_known_if_all_went_well(on_bench):
+    script = Script(lives=by_name({"bad": lambda _: fails_to_create("no")}))
+
+    async def test(bench) -> None:
+        good, bad = make_pod("a", "b", name="good", uid="u-1"), make_pod("a", "bad", name="bad", uid="u-2")
+        first = (await bench.sync(good)).first
+        status = await bench.status(good)
+        assert (first.sandbox, *first.containers) == (
+            status.sandboxes[0],
+            status.newest("a").id,
+            status.newest("b").id,
+        )
+        assert (await bench.sync(bad)).first is None
+        bench.runtime.end_container(first.containers[0], 1)
+        again = await bench.sync(good)
+        assert (again.first, again.started) == (None, {"a"})
+
+    on_bench(test, script)
+
+
 def test_a_pod_that_is_as_it_should_be_is_left_alone(on_bench):
     async def test(bench) -> None:
         pod = make_pod("a")

@@ -32,6 +32,29 @@ def test_a_pod_is_read_with_its_sandbox_containers_and_address(on_bench):
     on_bench(test)
 
 
+def test_what_was_just_started_is_read_without_a_search(on_bench):
+    async def test(bench) -> None:
+        pod = make_pod("a", "b", name="web", uid="u-1")
+        outcome = await bench.sync(pod)
+        before = len(bench.runtime.calls)
+        status = await bench.reader.read_first("u-1", outcome.first)
+        assert [call.rpc for call in bench.runtime.calls[before:]] == ["ContainerStatus"] * 2
+        assert status == await bench.status(pod)
+
+    on_bench(test)
+
+
+def test_what_was_just_started_and_is_gone_is_searched_for(on_bench):
+    async def test(bench) -> None:
+        pod = make_pod("a", "b")
+        outcome = await bench.sync(pod)
+        bench.runtime.faults.add(Fault("ContainerStatus", Fail(Code.NOT_FOUND, "gone")))
+        assert await bench.reader.read_first("uid-1", outcome.first) == await bench.status(pod)
+        assert bench.calls("ListContainers")
+
+    on_bench(test)
+
+
 def test_an_exit_is_read_with_its_code(on_bench):
     async def test(bench) -> None:
         pod = make_pod("a")

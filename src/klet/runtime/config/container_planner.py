@@ -12,7 +12,7 @@ from klet.api.pod import Pod
 from klet.cri.errors import CriError
 from klet.errors import KletError
 from klet.model.pods import PodUID, uid_of
-from klet.model.runtime import SandboxId
+from klet.model.runtime import SandboxId, SandboxRecord
 from klet.runtime.config.container_config import ContainerInputs, ContainerSettings, build_container_config
 from klet.runtime.config.container_options import DeviceOptions
 from klet.runtime.config.mounts import (
@@ -49,6 +49,8 @@ class Place:
     pod_ips: tuple[str, ...]
     handler: str = ""
     """The runtime handler that the sandbox runs with."""
+    made: SandboxRecord | None = None
+    """The sandbox as the runtime shows it, if it was just made."""
 
     @property
     def user_namespace(self) -> cri.UserNamespace | None:
