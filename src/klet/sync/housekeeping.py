@@ -226,7 +226,8 @@ class Housekeeping:
         wanted = self._pods.uids()
         for uid, state in self._ledger.all().items():
             if state.stage is Stage.FINISHED and (uid not in wanted or state.restart_requested):
-                self._workers.forget(uid)
+                if not self._workers.forget(uid):
+                    continue  # the end of its worker calls again
                 self._memories.forget(uid)
                 pod = self._pods.get(uid)
                 if pod is not None:

@@ -196,11 +196,13 @@ class PodWorkers:
         if state is not None and not state.is_deleted:
             self._apply(uid, orphaned(state, now=self._clock.now()))
 
-    def forget(self, uid: PodUID) -> None:
-        """Drop a pod that is finished."""
+    def forget(self, uid: PodUID) -> bool:
+        """Drop a pod that is finished; False if it is not, or its worker has yet to see that it is."""
         state = self._ledger.get(uid)
-        if state is not None and state.stage is Stage.FINISHED:
+        is_over = state is not None and state.stage is Stage.FINISHED and uid not in self._wakes
+        if is_over:
             self._ledger.forget(uid)
+        return is_over
 
     @contextmanager
     def holding_back(self, uid: PodUID) -> Iterator[None]:

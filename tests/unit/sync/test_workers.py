@@ -389,6 +389,20 @@ def test_a_pod_that_has_not_finished_is_not_forgotten():
     on_bench(test)
 
 
+def test_a_pod_that_went_before_its_worker_saw_it_is_forgotten_after_that():
+    async def test(bench: Bench) -> None:
+        bench.update(CREATE, static("2"))
+        bench.update(KILL, static("2"))
+        assert bench.stage("2") is Stage.FINISHED
+        assert not bench.workers.forget(PodUID("2"))
+        await bench.run_for(1)
+        assert (bench.order(), bench.finished) == ([], ["2"])
+        assert bench.workers.forget(PodUID("2"))
+        assert bench.ledger.get(PodUID("2")) is None
+
+    on_bench(test)
+
+
 def test_an_orphan_is_stopped_once():
     async def test(bench: Bench) -> None:
         bench.update(CREATE, make_pod())
