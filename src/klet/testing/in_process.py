@@ -43,7 +43,7 @@ class InProcessTransport:
             raise error_for(Code.DEADLINE_EXCEEDED, "context deadline exceeded") from None
         except RpcFailure as failure:
             raise error_for(failure.code, failure.message) from failure
-        return _as(method.response, answer)
+        return answer if isinstance(answer, method.response) else _as(method.response, answer)
 
     async def stream(self, method: Method[RequestT, ResponseT], request: RequestT) -> AsyncGenerator[ResponseT, None]:
         """Subscribe gives containerd's envelopes, GetContainerEvents the CRI's events."""

@@ -14,7 +14,9 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from datetime import UTC, datetime, timedelta
-from typing import Any, NoReturn, TypeVar, TypeVarTuple
+from typing import Any, NoReturn, TypeVar, TypeVarTuple, cast
+
+import msgspec
 
 from klet.aio.clock import LoopClock
 from klet.errors import KletError
@@ -90,7 +92,7 @@ class VirtualLoop(base_events.BaseEventLoop):
             raise RuntimeError("Event loop is closed")
         handle = _Handle(callback, args, context, self.instant)
         self._ready.append(handle)
-        return handle
+        return cast("asyncio.Handle", handle)
 
     call_soon_threadsafe = call_soon
 
@@ -116,7 +118,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         self._created += 1
         tie = self._ties.random() if self._ties is not None else 0.0
         heapq.heappush(self._timers, (when, tie, self._created, handle))
-        return handle
+        return cast("asyncio.TimerHandle", handle)
 
     def run_in_executor(self, _executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> "asyncio.Future[T]":
         """Call at once, on the loop: threads would make the order a matter of luck."""
@@ -165,7 +167,8 @@ class VirtualLoop(base_events.BaseEventLoop):
             heapq.heappop(timers)
         if not timers:
             self._stuck("nothing is ready and no timer is set")
-        self.instant = max(self.instant, timers[0][0])
+        if timers[0][0] > self.instant:
+            self.instant = timers[0][0]
 
     def _count_down(self) -> None:
         self._steps_left -= 1
@@ -213,22 +216,13 @@ def run_virtual(main: Coroutine[Any, Any, T], *, seed: int | None = None) -> T:
         return runner.run(main)
 
 
-class _Handle(asyncio.TimerHandle):
-    """A callback, now or later. The base class would ask the loop whether it debugs, for each of them."""
+class _Handle(msgspec.Struct, eq=False):
+    """A callback, now or later. asyncio's own is made in Python, and asks the loop each time whether it debugs."""
 
-    __slots__ = ("arguments", "at", "callback", "context")
-
-    def __init__(
-        self,
-        callback: Callable[..., object],
-        arguments: tuple[Any, ...],
-        context: contextvars.Context | None,
-        at: float,
-    ) -> None:
-        self.callback: Callable[..., object] | None = callback
-        self.arguments = arguments
-        self.context = context
-        self.at = at
+    callback: Callable[..., object] | None
+    arguments: tuple[Any, ...]
+    context: contextvars.Context | None
+    at: float
 
     def cancel(self) -> None:
         self.callback = None

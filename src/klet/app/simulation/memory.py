@@ -1,6 +1,7 @@
 """The pods' files and cgroups of a simulated machine: they exist only by name, and outlive the agent."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 
 from klet.api.container import Container, EphemeralContainer
@@ -82,7 +83,7 @@ class MemoryFiles:
         return frozenset(self.pods | self.pods_with_logs())
 
     def pods_with_logs(self) -> set[PodUID]:
-        return {_owner(path) for path in self.sink.paths() if path.startswith(f"{LOGS}/")}
+        return {_owner(path) for path in self.sink.paths() if path.startswith(_PREFIX)}
 
 
 class MemoryLogs:
@@ -105,7 +106,7 @@ class MemoryLogs:
                 self._sink.remove(path)
 
     async def directories(self) -> tuple[LogDirectory, ...]:
-        logs = [path.removeprefix(_PREFIX) for path in self._sink.paths() if path.startswith(f"{LOGS}/")]
+        logs = [path.removeprefix(_PREFIX) for path in self._sink.paths() if path.startswith(_PREFIX)]
         names = dict.fromkeys(log.partition("/")[0] for log in logs)
         return tuple(LogDirectory(PodUID(name.rpartition("_")[2]), name) for name in names)
 
@@ -282,6 +283,7 @@ class MemoryDns:
         return DnsConfig(servers=("10.0.0.10",))
 
 
+@lru_cache(maxsize=4096)
 def _owner(path: str) -> PodUID:
     """`/var/log/pods/<namespace>_<name>_<uid>/<container>/<n>.log` or `/pods/<uid>/…`"""
     if path.startswith("/pods/"):

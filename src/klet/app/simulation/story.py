@@ -113,7 +113,8 @@ class SteppedClock(VirtualClock):
         self.offset = timedelta()
 
     def now(self) -> datetime:
-        return super().now() + self.offset if self.offset else super().now()
+        true = VirtualClock.now(self)
+        return true + self.offset if self.offset else true
 
 
 def _latency(longest: timedelta) -> Latency:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
 from google.protobuf.message import Message
 from google.protobuf.text_format import MessageToString
 
@@ -58,12 +59,14 @@ def _ignore() -> None:
 class Call:
     """One call on its way."""
 
+    __slots__ = ("_listeners", "arming", "failure", "is_slow", "request", "response", "rpc", "steps", "when_slow")
+
     def __init__(self, rpc: str, request: Message) -> None:
         self.rpc = rpc
         self.request = request
         self.steps: Steps | None = None
+        # It waits for something, beyond the time that every call takes.
         self.is_slow = False
-        """It waits for something, beyond the time that every call takes."""
         self.when_slow: Callable[[], None] = _ignore
         self.response: Message | None = None
         self.failure: RpcFailure | None = None
@@ -96,7 +99,7 @@ class Call:
         return self.response
 
 
-class CallRecord(NamedTuple):
+class CallRecord(msgspec.Struct, frozen=True):
     """A call that was begun, for tests to look at."""
 
     at: datetime
@@ -107,7 +110,7 @@ class CallRecord(NamedTuple):
         return f"{self.at.isoformat()} {self.rpc} {MessageToString(self.request, as_one_line=True)}"
 
 
-class AnswerRecord(NamedTuple):
+class AnswerRecord(msgspec.Struct, frozen=True):
     """A call that has ended; `code` is OK or that of the error."""
 
     at: datetime

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 from google.protobuf.any_pb2 import Any
 from google.protobuf.message import Message
 
@@ -24,8 +24,7 @@ _CRI_TYPES = {
 _TERM = re.compile(r'\s*([a-zA-Z_.]+)\s*(==|!=|~=)\s*("(?:[^"\\]|\\.)*"|[^,"\s]+)\s*(?:,|$)')
 
 
-@dataclass(frozen=True, slots=True)
-class FakeEvent:
+class FakeEvent(msgspec.Struct, frozen=True):
     """One event; `container_id` is the container's or the sandbox's."""
 
     topic: str

@@ -1,4 +1,4 @@
-"""Finding things by id, prefix of an id, or filter."""
+"""Finding things by id or prefix of an id."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -21,15 +21,3 @@ def find(things: Mapping[str, T], id_: str, what: str) -> T:
     if not found:
         raise RpcFailure(Code.NOT_FOUND, f"{what}: not found")
     return found[0]
-
-
-def matches(id_: str, wanted: str) -> bool:
-    """Whether an id fits that of a filter, which may be short or missing."""
-    return not wanted or id_.startswith(wanted)
-
-
-def has_labels(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
-    for key, value in selector.items():  # noqa: SIM110  # a generator costs more than the comparison, a thousand times
-        if labels.get(key) != value:
-            return False
-    return True

@@ -59,6 +59,7 @@ class FakeRuntime:
         self._world = World(
             start=start, rng=self._random, sink=sink or MemorySink(), features=features, faults=self.faults
         )
+        self._timeline = self._world.timeline
         self._processes = Processes(self._world)
         sandboxes = SandboxCalls(self._world, self._processes)
         self._image_calls = ImageCalls(self._world, script.registry)
@@ -77,7 +78,7 @@ class FakeRuntime:
 
     @property
     def now(self) -> datetime:
-        return self._world.timeline.now
+        return self._timeline.now
 
     @property
     def calls(self) -> tuple[CallRecord, ...]:
@@ -99,13 +100,14 @@ class FakeRuntime:
 
     def call(self, rpc: str, request: Message, *, now: datetime) -> Call:
         """Begin a call; it is done when it returns, or after some later `advance` or call."""
-        self.pass_time(now)
+        timeline = self._timeline
+        timeline.advance(now)
         mine = type(request)()
         mine.CopyFrom(request)
-        self.history.append(CallRecord(at=self.now, rpc=rpc, request=mine))
+        self.history.append(CallRecord(timeline.now, rpc, mine))
         call = Call(rpc, mine)
         if delay := self._script.latency(rpc, self._random):
-            self._world.timeline.at(self.now + delay, partial(self._begin, call))
+            timeline.at(timeline.now + delay, partial(self._begin, call))
         else:
             self._begin(call)
         return call
@@ -125,7 +127,7 @@ class FakeRuntime:
 
     def next_due(self) -> datetime | None:
         """When the machine next has something to do by itself."""
-        return self._world.timeline.next_due()
+        return self._timeline.next_due()
 
     def when_earlier(self, listener: Callable[[], None]) -> None:
         """Call whenever `next_due` moves to an earlier time."""
@@ -133,7 +135,7 @@ class FakeRuntime:
 
     def pass_time(self, now: datetime) -> None:
         """Let happen what is due by then."""
-        self._world.timeline.advance(now)
+        self._timeline.advance(now)
 
     def advance(self, now: datetime) -> tuple[FakeEvent, ...]:
         """Let time pass; the events that were delivered meanwhile."""
@@ -273,7 +275,7 @@ class FakeRuntime:
 
     def _finish(self, call: Call, answer: Message | None, failure: RpcFailure | None) -> None:
         code = Code.OK if failure is None else failure.code
-        self.history.append(AnswerRecord(at=self.now, rpc=call.rpc, code=code))
+        self.history.append(AnswerRecord(self._timeline.now, call.rpc, code))
         call.finish(answer, failure)
 
     def _arm(self, call: Call, steps: Steps, wait: Wait) -> None:

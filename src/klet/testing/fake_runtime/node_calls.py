@@ -5,7 +5,7 @@ import json
 from klet.cri.errors import Code
 from klet.testing.fake_runtime.calls import HandlerTable, RpcFailure
 from klet.testing.fake_runtime.image_calls import MOUNTPOINT
-from klet.testing.fake_runtime.lookup import find, has_labels, matches
+from klet.testing.fake_runtime.lookup import find
 from klet.testing.fake_runtime.processes import running_time
 from klet.testing.fake_runtime.timeline import nanoseconds
 from klet.testing.fake_runtime.world import Container, Sandbox, World
@@ -75,9 +75,9 @@ class NodeCalls:
         stats = [
             self._stats_of(container)
             for container in self._world.containers.values()
-            if matches(container.id, wanted.id)
-            and matches(container.sandbox.id, wanted.pod_sandbox_id)
-            and has_labels(container.config.labels, wanted.label_selector)
+            if container.id.startswith(wanted.id)
+            and container.sandbox.id.startswith(wanted.pod_sandbox_id)
+            and dict(wanted.label_selector).items() <= container.labels.items()
         ]
         return pb.ListContainerStatsResponse(stats=stats)
 
@@ -93,7 +93,7 @@ class NodeCalls:
         sandboxes = [
             sandbox
             for sandbox in self._world.sandboxes.values()
-            if matches(sandbox.id, wanted.id) and has_labels(sandbox.config.labels, wanted.label_selector)
+            if sandbox.id.startswith(wanted.id) and dict(wanted.label_selector).items() <= sandbox.labels.items()
         ]
         for sandbox in sandboxes:
             _check_ready(sandbox, f'failed to decode sandbox container metrics for sandbox "{sandbox.id}"')

@@ -55,9 +55,11 @@ class Timeline:
             due, _, timer = heapq.heappop(timers)
             action, timer.action = timer.action, None
             if action is not None:
-                self.now = max(self.now, due)
+                if due > self.now:
+                    self.now = due
                 action()
-        self.now = max(self.now, now)
+        if now > self.now:
+            self.now = now
 
     def stamp(self) -> int:
         """Nanoseconds since 1970, later than every stamp before: real runtimes never do two things at one instant."""

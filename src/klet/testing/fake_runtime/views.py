@@ -23,23 +23,25 @@ def sandbox_item(sandbox: Sandbox) -> pb.PodSandbox:
 
 
 def sandbox_status(sandbox: Sandbox) -> pb.PodSandboxStatus:
-    """To be copied into an answer."""
-    if sandbox.status is None:
-        sandbox.status = pb.PodSandboxStatus(
-            id=sandbox.id,
-            metadata=sandbox.config.metadata,
-            created_at=sandbox.created_at,
-            labels=sandbox.config.labels,
-            annotations=sandbox.config.annotations,
-            runtime_handler=sandbox.runtime_handler,
-        )
-        sandbox.status.linux.namespaces.options.CopyFrom(sandbox.namespaces)
-    status = sandbox.status
-    status.state = sandbox.state
-    status.network.CopyFrom(pb.PodSandboxNetworkStatus())
+    """To be copied into an answer; put together anew only if something about the sandbox has changed."""
+    shows = (sandbox.state, sandbox.has_network)
+    if sandbox.status is not None and sandbox.shows == shows:
+        return sandbox.status
+    status = pb.PodSandboxStatus(
+        id=sandbox.id,
+        metadata=sandbox.config.metadata,
+        state=sandbox.state,
+        created_at=sandbox.created_at,
+        network=pb.PodSandboxNetworkStatus(),
+        labels=sandbox.config.labels,
+        annotations=sandbox.config.annotations,
+        runtime_handler=sandbox.runtime_handler,
+    )
+    status.linux.namespaces.options.CopyFrom(sandbox.namespaces)
     if sandbox.has_network and sandbox.ips:
         status.network.ip = sandbox.ips[0]
         status.network.additional_ips.extend(pb.PodIP(ip=ip) for ip in sandbox.ips[1:])
+    sandbox.status, sandbox.shows = status, shows
     return status
 
 
@@ -75,36 +77,55 @@ def container_item(container: Container) -> pb.Container:
 
 
 def container_status(container: Container, images: ImageStore) -> pb.ContainerStatus:
-    """To be copied into an answer."""
-    if container.status is None:
-        container.status = pb.ContainerStatus(
-            id=container.id,
-            metadata=container.config.metadata,
-            created_at=container.created_at,
-            image=container.config.image,
-            labels=container.config.labels,
-            annotations=container.config.annotations,
-            mounts=container.config.mounts,
-            log_path=container.log_path,
-        )
-    status = container.status
-    status.state = container.state
-    status.started_at = container.started_at
-    status.finished_at = container.finished_at
-    status.exit_code = container.exit_code
-    status.reason = _reason(container)
-    status.message = container.message
-    status.resources.linux.CopyFrom(container.resources)
-    stored = images.find(container.image_id)
-    names = [*stored.tags, *stored.digests] if stored is not None else []
-    status.image.image = names[0] if names else container.image_id if stored else container.config.image.image
-    status.image_ref = stored.digests[0] if stored is not None and stored.digests else container.image_id
+    """To be copied into an answer; put together anew only if something about the container has changed."""
+    image, image_ref = _image_of(container, images)
+    shows = (
+        container.state,
+        container.started_at,
+        container.finished_at,
+        container.exit_code,
+        container.reason,
+        container.message,
+        image,
+        image_ref,
+    )
+    if container.status is not None and container.shows == shows:
+        return container.status
+    status = pb.ContainerStatus(
+        id=container.id,
+        metadata=container.config.metadata,
+        state=container.state,
+        created_at=container.created_at,
+        started_at=container.started_at,
+        finished_at=container.finished_at,
+        exit_code=container.exit_code,
+        image=container.config.image,
+        image_ref=image_ref,
+        reason=_reason(container),
+        message=container.message,
+        labels=container.config.labels,
+        annotations=container.config.annotations,
+        mounts=container.config.mounts,
+        log_path=container.log_path,
+        resources=pb.ContainerResources(linux=container.resources),
+    )
+    status.image.image = image
+    container.status, container.shows = status, shows
     return status
 
 
 def container_info(container: Container) -> str:
     info = {"sandboxID": container.sandbox.id, "pid": container.pid, "removing": False}
     return json.dumps(info, separators=(",", ":"))
+
+
+def _image_of(container: Container, images: ImageStore) -> tuple[str, str]:
+    """What it runs, and by which digest; its image may have been removed, or have lost its names."""
+    stored = images.find(container.image_id)
+    if stored is None:
+        return container.config.image.image, container.image_id
+    name = stored.tags[0] if stored.tags else stored.digests[0] if stored.digests else container.image_id
+    return name, stored.digests[0] if stored.digests else container.image_id
 
 
 def _reason(container: Container) -> str:

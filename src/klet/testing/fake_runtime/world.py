@@ -56,6 +56,8 @@ class Sandbox:
     item: pb.PodSandbox | None = None
     status: pb.PodSandboxStatus | None = None
     """What the CRI showed of it last."""
+    shows: tuple[object, ...] = ()
+    """What that was made of."""
 
     def __post_init__(self) -> None:
         # Every list looks at the labels of everything, and a message's own map is slow.
@@ -99,6 +101,8 @@ class Container:
     item: pb.Container | None = None
     status: pb.ContainerStatus | None = None
     """What the CRI showed of it last."""
+    shows: tuple[object, ...] = ()
+    """What that was made of."""
 
     def __post_init__(self) -> None:
         self.labels = dict(self.config.labels)
@@ -174,9 +178,10 @@ class World:
     def emit(self, topic: str, container_id: str, body: Message) -> None:
         event = FakeEvent(topic=topic, stamp=self.timeline.stamp(), container_id=container_id, body=body)
         fault = self._faults.take_event(event)
-        match fault.effect if fault is not None else None:
-            case None:
-                self._deliver(event)
+        if fault is None:
+            self._deliver(event)
+            return
+        match fault.effect:
             case Drop():
                 pass
             case Late(by=by):
@@ -186,5 +191,5 @@ class World:
                 self._deliver(event)
 
     def _deliver(self, event: FakeEvent) -> None:
-        for listener in list(self._listeners):
+        for listener in self._listeners.copy():
             listener(event)

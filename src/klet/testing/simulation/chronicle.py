@@ -28,6 +28,7 @@ class Instance:
     """Of the agent that made it."""
     made_for: "History"
     """The pod as it was wanted then: one that comes back under the same UID is another."""
+    attempt: Attempt
     is_unnoticed: bool = False
     """It was started by a call that nobody waited for any more, and removed as one that never was."""
 
@@ -39,10 +40,6 @@ class Instance:
     def exists(self) -> bool:
         """Whether it has not been removed yet."""
         return self.container.id in self.container.sandbox.containers
-
-    @property
-    def attempt(self) -> Attempt:
-        return attempt_of(self.container.config)
 
     @property
     def spec_hash(self) -> str:
@@ -172,6 +169,7 @@ class Chronicle:
                 restart_count=int(container.config.annotations[labels.RESTART_COUNT]),
                 life=self.life,
                 made_for=self.histories[uid],
+                attempt=attempt_of(container.config),
             )
             self._seen[container.id] = instance
             self.histories[uid].instances.append(instance)

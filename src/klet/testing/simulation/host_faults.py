@@ -79,7 +79,12 @@ class HostFaults:
     ) -> Any:
         dies_after = await gate.before_call()
         fault = self.take(name)
-        effect = fault.effect if fault is not None else None
+        if fault is None:
+            answer = await call()
+            if dies_after:
+                await gate.die()
+            return answer
+        effect = fault.effect
         if isinstance(effect, TakeLong):
             await self._clock.sleep(effect.by)
             await gate.before_call()
