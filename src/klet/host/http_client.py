@@ -175,6 +175,7 @@ class _Exchange(asyncio.Protocol):
         self.done.cancel()
         if self._connection is not None:
             self._connection.abort()
+            self._connection = None  # they know each other, and would be left to the garbage collector
 
     def overdue(self) -> KletError:
         """What to tell when it has taken too long."""
