@@ -15,6 +15,7 @@ from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.fake_runtime.timeline import nanoseconds
 from klet.testing.loop import EPOCH
 from klet.testing.simulation.chronicle import Chronicle, History, Instance
+from klet.testing.simulation.commands import POST_START, PRE_STOP
 from klet.testing.simulation.pods import DEBUGGERS, FILE
 from klet.wire import cri_v1_pb2 as pb
 
@@ -54,6 +55,8 @@ class RuntimeWatch:
         self._started: set[str] = set()
 
     def before(self, rpc: str, request: Message) -> None:
+        if _is_hook(request):
+            self._chronicle.in_flight += 1
         if rpc not in WRITES:
             return
         self._chronicle.look()
@@ -85,7 +88,9 @@ class RuntimeWatch:
             case _:
                 return False
 
-    def after(self, rpc: str) -> None:
+    def after(self, rpc: str, request: Message) -> None:
+        if _is_hook(request):
+            self._chronicle.in_flight -= 1
         if rpc not in WRITES:
             return
         self._chronicle.in_flight -= 1
@@ -132,6 +137,11 @@ class RuntimeWatch:
             and not any(sandbox.id in self._chronicle.ended_sandboxes for sandbox in sandboxes)
         ):
             self._chronicle.violate(f"{rpc} ends {_name(instance)}, which is wanted and runs")
+
+
+def _is_hook(request: Message) -> bool:
+    """A container is being started or stopped while its hook runs, though nothing else can be seen of that."""
+    return isinstance(request, pb.ExecSyncRequest) and request.cmd[0] in {POST_START, PRE_STOP}
 
 
 def check_one_instance(chronicle: Chronicle) -> None:

@@ -17,7 +17,7 @@ class Observer(Protocol):
 
     def before(self, rpc: str, request: Message) -> None: ...
 
-    def after(self, rpc: str) -> None: ...
+    def after(self, rpc: str, request: Message) -> None: ...
 
 
 class Lifeline:
@@ -88,7 +88,7 @@ class MortalTransport:
         try:
             answer = await self._inner.call(method, request, timeout=timeout)
         finally:
-            self._observer.after(method.name)
+            self._observer.after(method.name, request)
         if dies_after:
             await self._lifeline.die()
         return answer
