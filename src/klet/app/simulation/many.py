@@ -11,18 +11,19 @@ from functools import partial
 from klet.app.simulation.story import Alteration, Outcome, leave_as_is, run_seed
 
 CHUNK = 8
-_YOUNG = 50_000
-"""Objects made before the collector looks: a story makes many, and most of them go by themselves."""
 
 
 def run_seeds(
     seeds: Sequence[int], *, jobs: int = 1, alter: Alteration = leave_as_is, verbose: bool = False
 ) -> Iterator[Outcome]:
     """Tell the stories of seeds. Whoever stops listening ends the work after what has begun."""
-    run = partial(run_seed, alter=alter, verbose=verbose)
+    run = partial(_run_alone, alter=alter, verbose=verbose)
     if jobs == 1:
         prepare_process()
-        yield from map(run, seeds)
+        try:
+            yield from map(run, seeds)
+        finally:
+            gc.enable()
         return
     # Forked: nothing is imported again.
     context = multiprocessing.get_context("fork")
@@ -43,4 +44,11 @@ def prepare_process() -> None:
     logging.disable(logging.CRITICAL)
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_YOUNG, 20, 100)
+    gc.disable()
+
+
+def _run_alone(seed: int, *, alter: Alteration, verbose: bool) -> Outcome:
+    """Nothing is left of a story for the next, which then finds the same memory still in the processor's cache."""
+    outcome = run_seed(seed, alter=alter, verbose=verbose)
+    gc.collect()
+    return outcome
