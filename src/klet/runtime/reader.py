@@ -1,12 +1,13 @@
 """Reads pods out of the runtime: which exist, and everything it knows of one (GetPods, GetPodStatus)."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from ipaddress import ip_address
 from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
 
 from klet.api.container_status import ContainerUser, LinuxContainerUser
 from klet.cri.errors import NotFound
@@ -29,6 +30,7 @@ from klet.wire import cri_v1_pb2 as cri
 
 START_ERROR = "StartError"
 _CANCELLED = re.compile(r"context canceled|failed to start shim: start failed: .*signal: killed", re.DOTALL)
+_NOTHING_GIVEN = GivenResources()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STATES = {
     cri.CONTAINER_CREATED: ContainerState.CREATED,
@@ -37,12 +39,25 @@ _STATES = {
 }
 
 
+RecordBuilder: TypeAlias = Callable[[cri.ContainerStatus, str, str], ContainerRecord]
+
+
+class _Known(NamedTuple):
+    """What a record was last made of."""
+
+    status: cri.ContainerStatus
+    sandbox_id: str
+    last_words: str
+    record: ContainerRecord
+
+
 class PodReader:
-    """Asks the runtime about pods."""
+    """Asks the runtime about pods. What it says again of a container gives the same record again."""
 
     def __init__(self, *, runtime: RuntimeService, files: LeftFiles) -> None:
         self._runtime = runtime
         self._files = files
+        self._known: dict[PodUID, dict[str, _Known]] = {}
 
     async def list_pods(self) -> dict[PodUID, PodRuntimeStatus]:
         """Every pod of which the runtime has a sandbox or a container, dead or alive, as far as the lists show it."""
@@ -66,17 +81,16 @@ class PodReader:
 
     async def read(self, uid: PodUID) -> PodRuntimeStatus:
         """Everything the runtime knows of one pod now."""
-        selector = {labels.POD_UID: uid}
-        listed = await self._runtime.list_pod_sandbox(
-            cri.ListPodSandboxRequest(filter=cri.PodSandboxFilter(label_selector=selector))
-        )
+        rooms = cri.ListPodSandboxRequest()
+        rooms.filter.label_selector[labels.POD_UID] = uid
+        listed = await self._runtime.list_pod_sandbox(rooms)
         sandboxes = [answer for item in listed.items if (answer := await self._sandbox(item.id)) is not None]
-        found = await self._runtime.list_containers(
-            cri.ListContainersRequest(filter=cri.ContainerFilter(label_selector=selector))
-        )
+        tenants = cri.ListContainersRequest()
+        tenants.filter.label_selector[labels.POD_UID] = uid
+        found = await self._runtime.list_containers(tenants)
         sandbox_of = {item.id: item.pod_sandbox_id for item in found.containers}
         containers = [status for id_ in sandbox_of if (status := await self._container(id_)) is not None]
-        return build_status(uid, sandboxes, containers, sandbox_of, last_words=await self._words(containers))
+        return await self._build(uid, sandboxes, containers, sandbox_of)
 
     async def read_first(self, uid: PodUID, first: FirstStart) -> PodRuntimeStatus:
         """The same of a pod that was just started for the first time: there is nothing to be found out about it."""
@@ -84,11 +98,29 @@ class PodReader:
         if not first.sandbox.ready or not containers or len(containers) < len(first.containers):
             return await self.read(uid)
         sandbox_of: dict[str, str] = dict.fromkeys(first.containers, first.sandbox.id)
-        found = build_status(uid, [], containers, sandbox_of, last_words=await self._words(containers))
+        found = await self._build(uid, [], containers, sandbox_of)
         return replace(found, ips=first.sandbox.ips, sandboxes=(first.sandbox,))
 
-    async def _words(self, containers: Iterable[cri.ContainerStatus]) -> dict[str, str]:
-        return {status.id: await read_last_words(self._files, find_last_words(status)) for status in containers}
+    async def _build(
+        self,
+        uid: PodUID,
+        sandboxes: list[cri.PodSandboxStatus],
+        containers: list[cri.ContainerStatus],
+        sandbox_of: Mapping[str, str],
+    ) -> PodRuntimeStatus:
+        words = {
+            status.id: await read_last_words(self._files, find_last_words(status))
+            for status in containers
+            if status.state == cri.CONTAINER_EXITED
+        }
+        read: dict[str, _Known] = {}
+        build = _build_anew(self._known.get(uid, {}), read)
+        pod = build_status(uid, sandboxes, containers, sandbox_of, last_words=words, build=build)
+        if read:
+            self._known[uid] = read
+        else:
+            self._known.pop(uid, None)
+        return pod
 
     async def _sandbox(self, sandbox_id: str) -> cri.PodSandboxStatus | None:
         try:
@@ -103,6 +135,20 @@ class PodReader:
         except NotFound:
             return None
         return answer.status
+
+
+def _build_anew(known: Mapping[str, _Known], read: dict[str, _Known]) -> RecordBuilder:
+    """Makes a record only of what differs from what is known, and notes what was read."""
+
+    def build(container: cri.ContainerStatus, sandbox_id: str, last_words: str) -> ContainerRecord:
+        before = known.get(container.id)
+        if before is None or before[:3] != (container, sandbox_id, last_words):
+            record = build_container_record(container, sandbox_id, last_words)
+            before = _Known(container, sandbox_id, last_words, record)
+        read[container.id] = before
+        return before.record
+
+    return build
 
 
 def group_listed(
@@ -159,8 +205,10 @@ def build_status(
     sandbox_of: Mapping[str, str],
     *,
     last_words: Mapping[str, str] = MappingProxyType({}),
+    build: RecordBuilder | None = None,
 ) -> PodRuntimeStatus:
     """Turn CRI answers into records, newest first; last words are by container."""
+    build = build or build_container_record
     sandboxes = sorted(sandboxes, key=lambda s: (s.metadata.attempt, s.created_at), reverse=True)
     containers = sorted(containers, key=lambda c: c.created_at, reverse=True)
     records = tuple(build_sandbox_record(sandbox) for sandbox in sandboxes)
@@ -172,8 +220,7 @@ def build_status(
         ips=records[0].ips if records and records[0].ready else (),
         sandboxes=records,
         containers=tuple(
-            build_container_record(container, sandbox_of[container.id], last_words.get(container.id, ""))
-            for container in containers
+            build(container, sandbox_of[container.id], last_words.get(container.id, "")) for container in containers
         ),
     )
 
@@ -240,7 +287,9 @@ def build_container_record(
         log_path=container.log_path,
         resources=read_resources(container.resources.linux),
         user=_user(container),
-        recursive_read_only=frozenset(mount.container_path for mount in container.mounts if mount.recursive_read_only),
+        recursive_read_only=frozenset(
+            [mount.container_path for mount in container.mounts if mount.recursive_read_only]
+        ),
         origin=labels.read_origin(annotations),
     )
 
@@ -255,7 +304,7 @@ def read_resources(given: cri.LinuxContainerResources) -> GivenResources | None:
         cpu_limit=limit if limit > 0 else None,
         memory_limit=given.memory_limit_in_bytes if given.memory_limit_in_bytes > 0 else None,
     )
-    return None if resources == GivenResources() else resources
+    return None if resources == _NOTHING_GIVEN else resources
 
 
 def _user(container: cri.ContainerStatus) -> ContainerUser | None:
@@ -291,7 +340,7 @@ def _number(text: str, *, base: int = 10) -> int:
 
 
 def from_nanoseconds(value: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=value // 1000)
+    return _EPOCH + timedelta(0, 0, value // 1000)
 
 
 def _instant(value: int) -> datetime | None:

@@ -2,10 +2,12 @@
 
 from datetime import timedelta
 
+from msgspec.structs import replace
+
 from klet.cri.errors import Code
 from klet.model.runtime import ContainerState
 from klet.runtime.hashing import container_hash
-from klet.testing.builders import make_pod
+from klet.testing.builders import make_container, make_pod
 from klet.testing.fake_runtime import Fault, Script
 from klet.testing.fake_runtime.faults import Fail
 from klet.testing.fake_runtime.lives import always, runs_for
@@ -111,5 +113,36 @@ def test_the_owner_of_an_id(on_bench):
         assert await bench.reader.owner_of(status.containers[0].id) == "u-1"
         assert await bench.reader.owner_of(status.sandboxes[0].id) == "u-1"
         assert await bench.reader.owner_of("nobody") is None
+
+    on_bench(test)
+
+
+def test_what_has_not_changed_gives_the_same_record_and_what_has_a_new_one(on_bench):
+    async def test(bench) -> None:
+        pod = make_pod("a", "b")
+        await bench.sync(pod)
+        first = await bench.status(pod)
+        again = await bench.status(pod)
+        assert again.newest("a") is first.newest("a")
+        ended = first.newest("a")
+        assert ended is not None
+        bench.runtime.end_container(ended.id, 3)
+        after = await bench.status(pod)
+        assert after.newest("a").state is ContainerState.EXITED
+        assert after.newest("b") is first.newest("b")
+
+    on_bench(test)
+
+
+def test_last_words_that_come_later_are_read(on_bench):
+    async def test(bench) -> None:
+        pod = make_pod(replace(make_container("a"), termination_message_policy="FallbackToLogsOnError"))
+        await bench.sync(pod)
+        [container] = bench.runtime.containers()
+        bench.runtime.end_container(container.id, 1)
+        assert (await bench.status(pod)).newest("a").message == ""
+        bench.sink.open(container.log_path)
+        bench.runtime.write_log(container.id, "farewell")
+        assert "farewell" in (await bench.status(pod)).newest("a").message
 
     on_bench(test)

@@ -7,7 +7,7 @@ from klet.cri.errors import Code
 from klet.testing.fake_runtime import views
 from klet.testing.fake_runtime.calls import HandlerTable, RpcFailure, Steps, Wait
 from klet.testing.fake_runtime.lives import LifeChooser
-from klet.testing.fake_runtime.lookup import find
+from klet.testing.fake_runtime.lookup import find, select
 from klet.testing.fake_runtime.processes import Processes
 from klet.testing.fake_runtime.sandboxes import SandboxCalls
 from klet.testing.fake_runtime.world import Container, World
@@ -120,15 +120,14 @@ class ContainerCalls:
 
     def _list(self, request: pb.ListContainersRequest) -> pb.ListContainersResponse:
         wanted = request.filter
-        id_, sandbox_id, selector = wanted.id, wanted.pod_sandbox_id, dict(wanted.label_selector).items()
+        id_, sandbox_id = wanted.id, wanted.pod_sandbox_id
         state = wanted.state.state if wanted.HasField("state") else None
         containers = [
             views.container_item(container)
-            for container in self._world.containers.values()
+            for container in select(self._world.containers.values(), wanted.label_selector)
             if container.id.startswith(id_)
             and container.sandbox.id.startswith(sandbox_id)
             and state in (None, container.state)
-            and selector <= container.labels.items()
         ]
         return pb.ListContainersResponse(containers=containers)
 

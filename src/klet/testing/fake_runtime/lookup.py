@@ -1,12 +1,21 @@
-"""Finding things by id or prefix of an id."""
+"""Finding things by id, prefix of an id, or labels."""
 
-from collections.abc import Mapping
-from typing import TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Protocol, TypeVar
 
 from klet.cri.errors import Code
 from klet.testing.fake_runtime.calls import RpcFailure
 
 T = TypeVar("T")
+
+
+class Labelled(Protocol):
+    """What a filter can select."""
+
+    labels: dict[str, str]
+
+
+L = TypeVar("L", bound=Labelled)
 
 
 def find(things: Mapping[str, T], id_: str, what: str) -> T:
@@ -21,3 +30,10 @@ def find(things: Mapping[str, T], id_: str, what: str) -> T:
     if not found:
         raise RpcFailure(Code.NOT_FOUND, f"{what}: not found")
     return found[0]
+
+
+def select(things: Iterable[L], selector: Mapping[str, str]) -> Iterable[L]:
+    """Those that have all the labels."""
+    for key, value in selector.items():
+        things = [thing for thing in things if thing.labels.get(key) == value]
+    return things

@@ -5,7 +5,7 @@ import json
 from klet.cri.errors import Code
 from klet.testing.fake_runtime.calls import HandlerTable, RpcFailure
 from klet.testing.fake_runtime.image_calls import MOUNTPOINT
-from klet.testing.fake_runtime.lookup import find
+from klet.testing.fake_runtime.lookup import find, select
 from klet.testing.fake_runtime.processes import running_time
 from klet.testing.fake_runtime.timeline import nanoseconds
 from klet.testing.fake_runtime.world import Container, Sandbox, World
@@ -74,10 +74,8 @@ class NodeCalls:
         wanted = request.filter
         stats = [
             self._stats_of(container)
-            for container in self._world.containers.values()
-            if container.id.startswith(wanted.id)
-            and container.sandbox.id.startswith(wanted.pod_sandbox_id)
-            and dict(wanted.label_selector).items() <= container.labels.items()
+            for container in select(self._world.containers.values(), wanted.label_selector)
+            if container.id.startswith(wanted.id) and container.sandbox.id.startswith(wanted.pod_sandbox_id)
         ]
         return pb.ListContainerStatsResponse(stats=stats)
 
@@ -92,8 +90,8 @@ class NodeCalls:
         wanted = request.filter
         sandboxes = [
             sandbox
-            for sandbox in self._world.sandboxes.values()
-            if sandbox.id.startswith(wanted.id) and dict(wanted.label_selector).items() <= sandbox.labels.items()
+            for sandbox in select(self._world.sandboxes.values(), wanted.label_selector)
+            if sandbox.id.startswith(wanted.id)
         ]
         for sandbox in sandboxes:
             _check_ready(sandbox, f'failed to decode sandbox container metrics for sandbox "{sandbox.id}"')

@@ -5,7 +5,7 @@ from collections.abc import Generator
 from klet.cri.errors import Code
 from klet.testing.fake_runtime import views
 from klet.testing.fake_runtime.calls import HandlerTable, RpcFailure, Steps, Wait
-from klet.testing.fake_runtime.lookup import find
+from klet.testing.fake_runtime.lookup import find, select
 from klet.testing.fake_runtime.processes import Processes
 from klet.testing.fake_runtime.world import Container, Sandbox, World
 from klet.wire import containerd_events_pb2 as containerd
@@ -94,12 +94,12 @@ class SandboxCalls:
 
     def _list(self, request: pb.ListPodSandboxRequest) -> pb.ListPodSandboxResponse:
         wanted = request.filter
-        id_, selector = wanted.id, dict(wanted.label_selector).items()
+        id_ = wanted.id
         state = wanted.state.state if wanted.HasField("state") else None
         items = [
             views.sandbox_item(sandbox)
-            for sandbox in self._world.sandboxes.values()
-            if sandbox.id.startswith(id_) and state in (None, sandbox.state) and selector <= sandbox.labels.items()
+            for sandbox in select(self._world.sandboxes.values(), wanted.label_selector)
+            if sandbox.id.startswith(id_) and state in (None, sandbox.state)
         ]
         return pb.ListPodSandboxResponse(items=items)
 
