@@ -14,10 +14,16 @@ SHORTEST_WAIT = timedelta(milliseconds=1)
 
 
 class Turns:
-    """At most `at_once` turns are held, and none counts for longer than `longest`."""
+    """At most `at_once` turns are held, and none counts for longer than `longest`.
 
-    def __init__(self, *, at_once: int, longest: timedelta, clock: Clock) -> None:
-        self._at_once = at_once
+    With `first` there are only so many to begin with, and one more each time that so many are through, until nobody
+    wants one any more: those who come first are not slowed down by all the others, and a long queue gets them all.
+    """
+
+    def __init__(self, *, at_once: int, longest: timedelta, clock: Clock, first: int | None = None) -> None:
+        self._most = at_once
+        self._first = at_once if first is None else first
+        self._through = 0
         self._longest = longest
         self._clock = clock
         self._arrivals = 0
@@ -73,6 +79,7 @@ class Turns:
 
     def give_back(self, number: int) -> None:
         if self._held.pop(number, None) is not None:
+            self._through += 1
             self._hand_out()
             self._note_idle()
 
@@ -81,19 +88,24 @@ class Turns:
         if not self._waiting:
             return
         self._drop_lost()
-        for number in sorted(self._waiting)[: max(0, self._at_once - len(self._held))]:
+        for number in sorted(self._waiting)[: max(0, self._at_once() - len(self._held))]:
             self._hold(number)
             self._waiting[number].set()
             self._leave(number)
 
     def _has_place(self) -> bool:
         self._drop_lost()
-        return len(self._held) < self._at_once
+        return len(self._held) < self._at_once()
+
+    def _at_once(self) -> int:
+        return min(self._first + self._through // self._first, self._most)
 
     def _drop_lost(self) -> None:
         """Forget the turns of those who took too long."""
         now = self._clock.monotonic()
-        self._held = {number: until for number, until in self._held.items() if until > now}
+        left = {number: until for number, until in self._held.items() if until > now}
+        self._through += len(self._held) - len(left)
+        self._held = left
 
     def _leave(self, number: int) -> None:
         self._waiting.pop(number, None)
@@ -101,6 +113,7 @@ class Turns:
 
     def _note_idle(self) -> None:
         if not self._waiting and not self._held:
+            self._through = 0
             self._idle.set()
 
     def _hold(self, number: int) -> None:

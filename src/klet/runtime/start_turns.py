@@ -19,10 +19,10 @@ may take minutes, and would keep its turn from others that could start."""
 
 
 class StartTurns:
-    """Gives out turns; a step of a start that hangs loses its own."""
+    """Gives out turns, half of them to begin with; a step of a start that hangs loses its own."""
 
     def __init__(self, *, at_once: int, halts: PodHalts, clock: Clock) -> None:
-        self._turns = Turns(at_once=at_once, longest=LONGEST_STEP, clock=clock)
+        self._turns = Turns(at_once=at_once, longest=LONGEST_STEP, clock=clock, first=(at_once + 1) // 2)
         self._halts = halts
 
     @property

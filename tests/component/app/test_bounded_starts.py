@@ -20,6 +20,7 @@ from klet.testing.loop import EPOCH, run_virtual
 
 SECOND = timedelta(seconds=1)
 SLOTS = 2
+"""How many there are to begin with: half of all."""
 HUNG = 5
 REMOTE = "remote:1"
 
@@ -88,7 +89,7 @@ def test_hung_starts_do_not_keep_others_from_starting(rpc):
 
     async def story():
         wanted = WantedPods()
-        async with machine.run_agent(wanted, parallel_starts=SLOTS) as running:
+        async with machine.run_agent(wanted, parallel_starts=2 * SLOTS) as running:
             await hang_all(machine, wanted, fault)
             wanted.add(*(pod(f"well-{number}") for number in range(10)))
             turns = -(-HUNG // SLOTS)
@@ -144,7 +145,7 @@ def test_stops_do_not_wait_for_starts():
 
     async def story():
         wanted = WantedPods()
-        async with machine.run_agent(wanted, parallel_starts=SLOTS) as running:
+        async with machine.run_agent(wanted, parallel_starts=2 * SLOTS) as running:
             wanted.add(pod("old"))
             await until(machine, lambda: is_ready(running, "old"))
             await hang_all(machine, wanted, fault)
@@ -160,7 +161,7 @@ def test_ends_and_crash_loops_are_told_while_starts_hang():
 
     async def story():
         wanted = WantedPods()
-        async with machine.run_agent(wanted, parallel_starts=SLOTS) as running:
+        async with machine.run_agent(wanted, parallel_starts=2 * SLOTS) as running:
             wanted.add(pod("job", "job", restart_policy="Never"), pod("crash", "crash"))
             await machine.clock.sleep(19 * SECOND)  # the job is done, and the other runs for the second time
             assert status(running, "job").phase == "Succeeded"
@@ -188,7 +189,7 @@ def test_probes_do_not_wait_for_starts():
 
     async def story():
         wanted = WantedPods()
-        async with machine.run_agent(wanted, parallel_starts=SLOTS) as running:
+        async with machine.run_agent(wanted, parallel_starts=2 * SLOTS) as running:
             wanted.add(pod("probed", probed))
             await until(machine, lambda: is_ready(running, "probed"), within=3 * SECOND)
             await hang_all(machine, wanted, fault)

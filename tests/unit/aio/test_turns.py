@@ -119,6 +119,28 @@ def test_who_is_cancelled_leaves_the_queue():
     assert on_bench(test).got == [("a", 0), ("b", 3)]
 
 
+def test_with_fewer_turns_to_begin_with_there_are_more_the_longer_the_queue():
+    async def main() -> list[float]:
+        clock = LoopClock(epoch=EPOCH)
+        turns = Turns(at_once=3, first=2, longest=timedelta(seconds=HOLD), clock=clock)
+        began = []
+
+        async def work() -> None:
+            with turns.queue() as turn:
+                await turn.take()
+                began.append(clock.monotonic())
+                await clock.sleep(timedelta(seconds=1))
+
+        for _ in range(2):
+            async with asyncio.TaskGroup() as group:
+                for _ in range(9):
+                    group.create_task(work())
+        return began
+
+    first = [0, 0, 1, 1, 1, 2, 2, 2, 3]
+    assert run_virtual(main()) == [*first, *(at + 4 for at in first)]
+
+
 def test_it_is_idle_once_the_last_in_the_queue_is_done_or_leaves():
     async def test(bench: Bench, group: asyncio.TaskGroup) -> None:
         async def note(name: str) -> None:
