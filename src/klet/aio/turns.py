@@ -40,8 +40,11 @@ class Turns:
     async def until_idle(self) -> None:
         """Return as soon as nobody has a turn, or wants one."""
         while self.is_busy:
-            last_lost = timedelta(seconds=max(self._held.values()) - self._clock.monotonic())
-            await self._clock.wait(self._idle.wait(), at_most=max(last_lost, SHORTEST_WAIT))
+            now = self._clock.monotonic()
+            # Whose turn is lost next may be the last that has one.
+            next_lost = min((until for until in self._held.values() if until > now), default=now)
+            wait = max(timedelta(seconds=next_lost - now), SHORTEST_WAIT)
+            await self._clock.wait(self._idle.wait(), at_most=wait)
 
     @contextmanager
     def queue(self) -> Iterator["Turn"]:
@@ -94,7 +97,7 @@ class Turns:
             self._leave(number)
 
     def _has_place(self) -> bool:
-        self._drop_lost()
+        self._note_idle()
         return len(self._held) < self._at_once()
 
     def _at_once(self) -> int:
@@ -112,7 +115,10 @@ class Turns:
         self._note_idle()
 
     def _note_idle(self) -> None:
-        if not self._waiting and not self._held:
+        if self._waiting:
+            return
+        self._drop_lost()
+        if not self._held:
             self._through = 0
             self._idle.set()
 
