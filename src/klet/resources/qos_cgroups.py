@@ -90,11 +90,10 @@ class QosCgroups:
         return replace(values, memory_limit=memory.usage)
 
     async def _write(self, name: CgroupName, values: CgroupResources) -> None:
-        if not self._cgroups.seems_to_exist(name):
-            await self._cgroups.create(name, values)
-        elif self._written.get(name) != values:
-            self._written.pop(name, None)
-            await self._cgroups.update(name, values)
+        if self._written.get(name) == values and self._cgroups.seems_to_exist(name):
+            return
+        self._written.pop(name, None)
+        await (self._cgroups.update if self._cgroups.exists(name) else self._cgroups.create)(name, values)
         self._written[name] = values
 
 

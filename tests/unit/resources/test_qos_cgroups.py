@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from klet.aio.threads import Threads
+from klet.host.cgroups.manager import HostCgroups, NoUnits
 from klet.host.cgroups.names import CgroupName
 from klet.host.cgroups.resources import CgroupResources
 from klet.host.cgroups.usage import CgroupUsage, MemoryUsage
@@ -11,6 +13,8 @@ from klet.host.errors import CgroupError
 from klet.resources.cgroup_values import QosRules
 from klet.resources.qos_cgroups import NoQosCgroups, QosCgroups
 from klet.testing.builders import make_container, make_pod, with_resources
+from klet.testing.cgroups import MemoryHierarchy
+from klet.testing.clock import ManualClock
 
 ROOT, BURSTABLE, BEST_EFFORT = "/kubepods", "/kubepods/burstable", "/kubepods/besteffort"
 PAGES = {2 << 20: 1 << 62}
@@ -101,6 +105,36 @@ async def test_what_was_removed_is_made_again(cgroups, hierarchy):
     del hierarchy.cgroups[BURSTABLE]
     await qos.update([burstable()])
     assert hierarchy.cgroups[BURSTABLE].cpu_shares == 512
+
+
+class TornHierarchy(MemoryHierarchy):
+    """Some of whose cgroups have lost a part, so that they cannot be written until they are made again."""
+
+    def __init__(self):
+        super().__init__()
+        self.torn = set()
+
+    def check(self, path):
+        return "has some missing paths" if path in self.torn else super().check(path)
+
+    def create(self, path, resources):
+        self.torn.discard(path)
+        super().create(path, resources)
+
+    def write(self, path, resources):
+        if path in self.torn:
+            raise CgroupError(f"cgroup {path} is not whole")
+        super().write(path, resources)
+
+
+async def test_what_has_lost_a_part_is_made_whole_before_it_is_written():
+    hierarchy, threads = TornHierarchy(), Threads(limit=1)
+    qos = made(HostCgroups(hierarchy=hierarchy, units=NoUnits(), threads=threads, clock=ManualClock()))
+    await qos.start()
+    hierarchy.torn.add(BURSTABLE)
+    await qos.update([burstable()])
+    assert hierarchy.cgroups[BURSTABLE].cpu_shares == 512
+    threads.close()
 
 
 async def test_a_failed_write_is_told_and_done_again(cgroups, hierarchy):
