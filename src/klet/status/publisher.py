@@ -22,7 +22,7 @@ from klet.errors import KletError, level_for
 from klet.model.pods import PodUID, format_pod, is_static, uid_of
 from klet.status.api_status import may_be_deleted, status_to_write
 from klet.status.board import Reported, StatusBoard
-from klet.status.phase import is_coming
+from klet.status.phase import PENDING, is_coming
 from klet.status.transitions import is_same
 
 logger = logging.getLogger(__name__)
@@ -175,13 +175,21 @@ class StatusPublisher:
 
     def _add(self, uid: PodUID) -> None:
         """Have it told; at once, if it is news."""
-        reported = self._board.reported(uid)
-        if reported is None or reported.is_finished or not is_coming(reported.status):
+        if self._is_news(uid):
             self._coming.pop(uid, None)
             self._queue.add(uid)
             return
         self._coming[uid] = None
         self._some_come.set()
+
+    def _is_news(self, uid: PodUID) -> bool:
+        """Whether there is more to tell than that a pod is on its way, which it was before."""
+        reported, pod = self._board.reported(uid), self._pods.get(uid)
+        if reported is None or reported.is_finished or not is_coming(reported.status):
+            return True
+        target = None if pod is None else self._target(pod)
+        shown = None if target is None else self._known(uid, target)
+        return shown is not None and shown.status.phase not in {"", PENDING}
 
     async def _tell_coming(self) -> None:
         """All together, when they have had their time and none starts."""
@@ -245,7 +253,7 @@ class StatusPublisher:
             logger.info("Pod fully terminated and removed", extra={"pod": format_pod(current)})
 
     async def _write(self, uid: PodUID, target: Pod, reported: Reported) -> Pod:
-        current = await self._base(uid, target)
+        current = self._known(uid, target) or await self._api.read(target)
         sent = self._sent.get(uid)
         if sent is not None and sent.version == reported.version and sent.api_uid == uid_of(target):
             return current
@@ -256,13 +264,12 @@ class StatusPublisher:
         self._sent[uid] = _Sent(uid_of(current), reported.version, current, self._clock.monotonic())
         return current
 
-    async def _base(self, uid: PodUID, target: Pod) -> Pod:
+    def _known(self, uid: PodUID, target: Pod) -> Pod | None:
+        """The newest state of the API object that a watch or an answer has shown."""
         sent, seen = self._sent.get(uid), self._api.seen(target)
         answer = sent.answer if sent is not None and sent.api_uid == uid_of(target) else None
         known = [each for each in (answer, seen) if each is not None]
-        if not known:
-            return await self._api.read(target)
-        return max(known, key=_version)
+        return max(known, key=_version, default=None)
 
     def _is_gone(self, uid: PodUID, target: Pod) -> bool:
         """Whether it was let go, and not kept after all, by a finalizer for example, which the watch would show."""

@@ -170,6 +170,20 @@ async def test_that_a_pod_is_over_before_it_came_is_told_at_once():
         assert node.api.asked == ["PATCH"]
 
 
+async def test_that_a_pod_has_to_begin_anew_is_told_at_once():
+    """Its sandbox was lost: until that is told it counts as ready, and is sent requests."""
+    pod = make_pod("main", uid="u-1")
+    metadata = replace(pod.metadata, resource_version="5")
+    pod = replace(pod, metadata=metadata, status=PodStatus(phase="Running"))
+    node = Node(WatchedPods(pod))
+    node.starts.idle.clear()
+    async with node.publishing():
+        node.pods.put(pod)
+        node.board.put(uid_of(pod), PodStatus(phase="Pending"))
+        await node.clock.run(NO_TIME)
+        assert node.api.asked == ["PATCH"]
+
+
 def a_deleted_pod():
     """A node that has let its pod go at the API server."""
     pod = make_pod("main", uid="u-1", deleted=True)
