@@ -21,7 +21,7 @@ from klet.api.pod import Pod
 from klet.cri.client import connect
 from klet.host.images import BUSYBOX_IMAGE
 from klet.kube.client import KubeClient
-from klet.kube.errors import NotFound
+from klet.kube.errors import KubeError, NotFound
 from klet.kube.informer import Informer, InformerSettings
 from klet.kube.throttle import Unlimited
 from klet.kube.watch import Scope, Watcher
@@ -33,6 +33,7 @@ from klet.testing.control_plane.processes import Daemon
 from klet.testing.control_plane.programs import KUBECTL, KUBELET, find_program, missing_programs, why_impossible
 
 PATIENCE = timedelta(seconds=40)
+HEARTBEAT = timedelta(seconds=2)
 FOREVER = "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
 
 
@@ -120,11 +121,20 @@ async def informing(client: KubeClient, plane: ControlPlane, *wanted: tuple[type
         settings = InformerSettings(client, watcher, plane.clock, chance)
         informers = tuple(Informer(struct=struct, scope=scope, settings=settings) for struct, scope in wanted)
         tasks = [group.create_task(each.run()) for each in informers]
+        tasks.append(group.create_task(keep_asking(client, plane)))
         for each in informers:
             await each.until_synced()
         yield informers
         for task in tasks:
             task.cancel()
+
+
+async def keep_asking(client: KubeClient, plane: ControlPlane) -> None:
+    """As a node does for its lease: watches that lost their server learn by that when it is back."""
+    while True:
+        await plane.clock.sleep(HEARTBEAT)
+        with suppress(KubeError):
+            await client.read("/readyz")
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
