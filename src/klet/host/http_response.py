@@ -11,6 +11,8 @@ MAX_BODY = 10 * 1024
 """Bytes of a body that anybody looks at; reading ends there."""
 _MAX_HEAD = 1024 * 1024
 _MAX_CHUNK_LINE = 256
+# Of a length, which Go holds in 63 bits.
+_MAX_DIGITS = 18
 _VERSION = re.compile(rb"HTTP/[0-9]\.[0-9]")
 _STATUS_LINE = re.compile(rb"HTTP/[0-9]\.[0-9] ([0-9]{3})(?: [^\n]*)?\r?(?:\n|$)")
 # These begin with the line feed before them: a literal is what a search finds fastest.
@@ -162,7 +164,7 @@ def _parse_length(values: set[bytes]) -> int | None:
         texts = " ".join(_quote(value) for value in sorted(values))
         raise _broken(f"http: message cannot contain multiple Content-Length headers; got [{texts}]")
     for value in values:
-        if not value.isdigit():
+        if not value.isdigit() or len(value) > _MAX_DIGITS:
             raise _broken(f"bad Content-Length {_quote(value)}")
         return int(value)
     return None

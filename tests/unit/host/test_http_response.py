@@ -79,6 +79,12 @@ def test_a_long_body_is_cut(framing):
         pytest.param(OK + b"A: b\r\n", BROKEN + "unexpected EOF", False, id="half a head"),
         pytest.param(OK + b"Content-Length: x\r\n\r\n", BROKEN + 'bad Content-Length "x"', False, id="bad length"),
         pytest.param(
+            OK + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n",
+            BROKEN + f'bad Content-Length "{"9" * 1024}"',
+            False,
+            id="a length that nobody could count",
+        ),
+        pytest.param(
             OK + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\n",
             BROKEN + 'http: message cannot contain multiple Content-Length headers; got ["3" "4"]',
             False,
