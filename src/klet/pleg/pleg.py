@@ -176,7 +176,11 @@ class Pleg:
 
     def note_first_start(self, uid: PodUID, first: FirstStart) -> None:
         """What the next read will find of a pod that klet is changing, unless something happens to it."""
-        self._first[uid] = first
+        reading = self._cache.get(uid)
+        is_unseen = reading is None or reading.status.is_empty
+        # If somebody had reason to look meanwhile, something may have happened: nothing would tell of that once more.
+        if is_unseen and uid not in self._asked and uid not in self._under_way:
+            self._first[uid] = first
 
     async def read_now(self, uid: PodUID) -> PodRuntimeStatus:
         """A status that was read after this call."""

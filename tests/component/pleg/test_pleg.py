@@ -707,11 +707,13 @@ def test_what_klet_itself_starts_is_read_once_and_never_searched_for():
     on_bench(test)
 
 
-async def start_first(bench, uid="u-1"):
+async def start_first(bench, uid="u-1", hook=None):
     """A pod that klet has just started; its sandbox and container."""
     with bench.pleg.changing(PodUID(uid)):
         sandbox, container = await bench.make(uid)
         shown = (await bench.client.pod_sandbox_status(cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox))).status
+        if hook is not None:
+            await hook(sandbox)
         bench.pleg.note_first_start(PodUID(uid), FirstStart(build_sandbox_record(shown), (ContainerId(container),)))
     return sandbox, container
 
@@ -738,6 +740,23 @@ def test_a_sandbox_that_dies_while_its_first_container_starts_is_noticed(sources
             sandbox, _ = await start_first(bench)
             bench.runtime.kill_sandbox(sandbox)
         await bench.sleep(2)
+        reading = bench.cache.get(PodUID("u-1"))
+        assert [each.ready for each in reading.status.sandboxes] == [False]
+
+    on_bench(test, sources=sources)
+
+
+@pytest.mark.parametrize("sources", [containerd_stream, no_stream], ids=["with events", "without"])
+def test_a_sandbox_that_dies_during_a_hook_of_its_first_container_stays_dead(sources):
+    async def test(bench: Bench) -> None:
+        async def hook(sandbox: str) -> None:
+            bench.runtime.advance(bench.clock.now())
+            bench.runtime.kill_sandbox(sandbox)
+            await bench.sleep(10)
+
+        await bench.sleep(5)
+        await start_first(bench, hook=hook)
+        await bench.sleep(10)
         reading = bench.cache.get(PodUID("u-1"))
         assert [each.ready for each in reading.status.sandboxes] == [False]
 
