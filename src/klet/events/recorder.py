@@ -26,6 +26,8 @@ from klet.model.pods import PodUID
 logger = logging.getLogger(__name__)
 
 QUEUE: Final = 1000
+CROWDED: Final = QUEUE // 2
+"""When more wait, they are told whatever else goes on, before some have to be dropped."""
 TRIES: Final = 12
 PAUSE: Final = timedelta(seconds=10)
 AT_ONCE: Final = 10
@@ -85,7 +87,7 @@ class EventingRecorder:
         self._queue: deque[tuple[Finding, Time]] = deque()
         self._arrived = asyncio.Event()
         self._warnings = 0
-        self._warned = asyncio.Event()
+        self._pressing = asyncio.Event()
         self._dropped = 0
 
     def record(self, finding: Finding, *, parent: CauseId | None = None) -> CauseId:
@@ -98,9 +100,8 @@ class EventingRecorder:
                 self._dropped += 1
             self._queue.append((finding, Time.of(self._clock.now())))
             self._arrived.set()
-            if event_type(finding) is EventType.WARNING:
-                self._warnings += 1
-                self._warned.set()
+            self._warnings += event_type(finding) is EventType.WARNING
+            self._note_pressing()
         return cause
 
     @property
@@ -119,17 +120,21 @@ class EventingRecorder:
             await self._arrived.wait()
         return self._take()
 
-    async def until_warned(self) -> None:
-        """Return as soon as there is a warning among those that wait."""
-        await self._warned.wait()
+    async def until_pressing(self) -> None:
+        """Return as soon as there is a warning among those that wait, or there are very many."""
+        await self._pressing.wait()
 
     def _take(self) -> tuple[Finding, Time]:
         taken = self._queue.popleft()
-        if event_type(taken[0]) is EventType.WARNING:
-            self._warnings -= 1
-            if not self._warnings:
-                self._warned.clear()
+        self._warnings -= event_type(taken[0]) is EventType.WARNING
+        self._note_pressing()
         return taken
+
+    def _note_pressing(self) -> None:
+        if self._warnings or len(self._queue) > CROWDED:
+            self._pressing.set()
+        else:
+            self._pressing.clear()
 
 
 class EventWriter:
@@ -180,7 +185,7 @@ class EventWriter:
         """While pods start, the machine and the API server have better things to do, unless something is wrong."""
         patience = min(PATIENCE - (self._clock.now() - at), PATIENCE)
         if self._starts.is_busy and patience > timedelta(0):
-            calm = first_of(self._starts.until_idle(), self._findings.until_warned())
+            calm = first_of(self._starts.until_idle(), self._findings.until_pressing())
             await self._clock.wait(calm, at_most=patience)
 
     async def _write(self, event: Event, *, is_new: bool) -> None:

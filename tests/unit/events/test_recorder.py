@@ -126,6 +126,24 @@ async def test_while_pods_start_a_warning_is_told_at_once_with_what_led_to_it():
     assert api.at == [timedelta(seconds=1)] * 2
 
 
+async def test_pods_that_start_do_not_have_events_dropped():
+    clock, starts = ManualClock(), ManyStarts()
+    recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
+    api = WrittenEvents(clock)
+    writer = build_writer(recorder, api, clock, starts)
+    count = QUEUE + QUEUE // 4
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(writer.run())
+        for number in range(count):
+            recorder.record(of_pod(number))
+            if number % 50 == 0:
+                await clock.run(PATIENCE * 2 / 3 * 50 / count)
+        starts.over.set()
+        await clock.run(2 * FLOOD)
+        task.cancel()
+    assert (len(api.at), recorder.take_dropped()) == (count, 0)
+
+
 @pytest.mark.parametrize(
     ("count", "at_once", "latest"),
     [
