@@ -66,5 +66,13 @@ class RuntimeCache:
         for uid in gone:
             del self._readings[uid]
 
+    def missing(self, *, read_before: float, listed: Collection[PodUID]) -> list[PodUID]:
+        """Pods that were there when they were read, and are not listed since: they came and went between two lists."""
+        return [
+            uid
+            for uid, reading in self._readings.items()
+            if uid not in listed and not reading.status.is_empty and reading.read_at < read_before
+        ]
+
     def changes(self) -> Subscription[PodUID]:
         return self._changes.subscribe()

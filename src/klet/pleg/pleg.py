@@ -319,6 +319,7 @@ class Pleg:
             for uid in sorted(listed.keys() | self._listed.keys())
             if is_news(listed.get(uid), self._listed.get(uid), self._cache.get(uid))
         ]
+        changed += self._cache.missing(read_before=began, listed=listed.keys() | self._listed.keys())
         self._listed = listed
         self._owners = {member: uid for uid, pod in listed.items() for member in pod.members()}
         self._cache.forget_empty(read_before=began, keep=listed.keys())

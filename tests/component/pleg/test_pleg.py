@@ -763,6 +763,19 @@ def test_a_sandbox_that_dies_during_a_hook_of_its_first_container_stays_dead(sou
     on_bench(test, sources=sources)
 
 
+def test_a_pod_that_comes_and_goes_between_two_lists_is_noticed_to_be_gone():
+    async def test(bench: Bench) -> None:
+        await bench.sleep(5.1)
+        sandbox, _ = await start_first(bench)
+        await bench.sleep(0.1)
+        assert bench.state("u-1") is RUNNING
+        await bench.remove(sandbox)
+        await bench.sleep(2)
+        assert bench.state("u-1") is None
+
+    on_bench(test, sources=no_stream)
+
+
 def test_whoever_asks_after_a_change_shares_the_reading_that_follows_it():
     async def test(bench: Bench) -> None:
         await bench.sleep(5)
