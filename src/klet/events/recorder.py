@@ -108,6 +108,11 @@ class EventingRecorder:
     def waiting(self) -> int:
         return len(self._queue)
 
+    @property
+    def has_warning(self) -> bool:
+        """Whether there is one among those that wait."""
+        return self._warnings > 0
+
     def take_dropped(self) -> int:
         """How many were dropped since this was last asked."""
         dropped, self._dropped = self._dropped, 0
@@ -177,7 +182,7 @@ class EventWriter:
                     logger.debug("Event dropped: too many of its kind", extra={"reason": event.reason})
             waiting = self._findings.waiting
             flood = max(flood, waiting) if waiting > AT_ONCE else 0
-            if flood:
+            if flood and not self._findings.has_warning:
                 # Where much happens at once, pods start, and their statuses matter more to everybody.
                 await self._clock.sleep(FLOOD / flood)
 

@@ -14,7 +14,7 @@ from klet.api.authentication import TokenRequest
 from klet.api.base import ApiObject
 from klet.api.config import ServiceAccount
 from klet.errors import KletError, level_for
-from klet.kube.errors import NotFound
+from klet.kube.errors import Forbidden, NotFound
 from klet.model.objects import IssuedToken
 from klet.model.pods import PodUID
 from klet.objectcache.errors import TokenFailed
@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 S = TypeVar("S", bound=ApiObject)
 
 SWEEP: Final = timedelta(minutes=1)
+# The part of the API server that says whether the pod is this node's may learn of it later than the node itself.
+_PAUSES: Final = (timedelta(milliseconds=100), timedelta(milliseconds=300), timedelta(seconds=1))
 _API_VERSION: Final = "authentication.k8s.io/v1"
 
 
@@ -122,8 +124,15 @@ class TokenCache:
 
     async def _ask(self, namespace: str, account: str, request: TokenRequest) -> TokenRequest:
         body = replace(request, api_version=_API_VERSION, kind="TokenRequest")
+        pauses = iter(_PAUSES if request.spec.bound_object_ref is not None else ())
         try:
-            return await self._client.create_sub(ServiceAccount, account, namespace, "token", body)
+            while True:
+                try:
+                    return await self._client.create_sub(ServiceAccount, account, namespace, "token", body)
+                except Forbidden:
+                    if (pause := next(pauses, None)) is None:
+                        raise
+                    await self._clock.sleep(pause)
         except NotFound as error:
             if await self._makes_tokens():
                 raise

@@ -30,8 +30,10 @@ logger = logging.getLogger(__name__)
 SWEEP: Final = timedelta(seconds=10)
 COMING_PAUSE: Final = timedelta(milliseconds=500)
 """That a pod is on its way is no news to whoever wanted it: most have arrived before it could be told."""
-COMING_PATIENCE: Final = timedelta(seconds=30)
+COMING_PATIENCE: Final = timedelta(seconds=5)
 """While pods start it is told that long after that: the machine and the API server have better things to do."""
+COMING_GAP: Final = timedelta(milliseconds=100)
+"""And then of one after the other, so that no news waits behind all of them."""
 WATCH_LAG: Final = timedelta(minutes=1)
 """A watch that shows less than the answer to our own write for longer than that is no longer late: who runs the API
 server may have put an older state of it back."""
@@ -68,9 +70,12 @@ class PodApi(Protocol):
 class Starts(Protocol):
     """Pods that start."""
 
-    async def until_idle(self) -> None:
-        """Return as soon as no pod starts or waits for its turn to."""
+    @property
+    def is_busy(self) -> bool:
+        """Whether a pod starts, or waits for its turn to."""
         ...
+
+    async def until_idle(self) -> None: ...
 
 
 class WantedPods(Protocol):
@@ -192,7 +197,7 @@ class StatusPublisher:
         return shown is not None and shown.status.phase not in {"", PENDING}
 
     async def _tell_coming(self) -> None:
-        """All together, when they have had their time and none starts."""
+        """When they have had their time, and all together as soon as none starts."""
         while True:
             await self._some_come.wait()
             await self._clock.sleep(COMING_PAUSE)
@@ -201,6 +206,8 @@ class StatusPublisher:
             told, self._coming = self._coming, {}
             for uid in told:
                 self._queue.add(uid)
+                if self._starts.is_busy:
+                    await self._clock.sleep(COMING_GAP)
 
     def _differs(self, uid: PodUID) -> bool:
         reported, pod = self._board.reported(uid), self._pods.get(uid)

@@ -170,6 +170,25 @@ async def test_a_flood_of_events_is_told_in_its_own_time(count, at_once, latest)
     assert max(api.at) <= latest
 
 
+async def test_a_warning_in_a_flood_of_events_is_told_at_once_with_what_led_to_it():
+    clock = ManualClock()
+    recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
+    api = WrittenEvents(clock)
+    writer = build_writer(recorder, api, clock)
+    for number in range(50):
+        recorder.record(of_pod(number))
+    recorder.record(Finding(subject=Subject(name="p", uid="u"), decider="test", decision="Failed", message="m"))
+    for number in range(50, 90):
+        recorder.record(of_pod(number))
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(writer.run())
+        await clock.run(timedelta(0))
+        assert len(api.at) == 51
+        await clock.run(FLOOD)
+        task.cancel()
+    assert len(api.at) == 91
+
+
 class AwayEvents(WrittenEvents):
     """Takes none for a while."""
 

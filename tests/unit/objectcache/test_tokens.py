@@ -12,7 +12,7 @@ from klet.api.codec import encode
 from klet.api.config import ServiceAccount
 from klet.api.meta import Status
 from klet.api.times import Time
-from klet.kube.errors import NotFound, Unreachable
+from klet.kube.errors import Forbidden, NotFound, Unreachable
 from klet.objectcache.errors import TokenFailed
 from klet.objectcache.standalone import StandaloneTokens
 from klet.objectcache.tokens import TokenCache
@@ -33,12 +33,16 @@ class TokenServer:
         self._clock = clock
         self.asked = []
         self.error = None
+        self.refusals = 0
         self.resources = ["serviceaccounts/token"]
 
     async def create_sub(self, struct, name, namespace, subresource, body):
         self.asked.append((struct, name, namespace, subresource, body))
         if self.error is not None:
             raise self.error
+        if self.refusals:
+            self.refusals -= 1
+            raise Forbidden(Status(code=403, message="not yours"))
         until = Time.of(self._clock.now() + timedelta(seconds=body.spec.expiration_seconds))
         status = TokenRequestStatus(token=f"token-{len(self.asked)}", expiration_timestamp=until)
         return replace(body, status=status)
@@ -80,6 +84,27 @@ async def test_the_first_token_cannot_be_had(tokens, server):
     server.error = Unreachable("away")
     with pytest.raises(TokenFailed, match=r"^failed to fetch token: away$"):
         await tokens.get("ns", "sa", request_for())
+
+
+async def test_an_api_server_that_does_not_know_yet_that_a_pod_is_here_is_asked_again(tokens, server, clock):
+    server.refusals = 1
+    async with asyncio.TaskGroup() as group:
+        found = group.create_task(tokens.get("ns", "sa", request_for()))
+        await clock.run(timedelta(seconds=2))
+    assert found.result().token == "token-2"
+
+
+async def test_an_api_server_that_does_not_want_to_is_not_asked_for_ever(tokens, server, clock):
+    server.refusals = 99
+
+    async def ask():
+        with pytest.raises(TokenFailed, match=r"^failed to fetch token: not yours$"):
+            await tokens.get("ns", "sa", request_for())
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ask())
+        await clock.run(timedelta(seconds=2))
+    assert len(server.asked) == 4
 
 
 async def test_an_old_token_is_good_while_a_new_one_cannot_be_had(tokens, server, clock):

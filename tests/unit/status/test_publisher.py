@@ -12,7 +12,15 @@ from klet.api.pod import PodStatus
 from klet.model.pods import uid_of
 from klet.pods.store import PodStore
 from klet.status.board import StatusBoard
-from klet.status.publisher import COMING_PATIENCE, COMING_PAUSE, SWEEP, WATCH_LAG, PodApiError, StatusPublisher
+from klet.status.publisher import (
+    COMING_GAP,
+    COMING_PATIENCE,
+    COMING_PAUSE,
+    SWEEP,
+    WATCH_LAG,
+    PodApiError,
+    StatusPublisher,
+)
 from klet.testing.builders import make_pod
 from klet.testing.clock import ManualClock
 
@@ -71,6 +79,10 @@ class SomeStarts:
     def __init__(self):
         self.idle = asyncio.Event()
         self.idle.set()
+
+    @property
+    def is_busy(self):
+        return not self.idle.is_set()
 
     async def until_idle(self):
         await self.idle.wait()
@@ -157,6 +169,9 @@ async def test_of_those_that_take_long_it_is_told_that_they_are_on_their_way(bus
         if busy_for == told_after:
             node.starts.idle.set()
         await node.clock.run(moment)
+        if busy_for > told_after:
+            assert node.api.told == [("p-0", "Pending")], "of one after the other"
+            await node.clock.run(MANY * COMING_GAP)
         assert {name for name, _ in node.api.told} == {f"p-{number}" for number in range(MANY)}
 
 

@@ -157,7 +157,9 @@ class Link(asyncio.Protocol):
     # The client's side.
 
     def client_data(self, data: bytes) -> None:
-        self._runtime.write(data)
+        # A client may still send while the end of what it talks to is on its way to it.
+        if not self._runtime.is_closing():
+            self._runtime.write(data)
 
     def client_eof(self) -> None:
         self._client_ended = True
