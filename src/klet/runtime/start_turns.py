@@ -17,12 +17,16 @@ LONGEST_STEP = timedelta(seconds=5)
 """A sandbox or container that takes longer counts no more. On a busy machine one takes a second or two; one that hangs
 may take minutes, and would keep its turn from others that could start."""
 
+FEWEST = 2
+"""Turns to begin with, where there are as many: half of so few would be too few."""
+
 
 class StartTurns:
     """Gives out turns, half of them to begin with; a step of a start that hangs loses its own."""
 
     def __init__(self, *, at_once: int, halts: PodHalts, clock: Clock) -> None:
-        self._turns = Turns(at_once=at_once, longest=LONGEST_STEP, clock=clock, first=(at_once + 1) // 2)
+        first = min(at_once, max(FEWEST, at_once // 2))
+        self._turns = Turns(at_once=at_once, longest=LONGEST_STEP, clock=clock, first=first)
         self._halts = halts
 
     @property
