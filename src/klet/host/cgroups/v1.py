@@ -55,7 +55,8 @@ class V1Hierarchy:
         return f"has some missing paths: {', '.join(missing)}" if missing else ""
 
     def has(self, path: str) -> bool:
-        return os.path.isdir(f"{self._checked[0]}/{path.strip('/')}")  # noqa: PTH112 - as above
+        first = self._checked[:1]  # a machine may have none of these
+        return all(os.path.isdir(f"{mount}/{path.strip('/')}") for mount in first)  # noqa: PTH112 - as above
 
     def create(self, path: str, resources: CgroupResources) -> None:  # noqa: ARG002 - version 1 has no threaded cgroups
         created: list[Path] = []

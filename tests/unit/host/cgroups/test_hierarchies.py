@@ -37,6 +37,18 @@ def v2(tmp_path):
     return V2Hierarchy(root=tmp_path, hugepage_sizes=(2 * MIB,))
 
 
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_a_glance_tells_whether_a_cgroup_is_there(request, version):
+    hierarchy = request.getfixturevalue(version)
+    assert (hierarchy.has("/pod"), hierarchy.has("/other")) == (True, False)
+
+
+def test_a_machine_without_any_controller_lacks_no_cgroup():
+    hierarchy = V1Hierarchy(controllers={})
+    assert hierarchy.has("/pod")
+    assert hierarchy.check("/pod") == ""
+
+
 def test_version_1_reports_a_missing_controller_once_and_goes_on(v1, tmp_path, caplog):
     for _ in range(2):
         v1.write("/pod", CgroupResources(memory_limit=MIB, cpu_shares=7))
