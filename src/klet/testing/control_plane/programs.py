@@ -8,7 +8,7 @@ from typing import Final
 
 from klet.errors import KletError
 
-VERSION: Final = "v1.35.4"
+VERSION: Final = "v1.35.8"
 API_SERVER: Final = "kube-apiserver"
 CONTROLLERS: Final = "kube-controller-manager"
 SCHEDULER: Final = "kube-scheduler"
