@@ -1,7 +1,8 @@
 """Objects on SQLite with one counter of versions for all of them, and the recent changes for watches.
 
-Writes are synchronous and happen one at a time, so what a change is seen with is what was stored. The history of
-changes is kept in memory and bounded: an older watch has to list again, as with any API server.
+Writes are synchronous and happen one at a time, each in one transaction with its version: after a crash no version is
+given to a second change. The history of changes is kept in memory and bounded: an older watch has to list again, as
+with any API server.
 """
 
 import sqlite3
@@ -34,7 +35,7 @@ CREATE TABLE IF NOT EXISTS counter (revision INTEGER NOT NULL);
 
 
 class StoreError(KletError):
-    """The store's file cannot be used."""
+    """The store's file cannot be used, or not be written."""
 
 
 class TooOld(KletError):
@@ -88,14 +89,17 @@ class Store:
         try:
             connection = sqlite3.connect(":memory:" if path is None else path, isolation_level=None)
             connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=NORMAL")
+            # What a client has seen must be there after a power failure too, or its version is given out again.
+            connection.execute("PRAGMA synchronous=FULL")
             connection.executescript(_SCHEMA)
             row = connection.execute("SELECT revision FROM counter").fetchone()
             if row is None:
                 connection.execute("INSERT INTO counter VALUES (1)")
+            # Files from before changes were transactions may have a counter that is behind its objects.
+            [(newest,)] = connection.execute("SELECT max(revision) FROM objects")
         except sqlite3.Error as error:
             raise StoreError(f"cannot open the store {path}: {error}") from error
-        return cls(connection=connection, revision=1 if row is None else row[0])
+        return cls(connection=connection, revision=max(1 if row is None else row[0], newest or 0))
 
     @property
     def revision(self) -> int:
@@ -119,14 +123,14 @@ class Store:
     def put(self, key: Key, obj: Mapping[str, Any]) -> Json:
         """Store an object under the next version and return it as stored."""
         before = self.get(key)
-        stored = self._numbered(obj)
-        with self._connection:
-            self._connection.execute(
-                "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?)",
-                (*key, self._revision, msgspec.json.encode(stored)),
-            )
-            self._connection.execute("UPDATE counter SET revision = ?", (self._revision,))
-        self._tell(key, ChangeType.ADDED if before is None else ChangeType.MODIFIED, stored, before)
+        revision = self._revision + 1
+        stored = _numbered(obj, revision)
+        self._write(
+            "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?)",
+            (*key, revision, msgspec.json.encode(stored)),
+            revision,
+        )
+        self._publish(key, ChangeType.ADDED if before is None else ChangeType.MODIFIED, stored, before)
         return stored
 
     def remove(self, key: Key) -> Json | None:
@@ -134,11 +138,10 @@ class Store:
         before = self.get(key)
         if before is None:
             return None
-        gone = self._numbered(before)
-        with self._connection:
-            self._connection.execute("DELETE FROM objects WHERE resource = ? AND namespace = ? AND name = ?", key)
-            self._connection.execute("UPDATE counter SET revision = ?", (self._revision,))
-        self._tell(key, ChangeType.DELETED, gone, before)
+        revision = self._revision + 1
+        gone = _numbered(before, revision)
+        self._write("DELETE FROM objects WHERE resource = ? AND namespace = ? AND name = ?", key, revision)
+        self._publish(key, ChangeType.DELETED, gone, before)
         return gone
 
     def since(self, revision: int) -> list[Change]:
@@ -159,14 +162,25 @@ class Store:
     def close(self) -> None:
         self._connection.close()
 
-    def _numbered(self, obj: Mapping[str, Any]) -> Json:
-        self._revision += 1
-        metadata = {**obj.get("metadata", {}), "resourceVersion": str(self._revision)}
-        return {**obj, "metadata": metadata}
+    def _write(self, statement: str, values: tuple[str | int | bytes, ...], revision: int) -> None:
+        """Write one change and its version, or neither; raises StoreError."""
+        try:
+            with self._connection:  # commits, or rolls back
+                self._connection.execute("BEGIN IMMEDIATE")
+                self._connection.execute(statement, values)
+                self._connection.execute("UPDATE counter SET revision = ?", (revision,))
+        except sqlite3.Error as error:
+            raise StoreError(f"cannot write the store: {error}") from error
+        self._revision = revision
 
-    def _tell(self, key: Key, change: ChangeType, obj: Json, before: Json | None) -> None:
-        told = Change(self._revision, key, change, obj, before)
+    def _publish(self, key: Key, type_: ChangeType, obj: Json, before: Json | None) -> None:
+        change = Change(self._revision, key, type_, obj, before)
         if len(self._history) == HISTORY:
             self._oldest = self._history[0].revision
-        self._history.append(told)
-        self._changes.send(told)
+        self._history.append(change)
+        self._changes.send(change)
+
+
+def _numbered(obj: Mapping[str, Any], revision: int) -> Json:
+    metadata = {**obj.get("metadata", {}), "resourceVersion": str(revision)}
+    return {**obj, "metadata": metadata}

@@ -1,8 +1,13 @@
 """Objects, versions and changes."""
 
+import signal
+import sqlite3
+import subprocess
+import sys
+
 import pytest
 
-from klet.embedded.store import HISTORY, ChangeType, Key, Store, TooOld
+from klet.embedded.store import HISTORY, ChangeType, Key, Store, StoreError, TooOld
 
 A, B = Key("pods", "default", "a"), Key("pods", "other", "b")
 
@@ -70,3 +75,80 @@ def test_objects_and_the_counter_outlive_the_process(tmp_path):
     with pytest.raises(TooOld):
         second.since(1)
     second.close()
+
+
+CRASH = """
+import os, signal, sqlite3, sys
+from klet.embedded.store import Key, Store
+
+path, action, fatal = sys.argv[1:]
+connection = sqlite3.connect(path, isolation_level=None)
+store = Store(connection=connection, revision=int(connection.execute("SELECT revision FROM counter").fetchone()[0]))
+
+
+def die(statement):
+    if statement.startswith(fatal):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+connection.set_trace_callback(die)
+key = Key("pods", "default", "a")
+store.put(key, {"metadata": {"name": "a"}, "x": 2}) if action == "put" else store.remove(key)
+"""
+
+
+def versions_in(path):
+    """The counter, and the versions of the objects, as the file has them."""
+    connection = sqlite3.connect(path)
+    [(counter,)] = connection.execute("SELECT revision FROM counter")
+    found = [revision for (revision,) in connection.execute("SELECT revision FROM objects")]
+    connection.close()
+    return counter, found
+
+
+@pytest.mark.parametrize("action", ["put", "remove"])
+@pytest.mark.parametrize("fatal", ["UPDATE counter", "COMMIT"])
+def test_a_crash_between_the_writes_of_one_change_undoes_it_whole(tmp_path, action, fatal):
+    path = tmp_path / "store.db"
+    store = Store.open(path)
+    stored = store.put(A, obj(x=1))
+    store.close()
+    child = subprocess.run([sys.executable, "-c", CRASH, str(path), action, fatal], check=False)
+    assert child.returncode == -signal.SIGKILL
+    counter, found = versions_in(path)
+    assert found == [counter]
+    store = Store.open(path)
+    assert store.get(A) == stored
+    assert int(store.put(A, obj(x=3))["metadata"]["resourceVersion"]) == counter + 1
+    store.close()
+
+
+@pytest.mark.parametrize("action", [lambda store: store.put(A, obj(x=2)), lambda store: store.remove(A)])
+def test_a_change_that_cannot_be_stored_leaves_no_trace(tmp_path, action):
+    path = tmp_path / "store.db"
+    store = Store.open(path)
+    stored = store.put(A, obj(x=1))
+    before = store.revision
+    full = sqlite3.connect(path)
+    full.execute("CREATE TRIGGER full BEFORE UPDATE ON counter BEGIN SELECT RAISE(ABORT, 'disk full'); END")
+    with pytest.raises(StoreError, match="disk full"):
+        action(store)
+    assert (store.get(A), store.revision, store.since(before)) == (stored, before, [])
+    full.execute("DROP TRIGGER full")
+    full.close()
+    assert int(store.put(A, obj(x=3))["metadata"]["resourceVersion"]) == before + 1
+    store.close()
+
+
+def test_a_counter_that_was_left_behind_catches_up(tmp_path):
+    path = tmp_path / "store.db"
+    store = Store.open(path)
+    stored = store.put(A, obj(x=1))
+    store.close()
+    damaged = sqlite3.connect(path)
+    damaged.execute("UPDATE counter SET revision = revision - 1")
+    damaged.commit()
+    damaged.close()
+    store = Store.open(path)
+    assert int(store.put(B, obj())["metadata"]["resourceVersion"]) > int(stored["metadata"]["resourceVersion"])
+    store.close()
