@@ -10,10 +10,11 @@ from typing import Final
 from klet.host.errors import FileError, FileMissing
 from klet.host.files import read_bytes, write_atomic
 from klet.offline.errors import KeyUnusable
-from klet.offline.sealing import KEY_SIZE
 
 logger = logging.getLogger(__name__)
 
+KEY_SIZE: Final = 32
+"""Bytes of an AES-256 key."""
 MODE: Final = 0o600
 
 

@@ -1,7 +1,7 @@
 """How one config map, secret or token stands in a file: plainly, or sealed."""
 
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -10,11 +10,18 @@ from klet.api.codec import encode
 from klet.checkpoint import CheckpointDamaged, Envelope
 from klet.offline.errors import SealBroken
 from klet.offline.payloads import read_object, read_payload
-from klet.offline.sealing import Sealer
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 VERSION: Final = 1
+
+
+class Sealer(Protocol):
+    """Encrypts for an owner, and decrypts what was encrypted for it (`sealing.py`)."""
+
+    def seal(self, data: bytes, *, owner: bytes) -> bytes: ...
+
+    def open(self, sealed: bytes, *, owner: bytes) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)

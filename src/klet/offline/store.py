@@ -9,10 +9,11 @@ klet-offline/        0700
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -26,13 +27,15 @@ from klet.host.errors import FileError
 from klet.host.files import remove_file
 from klet.offline.key import ensure_key
 from klet.offline.object_files import Files, NoFiles, ObjectFiles
-from klet.offline.object_formats import PlainFormat, SealedFormat
-from klet.offline.sealing import Sealer, load_sealer
+from klet.offline.object_formats import PlainFormat, SealedFormat, Sealer
 from klet.offline.snapshot import AcceptedPods, PodsFormat, Surroundings, SurroundingsFormat
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=msgspec.Struct)
+
+MakeSealer: TypeAlias = Callable[[bytes], Sealer]
+"""Builds a sealer from the key of the node."""
 
 MODE: Final = 0o700
 
@@ -62,7 +65,7 @@ class AcceptedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfflineStore:
-    """Where things are kept, and what an earlier life of the agent has left."""
+    """Where things are kept, and what the previous run of the agent has left."""
 
     pods: AcceptedFile
     surroundings: CheckpointFile[Surroundings]
@@ -73,10 +76,12 @@ class OfflineStore:
     left_surroundings: Surroundings | None
 
 
-async def open_store(directory: Path, *, node_name: str, threads: Threads, clock: Clock) -> OfflineStore:
+async def open_store(
+    directory: Path, *, node_name: str, make_sealer: MakeSealer, threads: Threads, clock: Clock
+) -> OfflineStore:
     """Make the directory and read what is there. Whatever is wrong with it is told, and the agent starts without."""
     await threads.run(_prepare, directory)
-    sealer = await threads.run(_open_sealer, directory / "key")
+    sealer = await threads.run(_open_sealer, directory / "key", make_sealer)
 
     def sealed(kind: str, struct: type[T], place: str) -> Files[T]:
         if sealer is None:
@@ -111,9 +116,9 @@ def _prepare(directory: Path) -> None:
         logger.error("The directory of kept pods cannot be used", extra={"file": str(directory), "error": str(error)})
 
 
-def _open_sealer(key: Path) -> Sealer | None:
+def _open_sealer(key: Path, make_sealer: MakeSealer) -> Sealer | None:
     try:
-        return load_sealer(ensure_key(key))
+        return make_sealer(ensure_key(key))
     except KletError as error:
         logger.error("Secrets and tokens are not kept: they cannot be sealed", extra={"error": str(error)})
         return None

@@ -33,6 +33,7 @@ from klet.host.inotify import watch_directory
 from klet.kube.informer import Informer, InformerSettings
 from klet.node.pod_cidrs import PodCidrs
 from klet.offline.outage import Outage
+from klet.offline.sealing import load_sealer
 from klet.offline.store import open_store
 from klet.sources.config import PodConfig
 from klet.status.board import StatusBoard
@@ -154,7 +155,9 @@ class ClusterNode:
     async def _open_offline(self) -> Offline | None:
         if self.offline_after is None:
             return None
-        store = await open_store(self.root / "klet-offline", node_name=NODE, threads=self._threads, clock=self.clock)
+        store = await open_store(
+            self.root / "klet-offline", node_name=NODE, make_sealer=load_sealer, threads=self._threads, clock=self.clock
+        )
         return Offline(store=store, outage=Outage(), patience=self.offline_after, node_name=NODE, clock=self.clock)
 
     async def bind(self, name: str = "p", *, container: dict[str, Any] | None = None, **spec: Any) -> Pod:

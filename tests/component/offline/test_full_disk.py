@@ -9,6 +9,7 @@ from klet.api.config import ConfigMap
 from klet.checkpoint import CheckpointError
 from klet.offline.object_formats import Known
 from klet.offline.snapshot import AcceptedPods
+from klet.offline.sealing import load_sealer
 from klet.offline.store import open_store
 from klet.testing.builders import NOW, make_pod
 from klet.testing.clock import ManualClock
@@ -39,7 +40,9 @@ async def test_pods_that_are_not_up_to_date_are_forgotten_until_there_is_room(sm
     """An agent that went by them would stop what it has started since."""
 
     async def open_again():
-        return await open_store(small_disk / "offline", node_name="n", threads=threads, clock=ManualClock())
+        return await open_store(
+            small_disk / "offline", node_name="n", make_sealer=load_sealer, threads=threads, clock=ManualClock()
+        )
 
     store = await open_again()
     await store.pods.save(accepted(2))

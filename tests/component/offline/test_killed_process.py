@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from klet.aio.threads import Threads
+from klet.offline.sealing import load_sealer
 from klet.offline.store import open_store
 from klet.testing.clock import ManualClock
 
@@ -16,12 +17,15 @@ from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
 from klet.api.config import Secret
 from klet.offline.snapshot import AcceptedPods
+from klet.offline.sealing import load_sealer
 from klet.offline.store import open_store
 from klet.testing.builders import make_pod
 
 async def main():
     clock, threads = SystemClock(), Threads(limit=2)
-    store = await open_store(pathlib.Path(sys.argv[1]), node_name="n", threads=threads, clock=clock)
+    store = await open_store(
+        pathlib.Path(sys.argv[1]), node_name="n", make_sealer=load_sealer, threads=threads, clock=clock
+    )
     for number in itertools.count(1):
         pods = tuple(make_pod(name=f"p{each}", uid=f"u{each}") for each in range(number))
         await store.secrets.keep("ns/key", Secret(data={"number": str(number).encode()}), version=str(number))
@@ -47,7 +51,9 @@ def run_and_kill(path, *, after: int) -> int:
 async def test_what_was_said_to_be_written_is_there(tmp_path, after):
     written = run_and_kill(tmp_path / "offline", after=after)
     threads = Threads(limit=2)
-    store = await open_store(tmp_path / "offline", node_name="n", threads=threads, clock=ManualClock())
+    store = await open_store(
+        tmp_path / "offline", node_name="n", make_sealer=load_sealer, threads=threads, clock=ManualClock()
+    )
     assert store.left_pods is not None
     assert written <= len(store.left_pods.pods) <= written + 1
     known = await store.secrets.find("ns/key")

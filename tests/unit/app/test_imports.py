@@ -15,3 +15,9 @@ def agent_modules() -> set[str]:
 @pytest.mark.parametrize("library", ["typer", "rich", "click", "cryptography", "dbus_fast", "hypothesis", "pytest"])
 def test_the_agent_does_not_import(agent_modules, library):
     assert library not in agent_modules
+
+
+def test_a_node_of_a_cluster_without_offline_keeping_does_not_import_cryptography():
+    program = "import sys, klet.app.run, klet.app.cluster.join; print('cryptography' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-P", "-c", program], check=True, capture_output=True, text=True)
+    assert answer.stdout.split() == ["False"]

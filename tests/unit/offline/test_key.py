@@ -3,8 +3,7 @@ import stat
 import pytest
 
 from klet.offline.errors import KeyUnusable
-from klet.offline.key import ensure_key
-from klet.offline.sealing import KEY_SIZE
+from klet.offline.key import KEY_SIZE, ensure_key
 
 
 def test_the_key_is_made_once_and_for_root_only(tmp_path):

@@ -1,10 +1,14 @@
+import subprocess
+import sys
+
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given
 from hypothesis import strategies as st
 
 from klet.offline.errors import SealBroken
-from klet.offline.sealing import KEY_SIZE, NONCE_SIZE, TAG_SIZE, load_sealer
+from klet.offline.key import KEY_SIZE
+from klet.offline.sealing import NONCE_SIZE, TAG_SIZE, load_sealer
 
 KEY = bytes(range(KEY_SIZE))
 SEALER = load_sealer(KEY)
@@ -53,3 +57,28 @@ def test_what_does_not_open(change, owner, message):
 def test_another_key_does_not_open():
     with pytest.raises(SealBroken, match="another key"):
         load_sealer(bytes(KEY_SIZE)).open(SEALER.seal(b"word", owner=b"a"), owner=b"a")
+
+
+@pytest.mark.parametrize(
+    ("sealed", "owner", "data"),
+    [
+        pytest.param(
+            "b6914e9326bd690b9baa2ffdb919509881f6e748702ecc77fe51f03e4b3ea4c1"
+            "c1141ab3f8c481a8d4037fa311b19aa6d90697a5efd4db",
+            b"Secret/shop/db",
+            b"what the previous code kept",
+            id="a value",
+        ),
+        pytest.param(
+            "9dbc40ae2ed6b0f1becc9c95fb1a8612eaf5deae71554d7d613d21de", b"Secret/shop/empty", b"", id="an empty one"
+        ),
+    ],
+)
+def test_what_klet_sealed_through_ctypes_opens(sealed, owner, data):
+    assert SEALER.open(bytes.fromhex(sealed), owner=owner) == data
+
+
+def test_the_cipher_is_that_of_the_cryptography_library():
+    program = "import sys, klet.offline.sealing; print('cryptography' in sys.modules, 'ctypes' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-P", "-c", program], check=True, capture_output=True, text=True)
+    assert answer.stdout.split() == ["True", "False"]

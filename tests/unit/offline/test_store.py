@@ -12,6 +12,7 @@ from klet.api.config import ConfigMap, Secret
 from klet.checkpoint import CheckpointError, Envelope
 from klet.offline.object_files import NoFiles
 from klet.offline.object_formats import Known
+from klet.offline.sealing import load_sealer
 from klet.offline.snapshot import AcceptedPods, PodsFormat, Surroundings
 from klet.offline.store import open_store
 from klet.testing.builders import make_pod
@@ -27,7 +28,9 @@ def accepted(*names, node_name="n"):
 @pytest.fixture
 def open_again(tmp_path, threads):
     async def open_directory(node_name="n"):
-        return await open_store(tmp_path / "offline", node_name=node_name, threads=threads, clock=ManualClock())
+        return await open_store(
+            tmp_path / "offline", node_name=node_name, make_sealer=load_sealer, threads=threads, clock=ManualClock()
+        )
 
     return open_directory
 
@@ -99,7 +102,9 @@ async def test_half_a_file_of_a_killed_writer_goes(open_again, tmp_path):
 
 async def test_a_key_that_cannot_be_had_costs_the_secrets_only(tmp_path, threads, caplog):
     (tmp_path / "offline" / "key").mkdir(parents=True)
-    store = await open_store(tmp_path / "offline", node_name="n", threads=threads, clock=ManualClock())
+    store = await open_store(
+        tmp_path / "offline", node_name="n", make_sealer=load_sealer, threads=threads, clock=ManualClock()
+    )
     assert isinstance(store.secrets, NoFiles)
     assert isinstance(store.tokens, NoFiles)
     assert caplog.messages == ["Secrets and tokens are not kept: they cannot be sealed"]
@@ -108,7 +113,9 @@ async def test_a_key_that_cannot_be_had_costs_the_secrets_only(tmp_path, threads
 
 async def test_a_place_that_cannot_be_used_stops_nobody(tmp_path, threads, caplog):
     (tmp_path / "offline").write_bytes(b"in the way")
-    store = await open_store(tmp_path / "offline", node_name="n", threads=threads, clock=ManualClock())
+    store = await open_store(
+        tmp_path / "offline", node_name="n", make_sealer=load_sealer, threads=threads, clock=ManualClock()
+    )
     assert store.left_pods is None
     assert "The directory of kept pods cannot be used" in caplog.messages
     with pytest.raises(CheckpointError):
@@ -127,12 +134,16 @@ def test_after_a_kill_the_last_whole_write_is_found(tmp_path_factory, writes, lo
 
     async def live_and_die():
         threads = Threads(limit=1)
-        store = await open_store(directory, node_name="n", threads=threads, clock=ManualClock())
+        store = await open_store(
+            directory, node_name="n", make_sealer=load_sealer, threads=threads, clock=ManualClock()
+        )
         for names in writes:
             await store.pods.save(accepted(*names))
         content = PodsFormat().encode(accepted(*lost))
         (directory / ".pods.json.0123456789ab").write_bytes(content[: int(cut * len(content))])
-        later = await open_store(directory, node_name="n", threads=threads, clock=ManualClock())
+        later = await open_store(
+            directory, node_name="n", make_sealer=load_sealer, threads=threads, clock=ManualClock()
+        )
         threads.close()
         return later.left_pods
 

@@ -88,9 +88,18 @@ class Offline:
 
 
 async def open_offline(klet: KletConfiguration, settings: AgentSettings, basics: Basics) -> Offline:
-    """Read what an earlier life of the agent has left."""
+    """Read what the previous run of the agent has left."""
+    # cryptography takes memory that a node without offline keeping can spare.
+    from klet.offline.sealing import load_sealer  # noqa: PLC0415 - see above
+
     node_name, clock = settings.node_name, basics.clock
-    store = await open_store(settings.root / DIRECTORY, node_name=node_name, threads=basics.threads, clock=clock)
+    store = await open_store(
+        settings.root / DIRECTORY,
+        node_name=node_name,
+        make_sealer=load_sealer,
+        threads=basics.threads,
+        clock=clock,
+    )
     return Offline(store=store, outage=Outage(), patience=klet.offline_after, node_name=node_name, clock=clock)
 
 
