@@ -8,8 +8,8 @@ from klet.aio.threads import Threads
 from klet.api.config import ConfigMap
 from klet.checkpoint import CheckpointError
 from klet.offline.object_formats import Known
-from klet.offline.snapshot import AcceptedPods
 from klet.offline.sealing import load_sealer
+from klet.offline.snapshot import AcceptedPods
 from klet.offline.store import open_store
 from klet.testing.builders import NOW, make_pod
 from klet.testing.clock import ManualClock
