@@ -6,8 +6,6 @@ accepted (client-go's exec authenticator).
 
 import asyncio
 import logging
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,6 +18,7 @@ from klet.api.base import ApiObject
 from klet.api.codec import DecodeError, decode, encode
 from klet.api.times import Time
 from klet.kube.access import ExecPlugin, KeyPair, Login
+from klet.kube.credential_plugin import run_plugin
 from klet.kube.errors import CredentialError
 
 logger = logging.getLogger(__name__)
@@ -30,7 +29,6 @@ PAIR_PATIENCE: Final = timedelta(seconds=8)
 """How long a request waits for a client certificate whose file is not there."""
 PLUGIN_TIMEOUT: Final = timedelta(seconds=60)
 _LOOK: Final = timedelta(milliseconds=100)
-_ANSWER_LIMIT: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +151,8 @@ class _Plugin:
         if plugin.cluster is not None:
             spec["cluster"] = plugin.cluster
         info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
-        output = await _output_of(plugin, {"KUBERNETES_EXEC_INFO": encode(info).decode()})
+        environment = {"KUBERNETES_EXEC_INFO": encode(info).decode()}
+        output = await run_plugin(plugin, environment, timeout=PLUGIN_TIMEOUT)
         try:
             credential = decode(_ExecCredential, output)
         except (DecodeError, msgspec.MsgspecError) as error:
@@ -172,32 +171,3 @@ class _Plugin:
             )
             raise CredentialError(message)
         return status
-
-
-async def _output_of(plugin: ExecPlugin, extra: Mapping[str, str]) -> bytes:
-    hint = f" ({plugin.install_hint.strip()})" if plugin.install_hint else ""
-    try:
-        process = await asyncio.create_subprocess_exec(
-            plugin.command,
-            *plugin.args,
-            env={**os.environ, **plugin.env, **extra},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            limit=_ANSWER_LIMIT,
-        )
-    except OSError as error:
-        raise CredentialError(f"credential plugin {plugin.command} not started: {error}{hint}") from error
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(PLUGIN_TIMEOUT.total_seconds()):
-            output = await process.stdout.read(_ANSWER_LIMIT)
-            code = await process.wait()
-    except TimeoutError as error:
-        raise CredentialError(f"credential plugin {plugin.command}: no answer within {PLUGIN_TIMEOUT}") from error
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if code != 0:
-        raise CredentialError(f"credential plugin {plugin.command}: exit code {code}{hint}")
-    return output

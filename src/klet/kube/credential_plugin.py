@@ -1,0 +1,127 @@
+"""Runs a credential plugin (client-go's exec authenticator): all of its output, bounded, by a deadline.
+
+Its output comes through pipes of ours, not of asyncio's: those end only when every descendant has closed them. (The
+ports do not import one another, so this is not `host.processes`.)
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from klet.kube.access import ExecPlugin
+from klet.kube.errors import CredentialError
+
+OUTPUT_LIMIT: Final = 1 << 20
+"""How long an answer may be."""
+_CHUNK: Final = 1 << 16
+_SHOWN: Final = 500
+"""How much of what a plugin says on standard error goes into an error."""
+_LAST_WORDS: Final = timedelta(seconds=1)
+"""How long standard error may stay open when all else has ended."""
+
+
+async def run_plugin(plugin: ExecPlugin, environment: Mapping[str, str], *, timeout: timedelta) -> bytes:
+    """Return what a plugin prints; raises CredentialError. Nothing of its process group outlives the call."""
+    hint = f" ({plugin.install_hint.strip()})" if plugin.install_hint else ""
+    name = f"credential plugin {plugin.command}"
+    async with _open_pipe() as output, _open_pipe() as errors:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                plugin.command,
+                *plugin.args,
+                env={**os.environ, **plugin.env, **environment},
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output.write_end,
+                stderr=errors.write_end,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise CredentialError(f"{name} not started: {error}{hint}") from error
+        finally:
+            output.close_write_end()
+            errors.close_write_end()
+        try:
+            async with asyncio.timeout(timeout.total_seconds()):
+                answer, said = await _collect(process, output.reader, errors.reader)
+        except TimeoutError as error:
+            raise CredentialError(f"{name}: no answer within {timeout}") from error
+        finally:
+            _kill_group(process)
+            code = await asyncio.shield(process.wait())
+    if len(answer) > OUTPUT_LIMIT:
+        raise CredentialError(f"{name}: its answer is longer than {OUTPUT_LIMIT} bytes")
+    if code != 0:
+        raise CredentialError(f"{name}: exit code {code}{_shown(said)}{hint}")
+    return answer
+
+
+async def _collect(
+    process: asyncio.subprocess.Process, output: asyncio.StreamReader, errors: asyncio.StreamReader
+) -> tuple[bytes, bytes]:
+    """Return the answer, one byte more than allowed at most, and the end of what was said on standard error."""
+    said = bytearray()
+    async with asyncio.TaskGroup() as group:
+        listening = group.create_task(_keep_end(errors, said))
+        answer = await _read_all(output)
+        if len(answer) <= OUTPUT_LIMIT:
+            await process.wait()
+        _kill_group(process)
+        await asyncio.wait((listening,), timeout=_LAST_WORDS.total_seconds())
+        listening.cancel()
+    return answer, bytes(said)
+
+
+async def _read_all(stream: asyncio.StreamReader) -> bytes:
+    read = bytearray()
+    while len(read) <= OUTPUT_LIMIT and (chunk := await stream.read(_CHUNK)):
+        read += chunk
+    return bytes(read[: OUTPUT_LIMIT + 1])
+
+
+async def _keep_end(stream: asyncio.StreamReader, end: bytearray) -> None:
+    while chunk := await stream.read(_CHUNK):
+        end += chunk
+        del end[:-_SHOWN]
+
+
+def _shown(said: bytes) -> str:
+    text = " ".join(said.decode(errors="replace").split())
+    return f": {''.join(each if each.isprintable() else '?' for each in text)}" if text else ""
+
+
+def _kill_group(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+@dataclass(slots=True)
+class _Pipe:
+    reader: asyncio.StreamReader
+    write_end: int
+
+    def close_write_end(self) -> None:
+        if self.write_end >= 0:
+            os.close(self.write_end)
+            self.write_end = -1
+
+
+@asynccontextmanager
+async def _open_pipe() -> AsyncIterator[_Pipe]:
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
+    read_end, write_end = os.pipe2(os.O_CLOEXEC)
+    pipe = _Pipe(reader, write_end)
+    try:
+        transport, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(read_end, "rb", buffering=0)
+        )
+        try:
+            yield pipe
+        finally:
+            transport.close()
+    finally:
+        pipe.close_write_end()
