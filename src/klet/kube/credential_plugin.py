@@ -1,7 +1,7 @@
 """Runs a credential plugin (client-go's exec authenticator): all of its output, bounded, by a deadline.
 
-Its output comes through pipes of ours, not of asyncio's: those end only when every descendant has closed them. (The
-ports do not import one another, so this is not `host.processes`.)
+Its output comes through pipes of ours, not of asyncio's: those end only when every descendant has closed them, and
+children of uvloop hand copies on to theirs. (The ports do not import one another, so this is not `host.processes`.)
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _CHUNK: Final = 1 << 16
 _SHOWN: Final = 500
 """How much of what a plugin says on standard error goes into an error."""
 _LAST_WORDS: Final = timedelta(seconds=1)
-"""How long standard error may stay open when all else has ended."""
+"""How long the output of a plugin that has ended may stay open."""
 
 
 async def run_plugin(plugin: ExecPlugin, environment: Mapping[str, str], *, timeout: timedelta) -> bytes:
@@ -63,24 +63,28 @@ async def run_plugin(plugin: ExecPlugin, environment: Mapping[str, str], *, time
 async def _collect(
     process: asyncio.subprocess.Process, output: asyncio.StreamReader, errors: asyncio.StreamReader
 ) -> tuple[bytes, bytes]:
-    """Return the answer, one byte more than allowed at most, and the end of what was said on standard error."""
-    said = bytearray()
+    """Return the answer, cut a little above what is allowed, and the end of what was said on standard error."""
+    answer, said = bytearray(), bytearray()
     async with asyncio.TaskGroup() as group:
+        reading = group.create_task(_read_all(output, answer))
         listening = group.create_task(_keep_end(errors, said))
-        answer = await _read_all(output)
-        if len(answer) <= OUTPUT_LIMIT:
-            await process.wait()
+        ending = group.create_task(process.wait())
+        await asyncio.wait((reading, ending), return_when=asyncio.FIRST_COMPLETED)
+        if len(answer) > OUTPUT_LIMIT:
+            _kill_group(process)
+        await ending
+        # Descendants may still print, or only hold on to the output.
+        await asyncio.wait((reading,), timeout=_LAST_WORDS.total_seconds())
         _kill_group(process)
-        await asyncio.wait((listening,), timeout=_LAST_WORDS.total_seconds())
+        await asyncio.wait((reading, listening), timeout=_LAST_WORDS.total_seconds())
+        reading.cancel()
         listening.cancel()
-    return answer, bytes(said)
+    return bytes(answer), bytes(said)
 
 
-async def _read_all(stream: asyncio.StreamReader) -> bytes:
-    read = bytearray()
+async def _read_all(stream: asyncio.StreamReader, read: bytearray) -> None:
     while len(read) <= OUTPUT_LIMIT and (chunk := await stream.read(_CHUNK)):
         read += chunk
-    return bytes(read[: OUTPUT_LIMIT + 1])
 
 
 async def _keep_end(stream: asyncio.StreamReader, end: bytearray) -> None:
