@@ -16,10 +16,14 @@ from typing import Protocol, cast
 from klet.errors import KletError
 from klet.host.http_response import HttpResponse, ResponseError, ResponseReader
 from klet.host.plain_sockets import PlainSocket, PlainSockets, make_socket
+from klet.model.foreign_text import shorten
 from klet.model.http_get import Address, HttpGet, follow, join_host_port, write_request
 
 MAX_REDIRECTS = 10
 _FOLLOWED = frozenset({301, 302, 303, 307, 308})
+# Bytes. A server that redirects chooses the address, and what it answers is quoted.
+_LONGEST_ADDRESS = 2 * 1024
+_LONGEST_REASON = 4 * 1024
 _PLAIN_ANSWER = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
 
 
@@ -61,7 +65,7 @@ class HttpClient:
             following = follow(address, location)
             if following is None:
                 raise _failed(address.url, f'failed to parse Location header "{location}"')
-            if following.host and following.host != request.address.host:
+            if following.host != request.address.host:
                 break
             if count == MAX_REDIRECTS:
                 raise _failed(location, f"stopped after {MAX_REDIRECTS} redirects")
@@ -99,7 +103,7 @@ class HttpClient:
         except ssl.SSLError as error:
             if error.reason in _PLAIN_ANSWER:
                 why = "http: server gave HTTP response to HTTPS client"
-                raise PlainHttpError(f'Get "{address.url}": {why}') from error
+                raise PlainHttpError(_describe(address.url, why)) from error
             raise _failed(address.url, f"tls: {error.reason or error}") from error
         except (OSError, UnicodeError) as error:
             is_cut = context is not None and isinstance(error, ConnectionError) and error.errno != errno.ECONNREFUSED
@@ -135,7 +139,11 @@ def reason(error: OSError) -> str:
 
 
 def _failed(url: str, why: str) -> HttpError:
-    return HttpError(f'Get "{url}": {why}')
+    return HttpError(_describe(url, why))
+
+
+def _describe(url: str, why: str) -> str:
+    return f'Get "{shorten(url, _LONGEST_ADDRESS)}": {shorten(why, _LONGEST_REASON)}'
 
 
 class _Connection(Protocol):

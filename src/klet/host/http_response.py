@@ -9,7 +9,8 @@ from klet.errors import KletError
 
 MAX_BODY = 10 * 1024
 """Bytes of a body that anybody looks at; reading ends there."""
-_MAX_HEAD = 1024 * 1024
+MAX_HEAD = 64 * 1024
+"""Bytes that may come before a body; Go's client reads more, which no health check needs."""
 _MAX_CHUNK_LINE = 256
 # Of a length, which Go holds in 63 bits.
 _MAX_DIGITS = 18
@@ -39,14 +40,20 @@ class HttpResponse(msgspec.Struct, frozen=True):
 
 
 class ResponseReader:
-    """Takes bytes until the response is complete."""
+    """Takes bytes until the response is complete. What has come is not read again with every piece that follows."""
 
-    __slots__ = ("_body", "_buffer", "_head")
+    __slots__ = ("_body", "_buffer", "_chunk_left", "_head", "_heads", "_is_after_chunk", "_scanned")
 
     def __init__(self) -> None:
-        self._buffer = b""
-        self._body = b""
+        self._buffer = bytearray()
+        self._scanned = 0
+        """So much of the buffer does not hold the end of the head."""
+        self._heads = 0
+        """Bytes of the heads so far, those of interim responses included."""
         self._head: _Head | None = None
+        self._body = bytearray()
+        self._chunk_left = 0
+        self._is_after_chunk = False
 
     @property
     def has_head(self) -> bool:
@@ -55,17 +62,8 @@ class ResponseReader:
     def feed(self, data: bytes) -> HttpResponse | None:
         """The response, once nothing more of it is wanted."""
         self._buffer += data
-        while self._head is None:
-            end = _END_OF_HEAD.search(self._buffer)
-            if end is None:
-                if len(self._buffer) > _MAX_HEAD:
-                    raise _broken(f"net/http: server response headers exceeded {_MAX_HEAD} bytes; aborted")
-                return None
-            head = _parse_head(self._buffer[: end.start()].removesuffix(b"\r"))
-            self._buffer = self._buffer[end.end() :]
-            if head.status >= 200 or head.status == 101:
-                self._head = head
-        return self._read_body(self._head)
+        head = self._head or self._read_head()
+        return None if head is None else self._read_body(head)
 
     def end(self) -> HttpResponse:
         """The server has closed the connection: the response, if that is an end it may have."""
@@ -76,44 +74,69 @@ class ResponseReader:
             return self._finish(head)
         if not self._buffer:
             raise ResponseError("EOF")
-        first, newline, _ = self._buffer.partition(b"\n")
+        first, newline, _ = bytes(self._buffer).partition(b"\n")
         _parse_status_line(first.rstrip(b"\r"))
         raise _broken("unexpected EOF") if newline else ResponseError("EOF")
+
+    def _read_head(self) -> "_Head | None":
+        """Take heads off the buffer up to the first that is not interim."""
+        while (end := _END_OF_HEAD.search(self._buffer, self._scanned)) is not None:
+            self._heads += end.end()
+            _limit_head(self._heads)
+            head = _parse_head(bytes(self._buffer[: end.start()]).removesuffix(b"\r"))
+            del self._buffer[: end.end()]
+            self._scanned = 0
+            if head.status >= 200 or head.status == 101:
+                self._head = head
+                return head
+        # The last two bytes may be where the end begins.
+        self._scanned = max(0, len(self._buffer) - 2)
+        _limit_head(self._heads + len(self._buffer))
+        return None
 
     def _read_body(self, head: "_Head") -> HttpResponse | None:
         if head.is_chunked:
             is_complete = self._read_chunks()
         else:
             self._body += self._buffer
-            self._buffer = b""
+            self._buffer.clear()
             is_complete = head.length is not None and len(self._body) >= head.length
         if is_complete or len(self._body) >= MAX_BODY:
             return self._finish(head)
         return None
 
     def _read_chunks(self) -> bool:
-        """Move whole chunks into the body; say whether the last one was there."""
-        while len(self._body) < MAX_BODY:
-            line, newline, rest = self._buffer.partition(b"\n")
-            if not newline:
-                if len(line) > _MAX_CHUNK_LINE:
+        """Move the data of chunks into the body; say whether the last one was there."""
+        buffer, position = self._buffer, 0
+        while position < len(buffer) and len(self._body) < MAX_BODY:
+            if self._chunk_left:
+                data = buffer[position : position + self._chunk_left]
+                self._body += data
+                position += len(data)
+                self._chunk_left -= len(data)
+                self._is_after_chunk = not self._chunk_left
+            elif self._is_after_chunk:
+                line_end = 2 if buffer[position : position + 1] == b"\r" else 1
+                if len(buffer) - position < line_end:
+                    break
+                position += line_end
+                self._is_after_chunk = False
+            else:
+                newline = buffer.find(b"\n", position, position + _MAX_CHUNK_LINE + 1)
+                if newline < 0 and len(buffer) - position > _MAX_CHUNK_LINE:
                     raise ResponseError("invalid byte in chunk length", in_body=True)
-                return False
-            size = _parse_chunk_size(line)
-            if size == 0:
-                return True
-            if len(rest) < size + 1 or (rest[size : size + 1] == b"\r" and len(rest) < size + 2):
-                if len(self._body) + min(len(rest), size) < MAX_BODY:
-                    return False
-                self._body += rest[:size]
-                return False
-            self._body += rest[:size]
-            self._buffer = rest[size + 2 :] if rest[size : size + 1] == b"\r" else rest[size + 1 :]
+                if newline < 0:
+                    break
+                self._chunk_left = _parse_chunk_size(bytes(buffer[position:newline]))
+                position = newline + 1
+                if not self._chunk_left:
+                    return True
+        del buffer[:position]
         return False
 
     def _finish(self, head: "_Head") -> HttpResponse:
         length = MAX_BODY if head.length is None else min(head.length, MAX_BODY)
-        return HttpResponse(head.status, self._body[:length], head.location)
+        return HttpResponse(head.status, bytes(self._body[:length]), head.location)
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -175,6 +198,11 @@ def _parse_chunk_size(line: bytes) -> int:
     if not re.fullmatch(rb"[0-9A-Fa-f]{1,16}", digits):
         raise ResponseError("invalid byte in chunk length", in_body=True)
     return int(digits, 16)
+
+
+def _limit_head(length: int) -> None:
+    if length > MAX_HEAD:
+        raise _broken(f"net/http: server response headers exceeded {MAX_HEAD} bytes; aborted")
 
 
 def _broken(why: str) -> ResponseError:

@@ -1,6 +1,7 @@
 """HTTP probes against servers on loopback."""
 
 import asyncio
+import gzip
 from datetime import timedelta
 
 import pytest
@@ -15,6 +16,8 @@ from klet.probes.handler import MAX_OUTPUT, Answer, Outcome
 SHORT = timedelta(milliseconds=100)
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 DEADLINE = "context deadline exceeded"
+TOO_MUCH_HEAD = "server response headers exceeded 65536 bytes; aborted"
+BOMB = gzip.compress(bytes(20_000_000), mtime=0)
 
 
 def status(code, *headers, body=b""):
@@ -234,6 +237,71 @@ async def test_redirections_that_cannot_be_followed(serve, prober, target, locat
         outcome = await prober.prepare(target(http(port)))()
     assert outcome.answer is Answer.FAILURE
     assert why in outcome.output
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        pytest.param("http://elsewhere.invalid/x", id="another name"),
+        pytest.param("//elsewhere.invalid/x", id="without a scheme"),
+        pytest.param("http://127.0.0.1@elsewhere.invalid/", id="our host as a user"),
+        pytest.param("http://127.0.0.1:80@elsewhere.invalid/", id="our host as a user with a password"),
+        pytest.param("http://127.0.0.1.elsewhere.invalid/", id="our host as a part of the name"),
+        pytest.param("http://2130706433/", id="the same address written otherwise"),
+        pytest.param("http://[::ffff:127.0.0.1]/", id="the same address in another family"),
+        pytest.param("/\t/elsewhere.invalid/", id="a name behind a tab"),
+        pytest.param("http:///x", id="no host"),
+        pytest.param("http://:80/x", id="a port alone"),
+        pytest.param("file:///etc/passwd", id="a file"),
+        pytest.param("http://169.254.169.254/latest/meta-data/", id="the metadata of a cloud"),
+    ],
+)
+async def test_a_redirection_to_another_host_is_not_followed(serve, prober, target, location):
+    async with serve(status(302, f"Location: {location}", body=b"moved")) as (port, seen):
+        outcome = await prober.prepare(target(http(port)))()
+    assert outcome == Outcome(Answer.WARNING, "Probe terminated redirects, Response body: moved")
+    assert len(seen) == 1
+
+
+async def test_a_redirection_to_another_host_after_some_to_the_same(serve, prober, target):
+    async with serve(Redirects("/one", "http://elsewhere.invalid/")) as (port, seen):
+        outcome = await prober.prepare(target(http(port)))()
+    assert (outcome.answer, len(seen)) == (Answer.WARNING, 2)
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True], ids=["plain", "TLS"])
+@pytest.mark.parametrize(
+    ("reply", "want"),
+    [
+        pytest.param(b"HTTP/1.1 200 OK\r\nA: " + b"x" * 1_000_000, TOO_MUCH_HEAD, id="an endless head"),
+        pytest.param(b"HTTP/1.1 102 Wait\r\n\r\n" * 50_000, TOO_MUCH_HEAD, id="endless interim responses"),
+        pytest.param(b"x" * 1_000_000, TOO_MUCH_HEAD, id="an endless line"),
+        pytest.param(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1_000_000, "x" * MAX_OUTPUT, id="an endless body"),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 200_000,
+            "x" * MAX_OUTPUT,
+            id="endless chunks",
+        ),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + BOMB + b"\0" * MAX_OUTPUT,
+            (BOMB + b"\0" * MAX_OUTPUT)[:MAX_OUTPUT].decode("utf-8", "replace"),
+            id="a compressed bomb stays compressed",
+        ),
+    ],
+)
+async def test_what_has_no_end_is_cut(serve, prober, target, server_tls, reply, want, is_encrypted):
+    async with serve(reply, holds=True, tls=server_tls if is_encrypted else None) as (port, _):
+        probe = http(port, scheme="HTTPS" if is_encrypted else "HTTP")
+        outcome = await prober.prepare(target(probe, timeout=timedelta(seconds=10)))()
+    assert outcome.output.endswith(want)
+    assert len(outcome.output) <= MAX_OUTPUT
+
+
+async def test_a_location_is_not_quoted_whole(serve, prober, target):
+    async with serve(status(302, "Location: /" + "x" * 60_000)) as (port, _):
+        outcome = await prober.prepare(target(http(port)))()
+    assert outcome.output.endswith("stopped after 10 redirects")
+    assert len(outcome.output) <= MAX_OUTPUT
 
 
 async def test_certificates_are_not_verified(serve, prober, target, server_tls):

@@ -1,6 +1,8 @@
+import zlib
+
 import pytest
 
-from klet.host.http_response import MAX_BODY, HttpResponse, ResponseError, ResponseReader
+from klet.host.http_response import MAX_BODY, MAX_HEAD, HttpResponse, ResponseError, ResponseReader
 
 OK = b"HTTP/1.1 200 OK\r\n"
 BROKEN = "net/http: HTTP/1.x transport connection broken: "
@@ -115,7 +117,44 @@ def test_errors(data, message, in_body):
     assert (str(caught.value), caught.value.in_body) == (message, in_body)
 
 
-def test_an_endless_head():
+TOO_MUCH_HEAD = "server response headers exceeded 65536 bytes; aborted"
+
+
+@pytest.mark.parametrize("step", [None, 1000], ids=["at once", "in pieces"])
+@pytest.mark.parametrize(
+    "head",
+    [
+        pytest.param(OK + b"A: " + b"x" * MAX_HEAD, id="one endless header"),
+        pytest.param(OK + b"A: b\r\n" * 20_000, id="endless headers"),
+        pytest.param(OK + b"A: " + b"x" * MAX_HEAD + b"\r\n\r\n", id="a head that ends too late"),
+        pytest.param(b"x" * (MAX_HEAD + 1), id="an endless status line"),
+        pytest.param(b"HTTP/1.1 100 Go on\r\n\r\n" * 10_000, id="endless interim responses"),
+    ],
+)
+def test_an_endless_head(head, step):
+    with pytest.raises(ResponseError, match=TOO_MUCH_HEAD):
+        read(head, step=step)
+
+
+def test_the_longest_head():
+    head = OK + b"A: " + b"x" * (MAX_HEAD - len(OK) - 7) + b"\r\n\r\n"
+    assert len(head) == MAX_HEAD
+    assert read(head + b"abc") == HttpResponse(200, b"abc")
+
+
+def test_an_endless_body_of_tiny_chunks_ends_where_nobody_looks_any_more():
     reader = ResponseReader()
-    with pytest.raises(ResponseError, match="server response headers exceeded 1048576 bytes"):
-        reader.feed(OK + b"A: " + b"x" * 1024 * 1024)
+    reader.feed(OK + b"Transfer-Encoding: chunked\r\n\r\n")
+    assert reader.feed(b"1\r\nx\r\n" * MAX_BODY * 2) == HttpResponse(200, b"x" * MAX_BODY)
+
+
+@pytest.mark.parametrize("line", [b"1;" + b"x" * 300, b"0" * 300 + b"1"], ids=["an extension", "leading zeros"])
+def test_a_long_line_before_a_chunk_is_refused_even_if_it_ends(line):
+    with pytest.raises(ResponseError, match="invalid byte in chunk length"):
+        read(OK + b"Transfer-Encoding: chunked\r\n\r\n" + line + b"\r\nx\r\n0\r\n\r\n")
+
+
+def test_a_compressed_body_stays_compressed():
+    bomb = zlib.compress(bytes(50_000_000))
+    head = OK + b"Content-Encoding: deflate\r\nContent-Length: " + str(len(bomb)).encode() + b"\r\n\r\n"
+    assert read(head + bomb) == HttpResponse(200, bomb[:MAX_BODY])
