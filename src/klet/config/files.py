@@ -15,6 +15,7 @@ from klet.config.defaults import KEEPS_ZERO, apply_defaults, apply_eviction_defa
 from klet.config.document import Document, Json, JsonObject, parse_document
 from klet.config.errors import ConfigError, prefixed
 from klet.config.gates import FeatureGates, resolve_gates
+from klet.config.places import MASK, hide_credentials
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -86,9 +87,18 @@ def encode_configuration(config: KubeletConfiguration) -> dict[str, Json]:
 
 
 def mask_secrets(config: KubeletConfiguration) -> KubeletConfiguration:
-    """A copy to show in a log: the headers for the URL of static pods may hold a password."""
-    masked = {name: tuple("<masked>" for _ in values) for name, values in config.static_pod_url_header.items()}
-    return replace(config, static_pod_url_header=masked)
+    """Return a copy to show: the headers for the URL of static pods, and URLs themselves, may hold passwords."""
+    tracing = config.tracing
+    if tracing is not None and tracing.endpoint is not None:
+        tracing = replace(tracing, endpoint=hide_credentials(tracing.endpoint))
+    return replace(
+        config,
+        static_pod_url=hide_credentials(config.static_pod_url),
+        static_pod_url_header={
+            name: tuple(MASK for _ in values) for name, values in config.static_pod_url_header.items()
+        },
+        tracing=tracing,
+    )
 
 
 def merge_patch(target: JsonObject, patch: JsonObject) -> dict[str, Json]:

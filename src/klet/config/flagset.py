@@ -7,6 +7,7 @@ from enum import StrEnum
 from klet.api.validation.rendering import go_quote
 from klet.config.errors import ConfigError
 from klet.config.flagvalues import FlagKind, FlagValue
+from klet.config.places import MASK
 
 
 class Target(StrEnum):
@@ -120,6 +121,7 @@ class _Parsing:
             self._values[flag.name] = flag.kind.parse(text, self._values.get(flag.name))
         except ConfigError as error:
             shown = f"-{flag.shorthand}, --{flag.name}" if flag.shorthand else f"--{flag.name}"
-            raise ConfigError(f'invalid argument {go_quote(text)} for "{shown}" flag: {error}') from error
+            quoted = MASK if flag.kind.is_secret else go_quote(text)
+            raise ConfigError(f'invalid argument {quoted} for "{shown}" flag: {error}') from error
         if flag.deprecated:
             self._warnings[f"Flag --{flag.name} has been deprecated, {flag.deprecated}"] = None

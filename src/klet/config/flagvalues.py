@@ -43,6 +43,8 @@ class FlagKind:
     name: str
     parse: Parser
     implied: str = ""
+    is_secret: bool = False
+    """Values may hold passwords: messages do not quote them."""
 
 
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
@@ -263,7 +265,7 @@ STRINGS = FlagKind("strings", _strings)
 MAP = FlagKind("mapStringString", _map("="))
 OPTIONS = FlagKind("mapStringString", _map("=", many=False))
 THRESHOLDS = FlagKind("mapStringString", _map("<"))
-HEADERS = FlagKind("colonSeparatedMultimapStringString", _multimap)
+HEADERS = FlagKind("colonSeparatedMultimapStringString", _multimap, is_secret=True)
 GATES = FlagKind("mapStringBool", _gates)
 LABELS = FlagKind("mapStringString", _labels)
 RESERVED_MEMORY = FlagKind("reserved-memory", _memory_reservations)

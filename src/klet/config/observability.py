@@ -6,6 +6,7 @@ from typing import Final
 
 from klet.api.times import Duration
 from klet.config.gates import FeatureGates
+from klet.config.places import hide_credentials
 from klet.config.sections import Logging, Tracing
 
 LOG_FORMATS: Final = ("text", "json")
@@ -78,6 +79,6 @@ def _endpoint_problems(endpoint: str) -> Iterator[str]:
         scheme = "" if "//" in endpoint else "dns"
     if scheme not in _SCHEMES:
         yield (
-            f'tracing.endpoint: Invalid value: "{endpoint}": unsupported scheme: {scheme}.  Options are none, dns, '
-            "unix, or unix-abstract.  See https://github.com/grpc/grpc/blob/master/doc/naming.md"
+            f'tracing.endpoint: Invalid value: "{hide_credentials(endpoint)}": unsupported scheme: {scheme}.  '
+            "Options are none, dns, unix, or unix-abstract.  See https://github.com/grpc/grpc/blob/master/doc/naming.md"
         )

@@ -14,7 +14,9 @@ LONGEST_SOCKET: Final = 107
 LONGEST_PATH: Final = 4095
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
-_CREDENTIALS: Final = re.compile(r"//[^/]*@")
+_CREDENTIALS: Final = re.compile(r"(^|//)[^/?#]*@")
+_QUERY: Final = re.compile(r"\?.+", re.DOTALL)
+MASK: Final = "<masked>"
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _UNIX: Final = "unix"
 _EXAMPLE: Final = "unix:///run/containerd/containerd.sock"
@@ -73,8 +75,11 @@ def find_url_problem(url: str) -> str:
 
 
 def hide_credentials(url: str) -> str:
-    """A URL for a message; a text that is none may hold a password all the same."""
-    return _CREDENTIALS.sub("//<masked>@", url)
+    """Return a URL to show: without a user, a password or a query, which may hold a token.
+
+    A text that is no URL may hold a password all the same.
+    """
+    return _QUERY.sub(f"?{MASK}", _CREDENTIALS.sub(rf"\1{MASK}@", url))
 
 
 def find_header_problems(headers: Mapping[str, Sequence[str]]) -> Iterator[str]:

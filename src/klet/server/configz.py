@@ -7,11 +7,12 @@ import msgspec
 
 from klet.api.times import format_duration
 from klet.config.configuration import KubeletConfiguration
+from klet.config.files import mask_secrets
 
 
 def encode_configuration(config: KubeletConfiguration) -> bytes:
-    """JSON with durations as Go writes them; what is empty is left out, false and zero are not."""
-    plain = msgspec.to_builtins(config, builtin_types=(timedelta,), enc_hook=str)
+    """JSON with durations as Go writes them and passwords masked; what is empty is left out, false and zero are not."""
+    plain = msgspec.to_builtins(mask_secrets(config), builtin_types=(timedelta,), enc_hook=str)
     return msgspec.json.encode(_as_shown(plain))
 
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from klet.aio.clock import SystemClock
 from klet.server.listener import Address, HealthListener, ListenError, ReadOnlyListener, take
@@ -119,6 +120,14 @@ async def test_without_debugging(start):
             assert await kubelet.get(path) == (405, "Debug endpoints are disabled.\n")
         assert await kubelet.get("/configz") == (404, "404 page not found\n")
         assert (await kubelet.get("/pods"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/containerLogs/default/web/main%0A", "/containerLogs/default/web%0A/main", "/exec/%0A", "/logs/a%0Ab%0A"]
+)
+async def test_without_debugging_a_line_break_is_a_character_like_any_other(start, path):
+    async with start(has_debugging=False) as kubelet:
+        assert await kubelet.get(URL(path, encoded=True)) == (405, "Debug endpoints are disabled.\n")
 
 
 async def test_a_port_that_is_taken(kubelet):

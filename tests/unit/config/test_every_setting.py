@@ -55,7 +55,10 @@ WORST = {
     ],
     "streamingConnectionIdleTimeout": [("-1s", None)],
     "showHiddenMetricsForVersion": [("1.20", "--show-hidden-metrics-for-version must be omitted or have the value")],
-    "tracing.endpoint": [("http://x", 'tracing.endpoint: Invalid value: "http://x": unsupported scheme: http')],
+    "tracing.endpoint": [
+        ("http://x", 'tracing.endpoint: Invalid value: "http://x": unsupported scheme: http'),
+        ("http://me:secret@x", 'tracing.endpoint: Invalid value: "http://<masked>@x": unsupported scheme: http'),
+    ],
     "tracing.samplingRatePerMillion": [(-1, "tracing.samplingRatePerMillion: Invalid value: -1")],
     "logging.format": [("xml", 'logging.format: Invalid value: "xml": Unsupported log format')],
     "logging.flushFrequency": [("-1s", 'logging.flushFrequency: Invalid value: "-1s": Must be greater than zero')],
@@ -78,6 +81,7 @@ WORST = {
         ("http://h:99999/", 'staticPodURL (--manifest-url) "http://h:99999/" must be a URL'),
         ("http://[::1/", 'staticPodURL (--manifest-url) "http://[::1/" must be a URL'),
         ("ftp://me:secret@h/x", 'staticPodURL (--manifest-url) "ftp://<masked>@h/x" must be a URL'),
+        ("me:secret@h/x?token=secret", 'staticPodURL (--manifest-url) "<masked>@h/x?<masked>" must be a URL'),
         ("HTTPS://[::1]:8080/pods?x=1", None),
     ],
     "staticPodURLHeader": [
@@ -353,6 +357,8 @@ def test_no_field_is_forgotten():
                      id="an unknown content type"),
         pytest.param(["--system-cgroups=/", "--cgroup-root=/x"], 'system container cannot be root ("/")',
                      id="the root for system processes"),
+        pytest.param(["--manifest-url-header=Bearer secret"], 'invalid argument <masked> for "--manifest-url-header" '
+                     "flag: malformed pair, expect string:string", id="a header without its name"),
         pytest.param(["--port", "1", "extra"], "unknown command extra", id="a word too many"),
         pytest.param(["--prot=1"], "failed to parse kubelet flag: unknown flag: --prot", id="an unknown flag"),
         pytest.param(["--klet-config=/nowhere"], "failed to load klet config file, path: /nowhere, error: open "

@@ -12,6 +12,7 @@ from klet.config.files import (
     merge_drop_ins,
     merge_patch,
 )
+from klet.config.sections import Tracing
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 PREFIX = (
@@ -309,3 +310,10 @@ def test_headers_are_masked_for_the_log():
     masked = mask_secrets(config)
     assert masked.static_pod_url_header == {"Authorization": ("<masked>", "<masked>")}
     assert masked.max_pods == 5
+
+
+def test_passwords_in_urls_are_masked():
+    text = f"{HEAD}staticPodURL: https://me:secret@host/pods\ntracing: {{endpoint: 'me:secret@host:4317'}}\n"
+    masked = mask_secrets(load_text(text).config)
+    assert masked.static_pod_url == "https://<masked>@host/pods"
+    assert masked.tracing == Tracing(endpoint="<masked>@host:4317")

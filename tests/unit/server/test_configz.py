@@ -4,6 +4,7 @@ import json
 from datetime import timedelta
 
 from klet.config.configuration import KubeletConfiguration
+from klet.config.sections import Tracing
 from klet.server.configz import encode_configuration
 
 
@@ -24,3 +25,15 @@ def test_fields_have_their_names_in_the_file_and_durations_gos_form():
     assert "kind" not in shown
     assert "tlsCertFile" not in shown
     assert "clusterDNS" not in shown
+
+
+def test_passwords_are_masked():
+    config = KubeletConfiguration(
+        static_pod_url="https://node:p%2Fss@manifests.example:8443/pods?token=abc",
+        static_pod_url_header={"Authorization": ("Bearer one", "Bearer two"), "X-Empty": ()},
+        tracing=Tracing(endpoint="http://node:secret@collector.example:4317"),
+    )
+    shown = json.loads(encode_configuration(config))
+    assert shown["staticPodURLHeader"] == {"Authorization": ["<masked>", "<masked>"]}
+    assert shown["staticPodURL"] == "https://<masked>@manifests.example:8443/pods?<masked>"
+    assert shown["tracing"]["endpoint"] == "http://<masked>@collector.example:4317"

@@ -39,7 +39,8 @@ class DisabledRoutes:
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         for path in self.PATHS:
-            router.add_route("*", f"/{path}/{{rest:.*}}", self._refuse)
+            # Paths are matched decoded: `.` alone would let one with a line break (%0A) through to the routes behind.
+            router.add_route("*", f"/{path}/{{rest:(?s:.*)}}", self._refuse)
 
     async def _refuse(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's signature
         headers = {"X-Content-Type-Options": "nosniff"}
