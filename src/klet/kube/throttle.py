@@ -1,9 +1,15 @@
 """Client-side limits on requests: a token bucket (client-go's flowcontrol), first come first served."""
 
+import asyncio
 from datetime import timedelta
-from typing import Protocol
+from typing import Final, Protocol
 
 from klet.aio.clock import Clock
+
+
+_SHORTEST: Final = 1e-6
+"""Durations are rounded to microseconds: no wait is so short that no time passes."""
+_ROUNDING: Final = 1e-6
 
 
 class Throttle(Protocol):
@@ -20,7 +26,7 @@ class Unlimited:
 
 
 class TokenBucket:
-    """`rate` requests a second on average, `burst` at once."""
+    """`rate` requests a second on average, `burst` at once. Who gives up waiting takes no token."""
 
     def __init__(self, *, rate: float, burst: int, clock: Clock) -> None:
         self._rate = rate
@@ -28,15 +34,20 @@ class TokenBucket:
         self._clock = clock
         self._tokens = float(burst)
         self._counted_at = clock.monotonic()
+        self._first = asyncio.Lock()
+        """Held by the first of those who wait; the others wait for it in their order."""
 
     async def wait(self) -> None:
+        async with self._first:
+            while (missing := 1 - self._count()) > _ROUNDING:
+                await self._clock.sleep(timedelta(seconds=max(missing / self._rate, _SHORTEST)))
+            self._tokens -= 1
+
+    def _count(self) -> float:
         now = self._clock.monotonic()
         self._tokens = min(float(self._burst), self._tokens + (now - self._counted_at) * self._rate)
         self._counted_at = now
-        # Below zero means that others wait already: each one's turn comes a fixed time after the one before.
-        self._tokens -= 1
-        if self._tokens < 0:
-            await self._clock.sleep(timedelta(seconds=-self._tokens / self._rate))
+        return self._tokens
 
 
 def throttle_for(qps: int, burst: int, clock: Clock) -> Throttle:
