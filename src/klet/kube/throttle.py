@@ -6,7 +6,6 @@ from typing import Final, Protocol
 
 from klet.aio.clock import Clock
 
-
 _SHORTEST: Final = 1e-6
 """Durations are rounded to microseconds: no wait is so short that no time passes."""
 _ROUNDING: Final = 1e-6
