@@ -6,11 +6,14 @@ import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import PurePath
-from typing import TextIO
+from typing import Final, TextIO
+
+from klet.model.foreign_text import shorten
 
 _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
 _LETTERS = {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 _DEBUG_VERBOSITY = 4
+_LONGEST_TRACE: Final = 64 * 1024
 
 
 def record_data(record: logging.LogRecord) -> Mapping[str, object]:
@@ -26,7 +29,7 @@ class TextFormatter(logging.Formatter):
         head = f"{_LETTERS.get(record.levelno, 'I')}{at:%m%d %H:%M:%S.%f} {record.process or 0:>7}"
         data = "".join(f" {key}={_quoted(value)}" for key, value in record_data(record).items())
         line = f"{head} {record.filename}:{record.lineno}] {_quoted(record.getMessage())}{data}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return f"{line}\n{_trace(self, record)}" if record.exc_info else line
 
 
 class JsonFormatter(logging.Formatter):
@@ -36,13 +39,13 @@ class JsonFormatter(logging.Formatter):
         line: dict[str, object] = {
             "ts": round(record.created * 1000, 3),
             "caller": f"{PurePath(record.pathname).parent.name}/{record.filename}:{record.lineno}",
-            "msg": record.getMessage(),
+            "msg": shorten(record.getMessage()),
         }
         if record.levelno < logging.ERROR:
             line["v"] = _DEBUG_VERBOSITY if record.levelno < logging.INFO else 0
-        line.update(record_data(record))
+        line.update({key: _bounded(value) for key, value in record_data(record).items()})
         if record.exc_info:
-            line["stacktrace"] = self.formatException(record.exc_info)
+            line["stacktrace"] = _trace(self, record)
         return json.dumps(line, default=str, ensure_ascii=False)
 
 
@@ -59,4 +62,18 @@ def start_logging(*, as_json: bool, verbosity: int, stream: TextIO = sys.stderr)
 def _quoted(value: object) -> str:
     if isinstance(value, bool | int | float):
         return json.dumps(value)
-    return json.dumps(str(value), ensure_ascii=False)
+    return json.dumps(shorten(str(value)), ensure_ascii=False)
+
+
+def _bounded(value: object) -> object:
+    """The value itself, unless it is too long: then the beginning of its text."""
+    if isinstance(value, bool | int | float) or value is None:
+        return value
+    if isinstance(value, list | tuple | dict):
+        text = json.dumps(value, default=str, ensure_ascii=False)
+        return value if shorten(text) is text else shorten(text)
+    return shorten(str(value))
+
+
+def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    return shorten(formatter.formatException(record.exc_info), _LONGEST_TRACE) if record.exc_info else ""

@@ -1,6 +1,6 @@
 """What can go wrong when the runtime is asked for something.
 
-CriError               code and message as the runtime gave them; str() is `rpc error: code = … desc = …`
+CriError               code and message as the runtime gave them, cut; str() is `rpc error: code = … desc = …`
 ├── Unavailable        the socket does not answer: the runtime is down or restarting
 ├── NotFound           the sandbox, container or image does not exist (any more)
 ├── AlreadyExists      the name or id is taken
@@ -17,6 +17,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from klet.errors import KletError
+from klet.model.foreign_text import LONGEST_OUTPUT, shorten
 
 
 class Code(StrEnum):
@@ -45,9 +46,9 @@ class CriError(KletError):
     """The runtime refused, failed or could not be reached."""
 
     def __init__(self, code: Code, message: str) -> None:
-        super().__init__(code, message)
         self.code = code
-        self.message = message
+        self.message = shorten(message)
+        super().__init__(code, self.message)
 
     def __str__(self) -> str:
         return f"rpc error: code = {self.code} desc = {self.message}"
@@ -81,7 +82,7 @@ class ExecTimeout(DeadlineExceeded):
     """A command in a container ran out of time."""
 
     def __init__(self, command: Sequence[str], limit: timedelta) -> None:
-        quoted = " ".join(command).replace("\\", "\\\\").replace('"', '\\"')
+        quoted = shorten(" ".join(command), LONGEST_OUTPUT // 4).replace("\\", "\\\\").replace('"', '\\"')
         super().__init__(
             Code.DEADLINE_EXCEEDED, f'command timed out: "{quoted}" timed out after {_format_seconds(limit)}'
         )

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from klet.api.event import Event
 from klet.api.times import Time
+from klet.model.foreign_text import shorten
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -23,6 +24,8 @@ SIMILAR: Final = 10
 SIMILAR_WITHIN: Final = timedelta(seconds=600)
 BURST: Final = 25
 REFILL: Final = timedelta(seconds=300)
+LONGEST_MESSAGE: Final = 1024
+"""Bytes of a message, which is what the API lets an Event of events.k8s.io have."""
 COMBINED: Final = "(combined from similar events): "
 
 
@@ -112,7 +115,8 @@ class Correlator:
             return event
         # The set stays as large as it must be to know a flood; a flood of new texts must not make it grow.
         self._groups.put(key, _Group(frozenset(sorted(group.messages)[:SIMILAR]), now))
-        return replace(event, message=COMBINED + event.message, reporting_component="", reporting_instance="")
+        message = shorten(COMBINED + event.message, LONGEST_MESSAGE)
+        return replace(event, message=message, reporting_component="", reporting_instance="")
 
     def _passes(self, event: Event, now: datetime) -> bool:
         key = (event.source, _object(event), event.type)

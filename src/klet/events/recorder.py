@@ -7,6 +7,7 @@ import asyncio
 import logging
 import random
 from collections import deque
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final, Protocol
 
@@ -18,9 +19,10 @@ from klet.api.pod import Pod
 from klet.api.references import ObjectReference
 from klet.api.times import Time
 from klet.errors import KletError
-from klet.events.correlator import Correlator, Count, Drop, Post
+from klet.events.correlator import LONGEST_MESSAGE, Correlator, Count, Drop, Post
 from klet.events.kinds import EventType, event_type
 from klet.model.causes import CauseId, CauseRecorder, Finding, Subject
+from klet.model.foreign_text import shorten
 from klet.model.pods import PodUID
 
 logger = logging.getLogger(__name__)
@@ -98,6 +100,8 @@ class EventingRecorder:
                 oldest, _ = self._take()
                 logger.debug("Event dropped: too many wait", extra={"reason": oldest.decision})
                 self._dropped += 1
+            if len(finding.message) > LONGEST_MESSAGE // 4:
+                finding = replace(finding, message=shorten(finding.message, LONGEST_MESSAGE))
             self._queue.append((finding, Time.of(self._clock.now())))
             self._arrived.set()
             self._warnings += event_type(finding) is EventType.WARNING
@@ -241,7 +245,7 @@ class EventWriter:
     def _reference(self, subject: Subject) -> ObjectReference:
         if not subject.name:
             return ObjectReference(api_version="v1", kind="Node", name=self._node_name)
-        pod = self._pods.get(PodUID(subject.uid))
+        pod = self._pods.get(subject.uid) if isinstance(subject.uid, PodUID) else None
         return ObjectReference(
             api_version="v1",
             kind="Pod",

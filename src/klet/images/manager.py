@@ -17,6 +17,7 @@ from klet.images.names import ImageNameError, repository_of, with_default_tag
 from klet.images.pull_backoff import MissingImage, PullBackoff
 from klet.model.causes import CauseId, CauseRecorder, Finding, Measurement
 from klet.model.error_text import join_errors
+from klet.model.foreign_text import shorten
 from klet.model.pods import subject_of, uid_of
 from klet.wire import cri_v1_pb2 as cri
 
@@ -177,7 +178,7 @@ class ImageManager:
                 failures.append(_text_of(error))
             else:
                 return
-        raise _Refused(join_errors(failures))
+        raise _Refused(shorten(join_errors(failures)))
 
     def _missing(
         self,

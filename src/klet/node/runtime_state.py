@@ -17,6 +17,7 @@ from klet.aio.tasks import first_of
 from klet.cri.errors import CriError
 from klet.model.causes import CauseRecorder, Finding, Subject
 from klet.model.error_text import join_errors
+from klet.model.foreign_text import LONGEST_WORD, shorten
 from klet.wire import cri_v1_pb2 as cri
 
 logger = logging.getLogger(__name__)
@@ -199,7 +200,8 @@ def describe_condition(condition: cri.RuntimeCondition | None) -> str:
     if condition is None:
         return "<nil>"
     met = "true" if condition.status else "false"
-    return f"{condition.type}={met} reason:{condition.reason} message:{condition.message}"
+    reason = shorten(condition.reason, LONGEST_WORD)
+    return f"{condition.type}={met} reason:{reason} message:{shorten(condition.message)}"
 
 
 def _complaint(what: str, condition: cri.RuntimeCondition | None) -> str | None:

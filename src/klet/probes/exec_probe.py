@@ -6,6 +6,7 @@ from klet.api.container import Container
 from klet.api.handlers import ExecAction
 from klet.cri.errors import CriError, ExecTimeout
 from klet.model.expansion import expand
+from klet.model.foreign_text import read_output
 from klet.probes.handler import MAX_OUTPUT, Answer, Outcome, ProbeTarget
 from klet.wire import cri_v1_pb2 as cri
 
@@ -29,7 +30,7 @@ async def probe_exec(runtime: CommandRunner, action: ExecAction, target: ProbeTa
         return Outcome(Answer.FAILURE, str(error))
     except CriError as error:
         return Outcome(Answer.UNKNOWN, error=str(error))
-    output = (answer.stdout + answer.stderr)[:MAX_OUTPUT].decode("utf-8", "replace")
+    output = read_output(answer.stdout, answer.stderr, limit=MAX_OUTPUT)
     return Outcome(Answer.FAILURE if answer.exit_code else Answer.SUCCESS, output)
 
 

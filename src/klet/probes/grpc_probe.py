@@ -9,6 +9,7 @@ from grpc import aio
 from klet.api.handlers import GRPCAction
 from klet.api.times import Duration
 from klet.cri.errors import Code
+from klet.model.foreign_text import shorten
 from klet.model.http_get import PROBE_AGENT, join_host_port, user_agent
 from klet.probes.handler import Answer, Outcome, ProbeTarget
 from klet.wire import health_v1_pb2 as health
@@ -22,6 +23,7 @@ _OPTIONS: tuple[tuple[str, str | int], ...] = (
     ("grpc.primary_user_agent", user_agent(PROBE_AGENT)),
     ("grpc.enable_http_proxy", 0),
     ("grpc.enable_retries", 0),
+    ("grpc.max_receive_message_length", 64 * 1024),  # the answer is one number
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.use_local_subchannel_pool", 1),  # each probe makes its own connection: an old one would prove nothing
@@ -59,7 +61,7 @@ async def _check(channel: aio.Channel, action: GRPCAction, *, limit: timedelta) 
 
 
 def _describe(error: aio.AioRpcError, limit: timedelta) -> str:
-    details = error.details() or ""
+    details = shorten(error.details() or "")
     match error.code():
         case grpc.StatusCode.UNIMPLEMENTED:
             what = "this server does not implement the grpc health protocol (grpc.health.v1.Health)"

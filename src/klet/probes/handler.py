@@ -11,9 +11,10 @@ import msgspec
 from klet.api.container import Container
 from klet.api.handlers import Probe
 from klet.api.pod import Pod
+from klet.model.foreign_text import LONGEST_OUTPUT
 from klet.model.runtime import ContainerId
 
-MAX_OUTPUT = 10 * 1024
+MAX_OUTPUT = LONGEST_OUTPUT
 """Bytes of a command's or a server's answer that are kept."""
 
 

@@ -5,6 +5,7 @@ from functools import partial
 
 from klet.api.handlers import HTTPGetAction
 from klet.host.http_client import BodyError, HttpClient, HttpError
+from klet.model.foreign_text import read_output
 from klet.model.http_get import PROBE_AGENT, HeaderError, HttpGet, PortError, build_http_get
 from klet.probes.handler import Answer, Outcome, ProbeTarget, Question, answer_always
 
@@ -30,7 +31,7 @@ async def probe_http(client: HttpClient, request: HttpGet, timeout: timedelta) -
         return Outcome(Answer.FAILURE, error=str(error))
     if not 200 <= response.status < 400:
         return Outcome(Answer.FAILURE, f"HTTP probe failed with statuscode: {response.status}")
-    body = response.body.decode("utf-8", "replace")
+    body = read_output(response.body)
     if response.status >= 300:
         return Outcome(Answer.WARNING, f"Probe terminated redirects, Response body: {body}")
     return Outcome(Answer.SUCCESS, body)

@@ -12,6 +12,7 @@ RuntimeFailure              reason and message for events and waiting states
 from datetime import datetime
 
 from klet.errors import KletError
+from klet.model.foreign_text import shorten
 
 INVALID_IMAGE_NAME = "InvalidImageName"
 ERR_IMAGE_PULL = "ErrImagePull"
@@ -41,10 +42,10 @@ class SandboxFailed(RuntimeFailure):
     """There is no sandbox to start in: the action that failed, for whom, and when to try again."""
 
     def __init__(self, action: str, target: str, message: str, *, until: datetime | None = None) -> None:
-        super().__init__(message)
+        self.message = shorten(message)
+        super().__init__(self.message)
         self.action = action
         self.target = target
-        self.message = message
         self.until = until
 
 
@@ -52,9 +53,9 @@ class StartError(RuntimeFailure):
     """One container could not be started; `until` is when to try again, if that is known."""
 
     def __init__(self, reason: str, message: str, *, until: datetime | None = None) -> None:
-        super().__init__(message)
+        self.message = shorten(message)
+        super().__init__(self.message)
         self.reason = reason
-        self.message = message
         self.until = until
 
     @property

@@ -20,6 +20,7 @@ from klet.errors import KletError
 from klet.host.http_client import BodyError, HttpError, PlainHttpError
 from klet.host.http_response import HttpResponse
 from klet.model.causes import CauseId, CauseRecorder, Finding
+from klet.model.foreign_text import read_output, shorten
 from klet.model.http_get import HOOK_AGENT, HeaderError, HttpGet, PortError, build_http_get
 from klet.model.pods import LONGEST_GRACE, PodUID, format_pod, subject_of, uid_of
 from klet.model.runtime import ContainerId, PodRuntimeStatus
@@ -90,7 +91,8 @@ class HookRunner:
     async def _exec(self, action: ExecAction, target: HookTarget) -> None:
         """The command is run as it stands: variables in it are not expanded."""
         request = cri.ExecSyncRequest(container_id=target.id, cmd=action.command, timeout=0)
-        output = b""
+        command = shorten(" ".join(action.command))
+        output = ""
         try:
             answer = await self._commands.exec_sync(request)
         except CriError as error:
@@ -98,11 +100,9 @@ class HookRunner:
         else:
             if answer.exit_code == 0:
                 return
-            output = answer.stdout + answer.stderr
-            said = answer.stderr.decode("utf-8", "replace")
-            why = f"command '{' '.join(action.command)}' exited with {answer.exit_code}: {said}"
-        shown = go_quote(output.decode("utf-8", "replace"))
-        command = " ".join(action.command)
+            output = read_output(answer.stdout, answer.stderr)
+            why = f"command '{command}' exited with {answer.exit_code}: {read_output(answer.stderr)}"
+        shown = go_quote(output)
         raise HookError(f"Exec lifecycle hook ([{command}]) for {target} failed - error: {why}, message: {shown}")
 
     async def _get(self, action: HTTPGetAction, target: HookTarget, parent: CauseId | None) -> None:
@@ -112,7 +112,8 @@ class HookRunner:
         except BodyError as error:
             logger.debug("The answer to a hook broke off", extra={"pod": str(target), "error": str(error)})
         except (CriError, HeaderError, HttpError, PortError, _NoAddress) as error:
-            raise HookError(f"HTTP lifecycle hook ({action.path}) for {target} failed - error: {error}") from error
+            path = shorten(action.path)
+            raise HookError(f"HTTP lifecycle hook ({path}) for {target} failed - error: {error}") from error
 
     async def _address_of(self, action: HTTPGetAction, target: HookTarget) -> str:
         if action.host:

@@ -20,6 +20,7 @@ from klet.api.container_status import (
 from klet.api.pod import Pod
 from klet.api.times import Time
 from klet.model import runtime as seen
+from klet.model.foreign_text import LONGEST_OUTPUT, shorten
 from klet.status.resources import build_resources
 
 CONTAINER_CREATING = "ContainerCreating"
@@ -27,6 +28,9 @@ POD_INITIALIZING = "PodInitializing"
 STATUS_UNKNOWN = "ContainerStatusUnknown"
 LOST_EXIT_CODE = 137
 MAX_MESSAGES = 12288
+MAX_WAITING_MESSAGES = 256 * 1024
+"""Bytes in which all containers of a pod may say why they wait; upstream has no limit, but the API server has."""
+MIN_WAITING_MESSAGE = 128
 LOST_BEFORE_DELETION = "The container could not be located when the pod was deleted.  The container used to be Running"
 LOST_AT_TERMINATION = "The container could not be located when the pod was terminated"
 
@@ -59,13 +63,23 @@ def overlay_waiting(
 
 
 def cut_messages(pod: Pod, statuses: Sequence[ContainerStatus]) -> tuple[ContainerStatus, ...]:
-    """Give each container its share of the bytes that all last words of a pod together may have."""
+    """Give each container its share of the bytes that the messages of a pod together may have."""
     spec = pod.spec
-    share = MAX_MESSAGES // (len(spec.containers) + len(spec.init_containers) + len(spec.ephemeral_containers) or 1)
+    count = len(spec.containers) + len(spec.init_containers) + len(spec.ephemeral_containers) or 1
+    share = MAX_MESSAGES // count
+    waiting = max(MIN_WAITING_MESSAGE, min(LONGEST_OUTPUT, MAX_WAITING_MESSAGES // count))
     return tuple(
-        replace(status, state=_cut(status.state, share), last_state=_cut(status.last_state, share))
+        replace(
+            status, state=_cut_waiting(_cut(status.state, share), waiting), last_state=_cut(status.last_state, share)
+        )
         for status in statuses
     )
+
+
+def _cut_waiting(state: ContainerState, limit: int) -> ContainerState:
+    if state.waiting is None or (message := shorten(state.waiting.message, limit)) is state.waiting.message:
+        return state
+    return replace(state, waiting=replace(state.waiting, message=message))
 
 
 def _cut(state: ContainerState, limit: int) -> ContainerState:

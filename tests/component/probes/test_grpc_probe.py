@@ -9,7 +9,7 @@ import pytest
 from grpc import aio
 
 from klet.api.handlers import GRPCAction, Probe
-from klet.probes.handler import Answer, Outcome
+from klet.probes.handler import MAX_OUTPUT, Answer, Outcome
 from klet.wire import health_v1_pb2 as health
 from klet.wire.methods import service_handler
 
@@ -109,3 +109,30 @@ async def test_nobody_listens(prober, target, closed_port):
     address = f"127.0.0.1:{closed_port}"
     why = f'timeout: failed to connect service "{address}" within 200ms: context deadline exceeded'
     assert outcome == Outcome(Answer.FAILURE, why)
+
+
+async def test_the_text_of_an_error_is_bounded(prober, target):
+    async def check(request, context):
+        await context.abort(grpc.StatusCode.NOT_FOUND, "x" * 1_000_000)
+
+    async with serve_health(check) as port:
+        outcome = await prober.prepare(target(asking(port)))()
+    assert outcome.answer is Answer.FAILURE
+    assert len(outcome.output) <= MAX_OUTPUT + 100
+
+
+async def test_an_answer_that_is_too_long_is_not_read(prober, target):
+    def check(request, context):
+        return b"\x08\x01" + b"\x12\x80\x80\x40" + b"x" * (1 << 20)  # SERVING, and a field that nobody knows
+
+    handler = grpc.unary_unary_rpc_method_handler(check)
+    server = aio.server()
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(HEALTH.full_name, {"Check": handler}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        outcome = await prober.prepare(target(asking(port)))()
+    finally:
+        await server.stop(grace=None)
+    assert outcome.answer is Answer.FAILURE
+    assert "code = ResourceExhausted" in outcome.output

@@ -19,6 +19,7 @@ from klet.api.handlers import (
 )
 from klet.cri.errors import Code
 from klet.host.http_client import BodyError, HttpError, PlainHttpError
+from klet.model.foreign_text import LONGEST_OUTPUT
 from klet.model.runtime import ContainerId
 from klet.runtime.actions import KillReason
 from klet.runtime.hooks import HookError, HookTarget
@@ -87,6 +88,27 @@ def test_a_command(on_bench, result, expected):
             assert said.endswith(tail)
         else:
             assert said == expected
+
+    on_bench(test, execs(**result))
+
+
+@pytest.mark.parametrize(
+    ("result", "command"),
+    [
+        pytest.param({"exit_code": 3, "stdout": b"\x01" * 3_000_000}, ("bye",), id="much output"),
+        pytest.param({"exit_code": 3, "stderr": b"\xff" * 3_000_000}, ("bye",), id="many complaints"),
+        pytest.param(
+            {"exit_code": 3, "stdout": b"\n" * 2_000_000, "stderr": b'"' * 2_000_000}, ("bye",), id="both, to be quoted"
+        ),
+        pytest.param({"exit_code": 3}, ("sh", "-c", "x" * 100_000), id="a long command"),
+        pytest.param({"failure": RpcFailure(Code.UNKNOWN, "y" * 100_000)}, ("bye",), id="a long error of the runtime"),
+    ],
+)
+def test_what_a_command_says_is_cut(on_bench, result, command):
+    async def test(bench) -> None:
+        said = await failure_of(bench, LifecycleHandler(exec=ExecAction(command=command)))
+        assert said.startswith(f"Exec lifecycle hook ([{command[0]}")
+        assert len(said) <= 8 * LONGEST_OUTPUT
 
     on_bench(test, execs(**result))
 
@@ -365,6 +387,15 @@ def test_a_failing_hook_after_the_start_ends_the_container(on_bench):
         assert [record.name for record in status.running()] == ["b"]
 
     on_bench(test, execs(exit_code=1))
+
+
+def test_the_status_of_a_container_whose_hook_says_too_much_is_bounded(on_bench):
+    async def test(bench) -> None:
+        outcome = await bench.sync(make_pod(hooked("a", post_start=RUN)))
+        assert len(outcome.failures["a"].message.encode()) <= LONGEST_OUTPUT
+        assert all(len(error.encode()) <= 2 * LONGEST_OUTPUT for error in outcome.errors)
+
+    on_bench(test, execs(exit_code=1, stdout=b"\x01" * 3_000_000, stderr=b"\xff" * 3_000_000))
 
 
 def test_hooks_that_hang_after_the_start_keep_no_other_pod_from_starting(on_bench):

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from klet.app.log_format import JsonFormatter, TextFormatter, record_data, start_logging
+from klet.model.foreign_text import LONGEST_OUTPUT
 
 INSTANT = 1893456000.123456
 
@@ -110,6 +111,40 @@ def test_a_line_of_json(level, verbosity):
         "count": 3,
         "path": str(io),
     }
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param("é" * 100_000, id="a text"),
+        pytest.param(ValueError("x" * 100_000), id="an error"),
+        pytest.param(["x" * 100] * 10_000, id="a list"),
+        pytest.param({"a": "x" * 100_000}, id="a mapping"),
+    ],
+)
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()], ids=["text", "JSON"])
+def test_no_value_is_longer_than_its_limit(formatter, value):
+    line = formatter.format(record(error=value, pod="web", message="y" * 100_000))
+    assert len(line.encode()) <= 3 * LONGEST_OUTPUT
+    assert "web" in line
+    assert "…" in line
+
+
+def test_a_trace_is_bounded():
+    try:
+        raise ValueError("x" * 1_000_000)
+    except ValueError:
+        found = record(logging.ERROR)
+        found.exc_info = sys.exc_info()
+    for formatter in (TextFormatter(), JsonFormatter()):
+        line = formatter.format(found)
+        assert "Traceback (most recent call last):" in line
+        assert len(line) <= 100_000
+
+
+def test_short_values_keep_their_form_in_json():
+    line = json.loads(JsonFormatter().format(record(names=["a", "b"], nothing=None, ratio=0.5, by={"a": 1})))
+    assert (line["names"], line["nothing"], line["ratio"], line["by"]) == (["a", "b"], None, 0.5, {"a": 1})
 
 
 def test_only_what_the_caller_gave_is_data():

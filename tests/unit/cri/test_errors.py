@@ -17,6 +17,7 @@ from klet.cri.errors import (
     Unimplemented,
     error_for,
 )
+from klet.model.foreign_text import LONGEST_OUTPUT
 
 
 @pytest.mark.parametrize(
@@ -77,3 +78,19 @@ def test_an_endpoint_without_the_cri():
         "rpc error: code = Unimplemented desc = unknown service"
     )
     assert error.code is Code.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(error_for(Code.UNKNOWN, "é" * 1_000_000), id="an error"),
+        pytest.param(error_for(Code.NOT_FOUND, "x" * 1_000_000), id="an error of a class of its own"),
+        pytest.param(ExecTimeout(["x" * 1_000_000, '"' * 1_000_000], timedelta(seconds=1)), id="a timeout"),
+        pytest.param(BadAnswer("x" * 1_000_000), id="a bad answer"),
+        pytest.param(InvalidRuntime("runtime", "unix:///x", BadAnswer("x" * 1_000_000)), id="another protocol"),
+    ],
+)
+def test_no_text_of_a_runtime_is_quoted_whole(error):
+    assert len(error.message.encode()) <= LONGEST_OUTPUT
+    assert len(str(error).encode()) <= LONGEST_OUTPUT + 100
+    assert len(repr(error)) <= LONGEST_OUTPUT + 100

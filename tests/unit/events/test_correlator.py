@@ -11,6 +11,7 @@ from klet.api.times import Time
 from klet.events.correlator import (
     BURST,
     COMBINED,
+    LONGEST_MESSAGE,
     REFILL,
     SIMILAR,
     SIMILAR_WITHIN,
@@ -100,3 +101,13 @@ def test_what_was_used_last_is_kept():
     assert recent.get("a") == 1
     recent.put("c", 3)
     assert (recent.get("a"), recent.get("b"), recent.get("c")) == (1, None, 3)
+
+
+def test_a_combined_message_is_no_longer_than_any_other():
+    correlator = Correlator()
+    for number in range(SIMILAR + 1):
+        text = f"{number:02}" + "x" * (LONGEST_MESSAGE - 2)
+        decided = correlator.decide(replace(EVENT, message=text), now=NOW)
+    assert isinstance(decided, Count)
+    assert decided.event.message.startswith(COMBINED)
+    assert len(decided.event.message.encode()) == LONGEST_MESSAGE

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from klet.events.correlator import LONGEST_MESSAGE
 from klet.events.recorder import (
     AT_ONCE,
     FLOOD,
@@ -37,6 +38,16 @@ async def test_of_too_many_events_the_newest_are_told(caplog):
     assert caplog.messages == []
     assert (recorder.take_dropped(), recorder.take_dropped()) == (2, 0)
     assert len(journal.all()) == QUEUE + 3
+
+
+async def test_a_long_message_is_cut_before_it_waits():
+    clock = ManualClock()
+    recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
+    recorder.record(started("é" * 1_000_000))
+    recorder.record(started("short"))
+    messages = [(await recorder.next())[0].message for _ in range(2)]
+    assert messages == ["é" * 510 + "…", "short"]
+    assert len(messages[0].encode()) <= LONGEST_MESSAGE
 
 
 class WrittenEvents:

@@ -64,6 +64,13 @@ def test_conditions(conditions, runtime_error, network_error):
     assert (report.runtime_error, report.network_error) == (runtime_error, network_error)
 
 
+def test_what_a_condition_says_is_cut():
+    report = judge_status(
+        answer(RUNTIME, condition("NetworkReady", met=False, reason="r" * 50_000, message="m" * 50_000))
+    )
+    assert len(report.network_error or "") <= 12 * 1024
+
+
 def test_what_the_runtime_can_do_is_kept():
     said = answer(RUNTIME, NETWORK)
     said.runtime_handlers.add(name="runc").features.user_namespaces = True

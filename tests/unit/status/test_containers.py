@@ -43,8 +43,27 @@ def test_last_words_are_cut_to_the_containers_share(pod, message, expected):
     )
 
 
+@pytest.mark.parametrize(
+    ("containers", "message", "longest"),
+    [
+        pytest.param(1, "x" * 10_240, 10_240, id="it just fits"),
+        pytest.param(1, "x" * 20_000, 10_240, id="too long for one"),
+        pytest.param(1, "é" * 20_000, 10_240, id="too long for one in bytes"),
+        pytest.param(256, "x" * 20_000, 1024, id="many containers share what a pod may have"),
+        pytest.param(10_000, "x" * 20_000, 128, id="some of it is always shown"),
+    ],
+)
+def test_why_a_container_waits_is_cut(containers, message, longest):
+    pod = make_pod(*(f"c{number}" for number in range(containers)))
+    status = ContainerStatus(name="a", state=waiting("Why", message))
+    [cut] = cut_messages(pod, [status])
+    shown = cut.state.waiting.message
+    assert shown == message or (shown.endswith("…") and message.startswith(shown[:-1]))
+    assert longest - 4 < len(shown.encode()) <= longest
+
+
 def test_other_states_stay_as_they_are():
-    status = ContainerStatus(name="a", state=ContainerState(waiting=ContainerStateWaiting(message="x" * 20000)))
+    status = ContainerStatus(name="a", state=waiting("Why", "x" * 10_000), last_state=ContainerState())
     assert cut_messages(make_pod("a"), [status]) == (status,)
 
 
