@@ -1,6 +1,5 @@
 """Reads pods out of the runtime: which exist, and everything it knows of one (GetPods, GetPodStatus)."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -13,6 +12,7 @@ from klet.api.container_status import ContainerUser, LinuxContainerUser
 from klet.cri.errors import NotFound
 from klet.cri.port import RuntimeService
 from klet.host.cgroups.resources import millicpu_from_quota, millicpu_from_shares
+from klet.model.foreign_text import LONGEST_WORD, shorten
 from klet.model.pods import SOURCE_ANNOTATION, PodUID
 from klet.model.runtime import (
     ContainerId,
@@ -29,7 +29,13 @@ from klet.runtime.kill.termination import LeftFiles, find_last_words, read_last_
 from klet.wire import cri_v1_pb2 as cri
 
 START_ERROR = "StartError"
-_CANCELLED = re.compile(r"context canceled|failed to start shim: start failed: .*signal: killed", re.DOTALL)
+# Bytes. More than the API shows of an end, which is MAX_MESSAGES of klet.status.containers.
+_LONGEST_MESSAGE = 16 * 1024
+# Digits of a number of 64 bits, with its sign.
+_LONGEST_NUMBER = 20
+_CANCELLED = "context canceled"
+_SHIM_FAILED = "failed to start shim: start failed: "
+_KILLED = "signal: killed"
 _NOTHING_GIVEN = GivenResources()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STATES = {
@@ -280,8 +286,8 @@ def build_container_record(
         started_at=None if state is ContainerState.CREATED else _instant(container.started_at),
         finished_at=_instant(container.finished_at) if exited else None,
         exit_code=container.exit_code if exited else 0,
-        reason=container.reason if exited else "",
-        message=": ".join(text for text in (container.message, last_words) if text) if exited else "",
+        reason=shorten(container.reason, LONGEST_WORD) if exited else "",
+        message=_end_message(container, last_words) if exited else "",
         spec_hash=_number(annotations.get(labels.HASH, ""), base=16),
         restart_count=_number(annotations.get(labels.RESTART_COUNT, "")),
         log_path=container.log_path,
@@ -292,6 +298,12 @@ def build_container_record(
         ),
         origin=labels.read_origin(annotations),
     )
+
+
+def _end_message(container: cri.ContainerStatus, last_words: str) -> str:
+    room = _LONGEST_MESSAGE - len(last_words.encode()) - 2
+    said = shorten(container.message, max(room, LONGEST_WORD))
+    return ": ".join(text for text in (said, last_words) if text)
 
 
 def read_resources(given: cri.LinuxContainerResources) -> GivenResources | None:
@@ -327,14 +339,14 @@ def was_broken_off(container: cri.ContainerStatus) -> bool:
         container.state == cri.CONTAINER_EXITED
         and container.reason == START_ERROR
         and not container.started_at
-        and _CANCELLED.search(container.message) is not None
+        and (_CANCELLED in container.message or _KILLED in container.message.partition(_SHIM_FAILED)[2])
     )
 
 
 def _number(text: str, *, base: int = 10) -> int:
     """An annotation's number; what is missing or not a number counts as zero, as upstream has it."""
     try:
-        return int(text, base)
+        return int(text, base) if len(text) <= _LONGEST_NUMBER else 0
     except ValueError:
         return 0
 

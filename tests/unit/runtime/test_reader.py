@@ -279,3 +279,26 @@ def test_the_user_of_a_container(user, expected):
 def test_mounts_of_which_nothing_below_can_be_written():
     mounts = [cri.Mount(container_path="/a", readonly=True, recursive_read_only=True), cri.Mount(container_path="/b")]
     assert record(container(mounts=mounts)).recursive_read_only == {"/a"}
+
+
+def test_what_the_runtime_says_of_an_end_is_cut():
+    status = container(state=cri.CONTAINER_EXITED)
+    status.message, status.reason = "m" * 1_000_000, "r" * 1_000_000
+    found = record(status)
+    assert len(found.message) <= 16 * 1024
+    assert len(found.reason) <= 1024
+
+
+@pytest.mark.parametrize(
+    ("annotation", "expected"),
+    [
+        pytest.param("3", 3, id="a number"),
+        pytest.param("-1", -1, id="as it is written"),
+        pytest.param("9" * 4000, 0, id="one that no status could hold"),
+        pytest.param("9" * 100_000, 0, id="one that cannot even be read"),
+        pytest.param("x", 0, id="none"),
+    ],
+)
+def test_restart_counts(annotation, expected):
+    status = container(annotations={"io.kubernetes.container.restartCount": annotation})
+    assert record(status).restart_count == expected
