@@ -37,13 +37,19 @@ class AgentProcess:
             raise RuntimeError(self._log.read_text()[-4000:])
 
     def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self._running.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return _read_cpu(self._running.pid)
 
     def rss(self) -> float:
         """MiB."""
-        lines = Path(f"/proc/{self._running.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+        return _read_rss(self._running.pid)
+
+    def whole_rss(self) -> float:
+        """MiB of the process and of its children."""
+        return sum(_read_rss(pid) for pid in _find_family(self._running.pid))
+
+    def whole_cpu_seconds(self) -> float:
+        """Of the process and of its children."""
+        return sum(_read_cpu(pid) for pid in _find_family(self._running.pid))
 
     async def cpu_share(self, seconds: float) -> float:
         """Percent of a core over some time from now."""
@@ -56,3 +62,35 @@ class AgentProcess:
         if self._process is None:
             raise RuntimeError("the agent does not run")
         return self._process
+
+
+def _read_cpu(pid: int) -> float:
+    """Seconds."""
+    fields = _read(pid, "stat").rsplit(")", 1)[-1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
+
+
+def _read_rss(pid: int) -> float:
+    """MiB."""
+    lines = _read(pid, "status").splitlines()
+    return next((int(line.split()[1]) for line in lines if line.startswith("VmRSS")), 0) / 1024
+
+
+def _read(pid: int, name: str) -> str:
+    """Empty once the process has ended."""
+    try:
+        return Path(f"/proc/{pid}/{name}").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def _find_family(pid: int) -> list[int]:
+    """A process and all its descendants."""
+    found = [pid]
+    for each in found:
+        for children in Path(f"/proc/{each}/task").glob("*/children"):
+            try:
+                found += map(int, children.read_text().split())
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+    return found

@@ -16,6 +16,8 @@ class Row:
     unit: str
     floor: float | None = None
     upstream: float | None = None
+    quiet: float | None = None
+    """The same while nothing disturbs."""
     most: float | None = None
     """The budget in the row's own unit."""
     most_ratio: float | None = None
@@ -93,11 +95,13 @@ def compare_rounds(
 
 
 def render_table(rows: Sequence[Row]) -> str:
-    lines = [("", "klet", "floor", "upstream", "ratio", "budget", "met")]
+    """Columns in which there is nothing are left out."""
+    lines = [("", "klet", "quiet", "floor", "upstream", "ratio", "budget", "met")]
     lines += [
         (
             row.what,
             _number(row.klet, row.unit),
+            "" if row.quiet is None else _number(row.quiet, row.unit),
             "" if row.floor is None else _number(row.floor, row.unit),
             "" if row.upstream is None else _number(row.upstream, row.unit),
             "" if row.ratio is None else f"{row.ratio:.2f}x",
@@ -106,7 +110,9 @@ def render_table(rows: Sequence[Row]) -> str:
         )
         for row in rows
     ]
-    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    columns = [column for column in zip(*lines, strict=True) if any(column[1:])]
+    lines = list(zip(*columns, strict=True))
+    widths = [max(len(cell) for cell in column) for column in columns]
     return "\n".join(
         "  ".join(cell.ljust(width) if column == 0 else cell.rjust(width) for column, (cell, width) in enumerate(cells))
         for cells in (zip(line, widths, strict=True) for line in lines)
@@ -118,6 +124,7 @@ def render_json(rows: Sequence[Row]) -> str:
         {
             "what": row.what,
             "klet": row.klet,
+            "quiet": row.quiet,
             "floor": row.floor,
             "upstream": row.upstream,
             "ratio": row.ratio,

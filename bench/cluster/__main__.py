@@ -48,7 +48,9 @@ async def measure(parts: list[str], options: argparse.Namespace) -> list[Row]:
                 at_once = await floor.find_best(SEARCHED)
                 tell(f"the floor is best with {at_once} pods at a time")
             ground = Ground(
-                cluster=Cluster(plane=plane, transport=transport, containerd=containerd),
+                cluster=Cluster(
+                    directory=directory, identities=plane.identities, transport=transport, containerd=containerd
+                ),
                 floor=floor,
                 client=client,
                 rounds=options.rounds,

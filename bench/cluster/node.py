@@ -3,21 +3,20 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from bench.cluster.programs import Program, write_configuration
+from bench.cluster.programs import Ports, Program, write_configuration
 from bench.cluster.watch import PATIENCE, Watch, is_ready, open_watch
 from bench.node import remove_all
 from bench.process import AgentProcess
 from klet.cri.client import CriClient
 from klet.kube.transport import Request, Transport
 from klet.testing.containerd import PrivateContainerd
-from klet.testing.control_plane.cluster import ControlPlane
-from klet.testing.control_plane.identities import node_user
+from klet.testing.control_plane.identities import Identities, node_user
 from klet.testing.leftovers import undo_mounts
 
 SETTLE = 3.0
@@ -33,16 +32,26 @@ class Api:
     def __init__(self, *, transport: Transport) -> None:
         self._transport = transport
 
-    async def send(self, method: str, path: str, body: object = None, content_type: str = "application/json") -> None:
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        content_type: str = "application/json",
+        *,
+        accepted: Collection[int] = (),
+    ) -> None:
+        """`accepted`: refusals that are as good as success."""
         data = None if body is None else json.dumps(body).encode()
         request = Request(method, path, body=data, content_type=content_type)
         answer = await self._transport.send(request, timeout=_TIMEOUT)
-        if answer.code >= 400:
+        if answer.code >= 400 and answer.code not in accepted:
             raise RuntimeError(f"{method} {path}: {answer.code} {answer.body.decode()}")
 
     async def remove_now(self, path: str) -> None:
-        """Delete what is there, without waiting for a node."""
-        await self.send("DELETE", path, {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
+        """Delete what may be there, without waiting for a node."""
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
+        await self.send("DELETE", path, options, accepted=(404,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +61,7 @@ class NodeUnderTest:
     name: str
     root: Path
     command: tuple[str, ...]
+    ports: Ports
     process: AgentProcess
     api: Api
     pods: Watch
@@ -86,8 +96,11 @@ class NodeUnderTest:
 class Cluster:
     """Makes nodes, one at a time."""
 
-    def __init__(self, *, plane: ControlPlane, transport: Transport, containerd: PrivateContainerd) -> None:
-        self._plane = plane
+    def __init__(
+        self, *, directory: Path, identities: Identities, transport: Transport, containerd: PrivateContainerd
+    ) -> None:
+        self._directory = directory
+        self._identities = identities
         self._transport = transport
         self._containerd = containerd
         self._api = Api(transport=transport)
@@ -98,9 +111,9 @@ class Cluster:
         """A node that is ready and has come to rest; afterwards its pods are gone from the API and the runtime."""
         self._nodes += 1
         name = f"{program.name}-{self._nodes}"
-        directory = self._plane.directory.parent / name
+        directory = self._directory / name
         directory.mkdir()
-        command = self._prepare(program, name, directory)
+        command, ports = self._prepare(program, name, directory)
         process = AgentProcess(log=directory / "agent.log")
         async with AsyncExitStack() as stack:
             pods = await stack.enter_async_context(open_watch(self._transport, "pods"))
@@ -114,6 +127,7 @@ class Cluster:
                     name=name,
                     root=directory / "root",
                     command=command,
+                    ports=ports,
                     process=process,
                     api=self._api,
                     pods=pods,
@@ -121,23 +135,26 @@ class Cluster:
                 )
             finally:
                 await process.end(kill=True)
-                await self._api.remove_now(PODS)
+                # One by one: the embedded API deletes no collections.
+                for left in pods.left():
+                    await self._api.remove_now(f"{PODS}/{left}")
                 await self._api.remove_now(f"/api/v1/nodes/{name}")
                 await remove_all(client)
                 undo_mounts(directory)
 
-    def _prepare(self, program: Program, name: str, directory: Path) -> tuple[str, ...]:
+    def _prepare(self, program: Program, name: str, directory: Path) -> tuple[tuple[str, ...], Ports]:
         configuration = directory / "config.json"
-        identities = self._plane.identities
-        write_configuration(configuration, containerd=self._containerd, authority=identities.authority)
-        return (
+        authority = self._identities.authority
+        ports = write_configuration(configuration, containerd=self._containerd, authority=authority)
+        command = (
             *program.command(),
             f"--config={configuration}",
-            f"--kubeconfig={identities.kubeconfig(*node_user(name))}",
+            f"--kubeconfig={self._identities.kubeconfig(*node_user(name))}",
             f"--root-dir={directory / 'root'}",
             f"--cert-dir={directory / 'pki'}",
             f"--hostname-override={name}",
         )
+        return command, ports
 
 
 async def _until_ready(nodes: Watch, name: str, process: AgentProcess) -> float:

@@ -24,9 +24,17 @@ UPSTREAM = Program("upstream", lambda: (str(find_program(KUBELET)),))
 BOTH = (KLET_RUN, UPSTREAM)
 
 
-def write_configuration(path: Path, *, containerd: PrivateContainerd, authority: Path) -> None:
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where an agent listens on the loopback."""
+
+    api: int
+    healthz: int
+
+
+def write_configuration(path: Path, *, containerd: PrivateContainerd, authority: Path) -> Ports:
     """What this machine asks for (cgroup v1, ports of its own, a private runtime); defaults otherwise."""
-    port, healthz_port = find_free_ports(2)
+    ports = Ports(*find_free_ports(2))
     path.write_text(
         json.dumps(
             {
@@ -43,9 +51,15 @@ def write_configuration(path: Path, *, containerd: PrivateContainerd, authority:
                 "clusterDNS": ["10.96.0.10"],
                 "clusterDomain": "cluster.local",
                 "address": "127.0.0.1",
-                "port": port,
-                "healthzPort": healthz_port,
-                "authentication": {"anonymous": {"enabled": False}, "x509": {"clientCAFile": str(authority)}},
+                "port": ports.api,
+                "healthzPort": ports.healthz,
+                "authentication": {
+                    "anonymous": {"enabled": False},
+                    "webhook": {"enabled": True},
+                    "x509": {"clientCAFile": str(authority)},
+                },
+                "authorization": {"mode": "Webhook"},
             }
         )
     )
+    return ports

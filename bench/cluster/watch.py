@@ -129,6 +129,10 @@ class Watch:
     def first(self, name: str, holds: Callable[[Seen], bool], *, since: float = 0.0) -> Seen | None:
         return next((seen for seen in self.history.get(name, ()) if seen.at >= since and holds(seen)), None)
 
+    def left(self) -> list[str]:
+        """The names of all that is not gone."""
+        return [name for name, told in self.history.items() if not told[-1].is_gone]
+
     def last(self, name: str) -> Seen:
         return self.history[name][-1]
 
