@@ -30,6 +30,7 @@ from klet.config.given_files import check_given_files
 from klet.config.help import ALL_FLAGS, render_help
 from klet.config.klet import KletConfiguration, finish_klet_configuration, load_klet_configuration
 from klet.config.observability import find_logging_problems
+from klet.config.open_defaults import refuse_open_defaults
 from klet.config.start_checks import check_start
 from klet.config.unusable import describe_makeshifts, find_unusable_values
 from klet.config.validation import PREFIX, validate_configuration
@@ -69,6 +70,16 @@ class Surroundings:
     cgroup_v1: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loaded:
+    """Files and flags on top of the defaults."""
+
+    config: KubeletConfiguration
+    asked: KubeletConfiguration
+    """The same on top of the defaults of a configuration file, which are stricter than those without one."""
+    warnings: tuple[str, ...] = ()
+
+
 def parse_command_line(
     argv: Sequence[str],
     *,
@@ -100,18 +111,13 @@ def load_settings(parsed: ParsedFlags, surroundings: Surroundings) -> Settings:
     _set_gates(base)
     with prefixed("failed to validate kubelet flags: "):
         validate_kubelet_flags(flags)
-    config, file_warnings = _load_files(base, parsed, flags, surroundings)
-    with warned(file_warnings):
-        return _check_settings(config, parsed, flags, surroundings, file_warnings)
+    loaded = _load_files(base, parsed, flags, surroundings)
+    with warned(loaded.warnings):
+        return _check_settings(loaded, parsed, flags, surroundings)
 
 
-def _check_settings(
-    config: KubeletConfiguration,
-    parsed: ParsedFlags,
-    flags: KubeletFlags,
-    surroundings: Surroundings,
-    file_warnings: tuple[str, ...],
-) -> Settings:
+def _check_settings(loaded: _Loaded, parsed: ParsedFlags, flags: KubeletFlags, surroundings: Surroundings) -> Settings:
+    config = loaded.config
     config = replace(config, seccomp_default=config.seccomp_default or flags.seccomp_default)
     gates = _set_gates(config)
     where = _describe_sources(parsed, flags)
@@ -119,15 +125,18 @@ def _check_settings(
     with suffixed(f", path: {where}"):
         check_start(config, flags, gates)
         check_given_files(config, flags, surroundings.read_file)
+    klet = _load_klet(parsed, flags, surroundings)
+    with suffixed(f", path: {where}"):
+        refuse_open_defaults(config, loaded.asked, is_standalone=flags.is_standalone)
     if config.cgroups_per_qos and not config.cgroup_root:
         config = replace(config, cgroup_root="/")
     return Settings(
         config=config,
         flags=flags,
-        klet=_load_klet(parsed, flags, surroundings),
+        klet=klet,
         gates=gates,
         sources=where,
-        warnings=(*parsed.warnings, *file_warnings, *_describe_oddities(config), *describe_left_out_ips(flags)),
+        warnings=(*parsed.warnings, *loaded.warnings, *_describe_oddities(config), *describe_left_out_ips(flags)),
     )
 
 
@@ -138,21 +147,23 @@ def flag_mode_configuration() -> KubeletConfiguration:
 
 def _load_files(
     base: KubeletConfiguration, parsed: ParsedFlags, flags: KubeletFlags, surroundings: Surroundings
-) -> tuple[KubeletConfiguration, tuple[str, ...]]:
-    config = base
+) -> _Loaded:
+    config, asked = base, override_configuration(default_configuration(resolve_gates({})), parsed)
     warnings: tuple[str, ...] = ()
     if flags.config:
         path = posixpath.normpath(posixpath.join(surroundings.working_directory, flags.config))
         loaded = load_configuration(path, _read_config(path, surroundings.read_file), flag_gates=base.feature_gates)
-        config, warnings = loaded.config, loaded.warnings
+        config = asked = loaded.config
+        warnings = loaded.warnings
     if flags.config_dir:
         walk = f'failed to walk through kubelet dropin directory "{flags.config_dir}": '
         with warned(warnings), prefixed(f"failed to merge kubelet configs: {walk}"):
             drop_ins = _read_drop_ins(flags.config_dir, surroundings)
             config = merge_drop_ins(config, drop_ins, flag_gates=base.feature_gates)
+            asked = merge_drop_ins(asked, drop_ins, flag_gates=base.feature_gates)
     if flags.config or flags.config_dir:
-        config = override_configuration(config, parsed)
-    return config, warnings
+        config, asked = override_configuration(config, parsed), override_configuration(asked, parsed)
+    return _Loaded(config=config, asked=asked, warnings=warnings)
 
 
 def _read_config(path: str, read_file: ReadFile) -> bytes:

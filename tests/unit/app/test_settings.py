@@ -25,7 +25,7 @@ def cut(*arguments: str):
     def missing(path: str):
         raise FileNotFoundError(path)
 
-    parsed = parse_command_line(arguments, read_file=missing, list_dir=missing)
+    parsed = parse_command_line(("--address=127.0.0.1", *arguments), read_file=missing, list_dir=missing)
     assert isinstance(parsed, Settings)
     return cut_settings(parsed, MachineFacts(hostname="Node", cpus=2, memory=1 << 30))
 

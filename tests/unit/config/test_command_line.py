@@ -5,6 +5,7 @@ from klet.config.errors import ConfigError
 from klet.config.files import DirectoryEntry
 from klet.version import KUBELET_VERSION
 
+LOOPBACK = "--address=127.0.0.1"
 STANDALONE = {
     "authentication.webhook.enabled": False,
     "authentication.anonymous.enabled": True,
@@ -27,8 +28,8 @@ def drop_ins(as_document, *documents):
     return {f"/etc/k.d/{index}0.conf": as_document(fields) for index, fields in enumerate(documents, 1)}
 
 
-def test_no_arguments_are_upstreams_flag_mode(settle):
-    settings = settle()
+def test_no_file_is_upstreams_flag_mode(settle):
+    settings = settle(LOOPBACK)
     config = settings.config
     assert config.authentication.anonymous.enabled is True
     assert config.authentication.webhook.enabled is False
@@ -37,7 +38,7 @@ def test_no_arguments_are_upstreams_flag_mode(settle):
     assert config.eviction_hard == {}
     assert config.cgroup_root == "/"
     assert settings.flags.is_standalone
-    assert settings.warnings == ()
+    assert [warning.partition(",")[0] for warning in settings.warnings] == ["Flag --address has been deprecated"]
 
 
 def test_file_has_the_stricter_defaults(settle, as_document):
@@ -73,7 +74,7 @@ def test_raw_version(parse):
 
 
 def test_version_can_be_declined(settle):
-    assert settle("--version=false", "--help=false").config.port == 10250
+    assert settle("--version=false", "--help=false", LOOPBACK).config.port == 10250
 
 
 # Precedence: defaults, file, drop-ins, flags
@@ -105,7 +106,7 @@ def test_drop_ins_win_over_the_file_and_flags_over_both(with_file, as_document):
 
 
 def test_drop_ins_without_a_file_start_from_flag_mode(settle, as_document):
-    config = settle("--config-dir=/etc/k.d", files=drop_ins(as_document, {"maxPods": 9})).config
+    config = settle("--config-dir=/etc/k.d", LOOPBACK, files=drop_ins(as_document, {"maxPods": 9})).config
     assert (config.max_pods, config.read_only_port, config.eviction_hard) == (9, 10255, {})
     assert config.authorization.mode == "AlwaysAllow"
 
@@ -181,7 +182,7 @@ def test_own_cgroup_outside_of_the_reserved_one_is_told(with_file, own, reserved
 
 
 def test_klet_defaults_follow_the_root_directory(settle):
-    settings = settle("--root-dir=/srv/k/")
+    settings = settle("--root-dir=/srv/k/", LOOPBACK)
     assert settings.klet.socket == "/srv/k/klet.sock"
     assert (settings.klet.journal_records, settings.klet.max_parallel_starts) == (20000, 0)
 
@@ -189,7 +190,7 @@ def test_klet_defaults_follow_the_root_directory(settle):
 def test_klet_flags_win_over_the_klet_file(settle):
     files = {"/here/klet.yaml": "kind: KletConfiguration\napiVersion: klet.dev/v1alpha1\njournalRecords: 5\n"
              "socket: /run/a.sock\n"}  # fmt: skip
-    settings = settle("--klet-config=klet.yaml", "--klet-socket=/run/b.sock", files=files)
+    settings = settle("--klet-config=klet.yaml", "--klet-socket=/run/b.sock", LOOPBACK, files=files)
     assert (settings.klet.socket, settings.klet.journal_records) == ("/run/b.sock", 5)
 
 
@@ -267,7 +268,7 @@ def test_drop_in_that_cannot_be_read():
 
 
 def test_no_qos_cgroups_leave_the_cgroup_root_alone(settle):
-    config = settle("--cgroups-per-qos=false", "--enforce-node-allocatable=none").config
+    config = settle("--cgroups-per-qos=false", "--enforce-node-allocatable=none", LOOPBACK).config
     assert config.cgroup_root == ""
 
 
@@ -292,7 +293,7 @@ def test_drop_in_that_breaks_a_derived_default(parse, as_document):
 def test_cgroup_v1_is_refused_unless_asked_for(parse, settle):
     with pytest.raises(ConfigError, match="configured to not run on a host using cgroup v1"):
         parse(cgroup_v1=True)
-    assert settle("--fail-cgroupv1=false", cgroup_v1=True).config.fail_cgroup_v1 is False
+    assert settle("--fail-cgroupv1=false", LOOPBACK, cgroup_v1=True).config.fail_cgroup_v1 is False
 
 
 @pytest.mark.parametrize(

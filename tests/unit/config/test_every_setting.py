@@ -416,4 +416,5 @@ def test_warned_about(settle, as_document, arguments, fields, warning):
 
 def test_a_kubeconfig_that_is_still_to_be_made_is_fine(settle):
     files = {"/bootstrap": "kind: Config\n"}
-    assert settle("--kubeconfig=/later", "--bootstrap-kubeconfig=/bootstrap", files=files).flags.kubeconfig == "/later"
+    flags = ("--kubeconfig=/later", "--bootstrap-kubeconfig=/bootstrap", "--address=127.0.0.1")
+    assert settle(*flags, files=files).flags.kubeconfig == "/later"

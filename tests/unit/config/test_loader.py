@@ -126,9 +126,10 @@ def test_credential_providers_without_a_directory_of_programs(tmp_path, provider
 
 
 def test_programs_without_a_configuration_of_credential_providers(tmp_path):
+    flags = ["--address=127.0.0.1", f"--image-credential-provider-bin-dir={tmp_path}"]
     with pytest.raises(
         ConfigError,
         match="Failed to register CRI auth plugins: --image-credential-provider-config: credential provider config "
         "path is empty",
     ):
-        load_command_line([f"--image-credential-provider-bin-dir={tmp_path}"], cgroup_v1=False)
+        load_command_line(flags, cgroup_v1=False)

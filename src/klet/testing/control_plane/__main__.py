@@ -121,7 +121,8 @@ def advice(plane: ControlPlane, node: str) -> str:
     return f"""The API server is {plane.server}; logs are in {plane.directory}.
 
   a node          ./klet run --kubeconfig={kubeconfig} --hostname-override={node} \\
-                      --client-ca-file={plane.identities.authority}
+                      --client-ca-file={plane.identities.authority} --anonymous-auth=false \\
+                      --authentication-token-webhook --authorization-mode=Webhook --read-only-port=0
   an upstream one {program_directory() / "kubelet"} --kubeconfig={kubeconfig} --hostname-override={node} --config=...
   ask it          {kubectl} get nodes
 
