@@ -126,7 +126,7 @@ async def run_agent(given: Settings, settings: AgentSettings) -> None:
         ports = await opened.enter_async_context(open_ports(settings, basics, place=place, changes=config))
         agent = build_agent(ports, settings)
         _record_start(basics, settings)
-        reviewer = cluster.clients.main if cluster is not None else None
+        reviewer = cluster.clients.reviews if cluster is not None else None
         nodes = cluster.informers.node if cluster is not None else None
         api = await _build_api(given, settings, basics, agent=agent, sockets=sockets, reviewer=reviewer, nodes=nodes)
         parts = [basics.journal, *agent.parts, *build_sources(given, settings.node_name, basics, sink=config)]

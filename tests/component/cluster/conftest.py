@@ -92,6 +92,7 @@ class ClusterNode:
             heartbeat_transport=self.cluster.transport,
             transport=self.cluster.transport,
             events=client,
+            reviews=client,
             informers=InformerSettings(client, self.cluster.watcher, self.watch_clock, randomness),
         )
         informers = build_informers(clients.informers, NODE)

@@ -37,6 +37,7 @@ async def running_node(cluster, machine):
         heartbeat_transport=cluster.transport,
         transport=cluster.transport,
         events=cluster.client,
+        reviews=cluster.client,
         informers=InformerSettings(cluster.client, cluster.watcher, clock, randomness),
     )
     informers = build_informers(clients.informers, NODE)

@@ -1,4 +1,4 @@
-"""The API server of this node: one set of credentials, three clients with limits of their own, the shared informers."""
+"""The API server of this node: one set of credentials, four clients with limits of their own, the shared informers."""
 
 import random
 from collections.abc import AsyncIterator
@@ -22,6 +22,7 @@ from klet.kube.transport import Transport
 from klet.kube.watch import Scope, Watcher
 
 REQUEST_TIMEOUT: Final = timedelta(seconds=30)
+REVIEW_TIMEOUT: Final = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,8 @@ class ClusterClients:
     transport: Transport
     """The connections of everything else."""
     events: KubeClient
+    reviews: KubeClient
+    """Asks about the users of the kubelet API. Strangers decide how often: each kind of review has its own limits."""
     informers: InformerSettings
 
 
@@ -71,6 +74,7 @@ async def connect_cluster(
             heartbeat_transport=heartbeats,
             transport=transport,
             events=KubeClient(transport=transport, throttle=event_throttle, timeout=REQUEST_TIMEOUT, clock=clock),
+            reviews=KubeClient(transport=transport, throttle=Unlimited(), timeout=REVIEW_TIMEOUT, clock=clock),
             informers=InformerSettings(
                 main, Watcher(transport=transport, throttle=throttle, randomness=randomness), clock, randomness
             ),

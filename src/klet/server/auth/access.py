@@ -9,7 +9,7 @@ from klet.aio.clock import Clock
 from klet.api.authorization import ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec
 from klet.server.auth.cache import TimedCache
 from klet.server.auth.identity import User
-from klet.server.auth.reviews import ACCESS_REVIEWS, Retrying, Reviewer
+from klet.server.auth.reviews import ACCESS_REVIEWS, LIMITS, Retrying, Reviewer, ReviewLimits, Reviews
 
 _LARGEST_CACHED: Final = 10_000
 
@@ -18,7 +18,7 @@ class Authorizer(Protocol):
     """Decides about one verb on one subresource of this node."""
 
     async def allows(self, user: User, verb: str, subresource: str) -> bool:
-        """Raises KubeError if nobody can tell."""
+        """Raises KubeError if nobody can say, TooManyReviews if too many ask."""
         ...
 
 
@@ -41,9 +41,17 @@ class AccessSettings:
 class AccessReviews:
     """Asks the API server, and remembers what it said."""
 
-    def __init__(self, *, reviewer: Reviewer, retrying: Retrying, settings: AccessSettings, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        reviewer: Reviewer,
+        retrying: Retrying,
+        settings: AccessSettings,
+        clock: Clock,
+        limits: ReviewLimits = LIMITS,
+    ) -> None:
         self._reviewer = reviewer
-        self._retrying = retrying
+        self._reviews: Reviews[Hashable, SubjectAccessReview] = Reviews(retrying=retrying, limits=limits, clock=clock)
         self._settings = settings
         self._known: TimedCache[Hashable, bool] = TimedCache(clock=clock)
 
@@ -53,7 +61,7 @@ class AccessReviews:
             return known
         spec = self._spec(user, verb, subresource)
         review = SubjectAccessReview(api_version="authorization.k8s.io/v1", kind="SubjectAccessReview", spec=spec)
-        answer = await self._retrying.ask(lambda: self._reviewer.review(ACCESS_REVIEWS, review))
+        answer = await self._reviews.ask(key, lambda: self._reviewer.review(ACCESS_REVIEWS, review))
         is_allowed = answer.status.allowed
         if _size(spec) <= _LARGEST_CACHED:
             keep = self._settings.keep_allowed if is_allowed else self._settings.keep_denied

@@ -2,7 +2,8 @@
 
 import logging
 import ssl
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from klet.errors import level_for
@@ -19,6 +20,7 @@ from klet.server.auth.identity import (
     read_bearer,
     read_token_protocol,
 )
+from klet.server.auth.reviews import TooManyReviews
 from klet.server.auth.tokens import TokenAuthenticator
 
 logger = logging.getLogger(__name__)
@@ -38,14 +40,16 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Turned:
-    """Turned away, with an HTTP status and its body."""
+    """Turned away, with an HTTP status, its body and headers of its own."""
 
     status: int
     body: str
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 Admission: TypeAlias = User | Turned
 _UNAUTHORIZED: Final = Turned(401, "Unauthorized")
+_TOO_MANY: Final = Turned(429, "Too many requests, please try again later.", {"Retry-After": "1"})
 
 
 class Gate:
@@ -67,10 +71,14 @@ class Gate:
         self._is_fine_grained = is_fine_grained
 
     async def admit(self, asked: Asked) -> Admission:
-        user = await self._authenticate(asked)
-        if user is None:
-            return _UNAUTHORIZED
-        return await self._authorize(user, asked)
+        try:
+            user = await self._authenticate(asked)
+            if user is None:
+                return _UNAUTHORIZED
+            return await self._authorize(user, asked)
+        except TooManyReviews as error:
+            logger.debug("Request refused", extra={"path": asked.path, "error": str(error)})
+            return _TOO_MANY
 
     async def _authenticate(self, asked: Asked) -> User | None:
         certificate = self._by_certificate(asked)

@@ -1,16 +1,26 @@
-"""Questions to the API server, asked again when it is overloaded, restarting or cut off in the middle."""
+"""Questions to the API server: few at once, each one once, and again when it is overloaded, restarting or cut off.
 
+Anybody who can connect makes klet ask. Each kind of review therefore has limits of its own, apart from those of the
+agent's other requests: a flood of questions of one kind delays nothing else, and is refused at once when it is long.
+"""
+
+import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from klet.aio.backoff import exponential_delays
 from klet.aio.clock import Clock
 from klet.api.authentication import TokenReview
 from klet.api.authorization import SubjectAccessReview
+from klet.errors import KletError
 from klet.kube.errors import ApiError, KubeError, Unreachable
+from klet.kube.throttle import TokenBucket
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 S = TypeVar("S", TokenReview, SubjectAccessReview)
 
@@ -21,12 +31,108 @@ _FIRST_DELAY: Final = timedelta(milliseconds=500)
 _FACTOR: Final = 1.5
 _JITTER: Final = 0.2
 _LATER: Final = frozenset({429, 500, 504})
+_PATIENCE: Final = timedelta(seconds=10)
+"""No question is asked again after that."""
+_AWAY: Final = timedelta(seconds=1)
+"""How long nobody asks when the API server did not answer in spite of all tries."""
+
+
+class TooManyReviews(KletError):
+    """So many questions wait for the API server already that another one has no chance."""
 
 
 class Reviewer(Protocol):
     """The part of the API client that is needed here."""
 
     async def review(self, path: str, body: S) -> S: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewLimits:
+    """How many questions of one kind are asked at once and a second, and how many may wait."""
+
+    at_once: int = 10
+    rate: float = 20
+    burst: int = 40
+    queued: int = 100
+
+
+LIMITS: Final = ReviewLimits()
+
+
+class ReviewQueue:
+    """Turns to ask. Who gives up waiting, or asking, gives back what it has taken."""
+
+    def __init__(self, *, limits: ReviewLimits, clock: Clock) -> None:
+        self._longest = limits.queued
+        self._waiting = 0
+        self._turns = asyncio.Semaphore(limits.at_once)
+        self._bucket = TokenBucket(rate=limits.rate, burst=limits.burst, clock=clock)
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Raises TooManyReviews at once if the queue is full."""
+        if self._waiting >= self._longest:
+            raise TooManyReviews("too many reviews wait for the API server")
+        self._waiting += 1
+        try:
+            await self._turns.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            await self._bucket.wait()
+            yield
+        finally:
+            self._turns.release()
+
+
+class Reviews(Generic[K, T]):
+    """The questions of one kind. Who asks what is being asked already waits for that answer."""
+
+    def __init__(self, *, retrying: "Retrying", limits: ReviewLimits, clock: Clock) -> None:
+        self._retrying = retrying
+        self._queue = ReviewQueue(limits=limits, clock=clock)
+        self._clock = clock
+        self._asked: dict[K, asyncio.Future[T | KletError | None]] = {}
+        self._failure: KubeError | None = None
+        self._failed_at = 0.0
+
+    async def ask(self, key: K, question: Callable[[], Awaitable[T]]) -> T:
+        """Raises KubeError, or TooManyReviews."""
+        while (asked := self._asked.get(key)) is not None:
+            outcome = await asyncio.shield(asked)
+            if outcome is not None:
+                return _returned(outcome)
+            # Who asked has gone without an answer: one of those who wait for it asks instead.
+        self._asked[key] = asked = asyncio.get_running_loop().create_future()
+        outcome = None
+        try:
+            outcome = await self._ask(question)
+        except KletError as error:
+            outcome = error
+        finally:
+            del self._asked[key]
+            asked.set_result(outcome)
+        return _returned(outcome)
+
+    async def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
+        self._check_away()
+        async with self._queue.turn():
+            self._check_away()
+            try:
+                return await self._retrying.ask(question)
+            except KubeError as error:
+                if may_pass(error):
+                    self._failure, self._failed_at = error, self._clock.monotonic()
+                raise
+
+    def _check_away(self) -> None:
+        """Fail as the last question did, if that was just now: otherwise the tries of many would pile up."""
+        if self._failure is None:
+            return
+        if self._clock.monotonic() - self._failed_at < _AWAY.total_seconds():
+            raise Unreachable(str(self._failure)) from self._failure
+        self._failure = None
 
 
 class Retrying:
@@ -39,15 +145,23 @@ class Retrying:
     async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
         """Raises the last KubeError."""
         delays = exponential_delays(first=_FIRST_DELAY, longest=timedelta(minutes=1), factor=_FACTOR)
+        began = self._clock.monotonic()
         for _, delay in zip(range(_TRIES - 1), delays, strict=False):
             try:
                 return await question()
             except KubeError as error:
-                if not _may_pass(error):
+                if not may_pass(error) or self._clock.monotonic() - began >= _PATIENCE.total_seconds():
                     raise
             await self._clock.sleep(delay * (1 + self._randomness.random() * _JITTER))
         return await question()
 
 
-def _may_pass(error: KubeError) -> bool:
+def may_pass(error: KubeError) -> bool:
+    """Whether the same question may be answered later."""
     return isinstance(error, Unreachable) or (isinstance(error, ApiError) and error.code in _LATER)
+
+
+def _returned(outcome: T | KletError) -> T:
+    if isinstance(outcome, KletError):
+        raise outcome
+    return outcome
