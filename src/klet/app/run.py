@@ -27,7 +27,6 @@ from klet.app.views import BoardPods
 from klet.app.wiring import Agent, build_agent
 from klet.config.command_line import Settings, ShowText
 from klet.config.errors import ConfigError, one_line, suffixed, warned
-from klet.config.flags import parse_node_ips
 from klet.config.loader import load_command_line
 from klet.errors import KletError
 from klet.host import mounts
@@ -142,9 +141,10 @@ def _tunable_policy(given: Settings) -> TunablePolicy:
 
 
 def _standalone_place(given: Settings, settings: AgentSettings) -> Place:
-    # An address of all zeros only says which family is preferred.
-    given_ips = tuple(str(ip) for ip in parse_node_ips(given.flags.node_ip) if not ip.is_unspecified)
-    return Place(objects=standalone_objects(settings.runtime_handlers), node_ips=lambda: given_ips)
+    given_ips = given.flags.node_ip.split(",")
+    return Place(
+        objects=standalone_objects(settings.runtime_handlers), node_ips=lambda: find_node_addresses(given_ips)
+    )
 
 
 async def _build_api(

@@ -10,6 +10,7 @@ from klet.api.container import (
     EnvVar,
     EnvVarSource,
     EphemeralContainer,
+    ObjectFieldSelector,
     ResourceFieldSelector,
     SecretEnvSource,
     VolumeMount,
@@ -228,5 +229,14 @@ def test_a_limit_that_is_missing_is_what_the_node_has(on_bench):
     async def test(bench) -> None:
         await bench.sync(make_pod(env(resource_field_ref=ResourceFieldSelector(resource="limits.cpu"))))
         assert [(pair.key, pair.value) for pair in created(bench)[0].envs] == [("V", b"4")]
+
+    on_bench(test)
+
+
+@pytest.mark.parametrize("path", ["status.podIP", "status.podIPs", "status.hostIP", "status.hostIPs"])
+def test_a_pod_on_the_network_of_the_node_has_its_addresses_from_its_first_start_on(on_bench, path):
+    async def test(bench) -> None:
+        await bench.sync(pod_with(env(field_ref=ObjectFieldSelector(field_path=path)), host_network=True))
+        assert [(pair.key, pair.value) for pair in created(bench)[0].envs] == [("V", b"192.168.0.1")]
 
     on_bench(test)

@@ -22,6 +22,8 @@ def field_value(pod: Pod, path: str, *, pod_ips: tuple[str, ...], node_ips: tupl
     meta = pod.metadata
     if (split := split_subscript(path)) is not None:
         return _map_entry(pod, path, *split)
+    if pod.spec.host_network:
+        pod_ips = pod_ips or node_ips  # its sandbox has none of its own
     pod_ips = one_per_family(pod_ips, node_ips)
     simple = {
         "metadata.name": meta.name,

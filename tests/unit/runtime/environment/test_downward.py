@@ -65,6 +65,20 @@ def test_addresses(pod_ips, node_ips, first, every):
 
 
 @pytest.mark.parametrize(
+    ("node_ips", "first", "every"),
+    [
+        pytest.param((), "", "", id="a node without addresses"),
+        pytest.param(("192.168.0.1",), "192.168.0.1", "192.168.0.1", id="one"),
+        pytest.param(("fd00::9", "192.168.0.1"), "fd00::9", "fd00::9,192.168.0.1", id="one of each family"),
+    ],
+)
+def test_a_pod_on_the_network_of_the_node_has_its_addresses(node_ips, first, every):
+    pod = replace(POD, spec=replace(POD.spec, host_network=True))
+    for path, expected in (("status.podIP", first), ("status.podIPs", every), ("status.hostIP", first)):
+        assert field_value(pod, path, pod_ips=(), node_ips=node_ips) == expected
+
+
+@pytest.mark.parametrize(
     ("text", "quoted"),
     [
         pytest.param("\\", '"\\\\"', id="a backslash"),
