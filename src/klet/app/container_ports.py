@@ -174,7 +174,8 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _read_all(pods: Path) -> dict[PodUID, bytes]:
-    found = {PodUID(path.parent.name): _read(path) for path in pods.glob(f"*/{MAPPINGS_FILE}")}
+    paths = {path.parent.name: path for path in pods.glob(f"*/{MAPPINGS_FILE}")}
+    found = {uid: _read(path) for uid, path in paths.items() if isinstance(uid, PodUID)}
     return {uid: data for uid, data in found.items() if data is not None}
 
 

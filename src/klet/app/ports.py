@@ -60,6 +60,10 @@ async def open_ports(
         cgroups = await open_pod_cgroups(settings, threads, clock)
         memory = CheckpointFile(path=settings.memory, form=MemoryFormat(), threads=threads, clock=clock)
         remembered = memory.load()
+        # An administrator may have put the logs elsewhere by a link. From here on no link is followed.
+        logs, links = [
+            Path(await threads.run(os.path.realpath, path)) for path in (settings.sandbox.logs, settings.legacy_logs)
+        ]
         yield Ports(
             clock=clock,
             runtime=client,
@@ -67,12 +71,12 @@ async def open_ports(
             events=(ContainerdEvents(connection=client.runtime), CriEvents(runtime=client)),
             recorder=basics.recorder,
             changes=changes,
-            left_files=HostLeftFiles(threads=last_words),
-            logs=LogFiles(logs=settings.sandbox.logs, links=settings.legacy_logs, threads=threads),
+            left_files=HostLeftFiles(root=settings.root, threads=last_words),
+            logs=LogFiles(logs=logs, links=links, threads=threads),
             http=HttpClient(),
             files=PodFiles(
                 root=settings.root,
-                logs=settings.sandbox.logs,
+                logs=logs,
                 cluster_domain=settings.sandbox.cluster_domain,
                 threads=threads,
             ),

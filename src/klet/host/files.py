@@ -12,6 +12,7 @@ from pathlib import Path
 from klet.host.errors import FileError, MountInTree, file_error
 
 READ_LIMIT = 4 << 20
+LONGEST_NAME = 255
 _PIECE = 64 << 10
 
 
@@ -33,21 +34,6 @@ def read_bytes(path: Path, *, limit: int = READ_LIMIT) -> bytes:
 def read_text(path: Path, *, limit: int = READ_LIMIT) -> str:
     """Read UTF-8 text; bytes that are not UTF-8 are replaced, so that a strange process name never stops a reader."""
     return read_bytes(path, limit=limit).decode("utf-8", errors="replace")
-
-
-def read_end(path: Path, *, limit: int) -> bytes:
-    """Read the last bytes of a regular file. Anything else is refused: a named pipe would never answer."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                raise FileError(f"cannot read {path}: it is not a regular file", path=path)
-            return os.pread(descriptor, limit, max(0, found.st_size - limit))
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise file_error("read", path, error) from error
 
 
 def write_text(path: Path, text: str) -> None:
@@ -112,7 +98,12 @@ def remove_tree(path: Path) -> None:
 
     Never follows a symlink and never crosses a mount: the first mount met raises MountInTree and is left alone with
     everything in it. Directories are entered by descriptor, so swapping one for a symlink meanwhile has no effect.
+
+    The path is the caller's own: a name from outside goes through `klet.host.beneath.remove_below`, because a `.` in a
+    Path is gone before anybody can refuse it.
     """
+    if ".." in path.parts:
+        raise FileError(f"cannot remove {path}: a path with '..' is not removed", path=path)
     try:
         parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -120,13 +111,27 @@ def remove_tree(path: Path) -> None:
     except OSError as error:
         raise file_error("remove", path, error) from error
     try:
-        _TreeRemoval(parent).remove(path)
+        remove_entry(parent, path.name, path)
+    finally:
+        os.close(parent)
+
+
+def remove_entry(directory: int, name: str, shown: Path) -> None:
+    """Remove what has this name in an open directory, as `remove_tree` does. Only a plain name is taken."""
+    if not is_plain_name(name):
+        raise FileError(f"cannot remove {shown}: {name[:LONGEST_NAME]!r} is no plain name", path=shown)
+    try:
+        _TreeRemoval(directory).remove(name, shown)
     except FileNotFoundError:
         return
     except OSError as error:
-        raise file_error("remove", path, error) from error
-    finally:
-        os.close(parent)
+        raise file_error("remove", shown, error) from error
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether a name stays in the directory that it is used in."""
+    is_one = name not in {"", ".", ".."} and "/" not in name and "\0" not in name
+    return is_one and len(os.fsencode(name)) <= LONGEST_NAME
 
 
 class _TreeRemoval:
@@ -139,8 +144,8 @@ class _TreeRemoval:
         self._mount = _mount_id(parent)
         self._folded: list[str] = []
 
-    def remove(self, path: Path) -> None:
-        self._remove(self._parent, path.name, path, depth=0, top=-1)
+    def remove(self, name: str, shown: Path) -> None:
+        self._remove(self._parent, name, shown, depth=0, top=-1)
 
     def _remove(self, parent: int, name: str, shown: Path, *, depth: int, top: int) -> None:
         if not stat.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):

@@ -1,40 +1,52 @@
 """The log file as it lies on disk: where its last lines begin, the next bytes, and whether it was rotated or truncated.
 
-Reads are of bounded size, so they are done on the loop; whoever reads a whole file gives way between them.
+Reads are of bounded size, so they are done on the loop; whoever reads a whole file gives way between them. Others may
+write to log directories, so nothing below the directory of all logs is reached through a link.
 """
 
 import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from klet.host.beneath import open_directory, open_regular_in, split_end
+from klet.host.errors import FileError, FileMissing
 from klet.logs.line import LogError
 
 CHUNK: Final = 64 * 1024
+DEPTH: Final = 3
+"""A log is `<pod>/<container>/<file>` below the directory of all logs."""
 
 
 class LogFile:
     """One open log file, followed by its name: after a rotation it goes on with the file that took the name."""
 
-    def __init__(self, *, path: Path, descriptor: int) -> None:
+    def __init__(self, *, path: Path, directory: int, descriptor: int) -> None:
         self._path = path
+        self._directory = directory
         self._descriptor = descriptor
         self._position = 0
         self._is_replaced = False
 
     @classmethod
     def open(cls, path: Path) -> "LogFile":
-        """Resolve symlinks and open what they lead to, which must be a regular file."""
+        """Open a regular file. A link in the way is refused: it could lead to any file of the machine."""
         try:
-            resolved = path.resolve(strict=True)
-        except (OSError, RuntimeError) as error:
+            logs, (pod, container, name) = split_end(str(path), DEPTH)
+            with open_directory(logs, pod, container) as found:
+                descriptor = open_regular_in(found, name, path)
+                try:
+                    return cls(path=path, directory=os.dup(found), descriptor=descriptor)
+                except OSError:
+                    os.close(descriptor)
+                    raise
+        except (FileError, OSError) as error:
             raise LogError(f'failed to try resolving symlinks in path "{path}": {error}') from error
-        return cls(path=resolved, descriptor=_open(resolved))
 
     @property
     def directory(self) -> Path:
-        return self._path.parent
+        """A path of the very directory that was opened, whatever has its name by now."""
+        return Path(f"/proc/self/fd/{self._directory}")
 
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
@@ -63,7 +75,7 @@ class LogFile:
         if self._is_replaced:
             return self._open_successor()
         try:
-            current = self._path.stat()
+            current = os.stat(self._path.name, dir_fd=self._directory, follow_symlinks=False)
         except FileNotFoundError:
             return TurnOver()
         except OSError as error:
@@ -78,13 +90,16 @@ class LogFile:
 
     def close(self) -> None:
         os.close(self._descriptor)
+        os.close(self._directory)
 
     def _open_successor(self) -> "TurnOver":
         self._is_replaced = False
         try:
-            successor = _open(self._path)
-        except _Missing:
+            successor = open_regular_in(self._directory, self._path.name, self._path)
+        except FileMissing:
             return TurnOver()
+        except FileError as error:
+            raise LogError(f'failed to open log file "{self._path}": {error}') from error
         os.close(self._descriptor)
         self._descriptor = successor
         self._position = 0
@@ -135,21 +150,3 @@ class TailSearch:
         for _ in range(self._missing):
             end = block.rfind(b"\n", 0, end)
         return left + end + 1
-
-
-class _Missing(LogError):
-    pass
-
-
-def _open(path: Path) -> int:
-    try:
-        # Not blocking, because opening a named pipe would otherwise wait for its writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
-    except FileNotFoundError as error:
-        raise _Missing(f'failed to open log file "{path}": {error}') from error
-    except OSError as error:
-        raise LogError(f'failed to open log file "{path}": {error}') from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise LogError(f'failed to open log file "{path}": not a regular file')
-    return descriptor

@@ -89,13 +89,11 @@ def parse_docker_line(line: bytes, end: bytes = b"\n") -> LogLine | None:  # noq
 
 
 def detect_parser(line: bytes, end: bytes = b"\n") -> LineParser:
-    """Choose the format for a whole read by its first line."""
+    """Choose the format for a whole read by its first line. The line is not quoted: it may be of another file."""
     for parser in (parse_cri_line, parse_docker_line):
         if parser(line, end) is not None:
             return parser
-    shown = (line + end)[:_SHOWN_OF_BAD_LINE].decode("utf-8", "backslashreplace")
-    quoted = msgspec.json.encode(shown).decode()
-    raise LogError(f"failed to get parse function: unsupported log format: {quoted}")
+    raise LogError("failed to get parse function: unsupported log format")
 
 
 class _DockerLine(msgspec.Struct, frozen=True):
@@ -105,7 +103,6 @@ class _DockerLine(msgspec.Struct, frozen=True):
 
 
 _SECOND: Final = 1_000_000_000
-_SHOWN_OF_BAD_LINE: Final = 512
 _INSTANT_PATTERN: Final = rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)"
 _INSTANT: Final = re.compile(_INSTANT_PATTERN)
 _CRI_PREFIX: Final = re.compile(_INSTANT_PATTERN + rb" (stdout|stderr) ([^ ]*) ")

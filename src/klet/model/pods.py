@@ -1,11 +1,54 @@
 """Who a pod is: identifiers, where it came from, and how it is written in messages."""
 
-from typing import NewType
+import re
+from functools import lru_cache
+from typing import Final, Self
 
 from klet.api.pod import Pod
+from klet.errors import KletError
 from klet.model.causes import Subject
 
-PodUID = NewType("PodUID", str)
+LONGEST_UID: Final = 253
+UID_RULE: Final = (
+    f"must be at most {LONGEST_UID} letters, digits, '-' and '.', and begin and end with a letter or digit"
+)
+_UID: Final = re.compile(r"[A-Za-z0-9](?:[-.A-Za-z0-9]*[A-Za-z0-9])?")
+
+
+class BadPodUID(KletError):
+    """A text that is no pod's UID."""
+
+
+class _Checked(type):
+    """Makes `isinstance(text, PodUID)` a question about the text: it narrows the type, and msgspec decodes by it."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, str) and len(value) <= LONGEST_UID and _is_uid(value)
+
+
+class PodUID(str, metaclass=_Checked):
+    """The UID of a pod. It names directories and cgroups, so it is always a plain, bounded name.
+
+    `PodUID(text)` raises BadPodUID for anything else. The value is the text itself, a `str`: no other type is as fast
+    in a dictionary, and msgspec encodes no subclass of it.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Self:
+        if not isinstance(text, cls):
+            shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+            raise BadPodUID(f"invalid pod UID {shown!r}: {UID_RULE}")
+        return text
+
+
+_SHOWN: Final = 64
+
+
+@lru_cache(maxsize=1024)
+def _is_uid(text: str) -> bool:
+    return _UID.fullmatch(text) is not None
+
 
 SOURCE_ANNOTATION = "kubernetes.io/config.source"
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"

@@ -1,5 +1,6 @@
 """What the API server said last that the node went by, and how it stands in a file."""
 
+import logging
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
@@ -15,7 +16,10 @@ from klet.api.node import Node, RuntimeClass
 from klet.api.pod import Pod
 from klet.api.service import Service
 from klet.checkpoint import Envelope
+from klet.model.pods import PodUID
 from klet.offline.payloads import read_object, read_payload
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=ApiObject)
 
@@ -77,7 +81,11 @@ class PodsFormat:
 
     def decode(self, data: bytes) -> AcceptedPods:
         read = read_payload(_Pods, self._envelope.decode(data))
-        return AcceptedPods(node_name=read.node_name, at=read.at, pods=_all(Pod, read.pods))
+        pods = _all(Pod, read.pods)
+        known = tuple(pod for pod in pods if isinstance(pod.metadata.uid, PodUID))
+        if len(known) < len(pods):
+            logger.warning("Kept pods without a valid UID are left out", extra={"count": len(pods) - len(known)})
+        return AcceptedPods(node_name=read.node_name, at=read.at, pods=known)
 
     def _encode_pod(self, pod: Pod) -> tuple[Pod, msgspec.Raw]:
         known = self._encoded.get(pod.metadata.uid)

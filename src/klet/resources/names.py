@@ -34,4 +34,4 @@ def pod_of(kubepods: CgroupName, name: CgroupName) -> PodUID | None:
     uid = name.last.removeprefix(POD_PREFIX)
     if uid in {"", name.last} or name.components[:depth] != kubepods.components:
         return None
-    return PodUID(uid) if name.components[depth:-1] in _BELOW.values() else None
+    return uid if isinstance(uid, PodUID) and name.components[depth:-1] in _BELOW.values() else None

@@ -198,12 +198,12 @@ class ContainerGc:
         sandboxes = [
             ListedSandbox(
                 id=SandboxId(found.id),
-                uid=PodUID(found.metadata.uid),
+                uid=found.metadata.uid,
                 is_ready=found.state == cri.SANDBOX_READY,
                 created_at=from_nanoseconds(found.created_at),
             )
             for found in answer.items
-            if found.metadata.uid
+            if isinstance(found.metadata.uid, PodUID)
         ]
         removable = {sandbox.uid for sandbox in sandboxes if is_over(sandbox.uid)}
         plan = plan_sandboxes(sandboxes, occupied=occupied, removable=removable)
@@ -226,14 +226,14 @@ class ContainerGc:
         return [
             ListedContainer(
                 id=ContainerId(found.id),
-                uid=PodUID(found.labels[labels.POD_UID]),
+                uid=uid,
                 name=found.metadata.name,
                 state=state_of(found.state),
                 created_at=from_nanoseconds(found.created_at),
                 sandbox_id=SandboxId(found.pod_sandbox_id),
             )
             for found in answer.containers
-            if labels.POD_UID in found.labels
+            if isinstance(uid := found.labels.get(labels.POD_UID), PodUID)
         ]
 
     async def _follow_deaths(self, group: asyncio.TaskGroup) -> None:

@@ -30,7 +30,8 @@ TERMINATION_GRACE_PERIOD = "io.kubernetes.pod.terminationGracePeriod"
 PRE_STOP_HANDLER = "io.kubernetes.container.preStopHandler"
 PORTS = "io.kubernetes.container.ports"
 
-_LOG_FILE = re.compile(r"^(\d+)\.log(\..*)?$")
+# At most nine digits: others may write there, and a count has 32 bits.
+_LOG_FILE = re.compile(r"([0-9]{1,9})\.log(\..*)?", re.DOTALL)
 _LEGACY_NAME_LIMIT = 251
 
 
@@ -104,7 +105,17 @@ def restore_pod(record: ContainerRecord, *, uid: PodUID, name: str, namespace: s
 
 
 def pod_log_directory(logs: Path, pod: Pod) -> Path:
-    return logs / f"{pod.metadata.namespace}_{pod.metadata.name}_{pod.metadata.uid}"
+    return logs / log_directory_name(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
+
+
+def log_directory_name(namespace: str, name: str, uid: str) -> str:
+    return f"{namespace}_{name}_{uid}"
+
+
+def log_directory_owner(name: str) -> PodUID | None:
+    """The pod whose logs a directory of this name holds; None if it is not named like one of a pod."""
+    parts = name.split("_")
+    return parts[2] if len(parts) == 3 and all(parts) and isinstance(parts[2], PodUID) else None
 
 
 def container_log_path(container: str, restart_count: int) -> str:
@@ -124,7 +135,7 @@ def legacy_log_names(status: PodRuntimeStatus) -> tuple[str, ...]:
 
 def restart_count_from_logs(names: list[str]) -> int:
     """The next restart count by the log files of a container whose records the runtime has lost."""
-    counts = [int(match[1]) for name in names if (match := _LOG_FILE.match(name))]
+    counts = [int(match[1]) for name in names if (match := _LOG_FILE.fullmatch(name))]
     return max(counts) + 1 if counts else 0
 
 

@@ -3,16 +3,29 @@
 The runtime writes the logs; klet names them, links them and takes them away again.
 """
 
+import errno
 import logging
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from klet.aio.threads import Threads
-from klet.host.errors import HostError
-from klet.host.files import remove_file, remove_tree
+from klet.host.beneath import (
+    list_directory,
+    make_directories,
+    open_directory,
+    remove_below,
+    split_end,
+    unlink_below,
+)
+from klet.host.errors import FileError, HostError
 from klet.model.pods import PodUID
+from klet.runtime import labels
 
 logger = logging.getLogger(__name__)
+
+LOG_DEPTH = 3
+"""`<pod>/<container>/<file>` below the directory of all logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +48,24 @@ class LogFiles:
         """Link a log for collectors. A container can live without, so a failure is only logged."""
         try:
             await self._threads.run(self._link, name, log)
-        except OSError as error:
+        except (OSError, HostError) as error:
             logger.error("Log not linked", extra={"path": log, "error": str(error)})
 
     async def unlink(self, name: str) -> None:
-        await self._threads.run(remove_file, self._links / name)
+        await self._threads.run(unlink_below, self._links, name)
 
     async def remove_log(self, log: str) -> None:
         """Remove a log with its rotated files."""
-        await self._threads.run(_remove_log, Path(log))
+        await self._threads.run(_remove_log, log)
 
     async def directories(self) -> tuple[LogDirectory, ...]:
         """The log directories of all pods; what is not named like one belongs to somebody else."""
-        names = await self._threads.run(_names_in, self._logs)
-        return tuple(LogDirectory(PodUID(name.rpartition("_")[2]), name) for name in names if name.count("_") == 2)
+        entries = await self._threads.run(list_directory, self._logs)
+        owners = ((labels.log_directory_owner(entry.name), entry.name) for entry in entries)
+        return tuple(LogDirectory(uid, name) for uid, name in owners if uid is not None)
 
     async def remove_directory(self, directory: LogDirectory) -> None:
-        await self._threads.run(remove_tree, self._logs / directory.name)
+        await self._threads.run(remove_below, self._logs, directory.name)
 
     async def dangling_links(self) -> tuple[str, ...]:
         """Names of links whose log is gone."""
@@ -64,26 +78,30 @@ class LogFiles:
             return
         except OSError as error:
             logger.debug("Log linked unseen", extra={"path": log, "error": str(error)})
-        self._links.mkdir(parents=True, exist_ok=True)
-        path = self._links / name
-        path.unlink(missing_ok=True)
-        path.symlink_to(log)
+        unlink_below(self._links, name)
+        make_directories(self._links, mode=0o755)
+        with open_directory(self._links) as links:
+            os.symlink(log, name, dir_fd=links)
 
     def _dangling(self) -> tuple[str, ...]:
-        links = (self._links / name for name in _names_in(self._links) if name.endswith(".log"))
-        return tuple(link.name for link in links if link.is_symlink() and not link.exists())
+        names = [entry.name for entry in list_directory(self._links) if entry.name.endswith(".log")]
+        return tuple(name for name in names if _leads_nowhere(self._links / name))
 
 
-def _remove_log(log: Path) -> None:
-    for name in _names_in(log.parent):
-        if name.startswith(log.name):
-            remove_file(log.parent / name)
+def _leads_nowhere(link: Path) -> bool:
+    return link.is_symlink() and not link.exists()
 
 
-def _names_in(directory: Path) -> list[str]:
+def _remove_log(log: str) -> None:
+    """The runtime names the log. Where the way to it is no directory of ours, there is no log of ours."""
+    logs, (pod, container, file) = split_end(log, LOG_DEPTH)
     try:
-        return sorted(entry.name for entry in directory.iterdir())
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise HostError(f"cannot list {directory}: {error.strerror}") from error
+        entries = list_directory(logs, pod, container)
+    except FileError as error:
+        if error.errno != errno.ENOTDIR:
+            raise
+        logger.warning("Log not removed", extra={"path": log, "error": str(error)})
+        return
+    for entry in entries:
+        if entry.name == file or entry.name.startswith(f"{file}."):
+            unlink_below(logs, pod, container, entry.name)

@@ -77,12 +77,12 @@ class PodReader:
             cri.ListContainersRequest(filter=cri.ContainerFilter(id=container_id))
         )
         for container in containers.containers:
-            return PodUID(container.labels.get(labels.POD_UID, "")) or None
+            return _owner(container.labels.get(labels.POD_UID, ""))
         sandboxes = await self._runtime.list_pod_sandbox(
             cri.ListPodSandboxRequest(filter=cri.PodSandboxFilter(id=container_id))
         )
         for sandbox in sandboxes.items:
-            return PodUID(sandbox.metadata.uid) or None
+            return _owner(sandbox.metadata.uid)
         return None
 
     async def read(self, uid: PodUID) -> PodRuntimeStatus:
@@ -161,14 +161,19 @@ def group_listed(
     sandboxes: Iterable[cri.PodSandbox], containers: Iterable[cri.Container]
 ) -> dict[PodUID, PodRuntimeStatus]:
     """Group list answers by pod; what is not a pod's is someone else's use of the same runtime."""
-    rooms: dict[PodUID, list[cri.PodSandbox]] = {}
+    rooms: dict[str, list[cri.PodSandbox]] = {}
     for sandbox in sandboxes:
-        rooms.setdefault(PodUID(sandbox.metadata.uid), []).append(sandbox)
-    tenants: dict[PodUID, list[cri.Container]] = {}
+        rooms.setdefault(sandbox.metadata.uid, []).append(sandbox)
+    tenants: dict[str, list[cri.Container]] = {}
     for container in containers:
-        tenants.setdefault(PodUID(container.labels.get(labels.POD_UID, "")), []).append(container)
-    uids = dict.fromkeys((*rooms, *tenants))
-    return {uid: build_listed(uid, rooms.get(uid, []), tenants.get(uid, [])) for uid in uids if uid}
+        tenants.setdefault(container.labels.get(labels.POD_UID, ""), []).append(container)
+    uids = [uid for text in dict.fromkeys((*rooms, *tenants)) if (uid := _owner(text)) is not None]
+    return {uid: build_listed(uid, rooms.get(uid, []), tenants.get(uid, [])) for uid in uids}
+
+
+def _owner(text: str) -> PodUID | None:
+    """The pod that the runtime names; None for what no kubelet can have made."""
+    return text if isinstance(text, PodUID) else None
 
 
 def build_listed(uid: PodUID, sandboxes: list[cri.PodSandbox], containers: list[cri.Container]) -> PodRuntimeStatus:

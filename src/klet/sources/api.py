@@ -1,14 +1,25 @@
 """Pods that the API server has bound to this node.
 
 Nothing is said before the first complete list: a node that cannot reach its API server must not take its pods for gone.
+A pod is taken in only if its UID and names are plain names, for they become paths; the others go on.
 """
 
+import logging
+from collections.abc import Iterable
 from typing import Protocol
 
 from klet.aio.broadcast import Subscription
 from klet.api.pod import Pod
+from klet.host.files import is_plain_name
 from klet.kube.informer import ObjectKey
+from klet.model.causes import CauseRecorder, Finding
+from klet.model.pods import UID_RULE, PodUID, subject_of
 from klet.sources.config import API, PodSink
+
+logger = logging.getLogger(__name__)
+
+DECIDER = "sources.api"
+_SHOWN = 64
 
 
 class FollowedPods(Protocol):
@@ -30,10 +41,13 @@ class FollowedNode(Protocol):
 class ApiSource:
     """Hands on what the API server says, each time it says something."""
 
-    def __init__(self, *, node: FollowedNode, pods: FollowedPods, sink: PodSink) -> None:
+    def __init__(self, *, node: FollowedNode, pods: FollowedPods, sink: PodSink, recorder: CauseRecorder) -> None:
         self._node = node
         self._pods = pods
         self._sink = sink
+        self._recorder = recorder
+        self._judged: dict[tuple[str, str], tuple[Pod, str]] = {}
+        """Each pod as it was last looked at, and what is wrong with it."""
 
     async def run(self) -> None:
         # Admission looks at the node's labels, so pods are only taken in when those are known.
@@ -43,5 +57,53 @@ class ApiSource:
             while True:
                 changes.drain()
                 changes.lagged = False
-                self._sink.set_pods(API, self._pods.all())
+                self._sink.set_pods(API, self._accept(self._pods.all()))
                 await changes.get()
+
+    def _accept(self, pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
+        """Leave out the pods that cannot have a place on a node, and say so once for each."""
+        before, self._judged = self._judged, {}
+        accepted = []
+        for pod in pods:
+            key = (pod.metadata.namespace, pod.metadata.name)
+            known, problem = before.get(key, (None, ""))
+            if known is not pod:
+                was, problem = problem, find_bad_name(pod)
+                if problem and problem != was:
+                    self._reject(pod, problem)
+            self._judged[key] = (pod, problem)
+            if not problem:
+                accepted.append(pod)
+        return tuple(accepted)
+
+    def _reject(self, pod: Pod, problem: str) -> None:
+        message = f"Error validating pod from {API}: {problem}, ignoring"
+        logger.warning("Pod left out: it has a bad name", extra={"pod": subject_of(pod).name, "error": problem})
+        self._recorder.record(
+            Finding(subject=subject_of(pod), decider=DECIDER, decision="FailedValidation", message=message)
+        )
+
+
+def find_bad_name(pod: Pod) -> str:
+    """The first name of a pod that must not become part of a path, and why; empty if there is none. Pure."""
+    if not isinstance(pod.metadata.uid, PodUID):
+        return f"metadata.uid: Invalid value: {_shown(pod.metadata.uid)}: {UID_RULE}"
+    for field, name in _names(pod):
+        if not is_plain_name(name):
+            return f"{field}: Invalid value: {_shown(name)}: must be the plain name of a file"
+    return ""
+
+
+def _names(pod: Pod) -> Iterable[tuple[str, str]]:
+    yield "metadata.name", pod.metadata.name
+    yield "metadata.namespace", pod.metadata.namespace
+    spec = pod.spec
+    yield from ((f"spec.volumes[{index}].name", each.name) for index, each in enumerate(spec.volumes))
+    yield from ((f"spec.initContainers[{index}].name", each.name) for index, each in enumerate(spec.init_containers))
+    yield from ((f"spec.containers[{index}].name", each.name) for index, each in enumerate(spec.containers))
+    debugging = enumerate(spec.ephemeral_containers)
+    yield from ((f"spec.ephemeralContainers[{index}].name", each.name) for index, each in debugging)
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")

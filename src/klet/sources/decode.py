@@ -3,7 +3,6 @@
 Unknown fields are ignored, as upstream ignores them; of a stream of documents only the first is read.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -16,6 +15,7 @@ from klet.api.validation.options import STATIC_POD
 from klet.api.validation.pod import validate_pod_create
 from klet.config.document import JsonObject, parse_document
 from klet.config.errors import ConfigError
+from klet.model.pods import UID_RULE, PodUID
 from klet.sources.errors import ManifestError, Problem
 
 MAX_MANIFEST: Final = 10 * 1024 * 1024
@@ -61,10 +61,6 @@ def decode_pods(data: bytes, origin: Origin) -> tuple[Pod, ...]:
     return tuple(pods)
 
 
-# The UID names directories and cgroups on the node.
-_UID: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]{0,251}[A-Za-z0-9])?")
-
-
 def _parse(data: bytes, origin: Origin) -> JsonObject:
     if len(data) > MAX_MANIFEST:
         raise _error(origin, Problem("", f"the manifest is longer than {MAX_MANIFEST} bytes"))
@@ -105,9 +101,8 @@ def _finish(fields: JsonObject, origin: Origin, *, prefix: str, check_use: bool)
 
 
 def _broken_rules(pod: Pod) -> Iterator[tuple[str, str]]:
-    if not _UID.fullmatch(pod.metadata.uid):
-        rule = "must be at most 253 letters, digits, '-' and '.', and begin and end with a letter or digit"
-        yield "metadata.uid", f"Invalid value: {rule}"
+    if not isinstance(pod.metadata.uid, PodUID):
+        yield "metadata.uid", f"Invalid value: {UID_RULE}"
     for error in validate_pod_create(pod, STATIC_POD):
         yield str(error.field), error.body
 

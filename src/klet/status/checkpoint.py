@@ -6,7 +6,7 @@ is waited for when nothing has changed for a while: the runtime writes to it too
 
 import logging
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -111,6 +111,26 @@ class _Payload(msgspec.Struct, frozen=True, kw_only=True):
     pulls: tuple[PullDelay, ...] = ()
 
 
+class _ReadPayload(msgspec.Struct, frozen=True, kw_only=True):
+    """The same as it is read: what is left of a pod that no node would take in today is left out, not the rest."""
+
+    statuses: dict[str, msgspec.Raw]
+    delays: tuple[msgspec.Raw, ...]
+    pulls: tuple[msgspec.Raw, ...] = ()
+
+
+class _Owned(msgspec.Struct, frozen=True):
+    uid: str
+
+
+D = TypeVar("D", CrashDelay, PullDelay)
+
+
+def _owned(raws: tuple[msgspec.Raw, ...], kind: type[D]) -> tuple[D, ...]:
+    owned = (raw for raw in raws if isinstance(msgspec.json.decode(raw, type=_Owned).uid, PodUID))
+    return tuple(msgspec.json.decode(raw, type=kind) for raw in owned)
+
+
 class MemoryFormat:
     """The memory as klet's own checkpoint. A status is encoded once, however often it is written."""
 
@@ -129,11 +149,15 @@ class MemoryFormat:
 
     def decode(self, data: bytes) -> AgentMemory:
         try:
-            payload = msgspec.json.decode(self._envelope.decode(data), type=_Payload)
-            statuses = {PodUID(uid): decode(PodStatus, bytes(raw)) for uid, raw in payload.statuses.items()}
+            payload = msgspec.json.decode(self._envelope.decode(data), type=_ReadPayload)
+            owned = {uid: raw for uid, raw in payload.statuses.items() if isinstance(uid, PodUID)}
+            return AgentMemory(
+                statuses={uid: decode(PodStatus, bytes(raw)) for uid, raw in owned.items()},
+                delays=_owned(payload.delays, CrashDelay),
+                pulls=_owned(payload.pulls, PullDelay),
+            )
         except (msgspec.DecodeError, DecodeError) as error:
             raise CheckpointDamaged(f"field payload: {error}") from error
-        return AgentMemory(statuses=statuses, delays=payload.delays, pulls=payload.pulls)
 
     def _encode_status(self, uid: PodUID, status: PodStatus) -> tuple[PodStatus, msgspec.Raw]:
         known = self._encoded.get(uid)

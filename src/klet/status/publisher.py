@@ -96,7 +96,7 @@ class WantedPods(Protocol):
 class _Sent:
     """The newest version that the API server has, and for which object."""
 
-    api_uid: PodUID
+    api_uid: str
     version: int
     answer: Pod
     at: float
@@ -107,7 +107,7 @@ class _Sent:
 class _Deleted:
     """An object that the API server has let go, and the newest state of it that was known then."""
 
-    api_uid: PodUID
+    api_uid: str
     version: int
 
 
@@ -215,7 +215,7 @@ class StatusPublisher:
         if reported is None or target is None or self._is_gone(uid, target):
             return False
         sent = self._sent.get(uid)
-        if sent is None or sent.version < reported.version or sent.api_uid != uid_of(target):
+        if sent is None or sent.version < reported.version or sent.api_uid != target.metadata.uid:
             return True
         seen = self._api.seen(target)
         if seen is None:
@@ -256,32 +256,32 @@ class StatusPublisher:
         current = await self._write(uid, target, reported)
         if may_be_deleted(current, is_finished=reported.is_finished):
             await self._api.delete(current)
-            self._deleted[uid] = _Deleted(uid_of(current), _version(current))
+            self._deleted[uid] = _Deleted(current.metadata.uid, _version(current))
             logger.info("Pod fully terminated and removed", extra={"pod": format_pod(current)})
 
     async def _write(self, uid: PodUID, target: Pod, reported: Reported) -> Pod:
         current = self._known(uid, target) or await self._api.read(target)
         sent = self._sent.get(uid)
-        if sent is not None and sent.version == reported.version and sent.api_uid == uid_of(target):
+        if sent is not None and sent.version == reported.version and sent.api_uid == target.metadata.uid:
             return current
         wanted = status_to_write(current, reported.status, may_run=self._may_run(uid), now=self._now())
         patch = create_strategic_patch(Pod(status=current.status), Pod(status=wanted), Pod)
         if patch:
             current = await self._api.patch_status(current, {**patch, "metadata": {"uid": current.metadata.uid}})
-        self._sent[uid] = _Sent(uid_of(current), reported.version, current, self._clock.monotonic())
+        self._sent[uid] = _Sent(current.metadata.uid, reported.version, current, self._clock.monotonic())
         return current
 
     def _known(self, uid: PodUID, target: Pod) -> Pod | None:
         """The newest state of the API object that a watch or an answer has shown."""
         sent, seen = self._sent.get(uid), self._api.seen(target)
-        answer = sent.answer if sent is not None and sent.api_uid == uid_of(target) else None
+        answer = sent.answer if sent is not None and sent.api_uid == target.metadata.uid else None
         known = [each for each in (answer, seen) if each is not None]
         return max(known, key=_version, default=None)
 
     def _is_gone(self, uid: PodUID, target: Pod) -> bool:
         """Whether it was let go, and not kept after all, by a finalizer for example, which the watch would show."""
         deleted = self._deleted.get(uid)
-        if deleted is None or deleted.api_uid != uid_of(target):
+        if deleted is None or deleted.api_uid != target.metadata.uid:
             return False
         seen = self._api.seen(target)
         return seen is None or _version(seen) <= deleted.version

@@ -15,7 +15,8 @@ class PodDirectories:
         self._threads = threads
 
     async def pods(self) -> list[PodUID]:
-        return [PodUID(name) for name in await self._threads.run(find_pods, self._layout.pods)]
+        names = await self._threads.run(find_pods, self._layout.pods)
+        return [name for name in names if isinstance(name, PodUID)]
 
     async def find(self, uid: PodUID) -> list[FoundVolume]:
         return await self._threads.run(find_volumes, self._layout.volumes(uid))

@@ -34,7 +34,7 @@ def find_volumes(volumes: Path) -> list[FoundVolume]:
 def find_pods(pods: Path) -> list[str]:
     """The pods that have a directory, by their UIDs."""
     with doing("look for pods in", pods):
-        return [entry.name for entry in _entries(pods) if entry.is_dir()]
+        return [entry.name for entry in _entries(pods) if entry.is_dir() and not entry.is_symlink()]
 
 
 def has_mounts(volumes: Path) -> bool:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from klet.errors import KletError
+from klet.host.beneath import remove_below
 from klet.host.errors import HostError
-from klet.host.files import remove_tree
 from klet.host.filesystems import is_mount_root
 from klet.model.pods import PodUID
 from klet.volumes.disk import find_volumes
@@ -53,6 +53,8 @@ class OrphanedPods:
 
 def remove_orphan(directory: Path, uid: PodUID) -> None:
     """Remove one pod's directory, if nothing in it may be somebody's. It blocks."""
+    if directory.is_symlink():
+        raise _kept(uid, "its directory is a link")
     if not directory.exists():
         return
     _remove_volumes(directory / VOLUMES, uid)
@@ -63,7 +65,7 @@ def remove_orphan(directory: Path, uid: PodUID) -> None:
         raise _kept(uid, f"error occurred when trying to remove the volumes dir: {error}") from error
     for entry in _entries(directory, uid):
         try:
-            remove_tree(entry)
+            remove_below(directory.parent, directory.name, entry.name)
         except HostError as error:
             raise _kept(uid, f'error occurred when trying to remove subdir "{entry}": {error}') from error
     try:

@@ -5,7 +5,15 @@ from pathlib import Path
 import pytest
 
 from klet.host.errors import FileError, FileMissing
-from klet.host.files import read_bytes, read_text, remove_file, remove_tree, write_atomic, write_text
+from klet.host.files import (
+    read_bytes,
+    read_text,
+    remove_entry,
+    remove_file,
+    remove_tree,
+    write_atomic,
+    write_text,
+)
 
 
 def test_a_missing_file_is_told_apart(tmp_path):
@@ -72,6 +80,33 @@ def test_a_symlink_is_removed_and_not_what_it_names(tmp_path):
     (tmp_path / "link").symlink_to(kept)
     remove_tree(tmp_path / "link")
     assert [entry.name for entry in tmp_path.iterdir()] == ["kept"]
+
+
+@pytest.mark.parametrize("name", ["..", "tree/..", "tree/../kept"])
+def test_a_path_that_goes_up_is_not_removed(tmp_path, name):
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "kept").touch()
+    with pytest.raises(FileError, match=r"a path with '\.\.' is not removed"):
+        remove_tree(tmp_path / "tree" / ".." / name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "tree"]
+
+
+def test_a_path_without_a_name_is_not_removed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileError, match="no plain name"):
+        remove_tree(Path())
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\0", "x" * 256])
+def test_only_a_plain_name_is_removed_from_a_directory(tmp_path, name):
+    (tmp_path / "a/b").mkdir(parents=True)
+    directory = os.open(tmp_path / "a", os.O_PATH)
+    try:
+        with pytest.raises(FileError, match="no plain name"):
+            remove_entry(directory, name, tmp_path)
+    finally:
+        os.close(directory)
+    assert (tmp_path / "a/b").is_dir()
 
 
 def test_a_very_deep_tree_costs_neither_stack_nor_descriptors(tmp_path):

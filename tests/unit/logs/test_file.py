@@ -1,4 +1,5 @@
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -117,15 +118,92 @@ def test_a_truncated_file_is_read_from_its_beginning(file, path):
     assert file.read() == b"2\n"
 
 
-def test_symlinks_are_resolved(tmp_path, path):
-    path.write_bytes(b"one\n")
-    link = tmp_path / "links" / "pod.log"
-    link.parent.mkdir()
-    link.symlink_to(path)
-    file = LogFile.open(link)
-    assert file.directory == tmp_path
-    assert file.read() == b"one\n"
-    file.close()
+class TestLinks:
+    """Below the directory of all logs, others may have put links: to any file of the machine."""
+
+    @pytest.fixture
+    def log(self, tmp_path):
+        secret = tmp_path / "secret"
+        secret.mkdir()
+        (secret / "0.log").write_text("root:$6$secret\n")
+        log = tmp_path / "logs" / "ns_web_u-1" / "main" / "0.log"
+        log.parent.mkdir(parents=True)
+        return log
+
+    def assert_refused(self, log):
+        with pytest.raises(LogError) as caught:
+            LogFile.open(log)
+        assert str(caught.value).startswith(f'failed to try resolving symlinks in path "{log}": ')
+        assert "secret" not in str(caught.value)
+
+    def test_a_linked_file_is_refused(self, log, tmp_path):
+        log.symlink_to(tmp_path / "secret/0.log")
+        self.assert_refused(log)
+
+    @pytest.mark.parametrize("target", ["../other/0.log", "0.log.1"])
+    def test_even_within_the_pod(self, log, target):
+        (log.parent.parent / "other").mkdir()
+        (log.parent.parent / "other/0.log").write_text("x")
+        (log.parent / "0.log.1").write_text("x")
+        log.symlink_to(target)
+        self.assert_refused(log)
+
+    @pytest.mark.parametrize("depth", [0, 1])
+    def test_a_linked_directory_is_refused(self, log, tmp_path, depth):
+        place = log.parents[depth]
+        (tmp_path / "secret/main").symlink_to(tmp_path / "secret")
+        place.rename(tmp_path / "away")
+        place.symlink_to(tmp_path / "secret")
+        self.assert_refused(log)
+
+    def test_the_directory_of_all_logs_may_be_a_link(self, log, tmp_path):
+        log.write_text("one\n")
+        (tmp_path / "logs").rename(tmp_path / "disk")
+        (tmp_path / "logs").symlink_to(tmp_path / "disk")
+        file = LogFile.open(log)
+        assert file.read() == b"one\n"
+        file.close()
+
+    def test_a_link_for_collectors_still_leads_to_the_log(self, log, tmp_path):
+        """klet makes them in `/var/log/containers` and reads by the runtime's path."""
+        log.write_text("one\n")
+        (tmp_path / "web_ns_main-1.log").symlink_to(log)
+        assert (tmp_path / "web_ns_main-1.log").read_text() == "one\n"
+
+    def test_a_successor_that_is_a_link_is_refused(self, log, tmp_path):
+        log.write_text("one\n")
+        file = LogFile.open(log)
+        try:
+            file.read()
+            log.rename(f"{log}.20260101-000000")
+            log.symlink_to(tmp_path / "secret/0.log")
+            assert file.turn_over().read_again
+            with pytest.raises(LogError) as caught:
+                file.turn_over()
+            assert "secret" not in str(caught.value)
+        finally:
+            file.close()
+
+    def test_a_directory_that_is_swapped_meanwhile_has_no_effect(self, log, tmp_path):
+        log.write_text("one\n")
+        file = LogFile.open(log)
+        try:
+            assert file.read() == b"one\n"
+            log.parent.rename(tmp_path / "away")
+            log.parent.symlink_to(tmp_path / "secret")
+            assert file.turn_over() == TurnOver()
+            with (tmp_path / "away/0.log").open("a") as writer:
+                writer.write("two\n")
+            assert file.read() == b"two\n"
+            assert file.directory.samefile(tmp_path / "away")
+        finally:
+            file.close()
+
+
+@pytest.mark.parametrize("path", ["0.log", "/0.log", "/var/log/pods/../../shadow/x/0.log", "/var/log/pods/a/b/0\0.log"])
+def test_what_is_no_path_of_a_log_is_an_error(path):
+    with pytest.raises(LogError, match="failed to try resolving symlinks in path"):
+        LogFile.open(Path(path))
 
 
 @pytest.mark.parametrize(

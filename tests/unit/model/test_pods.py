@@ -1,5 +1,6 @@
 """Who a pod is, where it came from and how critical it is."""
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -8,6 +9,8 @@ from klet.model.causes import Subject
 from klet.model.pods import (
     MIRROR_ANNOTATION,
     SOURCE_ANNOTATION,
+    BadPodUID,
+    PodUID,
     format_pod,
     full_name,
     is_critical,
@@ -50,3 +53,53 @@ def test_where_a_pod_comes_from(annotations, priority, static, mirror, critical)
 @pytest.mark.parametrize(("policy", "expected"), [(None, False), ("Never", False), ("Always", True)])
 def test_a_sidecar_is_an_init_container_that_always_restarts(policy, expected):
     assert is_sidecar(make_container("c", restart_policy=policy)) is expected
+
+
+GOOD_UIDS = [
+    "8a3b1c2d-0000-4000-8000-000000000001",
+    "0123456789abcdef0123456789abcdef",
+    "u",
+    "my-own.2",
+    "A",
+    "a" * 253,
+]
+BAD_UIDS = [
+    "",
+    ".",
+    "..",
+    "...",
+    "-a",
+    "a-",
+    ".a",
+    "a.",
+    "a/b",
+    "../a",
+    "/",
+    "a_b",
+    "a b",
+    "a\0",
+    "a\n",
+    "\u00e9",
+    "\u0661",
+]
+
+
+@pytest.mark.parametrize("text", GOOD_UIDS)
+def test_a_uid_is_the_very_text(text):
+    assert PodUID(text) is text
+    assert isinstance(text, PodUID)
+    assert msgspec.json.decode(msgspec.json.encode({PodUID(text): PodUID(text)}), type=dict[PodUID, PodUID]) == {
+        text: text
+    }
+
+
+@pytest.mark.parametrize("text", [*BAD_UIDS, "a" * 254, "a" * 10_000_000])
+def test_what_is_no_plain_name_is_no_uid(text):
+    assert not isinstance(text, PodUID)
+    with pytest.raises(BadPodUID, match=r"invalid pod UID .*: must be at most 253 letters") as caught:
+        PodUID(text)
+    assert len(str(caught.value)) < 300
+    with pytest.raises(BadPodUID):
+        uid_of(make_pod("main", uid=text))
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(msgspec.json.encode(text), type=PodUID)

@@ -71,6 +71,62 @@ async def test_a_log_goes_with_its_rotated_files(files, log):
     await files.remove_log(str(log))
 
 
+@pytest.mark.parametrize("depth", [0, 1])
+async def test_a_log_behind_a_link_is_not_removed(files, log, tmp_path, caplog, depth):
+    secret = tmp_path / "secret"
+    (secret / "main").mkdir(parents=True)
+    for path in (secret / "1.log", secret / "main/1.log"):
+        path.write_text("secret")
+    log.parents[depth].rename(tmp_path / "away")
+    log.parents[depth].symlink_to(secret)
+    await files.remove_log(str(log))
+    assert (secret / "1.log").exists()
+    assert (secret / "main/1.log").exists()
+    assert "Log not removed" in caplog.text
+
+
+async def test_only_the_link_itself_goes_where_a_log_is_one(files, log, tmp_path):
+    (tmp_path / "secret").write_text("secret")
+    log.unlink()
+    log.symlink_to(tmp_path / "secret")
+    await files.remove_log(str(log))
+    assert not log.is_symlink()
+    assert (tmp_path / "secret").exists()
+
+
+@pytest.mark.parametrize("path", ["klet-no-such/1.log", "/klet-no-such-1.log", "/klet-no-such/../b/c/1.log"])
+async def test_what_is_no_path_of_a_log_is_refused(files, path):
+    with pytest.raises(HostError, match="no plain absolute path"):
+        await files.remove_log(path)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../pods", "../pods/ns_web_u-1/main/1.log"])
+async def test_links_have_plain_names(files, log, tmp_path, caplog, name):
+    """Part of a link's name is what labels in the runtime say."""
+    (tmp_path / "containers").mkdir()
+    with pytest.raises(HostError, match="no plain name"):
+        await files.unlink(name)
+    await files.link(name, str(log))
+    assert "Log not linked" in caplog.text
+    assert log.read_text() == "hello"
+    assert not log.is_symlink()
+
+
+async def test_names_that_are_no_pods_are_left_alone(files, log, tmp_path):
+    names = ["x_y_..", "x_y_.", "x_y_", "_y_u-9", "x__u-9", "x_y_u-9_z", "..."]
+    for name in names:
+        (tmp_path / "pods" / name).mkdir()
+    assert [directory.name for directory in await files.directories()] == ["ns_web_u-1"]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../containers", "ns_web_u-1/main"])
+async def test_only_a_directory_of_a_pod_is_removed(files, log, tmp_path, name):
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(HostError, match="no plain name"):
+        await files.remove_directory(LogDirectory("u-1", name))
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 async def test_the_log_directories_of_pods(files, log, tmp_path):
     (tmp_path / "pods" / "lost+found").mkdir()
     [directory] = await files.directories()

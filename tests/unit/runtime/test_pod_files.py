@@ -11,7 +11,9 @@ from msgspec.structs import replace
 
 from klet.aio.threads import Threads
 from klet.api.pod import HostAlias, Pod
-from klet.model.pods import PodUID
+from klet.errors import KletError
+from klet.host.errors import HostError
+from klet.model.pods import BadPodUID, PodUID
 from klet.runtime.config.container_planner import ContainerFiles
 from klet.runtime.pod_files import PodFiles
 from klet.testing.builders import make_container, make_pod
@@ -147,6 +149,7 @@ async def test_a_container_starts_without_a_termination_log_if_it_must(files, tm
         pytest.param([], 0, id="no logs"),
         pytest.param(["0.log", "1.log", "1.log.20300101"], 2, id="logs"),
         pytest.param(["7.log/"], 0, id="a directory is no log"),
+        pytest.param(["1.log", f"{9 * 10**18}.log", "\u0669.log"], 2, id="counts that no container can have"),
     ],
 )
 async def test_restart_count_by_the_logs(files, tmp_path, names, expected):
@@ -167,12 +170,99 @@ async def test_restart_count_without_readable_logs_is_zero(files, tmp_path):
     assert await files.next_restart_count(pod_with(), "main") == 0
 
 
-async def test_pods_on_disk_are_those_with_data_or_logs(files, tmp_path):
+async def test_pods_on_disk_are_those_with_data(files, tmp_path):
     assert await files.pods_on_disk() == frozenset()
-    (tmp_path / "root/pods/u-1").mkdir(parents=True)
-    (tmp_path / "logs/default_web_u-2").mkdir(parents=True)
-    (tmp_path / "logs/stray").mkdir(parents=True)
-    assert await files.pods_on_disk() == {"u-1", "u-2"}
+    for name in ("u-1", "lost+found", ".hidden", "a_b"):
+        (tmp_path / "root/pods" / name).mkdir(parents=True)
+    for name in ("default_web_u-2", "stray", "x_y_..", "x_y_.", "x_y_"):
+        (tmp_path / "logs" / name).mkdir(parents=True)
+    assert await files.pods_on_disk() == {"u-1"}
+
+
+@pytest.mark.parametrize("uid", ["", ".", "..", "../u-2", "u-2/volumes", "a\0"])
+async def test_what_is_no_uid_removes_nothing(files, tmp_path, uid):
+    await files.prepare_pod(pod_with())
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(KletError, match="no plain name"):
+        await files.remove_pod(uid)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+async def test_a_pod_without_a_valid_uid_gets_no_directories(files, tmp_path):
+    pod = replace(pod_with(), metadata=replace(pod_with().metadata, uid=".."))
+    with pytest.raises(BadPodUID, match=r"invalid pod UID '\.\.': must be at most 253 letters"):
+        await files.prepare_pod(pod)
+    assert list(tmp_path.iterdir()) == []
+
+
+class TestLinks:
+    """Somebody who may write to the directories has put links there."""
+
+    @pytest.fixture
+    def secret(self, tmp_path):
+        directory = tmp_path / "secret"
+        directory.mkdir(mode=0o700)
+        (directory / "0.log").write_text("secret")
+        (directory / "0.log").chmod(0o600)
+        return directory
+
+    def assert_untouched(self, secret):
+        assert {path.name: (path.read_text(), mode_of(path)) for path in secret.iterdir()} == {
+            "0.log": ("secret", 0o600)
+        }
+        assert mode_of(secret) == 0o700
+
+    @pytest.mark.parametrize("place", ["logs/default_web_u-1", "logs/default_web_u-1/main", "logs"])
+    async def test_a_linked_log_directory_is_refused_and_its_mode_stays(self, files, tmp_path, secret, place):
+        await files.prepare_pod(pod_with())
+        path = tmp_path / place
+        if path.exists():
+            path.rename(tmp_path / "away")
+        path.symlink_to(secret)
+        with pytest.raises(HostError, match="cannot make"):
+            await made_for(files, pod_with(), ips=("10.0.0.1",))
+        self.assert_untouched(secret)
+
+    async def test_a_linked_hosts_file_is_not_written_through(self, files, tmp_path, secret):
+        await files.prepare_pod(pod_with())
+        (tmp_path / "root/pods/u-1/etc-hosts").symlink_to(secret / "0.log")
+        with pytest.raises(HostError, match="links are not followed"):
+            await files.prepare_container(pod_with(), MAIN, pod_ips=("10.0.0.1",))
+        self.assert_untouched(secret)
+
+    async def test_a_pipe_for_a_hosts_file_keeps_nobody_waiting(self, files, tmp_path):
+        await files.prepare_pod(pod_with())
+        os.mkfifo(tmp_path / "root/pods/u-1/etc-hosts")
+        with pytest.raises(HostError):
+            await files.prepare_container(pod_with(), MAIN, pod_ips=("10.0.0.1",))
+
+    async def test_a_linked_directory_gets_no_termination_log(self, files, tmp_path, secret):
+        await files.prepare_pod(pod_with())
+        (tmp_path / "root/pods/u-1/containers/main").symlink_to(secret)
+        assert (await files.prepare_container(pod_with(), MAIN, pod_ips=())).termination_log == ""
+        self.assert_untouched(secret)
+
+    async def test_removal_takes_the_links_only(self, files, tmp_path, secret):
+        await files.prepare_pod(pod_with())
+        (tmp_path / "logs/default_web_u-1/main").symlink_to(secret)
+        (tmp_path / "logs/other_web_u-1").symlink_to(secret)
+        (tmp_path / "root/pods/u-1/volumes/link").symlink_to(secret)
+        await files.remove_pod(PodUID("u-1"))
+        assert list((tmp_path / "logs").iterdir()) == []
+        assert list((tmp_path / "root/pods").iterdir()) == []
+        self.assert_untouched(secret)
+
+    async def test_logs_behind_a_link_are_not_counted(self, files, tmp_path, secret):
+        (tmp_path / "logs/default_web_u-1").mkdir(parents=True)
+        (tmp_path / "logs/default_web_u-1/main").symlink_to(secret)
+        assert await files.next_restart_count(pod_with(), "main") == 0
+
+
+async def test_directories_that_were_there_keep_their_modes(files, tmp_path):
+    await made_for(files, pod_with())
+    (tmp_path / "logs/default_web_u-1/main").chmod(0o777)
+    await made_for(files, pod_with())
+    assert mode_of(tmp_path / "logs/default_web_u-1/main") == 0o777
 
 
 async def test_removal_takes_data_and_logs_of_that_pod_only(files, tmp_path):

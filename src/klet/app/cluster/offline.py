@@ -21,7 +21,7 @@ from klet.app.wiring import Part
 from klet.config.klet import KletConfiguration
 from klet.events.recorder import EventApi
 from klet.model.causes import CauseRecorder, Finding, Subject
-from klet.model.pods import subject_of, uid_of
+from klet.model.pods import PodUID, subject_of, uid_of
 from klet.objectcache.trust_anchors import choose_bundles
 from klet.offline.keeper import PodKeeper, PodSink
 from klet.offline.objects import KeptObjects, Objects, forget_unused
@@ -270,7 +270,8 @@ def choose_shown_bundles(bundles: Sequence[ClusterTrustBundle], pods: Iterable[P
 
 def restored_pod(pod: Pod, statuses: StatusBoard, *, now: Time) -> Pod:
     """A pod as the API server would show it, had it heard the agent's last words: one that is over stays over."""
-    reported = statuses.get(uid_of(pod))
+    uid = pod.metadata.uid
+    reported = statuses.get(uid) if isinstance(uid, PodUID) else None
     if reported is None:
         return pod
     return replace(pod, status=merge_status(pod.status, reported, may_run=False, now=now))

@@ -56,5 +56,5 @@ def build_pod_parts(
         clock=clock,
         randomness=randomness,
     )
-    source = ApiSource(node=informers.node, pods=informers.pods, sink=sink)
+    source = ApiSource(node=informers.node, pods=informers.pods, sink=sink, recorder=recorder)
     return (source, publisher, mirrors, events, *offline_parts)

@@ -80,7 +80,7 @@ class MemoryFiles:
                 self.sink.remove(path)
 
     async def pods_on_disk(self) -> frozenset[PodUID]:
-        return frozenset(self.pods | self.pods_with_logs())
+        return frozenset(self.pods)
 
     def pods_with_logs(self) -> set[PodUID]:
         return {_owner(path) for path in self.sink.paths() if path.startswith(_PREFIX)}

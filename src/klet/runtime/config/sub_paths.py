@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Protocol
 
 from klet.aio.threads import Threads
+from klet.host.beneath import remove_below
 from klet.host.contained import make_beneath, open_beneath
 from klet.host.errors import FileMissing, HostError, file_error
-from klet.host.files import remove_tree
 from klet.host.mounts import bind, cleanup_mount_point, is_mountpoint, unmount_tree
 from klet.model.pods import PodUID
 
@@ -51,7 +51,7 @@ class BoundSubPaths:
         return await self._threads.run(_prepare, Path(root), path, target)
 
     async def clean(self, uid: PodUID) -> None:
-        await self._threads.run(_clean, self._pods / uid / DIRECTORY)
+        await self._threads.run(_clean, self._pods, uid)
 
 
 def _prepare(root: Path, path: str, target: Path) -> str:
@@ -109,7 +109,8 @@ def _is_same(wanted: os.stat_result, target: Path) -> bool:
         return False  # a mount that does not answer any more is replaced
 
 
-def _clean(directory: Path) -> None:
+def _clean(pods: Path, uid: PodUID) -> None:
+    directory = pods / uid / DIRECTORY
     if directory.exists():
         unmount_tree(directory)
-        remove_tree(directory)
+        remove_below(pods, uid, DIRECTORY)
