@@ -46,6 +46,13 @@ POD = convert(
 )
 
 
+def test_kept_pods_without_a_valid_uid_are_left_out(caplog):
+    form = PodsFormat()
+    accepted = AcceptedPods(node_name="n", at=AT, pods=(make_pod(uid=".."), POD))
+    assert form.decode(form.encode(accepted)).pods == (POD,)
+    assert "left out" in caplog.text
+
+
 def test_pods_are_read_as_they_were_written():
     accepted = AcceptedPods(node_name="n", at=AT, pods=(POD, make_pod(uid="w")))
     form = PodsFormat()

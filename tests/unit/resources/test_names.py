@@ -102,6 +102,8 @@ def test_uids_that_cannot_be_in_a_name(uid):
         pytest.param(("kubepods", "pod"), None, id="no UID"),
         pytest.param(("kubepods", "mypod1"), None, id="somebody else's"),
         pytest.param(("kubepods", "burstable", "pod1", "podx"), None, id="below a pod"),
+        pytest.param(("kubepods", "pod+"), None, id="what is no UID"),
+        pytest.param(("kubepods", "pod-a"), None, id="no UID begins so"),
         pytest.param(("pod1",), None, id="outside"),
         pytest.param((), None, id="the root"),
     ],

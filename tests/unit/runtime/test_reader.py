@@ -115,6 +115,14 @@ def test_a_sandbox_of_nobody_is_no_pod():
     assert group_listed([cri.PodSandbox(id="s")], []) == {}
 
 
+@pytest.mark.parametrize("uid", [".", "..", "../x", "a_b", "x" * 254])
+def test_what_the_runtime_names_without_a_valid_uid_is_no_pod(uid):
+    strange = cri.PodSandbox(id="s", metadata=cri.PodSandboxMetadata(name="a", namespace="x", uid=uid))
+    container = cri.Container(id="c", state=cri.CONTAINER_RUNNING, labels={"io.kubernetes.pod.uid": uid})
+    good = cri.PodSandbox(id="t", metadata=cri.PodSandboxMetadata(name="b", namespace="x", uid="u-b"))
+    assert list(group_listed([strange, good], [container])) == ["u-b"]
+
+
 def test_the_newest_sandbox_is_that_of_the_highest_attempt():
     status = build_status(UID, [sandbox(0, created=9), sandbox(2, created=5), sandbox(1, created=7)], [], {})
     assert [found.attempt for found in status.sandboxes] == [2, 1, 0]

@@ -1,6 +1,7 @@
 """What the agent leaves to its next life."""
 
 import asyncio
+import dataclasses
 from datetime import timedelta
 
 import pytest
@@ -95,6 +96,18 @@ async def test_a_damaged_file_is_set_aside_and_written_anew(tmp_path):
         assert open_file().load() == Found(MEMORY)
     finally:
         threads.close()
+
+
+def test_what_belongs_to_no_valid_uid_is_left_out_and_the_rest_stays():
+    form = MemoryFormat()
+    bad = AgentMemory(
+        statuses={**MEMORY.statuses, "..": PodStatus()},
+        delays=(*MEMORY.delays, *(dataclasses.replace(each, uid="..") for each in MEMORY.delays)),
+        pulls=(*MEMORY.pulls, *(dataclasses.replace(each, uid="") for each in MEMORY.pulls)),
+    )
+    assert MEMORY.delays
+    assert MEMORY.pulls
+    assert form.decode(form.encode(bad)) == MEMORY
 
 
 class Delays:

@@ -71,6 +71,23 @@ def test_a_link_in_place_of_the_volumes_is_not_followed(pod, tmp_path):
     assert (outside / "plugin" / "name").exists()
 
 
+def test_a_link_in_place_of_the_pod_is_not_followed(pod, tmp_path):
+    outside = tmp_path / "outside"
+    (outside / "containers").mkdir(parents=True)
+    pod.rmdir()
+    pod.symlink_to(outside)
+    with pytest.raises(OrphanKept, match="its directory is a link"):
+        remove_orphan(pod, "u")
+    assert (outside / "containers").exists()
+
+
+async def test_only_directories_named_by_a_uid_are_pods(machine, pod, tmp_path):
+    for name in ("lost+found", ".hidden", "a_b"):
+        (pod.parent / name).mkdir()
+    (pod.parent / "link").symlink_to(tmp_path)
+    assert await PodDirectories(layout=Layout(machine.root), threads=machine.threads).pods() == ["u"]
+
+
 def test_a_pod_without_a_directory(pod):
     pod.rmdir()
     remove_orphan(pod, "u")
