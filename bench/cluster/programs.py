@@ -33,8 +33,10 @@ class Ports:
 
 
 def write_configuration(path: Path, *, containerd: PrivateContainerd, authority: Path) -> Ports:
-    """What this machine asks for (cgroup v1, ports of its own, a private runtime); defaults otherwise."""
+    """What this machine asks for (cgroup v1, its own ports and resolv.conf, a private runtime); defaults otherwise."""
     ports = Ports(*find_free_ports(2))
+    resolver = path.with_name("resolv.conf")
+    resolver.write_text("nameserver 127.0.0.1\n")
     path.write_text(
         json.dumps(
             {
@@ -50,6 +52,8 @@ def write_configuration(path: Path, *, containerd: PrivateContainerd, authority:
                 # As kubeadm writes it; without, every pod is warned about.
                 "clusterDNS": ["10.96.0.10"],
                 "clusterDomain": "cluster.local",
+                # The machine may have none, or one that a kubelet warns about.
+                "resolvConf": str(resolver),
                 "address": "127.0.0.1",
                 "port": ports.api,
                 "healthzPort": ports.healthz,
