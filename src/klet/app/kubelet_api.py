@@ -27,9 +27,9 @@ from klet.server.routes.node import DisabledRoutes, NodeRoutes
 from klet.server.routes.pods import PodRoutes
 from klet.server.routes.streams import StreamRoutes
 from klet.server.runtime_pods import RuntimePods
+from klet.server.tls.certified import CertifiedConnections
 from klet.server.tls.context import TlsSettings
-from klet.server.tls.openssl import OpenSsl, find_openssl
-from klet.server.tls.serving import FollowedPair, ServingContext
+from klet.server.tls.serving import FollowedAuthorities, FollowedPair, ServingContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,25 +121,26 @@ async def build_kubelet_api(
         address = Address(host=config.healthz_bind_address, port=config.healthz_port, name=name)
         parts.append(HealthListener(address=address, routes=(routes.health,), clock=basics.clock))
     if sockets.readers is not None:
-        parts.append(ReadOnlyListener(listener=sockets.readers, routes=routes.without_debugging()))
+        parts.append(ReadOnlyListener(listener=sockets.readers, routes=routes.without_debugging(), clock=basics.clock))
     if sockets.secure is None:
         return KubeletApi(parts=tuple(parts), requested=None)
     authorities = await _load_authorities(config, basics)
-    openssl = find_openssl() if authorities is not None else None
-    contexts = _build_contexts(config, basics, authorities, openssl)
+    contexts = _build_contexts(config, basics, authorities)
+    certified = CertifiedConnections(clock=basics.clock)
     plan = _plan_serving(given)
     if authorities is not None:
-        parts.append(authorities)
+        followed = FollowedAuthorities(authorities=authorities, context=contexts, connections=certified)
+        parts += (authorities, followed)
     gate = build_gate(
         AuthSettings(
             authentication=config.authentication,
             authorization=config.authorization,
             node_name=node_name,
             is_fine_grained=given.gates.enabled("KubeletFineGrainedAuthz"),
+            streams_by_method=given.klet.streams_by_method,
         ),
         reviewer=reviewer,
         authorities=authorities,
-        judge=openssl,
         randomness=basics.randomness,
         clock=basics.clock,
     )
@@ -147,8 +148,10 @@ async def build_kubelet_api(
     listener = SecureListener(
         listener=sockets.secure,
         contexts=contexts,
+        certified=certified,
         gate=gate,
         routes=routes.all() if has_debugging else routes.without_debugging(),
+        clock=basics.clock,
         has_debugging=has_debugging,
     )
     if isinstance(plan, Requested):
@@ -166,16 +169,14 @@ async def _load_authorities(config: KubeletConfiguration, basics: Basics) -> Cli
 
 
 def _build_contexts(
-    config: KubeletConfiguration, basics: Basics, authorities: ClientAuthorities | None, openssl: OpenSsl | None
+    config: KubeletConfiguration, basics: Basics, authorities: ClientAuthorities | None
 ) -> ServingContext:
     settings = TlsSettings(
         min_version=config.tls_min_version,
         cipher_suites=config.tls_cipher_suites,
         asks_for_certificates=authorities is not None,
     )
-    return ServingContext(
-        settings=settings, authorities=authorities, openssl=openssl, threads=basics.threads, clock=basics.clock
-    )
+    return ServingContext(settings=settings, authorities=authorities, threads=basics.threads, clock=basics.clock)
 
 
 def _plan_serving(given: Settings) -> ServingFiles | Requested:

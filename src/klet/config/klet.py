@@ -51,6 +51,8 @@ class KletConfiguration(Section, frozen=True, kw_only=True):
     """Keep accepted pods and what they need on disk, and start from that while the API server is away."""
     offline_after: timedelta = NOTHING
     """How long nothing must have answered for the API server to count as away."""
+    streams_by_method: bool = False
+    """Authorize exec, attach, run and portForward by the request's method, as upstream does: GET needs only `get`."""
     runtime_classes: tuple[RuntimeClass, ...] = ()
     """The classes that pods of this node can name; they stand in for an API server's."""
 
@@ -69,6 +71,7 @@ KLET_FLAGS: Final = (
     _flag("klet-leave-kernel-tunables", BOOL, "leaveKernelTunables", "Do not set kernel parameters", "false"),
     _flag("klet-offline", BOOL, "offline", "Start accepted pods while the API server is away", "false"),
     _flag("klet-offline-after", DURATION, "offlineAfter", "When a silent API server counts as away", "10s"),
+    _flag("klet-streams-by-method", BOOL, "streamsByMethod", "Let `get nodes/proxy` exec into pods", "false"),
     _flag("klet-max-parallel-starts", INT32, "maxParallelStarts", "Pod starts in flight; 0: from the CPUs", "0"),
 )
 

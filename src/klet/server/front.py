@@ -1,39 +1,43 @@
-"""The front of the HTTP server: frames requests, hands them to aiohttp one by one, and lets go of upgraded connections.
+"""The front of the HTTP server: reads requests, hands them to aiohttp one by one, lets go of upgraded connections.
 
 aiohttp knows no upgrade to SPDY. The front keeps the bytes behind an upgrade request to itself until a handler has
-taken the connection over (`take_over`), or has answered in plain HTTP. If the request has a body, which no client of
-Kubernetes sends, that is part of the request: it is waited for, and goes to the runtime with the head.
+taken the connection over (`take_over`). If none does, the connection closes and these bytes are dropped: nobody can
+say in which protocol they are.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Protocol, cast
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
+from msgspec import Struct
 
-from klet.server.framing import HEAD_END, Body, FramingError, RequestHead, body_of, parse_request_head, write_head
+from klet.server.http1 import (
+    MessageLimits,
+    Refusal,
+    RequestHead,
+    RequestMessage,
+    RequestReader,
+    refuse,
+    write_plain,
+    write_refusal,
+)
+from klet.server.lobby import Visit
 
 logger = logging.getLogger(__name__)
 
-STREAMING_PATHS: Final = frozenset({"exec", "attach", "portForward"})
-HEAD_LIMIT: Final = (1 << 20) + 4096
-"""Upstream's limit of 1 MiB, with the same allowance on top."""
 _BUFFER_LIMIT: Final = 1 << 16
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-_NOT_FOR_AIOHTTP: Final = frozenset({"connection", "upgrade", "content-length", "transfer-encoding", "expect"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontLimits:
-    """What a client may take: bytes for a head, and time to send it; for the body of an upgrade request the same."""
+class FrontLimits(Struct, frozen=True, kw_only=True):
+    """What a client may take for one request: bytes, and time from the connection (or the first byte) to its end."""
 
-    head_bytes: int = HEAD_LIMIT
-    head_time: timedelta = timedelta(seconds=30)
-    upgrade_body_bytes: int = 1 << 16
+    message: MessageLimits = MessageLimits()
+    request_time: timedelta = timedelta(seconds=15)
 
 
 class Taker(Protocol):
@@ -53,66 +57,100 @@ class Taker(Protocol):
 class Front(asyncio.Protocol):
     """One client's connection."""
 
-    def __init__(self, *, make_handler: Callable[[], RequestHandler], limits: FrontLimits) -> None:
-        self._handler = make_handler()
+    def __init__(
+        self,
+        *,
+        make_handler: Callable[[], RequestHandler],
+        limits: FrontLimits,
+        welcome: Callable[[asyncio.Transport], Visit],
+    ) -> None:
+        self._make_handler = make_handler
         self._limits = limits
-        self._buffer = bytearray()
-        self._searched = 0
-        self._body: Body | None = None
+        self._welcome = welcome
+        self._reader = RequestReader(limits.message)
+        self._handler: RequestHandler | None = None
+        self._visit: Visit | None = None
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._taker: Taker | None = None
         self._is_busy = False
-        self._is_opaque = False
+        self._is_deaf = False
         self._is_held = False
         self._has_ended = False
-        self._taker: Taker | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._transport: asyncio.Transport | None = None
+        self._has_continued = False
+        self.is_retired = False
+        """Whether no further request is served on this connection."""
         self.upgrade: RequestHead | None = None
-        """The request in hand as it was sent, if it asks for another protocol."""
+        """The request in hand, if it asks for another protocol."""
         self.upgrade_body = b""
-        """The bytes of its body, as they were sent."""
-        self._awaited: tuple[RequestHead, Body] | None = None
-        """An upgrade request whose body has not come yet."""
 
     @property
     def transport(self) -> asyncio.Transport:
         assert self._transport is not None
         return self._transport
 
+    @property
+    def visit(self) -> Visit:
+        assert self._visit is not None
+        return self._visit
+
+    def admitted(self, *, is_known: bool) -> None:
+        """The request in hand may be served; with credentials that count the client is no stranger any more."""
+        if is_known:
+            self.visit.vouch()
+        else:
+            self.visit.serve()
+
     def done(self) -> None:
-        """The handler of the request in hand is through with it."""
-        if self._taker is None:
-            self._is_busy = False
-            self.upgrade = None
-            self.upgrade_body = b""
-            self._advance()
+        """The handler of the request in hand has finished."""
+        if self._taker is not None:
+            return
+        self.visit.rest()
+        if self.upgrade is not None:
+            # aiohttp closes the connection behind its answer.
+            self._is_deaf = True
+            self._reader.take_rest()
+            return
+        self._is_busy = False
+        self._advance()
+
+    def retire(self) -> None:
+        """Serve no further request: close now, or when the request in hand has been answered."""
+        self.is_retired = True
+        if not self._is_busy:
+            self.transport.close()
 
     def take_over(self, taker: Taker) -> bytes:
-        """From now on all that comes goes to the taker; what has come already behind the request is returned."""
+        """Give all that arrives from now on to the taker; return what has arrived behind the request already."""
         self._taker = taker
-        early = bytes(self._buffer)
-        self._buffer.clear()
+        self.visit.vouch()
         self.transport.resume_reading()
         if self._has_ended:
             asyncio.get_running_loop().call_soon(taker.client_eof)
-        return early
+        return self._reader.take_rest()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are not derived from it
-        self._handler.connection_made(transport)
+        self._visit = self._welcome(self._transport)
+        self._start_timer(self._limits.request_time - self._visit.age)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        self.visit.end()
         if self._taker is not None:
             self._taker.client_gone()
-        self._handler.connection_lost(exc)
+        if self._handler is not None:
+            self._handler.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        self._handler.pause_writing()
+        if self._handler is not None:
+            self._handler.pause_writing()
         if self._taker is not None:
             self._taker.client_is_full(is_full=True)
 
     def resume_writing(self) -> None:
-        self._handler.resume_writing()
+        if self._handler is not None:
+            self._handler.resume_writing()
         if self._taker is not None:
             self._taker.client_is_full(is_full=False)
 
@@ -121,130 +159,65 @@ class Front(asyncio.Protocol):
             self._taker.client_eof()
             return True
         self._has_ended = True
-        if self.upgrade is not None:
-            return True  # it may have said all it has to say, and wants to hear the answer
+        if self.upgrade is not None and not self._is_deaf:
+            return True  # it may have said all it has to say, and waits for the answer
         return None
 
     def data_received(self, data: bytes) -> None:
         if self._taker is not None:
             self._taker.client_data(data)
-        elif self._is_opaque:
-            self._handler.data_received(data)
-        else:
-            self._buffer += data
+        elif not self._is_deaf:
+            self._reader.feed(data)
             self._advance()
 
     def _advance(self) -> None:
-        """Pass on what can be passed on; the rest waits, and so does the client if it is much."""
-        while self._pass_body() and self._buffer and not self._is_busy and not self._is_opaque:
-            if not self._pass_head():
-                break
-        if self._is_opaque and self._buffer:
-            self._pass(len(self._buffer))
-        is_much = len(self._buffer) > _BUFFER_LIMIT and self._is_busy
+        """Begin the next request if it is complete; hold up a client that sends much while one is in hand."""
+        if not (self._is_busy or self._is_deaf):
+            match self._reader.read():
+                case RequestMessage() as message:
+                    self._begin(message)
+                case Refusal() as refusal:
+                    self._refuse(refusal)
+                    return
+                case None:
+                    self._await_more()
+        self.visit.keep(self._reader.size)
+        is_much = self._reader.size > _BUFFER_LIMIT and self._is_busy
         if is_much != self._is_held:
             self._is_held = is_much
             (self.transport.pause_reading if is_much else self.transport.resume_reading)()
 
-    def _pass_body(self) -> bool:
-        """Pass on what belongs to the body of the request in hand; False while more of it is to come."""
-        if self._awaited is not None:
-            return self._take_upgrade_body(*self._awaited)
-        if self._body is None:
-            return True
-        try:
-            self._pass(self._body.take(self._buffer))
-        except FramingError:
-            self._is_opaque = True
-            self._body = None
-            return True
-        if self._body.is_complete:
-            self._body = None
-        return self._body is None
-
-    def _pass_head(self) -> bool:
-        """Pass on the next head, if all of it is there."""
-        if self._searched == 0:
-            del self._buffer[: len(self._buffer) - len(self._buffer.lstrip(b"\r\n"))]
-        if not self._buffer:
-            return False
-        found = HEAD_END.search(self._buffer, max(0, self._searched - 3))
-        if (len(self._buffer) if found is None else found.end()) > self._limits.head_bytes:
-            self._refuse(431, "Request Header Fields Too Large")
-            return False
-        if found is None:
-            self._searched = len(self._buffer)
-            self._start_timer()
-            return False
-        self._searched = 0
+    def _begin(self, message: RequestMessage) -> None:
         self._stop_timer()
-        self._begin(parse_request_head(bytes(self._buffer[: found.end()])), found.end())
-        return True
-
-    def _begin(self, head: RequestHead | None, size: int) -> None:
-        try:
-            body = body_of(head) if head is not None else None
-        except FramingError:
-            head, body = None, None
-        if head is not None and head.is_upgrade and _asks_for_stream(head):
-            del self._buffer[:size]
-            if body is None:
-                self._begin_upgrade(head)
-                return
-            self._awaited = head, body
-            if "100-continue" in (each.lower() for each in head.all("expect")) and not body.is_complete:
-                self.transport.write(_CONTINUE)
-            self._start_timer()
-            return
-        self._body = body
-        if head is None or head.method == "CONNECT" or any(each != "100-continue" for each in head.all("expect")):
-            self._is_opaque = True
-            return
         self._is_busy = True
-        self._pass(size)
+        self._has_continued = False
+        if message.head.is_upgrade:
+            self.upgrade, self.upgrade_body = message.head, message.body
+        if self._handler is None:
+            self._handler = self._make_handler()
+            self._handler.connection_made(self.transport)
+        self._handler.data_received(write_plain(message))
 
-    def _begin_upgrade(self, head: RequestHead) -> None:
-        self._is_busy = True
-        self.upgrade = head
-        self._handler.data_received(_as_plain(head))
+    def _await_more(self) -> None:
+        if self._reader.is_idle:
+            return
+        if self._timer is None:
+            self._start_timer(self._limits.request_time)
+        if self._reader.awaits_continue and not self._has_continued:
+            self._has_continued = True
+            self.transport.write(_CONTINUE)
 
-    def _take_upgrade_body(self, head: RequestHead, body: Body) -> bool:
-        try:
-            size = body.take(self._buffer)
-        except FramingError:
-            self._refuse(400, "Bad Request")
-            return False
-        self.upgrade_body += bytes(self._buffer[:size])
-        del self._buffer[:size]
-        if len(self.upgrade_body) > self._limits.upgrade_body_bytes:
-            self._refuse(413, "Request Entity Too Large")
-            return False
-        if body.is_complete:
-            self._stop_timer()
-            self._awaited = None
-            self._begin_upgrade(head)
-        return self._awaited is None
-
-    def _pass(self, size: int) -> None:
-        piece = bytes(self._buffer[:size])
-        del self._buffer[:size]
-        if piece:
-            self._handler.data_received(piece)
-
-    def _refuse(self, status: int, reason: str) -> None:
-        logger.warning("Request refused", extra={"error": reason, "client": _name_of(self.transport)})
-        text = f"{status} {reason}"
-        headers = (("Content-Type", "text/plain; charset=utf-8"), ("Connection", "close"))
-        self._buffer.clear()
+    def _refuse(self, refusal: Refusal) -> None:
+        logger.warning("Request refused", extra={"error": refusal.reason, "client": _name_of(self.transport)})
         self._stop_timer()
-        self._awaited = None
-        self.transport.write(write_head(f"HTTP/1.1 {text}", headers) + text.encode())
+        self._is_deaf = True
+        self._reader.take_rest()
+        self.transport.write(write_refusal(refusal))
         self.transport.close()
 
-    def _start_timer(self) -> None:
-        if self._timer is None:
-            seconds = self._limits.head_time.total_seconds()
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._refuse, 408, "Request Timeout")
+    def _start_timer(self, after: timedelta) -> None:
+        seconds = max(0.0, after.total_seconds())
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._refuse, refuse(408))
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -256,16 +229,6 @@ def front_of(request: web.BaseRequest) -> Front | None:
     """The front that a request came through, if it did and its client is still there."""
     protocol = request.transport.get_protocol() if request.transport is not None else None
     return protocol if isinstance(protocol, Front) else None
-
-
-def _asks_for_stream(head: RequestHead) -> bool:
-    return head.path.startswith("/") and head.path[1:].partition("/")[0] in STREAMING_PATHS
-
-
-def _as_plain(head: RequestHead) -> bytes:
-    """The same request without its upgrade, for the server that does not know the protocol."""
-    kept = tuple(each for each in head.headers if each[0].lower() not in _NOT_FOR_AIOHTTP)
-    return write_head(f"{head.method} {head.target} HTTP/1.1", kept)
 
 
 def _name_of(transport: asyncio.BaseTransport) -> str:

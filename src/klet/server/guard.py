@@ -1,6 +1,5 @@
 """What happens to every request before its handler: is there such a path, who asks, and may they."""
 
-import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from html import escape
 from typing import Final, Protocol, TypeAlias, assert_never
@@ -11,6 +10,7 @@ from aiohttp.typedefs import Middleware
 from klet.server.auth.gate import Admission, Asked, Turned
 from klet.server.front import Front, front_of
 from klet.server.places import Inside, Moved, Outside, Place
+from klet.server.tls.stream import CLIENT_CERTIFICATE
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _NOSNIFF: Final = {"X-Content-Type-Options": "nosniff"}
@@ -43,7 +43,10 @@ def _guard(gate: Gatekeeper | None, find: Callable[[str], Place]) -> Middleware:
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         front = front_of(request)
         try:
-            return await _answer(request, handler, front)
+            response = await _answer(request, handler, front)
+            if front is not None and front.is_retired:
+                response.force_close()
+            return response
         finally:
             if front is not None:
                 front.done()
@@ -58,7 +61,9 @@ def _guard(gate: Gatekeeper | None, find: Callable[[str], Place]) -> Middleware:
             case Inside():
                 admission = await gate.admit(_asked(request, front)) if gate is not None else None
                 if isinstance(admission, Turned):
-                    return web.Response(status=admission.status, text=admission.body)
+                    return web.Response(status=admission.status, text=admission.body, headers=admission.headers)
+                if front is not None:
+                    front.admitted(is_known=admission is not None and not admission.is_anonymous)
                 return await _handle(request, handler)
             case _:
                 assert_never(place)
@@ -85,14 +90,11 @@ def _redirect(request: web.Request, to: str) -> web.Response:
 
 def _asked(request: web.Request, front: Front | None) -> Asked:
     upgrade = front.upgrade if front is not None else None
-    is_websocket = request.headers.get("Upgrade", "").lower() == "websocket"
-    if upgrade is not None:
-        is_websocket = "websocket" in (value.lower() for value in upgrade.all("upgrade"))
-    tls: ssl.SSLObject | None = request.transport.get_extra_info("ssl_object") if request.transport else None
+    is_websocket = upgrade is not None and "websocket" in (value.lower() for value in upgrade.all("upgrade"))
     return Asked(
         method=request.method,
         path=request.path,
         authorization=request.headers.get("Authorization", ""),
         protocols=tuple(request.headers.getall("Sec-WebSocket-Protocol", ())) if is_websocket else (),
-        tls=tls,
+        certificate=request.transport.get_extra_info(CLIENT_CERTIFICATE) if request.transport else None,
     )

@@ -5,7 +5,6 @@ import errno
 import logging
 import os
 import socket
-import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,14 +15,19 @@ from typing import Final, Protocol
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.errors import KletError
 from klet.host.listening import find_listener
-from klet.server.front import HEAD_LIMIT, Front, FrontLimits
+from klet.server.front import Front, FrontLimits
 from klet.server.guard import Gatekeeper, Routes, build_application
+from klet.server.http1 import FIELD_LIMIT, HEAD_LIMIT
+from klet.server.lobby import Lobby, LobbyLimits, Visit
 from klet.server.places import Place, find_health, find_place
 from klet.server.request_log import request_logger
+from klet.server.tls.certified import CertifiedConnections
+from klet.server.tls.serving import Serving
 from klet.server.tls.stream import TlsStream
 
 logger = logging.getLogger(__name__)
@@ -35,7 +39,8 @@ BACKLOG: Final = 1024
 IDLE: Final = 90.0
 HANDSHAKE_WITHIN: Final = timedelta(seconds=10)
 LISTEN_AGAIN: Final = timedelta(seconds=5)
-_LONGEST_PLAIN_LINE: Final = 8190
+_ADDED_FIELDS: Final = 8
+"""More than the front adds to those that it counts."""
 
 
 class ListenError(KletError):
@@ -43,9 +48,17 @@ class ListenError(KletError):
 
 
 class Contexts(Protocol):
-    """The TLS context for a new connection; None while there is no certificate."""
+    """What a new connection is served with; None while there is no certificate."""
 
-    def current(self) -> ssl.SSLContext | None: ...
+    def current(self) -> Serving | None: ...
+
+
+class DoorLimits(Struct, frozen=True, kw_only=True):
+    """What clients may take: each for a request, strangers all together, and time for a handshake."""
+
+    front: FrontLimits = FrontLimits()
+    lobby: LobbyLimits = LobbyLimits()
+    handshake: timedelta = HANDSHAKE_WITHIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,18 +86,18 @@ def take(address: Address) -> socket.socket:
 class SocketListener:
     """The API on `<root>/klet.sock`, for the commands at the node."""
 
-    def __init__(self, *, path: Path, routes: Sequence[Routes]) -> None:
+    def __init__(self, *, path: Path, routes: Sequence[Routes], clock: Clock) -> None:
         self._path = path
         self._routes = routes
+        self._clock = clock
 
     async def run(self) -> None:
         listener = self._bind()
         try:
             application = build_application(self._routes, gate=None, find=partial(find_place, has_debugging=True))
-            async with _handlers(application, longest_line=_LONGEST_PLAIN_LINE) as make_handler:
-                limits = FrontLimits()
+            async with _handlers(application) as make_handler:
                 server = await asyncio.get_running_loop().create_unix_server(
-                    lambda: Front(make_handler=make_handler, limits=limits), sock=listener, backlog=BACKLOG
+                    _plain_fronts(make_handler, self._clock), sock=listener, backlog=BACKLOG
                 )
                 logger.info("Serving the agent's API", extra={"socket": str(self._path)})
                 await _until_cancelled(server)
@@ -121,50 +134,60 @@ class SecureListener:
         *,
         listener: socket.socket,
         contexts: Contexts,
+        certified: CertifiedConnections,
         gate: Gatekeeper,
         routes: Sequence[Routes],
+        clock: Clock,
         has_debugging: bool = True,
-        limits: FrontLimits | None = None,
-        handshake: timedelta = HANDSHAKE_WITHIN,
+        limits: DoorLimits | None = None,
     ) -> None:
         self._listener = listener
         self._contexts = contexts
+        self._certified = certified
         self._gate = gate
         self._routes = routes
+        self._clock = clock
         self._has_debugging = has_debugging
-        self._limits = limits or FrontLimits()
-        self._handshake = handshake
+        self._limits = limits or DoorLimits()
 
     async def run(self) -> None:
         try:
             find = partial(find_place, has_debugging=self._has_debugging)
             application = build_application(self._routes, gate=self._gate, find=find)
-            async with _handlers(application, longest_line=HEAD_LIMIT) as make_handler:
+            async with _handlers(application) as make_handler:
+                lobby = Lobby(limits=self._limits.lobby, clock=self._clock)
                 server = await asyncio.get_running_loop().create_server(
-                    lambda: self._connection(make_handler), sock=self._listener, backlog=BACKLOG
+                    lambda: self._connection(make_handler, lobby), sock=self._listener, backlog=BACKLOG
                 )
                 logger.info("Serving the kubelet API", extra=_where(self._listener))
                 await _until_cancelled(server)
         finally:
             self._listener.close()
 
-    def _connection(self, make_handler: Callable[[], RequestHandler]) -> TlsStream:
+    def _connection(self, make_handler: Callable[[], RequestHandler], lobby: Lobby) -> TlsStream:
+        def make_protocol(visit: Visit) -> Front:
+            return Front(make_handler=make_handler, limits=self._limits.front, welcome=lambda _: visit)
+
         return TlsStream(
-            context=self._contexts.current(),
-            make_protocol=lambda: Front(make_handler=make_handler, limits=self._limits),
-            handshake=self._handshake,
+            serving=self._contexts.current(),
+            make_protocol=make_protocol,
+            lobby=lobby,
+            certified=self._certified,
+            handshake=self._limits.handshake,
         )
 
 
 class ReadOnlyListener:
     """What may be read by everybody who can connect, without TLS (`readOnlyPort`)."""
 
-    def __init__(self, *, listener: socket.socket, routes: Sequence[Routes]) -> None:
+    def __init__(self, *, listener: socket.socket, routes: Sequence[Routes], clock: Clock) -> None:
         self._listener = listener
         self._routes = routes
+        self._clock = clock
 
     async def run(self) -> None:
-        async with _serving_plainly(self._listener, self._routes, partial(find_place, has_debugging=False)) as server:
+        find = partial(find_place, has_debugging=False)
+        async with _serving_plainly(self._listener, self._routes, find, self._clock) as server:
             logger.info("Serving the kubelet API for readers", extra=_where(self._listener))
             await _until_cancelled(server)
 
@@ -186,29 +209,39 @@ class HealthListener:
                 logger.error("Failed to start healthz server", extra={"error": str(error)})
                 await self._clock.sleep(LISTEN_AGAIN)
                 continue
-            async with _serving_plainly(listener, self._routes, find_health) as server:
+            async with _serving_plainly(listener, self._routes, find_health, self._clock) as server:
                 logger.info("Serving health", extra=_where(listener))
                 await _until_cancelled(server)
 
 
 @asynccontextmanager
 async def _serving_plainly(
-    listener: socket.socket, routes: Sequence[Routes], find: Callable[[str], Place]
+    listener: socket.socket, routes: Sequence[Routes], find: Callable[[str], Place], clock: Clock
 ) -> AsyncIterator[asyncio.AbstractServer]:
     """HTTP for everybody; the listener is closed at the end."""
     try:
         application = build_application(routes, gate=None, find=find)
-        async with _handlers(application, longest_line=_LONGEST_PLAIN_LINE) as make_handler:
-            limits = FrontLimits()
+        async with _handlers(application) as make_handler:
             yield await asyncio.get_running_loop().create_server(
-                lambda: Front(make_handler=make_handler, limits=limits), sock=listener, backlog=BACKLOG
+                _plain_fronts(make_handler, clock), sock=listener, backlog=BACKLOG
             )
     finally:
         listener.close()
 
 
+def _plain_fronts(make_handler: Callable[[], RequestHandler], clock: Clock) -> Callable[[], Front]:
+    """Makes the protocol of each connection without TLS, within limits for all of them together."""
+    lobby = Lobby(limits=LobbyLimits(), clock=clock)
+    limits = FrontLimits()
+
+    def welcome(transport: asyncio.Transport) -> Visit:
+        return lobby.welcome(transport.get_extra_info("peername"), transport.abort)
+
+    return lambda: Front(make_handler=make_handler, limits=limits, welcome=welcome)
+
+
 @asynccontextmanager
-async def _handlers(application: web.Application, *, longest_line: int) -> AsyncIterator[Callable[[], RequestHandler]]:
+async def _handlers(application: web.Application) -> AsyncIterator[Callable[[], RequestHandler]]:
     """What aiohttp does with the connections; at the end they get a moment, and are then cut."""
     runner = web.AppRunner(
         application,
@@ -217,9 +250,10 @@ async def _handlers(application: web.Application, *, longest_line: int) -> Async
         shutdown_timeout=CLOSE_WITHIN,
         handler_cancellation=True,
         keepalive_timeout=IDLE,
-        max_line_size=longest_line,
-        max_field_size=longest_line,
-        max_headers=longest_line,
+        # The front has judged all of these: aiohttp must not judge them once more.
+        max_line_size=HEAD_LIMIT,
+        max_field_size=HEAD_LIMIT,
+        max_headers=FIELD_LIMIT + _ADDED_FIELDS,
     )
     await runner.setup()
     assert runner.server is not None

@@ -28,16 +28,15 @@ from klet.server.auth.certificates import CertificateAuthenticator, ClientAuthor
 from klet.server.auth.gate import Gate
 from klet.server.auth.reviews import Retrying
 from klet.server.auth.tokens import TokenAuthenticator
-from klet.server.front import FrontLimits
-from klet.server.listener import Address, SecureListener, SocketListener, take
+from klet.server.listener import Address, DoorLimits, SecureListener, SocketListener, take
 from klet.server.routes.health import HealthRoutes
 from klet.server.routes.node import DisabledRoutes, NodeRoutes
 from klet.server.routes.pods import PodRoutes
 from klet.server.routes.streams import StreamRoutes
 from klet.server.runtime_pods import RuntimePods
+from klet.server.tls.certified import CertifiedConnections
 from klet.server.tls.context import TlsSettings
-from klet.server.tls.openssl import find_openssl
-from klet.server.tls.serving import ServingContext
+from klet.server.tls.serving import FollowedAuthorities, ServingContext
 from klet.testing.builders import make_pod
 from klet.testing.cri_configs import build_container_config, build_sandbox_config
 from klet.testing.fake_runtime.images import FakeImage
@@ -48,7 +47,6 @@ from klet.wire import cri_v1_pb2 as cri
 
 PROMPTLY = 10
 YEAR = timedelta(days=365)
-HEAD_LIMIT = (1 << 20) + 4096
 ADMIN = Template(common_name="admin", organizations=("masters", "people"))
 UID = "web-uid"
 MIRROR_UID = "web-mirror-uid"
@@ -188,8 +186,9 @@ class Setup:
     authorizer: Authorizer = field(default_factory=AlwaysAllow)
     allows_anonymous: bool = False
     has_debugging: bool = True
-    limits: FrontLimits = field(default_factory=FrontLimits)
-    handshake: timedelta = timedelta(seconds=PROMPTLY)
+    with_vault: bool = False
+    """Run another pod, `default/vault` with the UID `vault-uid`."""
+    limits: DoorLimits = field(default_factory=DoorLimits)
     token_ttl: timedelta = timedelta(minutes=2)
 
 
@@ -243,13 +242,13 @@ class Kubelet:
             return answer.status, await answer.text()
 
 
-async def start_pod(client: CriClient, directory: Path) -> None:
-    """The pod `default/web` with a running container `main`, as the runtime has it."""
-    sandbox_config = build_sandbox_config(name="web", log_directory=directory, cgroup_parent="")
+async def start_pod(client: CriClient, directory: Path, *, name: str = "web", uid: str = UID) -> None:
+    """A pod with a running container `main`, as the runtime has it."""
+    sandbox_config = build_sandbox_config(name=name, log_directory=directory, cgroup_parent="")
     request = cri.RunPodSandboxRequest(config=sandbox_config)
     sandbox = (await client.run_pod_sandbox(request)).pod_sandbox_id
     config = build_container_config(name="main", command=("sleep", "1000"))
-    config.labels.update({"io.kubernetes.pod.uid": UID, "io.kubernetes.container.name": "main"})
+    config.labels.update({"io.kubernetes.pod.uid": uid, "io.kubernetes.container.name": "main"})
     wanted = cri.CreateContainerRequest(pod_sandbox_id=sandbox, config=config, sandbox_config=sandbox_config)
     container = (await client.create_container(wanted)).container_id
     await client.start_container(cri.StartContainerRequest(container_id=container))
@@ -268,25 +267,26 @@ async def run_kubelet(pki: Pki, directory: Path, setup: Setup) -> AsyncIterator[
         runtime = FakeRuntime(start=clock.now(), features=features, images=(FakeImage(name=BUSYBOX_IMAGE),))
         client = await stack.enter_async_context(run_in_process(runtime, clock=clock))
         await start_pod(client, directory)
+        if setup.with_vault:
+            await start_pod(client, directory, name="vault", uid="vault-uid")
         kubelet = Kubelet(pki=pki, streamer=streamer, runtime=runtime, client=client, directory=directory)
         threads = Threads(limit=2)
         stack.callback(threads.close)
         authorities = ClientAuthorities(file=kubelet.ca, threads=threads, clock=clock)
         await authorities.load()
-        openssl = find_openssl()
         contexts = ServingContext(
             settings=TlsSettings(asks_for_certificates=setup.with_client_ca),
             authorities=authorities,
-            openssl=openssl,
             threads=threads,
             clock=clock,
         )
         if setup.certificate is not None:
             await contexts.use(*pki.pair(setup.certificate))
-        kubelet.contexts, kubelet.authorities = contexts, authorities
+        certified = CertifiedConnections(clock=clock)
+        kubelet.contexts, kubelet.authorities, kubelet.certified = contexts, authorities, certified
         retrying = Retrying(clock=clock, randomness=random.Random(1))
         gate = Gate(
-            certificates=CertificateAuthenticator(authorities=authorities, judge=openssl, clock=clock)
+            certificates=CertificateAuthenticator(authorities=authorities, clock=clock)
             if setup.with_client_ca
             else None,
             tokens=TokenAuthenticator(reviewer=setup.reviewer, retrying=retrying, keep=setup.token_ttl, clock=clock)
@@ -301,17 +301,23 @@ async def run_kubelet(pki: Pki, directory: Path, setup: Setup) -> AsyncIterator[
         listener = SecureListener(
             listener=taken,
             contexts=contexts,
+            certified=certified,
             gate=gate,
             routes=routes,
+            clock=clock,
             has_debugging=setup.has_debugging,
             limits=setup.limits,
-            handshake=setup.handshake,
         )
         kubelet.port = taken.getsockname()[1]
         group = await stack.enter_async_context(asyncio.TaskGroup())
         tasks = [
             group.create_task(each.run())
-            for each in (listener, authorities, SocketListener(path=kubelet.socket, routes=kubelet.routes))
+            for each in (
+                listener,
+                authorities,
+                FollowedAuthorities(authorities=authorities, context=contexts, connections=certified),
+                SocketListener(path=kubelet.socket, routes=kubelet.routes, clock=clock),
+            )
         ]
         try:
             yield kubelet

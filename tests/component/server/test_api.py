@@ -154,7 +154,7 @@ async def test_the_listener_for_readers(kubelet, logged):
     routes = (DisabledRoutes(), *kubelet.routes[:2])
     async with asyncio.TaskGroup() as group:
         async with logged("for readers"):
-            task = group.create_task(ReadOnlyListener(listener=taken, routes=routes).run())
+            task = group.create_task(ReadOnlyListener(listener=taken, routes=routes, clock=SystemClock()).run())
         async with aiohttp.ClientSession(f"http://127.0.0.1:{taken.getsockname()[1]}") as session:
             for path, expected in (
                 ("/healthz/syncloop", (200, "ok")),

@@ -16,6 +16,7 @@ import aiohttp
 import pytest
 from msgspec.structs import replace
 
+from klet.aio.clock import SystemClock
 from klet.aio.tasks import first_of
 from klet.api.container_status import ContainerState, ContainerStateRunning, ContainerStatus
 from klet.api.pod import Pod, PodStatus
@@ -120,6 +121,7 @@ class Bench:
                 HealthRoutes(health=self.health),
                 KletRoutes(pods=self.pods, journal=self.journal),
             ),
+            clock=SystemClock(),
         )
         self.session = aiohttp.ClientSession(
             "http://klet", connector=aiohttp.UnixConnector(str(path)), timeout=aiohttp.ClientTimeout(PROMPTLY)
@@ -180,7 +182,7 @@ async def test_the_socket_of_an_earlier_life_is_replaced(tmp_path):
 @pytest.mark.parametrize("where", ["missing/klet.sock", "directory"])
 async def test_a_place_that_cannot_be_listened_on(tmp_path, where):
     (tmp_path / "directory").mkdir()
-    listener = SocketListener(path=tmp_path / where, routes=())
+    listener = SocketListener(path=tmp_path / where, routes=(), clock=SystemClock())
     with pytest.raises(ListenError, match=f"^cannot listen on {tmp_path / where}: "):
         await listener.run()
     assert (tmp_path / "directory").is_dir()
@@ -293,7 +295,6 @@ async def test_clients_that_leave_before_the_answer_begins_are_no_error(bench, c
     [
         pytest.param(b"GET /pods HTTP/1.1\r\nno header\r\n\r\n", id="a header without a colon"),
         pytest.param(b"GET /pods HTTP/9.9.9\r\n\r\n", id="a version that does not exist"),
-        pytest.param(b"GET /pods HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 20_000 + b"\r\n\r\n", id="a header without end"),
         pytest.param(b"POST /pods HTTP/1.1\r\nContent-Length: no\r\n\r\n", id="a length that is no number"),
     ],
 )
@@ -304,7 +305,7 @@ async def test_nonsense_is_refused_and_told_in_one_line(bench, caplog, request_)
         answer = await reader.read()
     writer.close()
     await writer.wait_closed()
-    assert answer.startswith(b"HTTP/1.0 400 ")
+    assert answer.startswith(b"HTTP/1.1 400 ")
     told = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert [(record.levelname, record.exc_info) for record in told] == [("WARNING", None)]
     assert told[0].getMessage().startswith("Request refused")

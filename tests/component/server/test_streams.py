@@ -70,6 +70,7 @@ async def test_an_exec_is_spliced(kubelet, method):
         "/exec/default/web/web-mirror-uid/main?output=1&command=ls",
         "/portForward/default/web",
         "/portForward/default/web/web-uid",
+        "/portForward/default/web/web-mirror-uid",
         "/%65xec/default/web/main?output=1&command=ls",
     ],
 )
@@ -107,14 +108,21 @@ async def test_an_upgrade_after_plain_requests_on_the_same_connection(kubelet):
         assert await reader.readexactly(len(SWITCHED) + 5) == SWITCHED + b"early"
 
 
-async def test_a_refused_upgrade_leaves_the_connection_as_it_was(kubelet):
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param("/exec/default/gone/main?output=1", id="the kubelet refuses"),
+        pytest.param("/healthz", id="there is nothing to upgrade to"),
+        pytest.param(EXEC, id="the runtime refuses"),
+    ],
+)
+async def test_a_refused_upgrade_closes_the_connection_and_drops_what_followed(kubelet, path):
+    kubelet.streamer.behave = refuse_sized
     async with kubelet.connected() as (reader, writer):
-        writer.write(upgrade("/exec/default/gone/main?output=1") + b"GET /healthz HTTP/1.1\r\nHost: n\r\n\r\n")
-        status, _, body = await answer_of(reader)
-        assert (status, body) == (404, "pod does not exist")
-        assert (await answer_of(reader))[::2] == (200, "ok")
-        writer.write(upgrade())
-        assert await reader.readexactly(len(SWITCHED)) == SWITCHED
+        writer.write(upgrade(path) + b"GET /healthz HTTP/1.1\r\nHost: n\r\n\r\n")
+        status, headers, _ = await answer_of(reader)
+        assert (status in {200, 403, 404}, headers["connection"]) == (True, "close")
+        assert await reader.read() == b""
 
 
 @pytest.mark.parametrize(
@@ -138,6 +146,23 @@ async def test_what_cannot_be_streamed(kubelet, path, status, body):
         got, _, text = await answer_of(reader)
         assert (got, text) == (status, body)
     assert kubelet.streamer.heads == []
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "body"),
+    [
+        ("/exec/default/web/vault-uid/main?output=1", 500, 'container not found ("main")'),
+        ("/attach/default/web/vault-uid/main?output=1", 500, "container main not found in pod web_default"),
+        ("/portForward/default/web/vault-uid", 404, "pod not found"),
+        ("/run/default/web/vault-uid/main?cmd=true", 500, 'container not found ("main")'),
+    ],
+)
+async def test_the_uid_of_another_pod_does_not_lead_there(start, path, status, body):
+    async with start(with_vault=True) as kubelet, kubelet.connected() as (reader, writer):
+        writer.write(upgrade(path))
+        got, _, text = await answer_of(reader)
+        assert (got, text) == (status, body)
+        assert not any(asked(kubelet, rpc) for rpc in ("Exec", "Attach", "PortForward", "ExecSync"))
 
 
 async def test_without_an_upgrade_there_is_no_stream(kubelet):
@@ -168,6 +193,7 @@ async def test_a_websocket_names_its_ports(kubelet, query, body):
     async with kubelet.connected() as (reader, writer):
         writer.write(upgrade(f"/portForward/default/web{query}", method="GET", headers=WEBSOCKET))
         assert (await answer_of(reader))[::2] == (400, body)
+    async with kubelet.connected() as (reader, writer):
         writer.write(upgrade("/portForward/default/web?port=80,81&port=90", method="GET", headers=WEBSOCKET))
         assert await reader.readexactly(len(SWITCHED)) == SWITCHED
     assert [list(each.port) for each in asked(kubelet, "PortForward")] == [[80, 81, 90]]
@@ -196,9 +222,6 @@ async def test_the_runtimes_refusal_is_the_answer(kubelet, behave):
         writer.write(upgrade())
         status, headers, body = await answer_of(reader)
         assert (status, headers["x-accepted"], body) == (403, "v4", "not today")
-        # The connection is as good as before.
-        writer.write(b"GET /healthz HTTP/1.1\r\nHost: n\r\n\r\n")
-        assert (await answer_of(reader))[0] == 200
 
 
 async def agree_in_plain(_reader, writer):
@@ -445,7 +468,7 @@ async def test_a_body_before_an_upgrade_reaches_the_runtime(kubelet):
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         writer.write(b"body" + b"GET /healthz HTTP/1.1\r\nHost: n\r\n\r\n")
         assert (await answer_of(reader))[::2] == (403, "no")
-        assert (await answer_of(reader))[::2] == (200, "ok")
+        assert await reader.read() == b""
     [head] = kubelet.streamer.heads
     assert b"Content-Length: 4\r\n" in head
     assert b"Expect" not in head
@@ -461,7 +484,8 @@ async def test_a_body_before_an_upgrade_reaches_the_runtime(kubelet):
 async def test_an_upgrade_with_a_body_is_spliced(kubelet, header, body):
     async with asyncio.timeout(PROMPTLY), kubelet.connected() as (reader, writer):
         writer.write(upgrade(headers=f"{SPDY}{header}\r\n") + body + b"early")
-        assert await reader.readexactly(len(SWITCHED + body) + 5) == SWITCHED + body + b"early"
+        assert await reader.readexactly(len(SWITCHED) + 9) == SWITCHED + b"bodyearly"
+    assert b"Content-Length: 4\r\n" in kubelet.streamer.heads[0]
 
 
 async def test_the_body_of_a_refused_upgrade_is_no_request(kubelet):
@@ -470,4 +494,4 @@ async def test_the_body_of_a_refused_upgrade_is_no_request(kubelet):
         gone = upgrade("/exec/default/gone/main?output=1", headers=f"{SPDY}Content-Length: {len(smuggled)}\r\n")
         writer.write(gone + smuggled + b"GET /healthz HTTP/1.1\r\nHost: n\r\n\r\n")
         assert (await answer_of(reader))[::2] == (404, "pod does not exist")
-        assert (await answer_of(reader))[::2] == (200, "ok")
+        assert await reader.read() == b""

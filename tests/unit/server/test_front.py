@@ -1,18 +1,24 @@
-"""The front between bytes and the HTTP server: one request at a time, whatever pieces they come in."""
+"""The front between bytes and the HTTP server: one whole request at a time, whatever pieces they come in."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from klet.aio.clock import SystemClock
 from klet.server.front import Front, FrontLimits
+from klet.server.lobby import Lobby, LobbyLimits
 
 GET = b"GET /pods HTTP/1.1\r\nHost: n\r\n\r\n"
 PUT = b"PUT /pods HTTP/1.1\r\nHost: n\r\nContent-Length: 7\r\n\r\nGET / H"
-CHUNKED = b"POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+CHUNKED = b"POST /x HTTP/1.1\r\nHost: n\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX: y\r\n\r\n"
 UPGRADE = b"POST /exec/a/b/c HTTP/1.1\r\nHost: n\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX: 1\r\n\r\n"
-PLAIN_UPGRADE = b"POST /exec/a/b/c HTTP/1.1\r\nHost: n\r\nX: 1\r\n\r\n"
+PLAIN_GET = b"GET /pods HTTP/1.1\r\nHost: n\r\nConnection: keep-alive\r\n\r\n"
+PLAIN_PUT = b"PUT /pods HTTP/1.1\r\nHost: n\r\nConnection: keep-alive\r\nContent-Length: 7\r\n\r\nGET / H"
+PLAIN_CHUNKED = b"POST /x HTTP/1.1\r\nHost: n\r\nConnection: keep-alive\r\nContent-Length: 5\r\n\r\nhello"
+PLAIN_UPGRADE = b"POST /exec/a/b/c HTTP/1.1\r\nHost: n\r\nX: 1\r\nConnection: close\r\n\r\n"
 
 
 class Server:
@@ -62,9 +68,13 @@ class Taker:
         self.got += data
 
 
-def connected():
-    server = Server()
-    front = Front(make_handler=lambda: server, limits=FrontLimits())
+def connected(**limits):
+    server, lobby = Server(), Lobby(limits=LobbyLimits(), clock=SystemClock())
+    front = Front(
+        make_handler=lambda: server,
+        limits=FrontLimits(**limits),
+        welcome=lambda transport: lobby.welcome(None, transport.close),
+    )
     front.connection_made(Wire())
     return front, server
 
@@ -74,13 +84,13 @@ def pieces(data, cuts):
     return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def run(data, cuts, requests):
-    """Feed the pieces, each request being answered as soon as it is there; the rest goes to whoever takes over."""
+def run(data, cuts, plain):
+    """Feed the pieces, each request being answered as soon as it is there."""
 
     async def feed():
         front, server = connected()
         answered = 0
-        expected = [b"".join(requests[: count + 1]) for count in range(len(requests))]
+        expected = [b"".join(plain[: count + 1]) for count in range(len(plain))]
         for piece in pieces(data, cuts):
             front.data_received(piece)
             while answered < len(expected) and server.fed.startswith(expected[answered]) and front.upgrade is None:
@@ -92,45 +102,50 @@ def run(data, cuts, requests):
     return asyncio.run(feed())
 
 
-@given(st.lists(st.integers(0, 600), max_size=12), st.lists(st.sampled_from([GET, PUT, CHUNKED]), max_size=4))
-def test_requests_come_whole_and_in_order_and_what_follows_an_upgrade_is_kept(cuts, requests):
-    front, server = run(b"".join(requests) + UPGRADE + b"\x80\x03early", cuts, requests)
-    assert server.fed == b"".join(requests) + PLAIN_UPGRADE
+@given(
+    st.lists(st.integers(0, 600), max_size=12),
+    st.lists(st.sampled_from([(GET, PLAIN_GET), (PUT, PLAIN_PUT), (CHUNKED, PLAIN_CHUNKED)]), max_size=4),
+)
+def test_requests_come_whole_with_one_length_and_what_follows_an_upgrade_is_kept(cuts, requests):
+    plain = [each[1] for each in requests]
+    front, server = run(b"".join(each[0] for each in requests) + UPGRADE + b"\x80\x03early", cuts, plain)
+    assert server.fed == b"".join(plain) + PLAIN_UPGRADE
     assert front.upgrade.headers == (("Host", "n"), ("Connection", "Upgrade"), ("Upgrade", "SPDY/3.1"), ("X", "1"))
-    taker = Taker()
-    assert front.take_over(taker) == b"\x80\x03early"
-    front.data_received(b"later")
-    assert taker.got == b"later"
+
+    async def take_over():
+        taker = Taker()
+        assert front.take_over(taker) == b"\x80\x03early"
+        front.data_received(b"later")
+        assert taker.got == b"later"
+
+    asyncio.run(take_over())
 
 
 @given(st.lists(st.integers(0, 200), max_size=8), st.binary(min_size=1, max_size=60))
-def test_what_is_no_http_reaches_the_server_as_it_came(cuts, nonsense):
+def test_what_is_no_http_never_reaches_the_server(cuts, nonsense):
     data = b"\x00" + nonsense.replace(b"\n", b"") + b"\r\n\r\n" + nonsense
-    _, server = run(data, cuts, ())
-    assert server.fed == data
+    front, server = run(data, cuts, ())
+    assert server.fed == b""
+    assert front.transport.written.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert front.transport.is_closed
 
 
 async def test_a_second_request_waits_for_the_first():
     front, server = connected()
     front.data_received(GET + PUT)
-    assert server.fed == GET
+    assert server.fed == PLAIN_GET
     front.done()
-    assert server.fed == GET + PUT
+    assert server.fed == PLAIN_GET + PLAIN_PUT
 
 
-async def test_a_refused_upgrade_is_followed_by_the_next_request():
+@pytest.mark.parametrize("path", [b"/exec/a/b/c", b"/pods"])
+async def test_behind_a_refused_upgrade_nothing_is_read(path):
     front, server = connected()
-    front.data_received(UPGRADE + GET)
-    assert server.fed == PLAIN_UPGRADE
+    request = UPGRADE.replace(b"/exec/a/b/c", path)
+    front.data_received(request + GET)
     front.done()
-    assert (server.fed, front.upgrade) == (PLAIN_UPGRADE + GET, None)
-
-
-async def test_an_upgrade_elsewhere_is_the_servers_affair():
-    front, server = connected()
-    request = b"GET /pods HTTP/1.1\r\nHost: n\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-    front.data_received(request)
-    assert (server.fed, front.upgrade) == (request, None)
+    front.data_received(GET)
+    assert server.fed == PLAIN_UPGRADE.replace(b"/exec/a/b/c", path)
 
 
 async def test_much_that_waits_holds_up_the_client():
@@ -148,29 +163,14 @@ def with_body(*headers, body=b""):
     return UPGRADE.removesuffix(b"\r\n") + b"".join(each + b"\r\n" for each in headers) + b"\r\n" + body
 
 
-SIZED = with_body(b"Content-Length: 7", body=GET[:7])
-EMPTY = with_body(b"Content-Length: 0")
-IN_CHUNKS = with_body(b"Transfer-Encoding: chunked", body=b"5\r\nGET /\r\n0\r\n\r\n")
-
-
-@given(
-    st.lists(st.integers(0, 400), max_size=8),
-    st.sampled_from([(EMPTY, b""), (SIZED, GET[:7]), (IN_CHUNKS, b"5\r\nGET /\r\n0\r\n\r\n")]),
-)
-def test_the_body_of_an_upgrade_belongs_to_it_and_what_follows_does_not(cuts, request):
-    asked, body = request
-    front, server = run(asked + GET, cuts, ())
-    assert (server.fed, front.upgrade_body) == (PLAIN_UPGRADE, body)
-    front.done()
-    assert (server.fed, front.upgrade, front.upgrade_body) == (PLAIN_UPGRADE + GET, None, b"")
-
-
 async def test_a_client_that_asks_whether_to_send_its_body_may():
     front, server = connected()
     front.data_received(with_body(b"Content-Length: 4", b"Expect: 100-continue"))
     assert (server.fed, front.transport.written) == (b"", b"HTTP/1.1 100 Continue\r\n\r\n")
-    front.data_received(b"body")
-    assert (server.fed, front.upgrade_body) == (PLAIN_UPGRADE, b"body")
+    front.data_received(b"bo")
+    front.data_received(b"dy")
+    assert front.upgrade_body == b"body"
+    assert front.transport.written == b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 @pytest.mark.parametrize(
@@ -178,18 +178,30 @@ async def test_a_client_that_asks_whether_to_send_its_body_may():
     [
         pytest.param(with_body(b"Transfer-Encoding: chunked", body=b"zz\r\n"), 400, id="a chunk without a length"),
         pytest.param(with_body(b"Content-Length: 70000", body=b"x" * 66_000), 413, id="more than any client sends"),
+        pytest.param(with_body(b"Content-Length: 1", b"Content-Length: 2", body=b"xx"), 400, id="two lengths"),
     ],
 )
 async def test_a_body_that_cannot_be_taken_is_refused_at_once(request_bytes, status):
     front, server = connected()
-    front.data_received(request_bytes)
+    front.data_received(request_bytes + GET)
     assert server.fed == b""
     assert front.transport.written.startswith(f"HTTP/1.1 {status} ".encode())
     assert front.transport.is_closed
 
 
-async def test_a_length_that_contradicts_itself_is_the_servers_affair():
-    front, server = connected()
-    request = with_body(b"Content-Length: 1", b"Content-Length: 2", body=b"xx")
-    front.data_received(request)
-    assert (server.fed, front.upgrade) == (request, None)
+async def test_the_time_for_a_request_begins_with_the_connection():
+    front, _ = connected(request_time=timedelta(0))
+    closed = asyncio.get_running_loop().create_future()
+    front.transport.close = lambda: closed.set_result(None)
+    await asyncio.wait_for(closed, 10)
+    assert front.transport.written.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+
+
+async def test_a_connection_that_is_retired_ends_with_the_request_in_hand():
+    front, _ = connected()
+    front.data_received(GET)
+    front.retire()
+    assert (front.transport.is_closed, front.is_retired) == (False, True)
+    idle, _ = connected()
+    idle.retire()
+    assert idle.transport.is_closed

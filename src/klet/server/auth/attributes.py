@@ -20,6 +20,8 @@ _OWN: Final[Mapping[str, str]] = {
     "flagz": "configz",
 }
 _FINE: Final[Mapping[str, str]] = {"pods": "pods", "runningpods": "pods", "healthz": "healthz", "configz": "configz"}
+_REACHING_IN: Final = frozenset({"exec", "attach", "run", "portForward"})
+"""What lets a client act in a pod. A WebSocket begins with GET, so the method says nothing about it."""
 _PROXY: Final = "proxy"
 
 
@@ -31,10 +33,12 @@ class Attributes:
     subresources: tuple[str, ...]
 
 
-def read_attributes(method: str, path: str, *, is_fine_grained: bool) -> Attributes:
-    """`is_fine_grained` is the gate KubeletFineGrainedAuthz."""
+def read_attributes(method: str, path: str, *, is_fine_grained: bool, streams_by_method: bool) -> Attributes:
+    """`is_fine_grained` is the gate KubeletFineGrainedAuthz; `streams_by_method` is upstream's rule for streams."""
     verb = _VERBS.get(method, "")
     first = path.removeprefix("/").partition("/")[0]
+    if first in _REACHING_IN and not streams_by_method:
+        return Attributes("create", (_PROXY,))
     if first in _OWN:
         return Attributes(verb, (_OWN[first],))
     if is_fine_grained and first in _FINE:

@@ -8,7 +8,7 @@ from klet.aio.clock import Clock
 from klet.config.sections import Authentication, Authorization
 from klet.errors import KletError
 from klet.server.auth.access import AccessReviews, AccessSettings, AlwaysAllow, Authorizer
-from klet.server.auth.certificates import CertificateAuthenticator, ClientAuthorities, Judge
+from klet.server.auth.certificates import CertificateAuthenticator, ClientAuthorities
 from klet.server.auth.gate import Gate
 from klet.server.auth.reviews import Retrying, Reviewer
 from klet.server.auth.tokens import TokenAuthenticator
@@ -28,6 +28,8 @@ class AuthSettings:
     authorization: Authorization
     node_name: str
     is_fine_grained: bool
+    streams_by_method: bool = False
+    """`streamsByMethod` of the KletConfiguration."""
 
 
 def build_gate(
@@ -35,7 +37,6 @@ def build_gate(
     *,
     reviewer: Reviewer | None,
     authorities: ClientAuthorities | None,
-    judge: Judge | None,
     randomness: random.Random,
     clock: Clock,
 ) -> Gate:
@@ -60,13 +61,14 @@ def build_gate(
         )
     certificates = None
     if authorities is not None:
-        certificates = CertificateAuthenticator(authorities=authorities, judge=judge, clock=clock)
+        certificates = CertificateAuthenticator(authorities=authorities, clock=clock)
     return Gate(
         certificates=certificates,
         tokens=tokens,
         authorizer=_authorizer(settings, reviewer, retrying, clock),
         allows_anonymous=authentication.anonymous.enabled,
         is_fine_grained=settings.is_fine_grained,
+        streams_by_method=settings.streams_by_method,
     )
 
 

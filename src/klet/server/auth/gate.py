@@ -1,7 +1,6 @@
 """The gate before every registered path: first who it is, then whether they may."""
 
 import logging
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -10,7 +9,7 @@ from klet.errors import level_for
 from klet.kube.errors import KubeError
 from klet.server.auth.access import Authorizer
 from klet.server.auth.attributes import read_attributes
-from klet.server.auth.certificates import CertificateAuthenticator, read_presented
+from klet.server.auth.certificates import CertificateAuthenticator, PresentedCertificate
 from klet.server.auth.identity import (
     Rejected,
     User,
@@ -35,7 +34,8 @@ class Asked:
     authorization: str = ""
     protocols: tuple[str, ...] = ()
     """The subprotocols of a WebSocket; none if it is no WebSocket."""
-    tls: ssl.SSLObject | None = None
+    certificate: PresentedCertificate | Rejected | None = None
+    """What the client has shown in the handshake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,14 @@ class Gate:
         authorizer: Authorizer,
         allows_anonymous: bool,
         is_fine_grained: bool,
+        streams_by_method: bool = False,
     ) -> None:
         self._certificates = certificates
         self._tokens = tokens
         self._authorizer = authorizer
         self._allows_anonymous = allows_anonymous
         self._is_fine_grained = is_fine_grained
+        self._streams_by_method = streams_by_method
 
     async def admit(self, asked: Asked) -> Admission:
         try:
@@ -94,10 +96,7 @@ class Gate:
         return anonymous() if self._allows_anonymous else None
 
     def _by_certificate(self, asked: Asked) -> Verdict:
-        if self._certificates is None:
-            return None
-        shown = read_presented(asked.tls)
-        return shown if isinstance(shown, Rejected) else self._certificates.authenticate(shown)
+        return self._certificates.authenticate(asked.certificate) if self._certificates is not None else None
 
     async def _by_token(self, asked: Asked) -> Verdict:
         if self._tokens is None:
@@ -110,7 +109,12 @@ class Gate:
         return protocol or header
 
     async def _authorize(self, user: User, asked: Asked) -> Admission:
-        attributes = read_attributes(asked.method, asked.path, is_fine_grained=self._is_fine_grained)
+        attributes = read_attributes(
+            asked.method,
+            asked.path,
+            is_fine_grained=self._is_fine_grained,
+            streams_by_method=self._streams_by_method,
+        )
         who = f"user={user.name}, verb={attributes.verb}, resource=nodes"
         for subresource in attributes.subresources:
             try:

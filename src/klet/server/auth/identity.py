@@ -21,6 +21,10 @@ class User:
     groups: tuple[str, ...] = ()
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
+    @property
+    def is_anonymous(self) -> bool:
+        return UNAUTHENTICATED in self.groups
+
 
 @dataclass(frozen=True, slots=True)
 class Rejected:

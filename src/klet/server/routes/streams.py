@@ -10,8 +10,8 @@ from aiohttp.abc import AbstractStreamWriter
 from klet.api.pod import Pod
 from klet.cri.errors import CriError, NotFound, ResourceExhausted
 from klet.server.auth.identity import without_token
-from klet.server.framing import RequestHead, write_head
 from klet.server.front import Front, front_of
+from klet.server.http1 import RequestHead
 from klet.server.runtime_pods import RuntimePods
 from klet.server.streaming.link import Endpoint, Link, LinkError, read_endpoint
 from klet.server.streaming.options import BadOptions, StreamOptions, read_ports, read_streams
@@ -95,7 +95,7 @@ class StreamRoutes:
         options = _streams(request)
         pod = self._pod(request)
         name = request.match_info["container"]
-        container_id = await self._running.running_container(self._uid(request, pod), name)
+        container_id = await self._find_running(request, pod)
         if container_id is None:
             raise Refused(500, f"container {name} not found in pod {pod.metadata.name}_{pod.metadata.namespace}")
         tty = _has_terminal(pod, name, asked=options.tty)
@@ -116,7 +116,7 @@ class StreamRoutes:
         if isinstance(ports, BadOptions):
             raise Refused(400, ports.message)
         pod = self._pod(request)
-        if request.match_info.get("uid", pod.metadata.uid) != pod.metadata.uid:
+        if not self._is_meant(request, pod):
             raise Refused(404, "pod not found")
         sandbox = await self._running.ready_sandbox(pod.metadata.uid)
         if sandbox is None:
@@ -142,15 +142,22 @@ class StreamRoutes:
         return pod
 
     async def _container(self, request: web.Request, pod: Pod) -> str:
-        name = request.match_info["container"]
-        container_id = await self._running.running_container(self._uid(request, pod), name)
+        container_id = await self._find_running(request, pod)
         if container_id is None:
-            raise Refused(500, f'container not found ("{name}")')
+            raise Refused(500, f'container not found ("{request.match_info["container"]}")')
         return container_id
 
-    def _uid(self, request: web.Request, pod: Pod) -> str:
-        """Who names the pod's UID may name that of its mirror, which is all that the API server shows."""
-        return self._pods.runtime_uid(request.match_info.get("uid", pod.metadata.uid))
+    async def _find_running(self, request: web.Request, pod: Pod) -> str | None:
+        if not self._is_meant(request, pod):
+            return None
+        return await self._running.running_container(pod.metadata.uid, request.match_info["container"])
+
+    def _is_meant(self, request: web.Request, pod: Pod) -> bool:
+        """A UID in the path must be the pod's, or that of its mirror, which is all that the API server shows.
+
+        With the UID of another pod a right to reach into this one would be a right to reach into any.
+        """
+        return self._pods.runtime_uid(request.match_info.get("uid", pod.metadata.uid)) == pod.metadata.uid
 
 
 class Spliced(web.StreamResponse):
@@ -167,40 +174,45 @@ async def _join(front: Front, upgrade: RequestHead, endpoint: Endpoint) -> web.S
     """Let the runtime answer, and leave the two alone if it agrees."""
     link = Link(front)
     try:
-        answer = await link.ask(endpoint, _forwarded(upgrade, endpoint, front.transport) + front.upgrade_body)
+        head = _forwarded(upgrade, endpoint, front.transport, body=front.upgrade_body)
+        answer = await link.ask(endpoint, head, front.upgrade_body)
         if answer.status == _SWITCHING:
-            link.join(front.take_over(link))
+            link.join(answer, front.take_over(link))
             await link.until_ended()
             response = Spliced()
             response.force_close()
             return response
         if answer.status < _FIRST_ERROR:
             raise LinkError(f"invalid upgrade response: status code {answer.status}")
-        body = await link.read_rest(answer)
+        body = await link.read_rest()
         kept = [each for each in answer.headers if each[0].lower() not in _NOT_PASSED_BACK]
         return web.Response(status=answer.status, body=body, headers=kept)
     finally:
         link.close()
 
 
-def _forwarded(upgrade: RequestHead, endpoint: Endpoint, transport: asyncio.BaseTransport) -> bytes:
+def _forwarded(
+    upgrade: RequestHead, endpoint: Endpoint, transport: asyncio.BaseTransport, *, body: bytes
+) -> RequestHead:
     """The client's own head for the runtime: the address is the runtime's, credentials stay here."""
     headers = []
     seen = list(upgrade.all("x-forwarded-for"))
     for name, value in upgrade.headers:
         match name.lower():
-            case "authorization" | "x-forwarded-for" | "expect":  # what was expected has been given here
-                continue
+            case "authorization" | "x-forwarded-for" | "expect" | "content-length" | "transfer-encoding" | "trailer":
+                continue  # what was expected has been given here, and the body is sent with a length
             case "sec-websocket-protocol":
                 headers.append((name, without_token(value)))
             case _:
                 headers.append((name, value))
+    if body:
+        headers.append(("Content-Length", str(len(body))))
     peer = transport.get_extra_info("peername")
     if isinstance(peer, tuple):
         seen.append(peer[0])
     if seen:
         headers.append(("X-Forwarded-For", ", ".join(seen)))
-    return write_head(f"{upgrade.method} {endpoint.target} HTTP/1.1", tuple(headers))
+    return RequestHead(upgrade.method, endpoint.target, "1.1", tuple(headers))
 
 
 def _answering(

@@ -5,16 +5,17 @@ Nothing that passes is looked into. Each side's end is passed on, each side wait
 
 import asyncio
 import ssl
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 from urllib.parse import urlsplit
 
 from klet.errors import KletError
-from klet.server.framing import HEAD_END, BodyReader, FramingError, ResponseHead, parse_response_head
+from klet.server.http1 import MessageLimits, RequestHead
+from klet.server.streaming.answer import AnswerError, AnswerHead, AnswerReader
 
 CONNECT_WITHIN: Final = 30.0
 ERROR_WITHIN: Final = 10.0
-_ANSWER_LIMIT: Final = 1 << 16
 
 
 class LinkError(KletError):
@@ -58,17 +59,16 @@ class Link(asyncio.Protocol):
     def __init__(self, client: Client) -> None:
         self._client = client
         self._transport: asyncio.Transport | None = None
-        self._answer: asyncio.Future[ResponseHead] = asyncio.get_running_loop().create_future()
+        self._answer: asyncio.Future[AnswerHead] = asyncio.get_running_loop().create_future()
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._buffer = bytearray()
-        self._head_size = 0
-        self._refusal: BodyReader | None = None
+        self._reader = AnswerReader(MessageLimits())
         self._is_joined = False
+        self._is_refusal = False
         self._client_ended = False
         self._runtime_ended = False
 
-    async def ask(self, endpoint: Endpoint, head: bytes) -> ResponseHead:
-        """Connect, send the head of the request, and wait for that of the answer. Raises LinkError."""
+    async def ask(self, endpoint: Endpoint, head: RequestHead, body: bytes) -> AnswerHead:
+        """Connect, send the request, and wait for the head of the answer. Raises LinkError."""
         loop = asyncio.get_running_loop()
         context = ssl.create_default_context() if endpoint.is_tls else None
         try:
@@ -77,15 +77,15 @@ class Link(asyncio.Protocol):
         except (OSError, TimeoutError) as error:
             where = f"{endpoint.host}:{endpoint.port}"
             raise LinkError(f"error dialing backend: {where}: {str(error) or 'timed out'}") from error
-        self._runtime.write(head)
+        self._runtime.write(self._reader.write_request(head, body))
         return await self._answer
 
-    def join(self, early: bytes) -> None:
+    def join(self, answer: AnswerHead, early: bytes) -> None:
         """Send each side what the other has said already, and from now on all else."""
         self._is_joined = True
         if early:
             self._runtime.write(early)
-        self._drain()
+        self._client.transport.write(answer.data + self._reader.take_rest())
         self._runtime.resume_reading()
         if self._runtime_ended:
             self._end_client()
@@ -94,19 +94,15 @@ class Link(asyncio.Protocol):
         """Wait until one side has gone, or both have said all they had to say."""
         await self._ended
 
-    async def read_rest(self, head: ResponseHead) -> bytes:
-        """The body of an answer that refuses, as far as it comes in time. Raises LinkError."""
-        try:
-            self._refusal = refusal = BodyReader(head)
-            self._collect(bytes(self._buffer[self._head_size :]))
-            self._runtime.resume_reading()
+    async def read_rest(self) -> bytes:
+        """The body of an answer that refuses, as far as it comes in time."""
+        self._is_refusal = True
+        self._collect(b"")
+        self._runtime.resume_reading()
+        with suppress(TimeoutError):  # what has come is more than nothing
             async with asyncio.timeout(ERROR_WITHIN):
                 await self._ended
-        except FramingError as error:
-            raise LinkError(f"the runtime's streaming endpoint answered {head.status} with {error}") from error
-        except TimeoutError:
-            pass  # what has come is more than nothing
-        return bytes(refusal.content)
+        return bytes(self._reader.body)
 
     def close(self) -> None:
         """End the runtime's side."""
@@ -126,12 +122,12 @@ class Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._is_joined:
             self._client.transport.write(data)
-        elif self._refusal is not None:
+        elif self._is_refusal:
             self._collect(data)
+        elif not self._answer.done():
+            self._read_answer(data)
         else:
-            self._buffer += data
-            if not self._answer.done():
-                self._read_answer()
+            self._reader.keep(data)
 
     def eof_received(self) -> bool:
         self._runtime_ended = True
@@ -185,39 +181,22 @@ class Link(asyncio.Protocol):
         elif not transport.is_closing():
             transport.write_eof()
 
-    def _read_answer(self) -> None:
-        found = HEAD_END.search(self._buffer)
-        if found is None:
-            if len(self._buffer) > _ANSWER_LIMIT:
-                self._refuse("with headers without end")
+    def _read_answer(self, data: bytes) -> None:
+        try:
+            head = self._reader.read_head(data)
+        except AnswerError as error:
+            self._answer.set_exception(LinkError(f"the runtime's streaming endpoint answered {error}"))
+            self.close()
             return
-        head = parse_response_head(bytes(self._buffer[: found.end()]))
-        if head is None:
-            self._refuse("with something that is not HTTP")
-            return
-        self._head_size = found.end()
-        # Until it is known what becomes of it: what follows must not pile up.
-        self._runtime.pause_reading()
-        self._answer.set_result(head)
-
-    def _refuse(self, how: str) -> None:
-        self._answer.set_exception(LinkError(f"the runtime's streaming endpoint answered {how}"))
-        self.close()
+        if head is not None:
+            # Until it is known what becomes of it: what follows must not pile up.
+            self._runtime.pause_reading()
+            self._answer.set_result(head)
 
     def _collect(self, data: bytes) -> None:
-        assert self._refusal is not None
-        try:
-            self._refusal.feed(data)
-        except FramingError:
+        self._reader.read_body(data)
+        if self._reader.is_complete:
             self._finish()
-            return
-        if self._refusal.is_complete or len(self._refusal.content) > _ANSWER_LIMIT:
-            self._finish()
-
-    def _drain(self) -> None:
-        if self._buffer:
-            self._client.transport.write(bytes(self._buffer))
-            self._buffer.clear()
 
     def _finish(self) -> None:
         if not self._ended.done():

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 from klet.errors import KletError
-from klet.server.tls.openssl import OpenSsl
 
 _CIPHERS: Final[Mapping[str, str]] = {
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
@@ -60,12 +59,10 @@ def choose_ciphers(suites: tuple[str, ...]) -> str:
     return ":".join(dict.fromkeys(named))
 
 
-def build_context(
-    settings: TlsSettings, certificate_file: Path, key_file: Path, *, authorities: str, openssl: OpenSsl | None
-) -> ssl.SSLContext:
+def build_context(settings: TlsSettings, certificate_file: Path, key_file: Path, *, authorities: str) -> ssl.SSLContext:
     """The context to serve a pair with. Raises TlsError; what is wrong with the pair, `load_pair` says better.
 
-    Where the certificate of a client cannot be judged later, the handshake checks it against the authorities.
+    A client may come without a certificate, but one that the authorities have not signed ends the handshake.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
@@ -75,10 +72,12 @@ def build_context(
     apply_settings(context, settings)
     if settings.asks_for_certificates:
         context.verify_mode = ssl.CERT_OPTIONAL
-        if openssl is not None:
-            openssl.accept_any_client(context)
-        elif authorities:
+        # As in Go, an authority in the file is trusted whether or not it has signed itself.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        try:
             context.load_verify_locations(cadata=authorities)
+        except (ssl.SSLError, ValueError) as error:
+            raise TlsError(f"authentication.x509.clientCAFile cannot be used: {error}") from error
     return context
 
 

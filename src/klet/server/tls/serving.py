@@ -6,70 +6,109 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import Struct
+
+from klet.aio.broadcast import Subscription
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.errors import KletError
 from klet.host.files import read_text
+from klet.server.auth.certificates import TrustedSet
 from klet.server.reload import follow_files
+from klet.server.tls.certified import CertifiedConnections
 from klet.server.tls.context import TlsSettings, build_context
-from klet.server.tls.openssl import OpenSsl
 
 logger = logging.getLogger(__name__)
 
 
 class Authorities(Protocol):
-    """The authorities of clients, as PEM."""
+    """The authorities of clients."""
 
     @property
-    def text(self) -> str: ...
+    def current(self) -> TrustedSet: ...
+
+    def changes(self) -> Subscription[None]: ...
+
+
+class Serving(Struct, frozen=True):
+    """A context for new connections, and the authorities that it checks clients against."""
+
+    context: ssl.SSLContext
+    authorities: TrustedSet
+
+
+class _Pair(Struct, frozen=True):
+    certificate_file: Path
+    key_file: Path
+    content: str
+    until: datetime | None
 
 
 class ServingContext:
     """The TLS context for new connections. None until there is a certificate, and when a requested one has expired."""
 
     def __init__(
-        self,
-        *,
-        settings: TlsSettings,
-        authorities: Authorities | None,
-        openssl: OpenSsl | None,
-        threads: Threads,
-        clock: Clock,
+        self, *, settings: TlsSettings, authorities: Authorities | None, threads: Threads, clock: Clock
     ) -> None:
         self._settings = settings
         self._authorities = authorities
-        self._openssl = openssl
         self._threads = threads
         self._clock = clock
-        self._until: datetime | None = None
-        self._context: ssl.SSLContext | None = None
-        self._loaded: tuple[str, str] | None = None
+        self._pair: _Pair | None = None
+        self._serving: Serving | None = None
 
-    def current(self) -> ssl.SSLContext | None:
-        # With each connection: it must not take a round of some loop until an expired one is no longer shown.
-        return None if self._until is not None and self._clock.now() > self._until else self._context
+    def current(self) -> Serving | None:
+        # With each connection: an expired one must not be shown until some loop comes round.
+        until = self._pair.until if self._pair is not None else None
+        return None if until is not None and self._clock.now() > until else self._serving
 
     async def use(self, certificate_file: Path, key_file: Path, *, until: datetime | None = None) -> None:
-        """Serve with this pair from now on, if it is good and another one than before. Raises TlsError or FileError.
+        """Serve with this pair from now on, if it is good and differs from the last. Raises TlsError or FileError.
 
         Without an end it is served for good, as files are that somebody has put there.
         """
-        authorities = self._authorities.text if self._authorities is not None else ""
         content = await self._threads.run(_read_pair, certificate_file, key_file)
-        # Only where the handshake itself checks clients does the context depend on their authorities.
-        loaded = (content, authorities if self._openssl is None else "")
-        if loaded == self._loaded:
+        trusted = self._trusted()
+        serving, pair = self._serving, self._pair
+        if serving is not None and pair is not None and (serving.authorities, pair.content) == (trusted, content):
             return
-        self._context = await self._threads.run(
-            build_context,
-            self._settings,
-            certificate_file,
-            key_file,
-            authorities=authorities,
-            openssl=self._openssl,
+        context = await self._threads.run(
+            build_context, self._settings, certificate_file, key_file, authorities=trusted.text
         )
-        self._loaded, self._until = loaded, until
+        self._serving = Serving(context, trusted)
+        self._pair = _Pair(certificate_file, key_file, content, until)
         logger.info("Serving with a certificate", extra={"file": str(certificate_file)})
+
+    async def renew(self) -> None:
+        """Check clients against the authorities as they are now. If that fails, nobody is served."""
+        pair = self._pair
+        if pair is None:
+            return
+        try:
+            await self.use(pair.certificate_file, pair.key_file, until=pair.until)
+        except KletError as error:
+            self._serving = None
+            extra = {"error": str(error)}
+            logger.error("Nothing is served: the authorities changed and the certificate cannot be loaded", extra=extra)
+
+    def _trusted(self) -> TrustedSet:
+        return self._authorities.current if self._authorities is not None else TrustedSet()
+
+
+class FollowedAuthorities:
+    """Keeps the context and the open connections in step with the authorities of clients."""
+
+    def __init__(self, *, authorities: Authorities, context: ServingContext, connections: CertifiedConnections) -> None:
+        self._authorities = authorities
+        self._context = context
+        self._connections = connections
+
+    async def run(self) -> None:
+        with self._authorities.changes() as changes:
+            while True:
+                await changes.get()
+                await self._context.renew()
+                self._connections.retire_all()
 
 
 class FollowedPair:

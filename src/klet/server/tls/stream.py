@@ -9,34 +9,74 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
+
+from klet.server.auth.certificates import PresentedCertificate, read_presented
+from klet.server.auth.identity import Rejected
+from klet.server.lobby import Lobby, Visit
+from klet.server.tls.certified import CertifiedConnections
+from klet.server.tls.serving import Serving
 
 logger = logging.getLogger(__name__)
 
+CLIENT_CERTIFICATE: Final = "client_certificate"
+"""The name under which a transport gives what the client has shown."""
 _READ_SIZE: Final = 1 << 18
 _NO_CERTIFICATE: Final = b"\x15\x03\x03\x00\x02\x02\x50"
 """The fatal alert `internal_error`, in the clear: there is no certificate to begin a handshake with."""
 
 
+class TlsUpper(Protocol):
+    """The protocol above TLS."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
+
+    def connection_lost(self, exc: Exception | None) -> None: ...
+
+    def data_received(self, data: bytes) -> None: ...
+
+    def eof_received(self) -> bool | None: ...
+
+    def pause_writing(self) -> None: ...
+
+    def resume_writing(self) -> None: ...
+
+    def retire(self) -> None: ...
+
+
 class TlsStream(asyncio.Protocol):
-    """The TCP side of one connection. The protocol above gets a TlsTransport once the handshake is done."""
+    """The TCP side of one connection. The protocol above gets a TlsTransport once the handshake is done.
+
+    Until the client is known its bytes wait for their turn in the lobby, unread.
+    """
 
     def __init__(
-        self, *, context: ssl.SSLContext | None, make_protocol: Callable[[], asyncio.Protocol], handshake: timedelta
+        self,
+        *,
+        serving: Serving | None,
+        make_protocol: Callable[[Visit], TlsUpper],
+        lobby: Lobby,
+        certified: CertifiedConnections,
+        handshake: timedelta,
     ) -> None:
-        self._context = context
+        self._serving = serving
         self._make_protocol = make_protocol
+        self._lobby = lobby
+        self._certified = certified
         self._handshake = handshake
-        self._upper: asyncio.Protocol | None = None
+        self._upper: TlsUpper | None = None
         self._tcp: asyncio.Transport | None = None
         self._tls: ssl.SSLObject | None = None
+        self._visit: Visit | None = None
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._timer: asyncio.TimerHandle | None = None
         self._is_paused = False
+        self._is_queued = False
         self._has_ended = False
         self._has_said_goodbye = False
         self._is_cut = False
+        self.certificate: PresentedCertificate | Rejected | None = None
 
     @property
     def tcp(self) -> asyncio.Transport:
@@ -49,32 +89,58 @@ class TlsStream(asyncio.Protocol):
         return self._tls
 
     @property
-    def upper(self) -> asyncio.Protocol:
+    def visit(self) -> Visit:
+        assert self._visit is not None
+        return self._visit
+
+    @property
+    def upper(self) -> TlsUpper:
         assert self._upper is not None
         return self._upper
 
     @upper.setter
-    def upper(self, protocol: asyncio.Protocol) -> None:
+    def upper(self, protocol: TlsUpper) -> None:
         self._upper = protocol
+
+    def retire(self) -> None:
+        """Serve no further request on this connection."""
+        self.upper.retire()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._tcp = cast(asyncio.Transport, transport)  # uvloop's are not derived from it
-        if self._context is not None:
-            self._tls = self._context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._visit = self._lobby.welcome(self._tcp.get_extra_info("peername"), self._tcp.abort)
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._handshake.total_seconds(), self._give_up, "timeout")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        self._certified.discard(self)
+        self.visit.end()
         if self._upper is not None:
             self._upper.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._tls is None:
+        if self._serving is None:
             self._refuse()
             return
+        if self._tls is None:
+            self._tls = self._serving.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+            self.visit.begin_session()
         self._incoming.write(data)
-        self._step()
+        if not self.visit.is_stranger:
+            self._step()
+        elif not (self._is_queued or self.tcp.is_closing()):
+            self._is_queued = True
+            self.tcp.pause_reading()
+            self.visit.keep(self._incoming.pending)
+            self.visit.soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._is_queued = False
+        if not self.tcp.is_closing():
+            if not self._is_paused:
+                self.tcp.resume_reading()
+            self._step()
 
     def eof_received(self) -> bool:
         """Who ends TCP is gone: a client that only has nothing more to say ends its half of TLS.
@@ -100,10 +166,9 @@ class TlsStream(asyncio.Protocol):
         if is_paused == self._is_paused or self._has_ended or self.tcp.is_closing():
             return
         self._is_paused = is_paused
-        if is_paused:
-            self.tcp.pause_reading()
-        else:
-            self.tcp.resume_reading()
+        if not self._is_queued:
+            (self.tcp.pause_reading if is_paused else self.tcp.resume_reading)()
+        if not is_paused:
             # There may be bytes that TLS holds already. Not at once: the caller may be in the middle of its own.
             asyncio.get_running_loop().call_soon(self._step)
 
@@ -157,9 +222,17 @@ class TlsStream(asyncio.Protocol):
             return False
         self._stop_timer()
         self._flush()
-        self._upper = self._make_protocol()
+        self._upper = self._make_protocol(self.visit)
         self._upper.connection_made(TlsTransport(self))
+        self._look_at_certificate(tls)
         return True
+
+    def _look_at_certificate(self, tls: ssl.SSLObject) -> None:
+        assert self._serving is not None
+        self.certificate = read_presented(tls, self._serving.authorities)
+        if isinstance(self.certificate, PresentedCertificate):
+            self.visit.vouch()
+            self._certified.add(self, self.certificate)
 
     def _read(self, tls: ssl.SSLObject) -> None:
         while not (self._is_paused or self._has_ended or self.tcp.is_closing()):
@@ -208,6 +281,8 @@ class TlsTransport(asyncio.Transport):
         tls = self._stream.tls
         if name == "ssl_object":
             return tls
+        if name == CLIENT_CERTIFICATE:
+            return self._stream.certificate
         return tls.context if name == "sslcontext" else self._stream.tcp.get_extra_info(name, default)
 
     def is_closing(self) -> bool:
@@ -221,10 +296,10 @@ class TlsTransport(asyncio.Transport):
         self._stream.tcp.abort()
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self._stream.upper = cast(asyncio.Protocol, protocol)
+        self._stream.upper = cast(TlsUpper, protocol)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        return self._stream.upper
+        return cast(asyncio.BaseProtocol, self._stream.upper)
 
     def is_reading(self) -> bool:
         return self._stream.tcp.is_reading()

@@ -33,7 +33,6 @@ def build(authentication, authorization, *, reviewer=None):
         settings,
         reviewer=reviewer,
         authorities=None,
-        judge=None,
         randomness=random.Random(1),
         clock=ManualClock(),
     )

@@ -1,0 +1,257 @@
+"""HTTP/1 messages on a connection. h11 alone decides where each one begins and ends. Pure.
+
+The HTTP server behind gets every request written again, with one length (`write_plain`), so there is no second opinion
+about framing. What is refused here never reaches it.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+import h11
+from msgspec import Struct
+
+HEAD_LIMIT: Final = 64 << 10
+FIELD_LIMIT: Final = 100
+BODY_LIMIT: Final = 64 << 10
+_HEAD_END: Final = re.compile(rb"\n\r?\n")
+# h11 refuses these bytes too, but looks for them with a pattern whose cost is quadratic in the spaces before them.
+_FORBIDDEN: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\r(?!\n)")
+PIECE: Final = 1024
+"""Bytes of a body that h11 gets at once. It bounds trailers, which have the same pattern behind them."""
+_MOST_CHUNKS: Final = 4096
+_SUPPORTED: Final = ("1.0", "1.1")
+_BAD_REQUEST: Final = 400
+_FRAMING: Final = frozenset({"connection", "upgrade", "content-length", "transfer-encoding", "expect", "te", "trailer"})
+
+Headers: TypeAlias = tuple[tuple[str, str], ...]
+
+
+class MessageLimits(Struct, frozen=True, kw_only=True):
+    """How large a message may be."""
+
+    head_bytes: int = HEAD_LIMIT
+    fields: int = FIELD_LIMIT
+    body_bytes: int = BODY_LIMIT
+
+
+class Refusal(Struct, frozen=True):
+    """Why a request is not served: an HTTP status and its reason phrase."""
+
+    status: int
+    reason: str
+
+
+class RequestHead(Struct, frozen=True):
+    """The request line and the headers of a request, in their order and spelling."""
+
+    method: str
+    target: str
+    version: str
+    headers: Headers
+
+    @property
+    def is_upgrade(self) -> bool:
+        """Whether the client wants to switch to another protocol."""
+        return self.version == "1.1" and bool(self.all("upgrade")) and "upgrade" in self._connection_options()
+
+    @property
+    def is_persistent(self) -> bool:
+        """Whether the client may send another request on the connection."""
+        options = self._connection_options()
+        return "close" not in options and (self.version == "1.1" or "keep-alive" in options)
+
+    def all(self, name: str) -> tuple[str, ...]:
+        """The values of a header, given in lower case."""
+        return tuple(value for each, value in self.headers if each.lower() == name)
+
+    def _connection_options(self) -> frozenset[str]:
+        return frozenset(each.strip().lower() for value in self.all("connection") for each in value.split(","))
+
+
+class RequestMessage(Struct, frozen=True):
+    """A whole request."""
+
+    head: RequestHead
+    body: bytes
+
+
+class RequestReader:
+    """Reads the requests of one connection, each of them whole."""
+
+    def __init__(self, limits: MessageLimits) -> None:
+        self._limits = limits
+        self._head_bytes = HeadBytes(limits)
+        self._h11: h11.Connection | None = None
+        self._head: RequestHead | None = None
+        self._body = bytearray()
+        self._chunks = 0
+
+    @property
+    def size(self) -> int:
+        """How many bytes are kept here."""
+        return len(self._head_bytes.buffer) + len(self._body)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no part of a request has arrived."""
+        return self._h11 is None and not self._head_bytes.buffer
+
+    @property
+    def awaits_continue(self) -> bool:
+        """Whether the client sends its body only after `100 Continue`."""
+        return self._h11 is not None and self._h11.they_are_waiting_for_100_continue
+
+    def feed(self, data: bytes) -> None:
+        self._head_bytes.buffer += data
+
+    def take_rest(self) -> bytes:
+        """Remove and return what arrived behind the last request."""
+        rest = bytes(self._head_bytes.buffer)
+        self._head_bytes.buffer.clear()
+        return rest
+
+    def read(self) -> RequestMessage | Refusal | None:
+        """Return the next request, or None while it is incomplete."""
+        try:
+            if self._head is None:
+                head = self._read_head()
+                if not isinstance(head, RequestHead):
+                    return head
+                self._head = head
+            return self._read_body(self._head)
+        except h11.RemoteProtocolError as error:
+            return refuse(error.error_status_hint)
+
+    def _read_head(self) -> RequestHead | Refusal | None:
+        data = self._head_bytes.take()
+        if not isinstance(data, bytes):
+            return data
+        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=PIECE)
+        self._h11.receive_data(data)
+        event = self._h11.next_event()
+        if not isinstance(event, h11.Request):
+            return refuse(_BAD_REQUEST)
+        head = RequestHead(
+            event.method.decode("latin-1"),
+            event.target.decode("latin-1"),
+            event.http_version.decode("latin-1"),
+            decode_headers(event),
+        )
+        return _why_not(head) or head
+
+    def _read_body(self, head: RequestHead) -> RequestMessage | Refusal | None:
+        assert self._h11 is not None
+        for event in read_events(self._h11, self._head_bytes.buffer):
+            match event:
+                case h11.Data():
+                    self._body += event.data
+                    self._chunks += 1
+                    if len(self._body) > self._limits.body_bytes or self._chunks > _MOST_CHUNKS:
+                        return refuse(413)
+                case h11.EndOfMessage():
+                    return self._finish(head, self._h11.trailing_data[0])
+                case _:
+                    return refuse(_BAD_REQUEST)
+        return None
+
+    def _finish(self, head: RequestHead, behind: bytes) -> RequestMessage:
+        message = RequestMessage(head, bytes(self._body))
+        self._head_bytes.buffer[:0] = behind
+        self._h11 = self._head = None
+        self._body.clear()
+        self._chunks = 0
+        return message
+
+
+class HeadBytes:
+    """Collects the bytes of a head, within its limits and in time linear in their number."""
+
+    def __init__(self, limits: MessageLimits) -> None:
+        self.buffer = bytearray()
+        self._limits = limits
+        self._searched = 0
+
+    def take(self) -> bytes | Refusal | None:
+        """Remove and return a head with its empty line; None while it is incomplete."""
+        if self._searched == 0:
+            # Some clients send an empty line behind a body.
+            del self.buffer[: len(self.buffer) - len(self.buffer.lstrip(b"\r\n"))]
+        found = _HEAD_END.search(self.buffer, max(0, self._searched - 2))
+        end = len(self.buffer) if found is None else found.end()
+        if end > self._limits.head_bytes or self.buffer.count(b"\n", 0, end) > self._limits.fields + 2:
+            return refuse(431)
+        if found is None:
+            self._searched = end
+            return None
+        self._searched = 0
+        head = bytes(self.buffer[:end])
+        del self.buffer[:end]
+        return refuse(_BAD_REQUEST) if _FORBIDDEN.search(head) else head
+
+
+def refuse(status: int) -> Refusal:
+    return Refusal(status, _REASONS.get(status, _REASONS[_BAD_REQUEST]))
+
+
+def write_refusal(refusal: Refusal) -> bytes:
+    """An answer in plain text after which the connection closes, as Go's server writes it."""
+    text = f"{refusal.status} {refusal.reason}"
+    headers = "Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
+    return f"HTTP/1.1 {text}\r\n{headers}{text}".encode()
+
+
+def write_plain(message: RequestMessage) -> bytes:
+    """The same request without an upgrade, framed by one length. After a refused upgrade the connection closes."""
+    head = message.head
+    lines = [f"{head.method} {head.target} HTTP/{head.version}"]
+    lines += [f"{name}: {value}" for name, value in head.headers if name.lower() not in _FRAMING]
+    is_kept = head.is_persistent and not head.is_upgrade
+    lines.append(f"Connection: {'keep-alive' if is_kept else 'close'}")
+    if message.body:
+        lines.append(f"Content-Length: {len(message.body)}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1") + message.body
+
+
+def decode_headers(event: h11.Request | h11.Response | h11.InformationalResponse) -> Headers:
+    assert not isinstance(event.headers, list)
+    return tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in event.headers.raw_items())
+
+
+def read_events(connection: h11.Connection, buffer: bytearray) -> Iterator[h11.Event | type[h11.PAUSED]]:
+    """What h11 reads, fed from the buffer piece by piece until it wants more than there is."""
+    while True:
+        event = connection.next_event()
+        if isinstance(event, h11.Event) or event is h11.PAUSED:
+            yield event
+            continue
+        if not buffer:
+            return
+        piece = bytes(buffer[:PIECE])
+        del buffer[:PIECE]
+        connection.receive_data(piece)
+
+
+_REASONS: Final = {
+    400: "Bad Request",
+    405: "Method Not Allowed",
+    408: "Request Timeout",
+    413: "Request Entity Too Large",
+    417: "Expectation Failed",
+    431: "Request Header Fields Too Large",
+    501: "Not Implemented",
+    505: "HTTP Version Not Supported",
+}
+
+
+def _why_not(head: RequestHead) -> Refusal | None:
+    """What h11 allows and this server does not."""
+    if head.version not in _SUPPORTED:
+        return refuse(505)
+    if head.method == "CONNECT":
+        return refuse(405)
+    if head.all("transfer-encoding") and (head.all("content-length") or head.version == "1.0"):
+        return refuse(_BAD_REQUEST)  # two ends of one body, or one that HTTP/1.0 does not know
+    if any(value.lower() != "100-continue" for value in head.all("expect")):
+        return refuse(417)
+    return None

@@ -1,0 +1,47 @@
+"""Connections whose client has shown a certificate: they end with it, and when the authorities change."""
+
+import asyncio
+from datetime import timedelta
+from typing import Final, Protocol
+
+from klet.aio.clock import Clock
+from klet.server.auth.certificates import PresentedCertificate
+
+_LOOK_AGAIN: Final = timedelta(hours=1)
+"""The wall clock may be set: no timer is trusted for longer."""
+
+
+class Connection(Protocol):
+    """An open connection."""
+
+    def retire(self) -> None:
+        """Serve no further request on it."""
+        ...
+
+
+class CertifiedConnections:
+    """The open connections of clients with certificates."""
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+        self._timers: dict[Connection, asyncio.TimerHandle] = {}
+
+    def __len__(self) -> int:
+        return len(self._timers)
+
+    def add(self, connection: Connection, certificate: PresentedCertificate) -> None:
+        left = certificate.until - self._clock.now()
+        if left <= timedelta(0):
+            self.discard(connection)
+            connection.retire()
+            return
+        seconds = min(left, _LOOK_AGAIN).total_seconds()
+        self._timers[connection] = asyncio.get_running_loop().call_later(seconds, self.add, connection, certificate)
+
+    def discard(self, connection: Connection) -> None:
+        if (timer := self._timers.pop(connection, None)) is not None:
+            timer.cancel()
+
+    def retire_all(self) -> None:
+        for connection in tuple(self._timers):
+            connection.retire()
