@@ -74,7 +74,7 @@ def main(argv: list[str]) -> int:
         sys.stderr.write(f"klet: {one_line(str(error))}\n")
         return 1
     start_logging(as_json=parsed.config.logging.format == "json", verbosity=parsed.config.logging.verbosity)
-    for warning in parsed.warnings:
+    for warning in (*parsed.warnings, *parsed.without_effect):
         logger.warning("About the configuration", extra={"warning": warning})
     if parsed.config.max_open_files > 0:
         allow_open_files(parsed.config.max_open_files)

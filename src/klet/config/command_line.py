@@ -34,6 +34,7 @@ from klet.config.open_defaults import refuse_open_defaults
 from klet.config.start_checks import check_start
 from klet.config.unusable import describe_makeshifts, find_unusable_values
 from klet.config.validation import PREFIX, validate_configuration
+from klet.config.without_effect import describe_without_effect, refuse_unkept_policy
 from klet.version import KUBELET_VERSION
 
 
@@ -55,6 +56,8 @@ class Settings:
     sources: str = ""
     """Where a person looks for a setting: the files and the command line."""
     warnings: tuple[str, ...] = ()
+    without_effect: tuple[str, ...] = ()
+    """Warnings of settings that klet does not act upon yet. They explain no refusal, so they do not come with one."""
 
 
 ParsedCommand: TypeAlias = ShowText | Settings
@@ -125,6 +128,7 @@ def _check_settings(loaded: _Loaded, parsed: ParsedFlags, flags: KubeletFlags, s
     with suffixed(f", path: {where}"):
         check_start(config, flags, gates)
         check_given_files(config, flags, surroundings.read_file)
+        refuse_unkept_policy(config, gates)
     klet = _load_klet(parsed, flags, surroundings)
     with suffixed(f", path: {where}"):
         refuse_open_defaults(config, loaded.asked, is_standalone=flags.is_standalone)
@@ -136,7 +140,13 @@ def _check_settings(loaded: _Loaded, parsed: ParsedFlags, flags: KubeletFlags, s
         klet=klet,
         gates=gates,
         sources=where,
-        warnings=(*parsed.warnings, *loaded.warnings, *_describe_oddities(config), *describe_left_out_ips(flags)),
+        warnings=(
+            *parsed.warnings,
+            *loaded.warnings,
+            *_describe_oddities(config),
+            *describe_left_out_ips(flags),
+        ),
+        without_effect=tuple(describe_without_effect(config, gates, parsed.values)),
     )
 
 

@@ -98,7 +98,7 @@ def _gates(names: str, stage: Stage, *, default: bool, locked: bool = False) -> 
     return tuple(Gate(name, stage, default, locked) for name in names.split())
 
 
-_KUBELET_GATES = (
+KUBELET_GATES = (
     *_gates(
         """
         CPUManagerPolicyOptions DynamicResourceAllocation ExecProbeTimeout ImageMaximumGCAge InPlacePodVerticalScaling
@@ -207,7 +207,7 @@ KNOWN_GATES: Mapping[str, Gate] = {
     for gate in (
         Gate(ALL_ALPHA, Stage.ALPHA, default=False),
         Gate(ALL_BETA, Stage.BETA, default=False),
-        *_KUBELET_GATES,
+        *KUBELET_GATES,
         *_FOREIGN_GATES,
     )
 }

@@ -8,7 +8,8 @@ from klet.config.configuration import KubeletConfiguration
 from klet.config.gates import FeatureGates
 
 ALLOWLISTED: Final = "NeverVerifyAllowlistedImages"
-POLICIES: Final = ("NeverVerify", "NeverVerifyPreloadedImages", ALLOWLISTED, "AlwaysVerify")
+NEVER_VERIFY: Final = "NeverVerify"
+POLICIES: Final = (NEVER_VERIFY, "NeverVerifyPreloadedImages", ALLOWLISTED, "AlwaysVerify")
 
 _DOMAIN: Final = re.compile(
     r"(?P<host>[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])"

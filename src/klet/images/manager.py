@@ -94,7 +94,8 @@ class ImageManager:
             missing = MissingImage("ErrImageNeverPull", text)
             return self._missing(pod, container, "ErrImageNeverPull", missing, parent)
         if found is not None and container.image_pull_policy != "Always":
-            text = f'Container image "{container.image}" already present on machine and can be accessed by the pod'
+            # Upstream's text without the check of credentials, which klet does not make either.
+            text = f'Container image "{container.image}" already present on machine'
             self._record(pod, container, "Pulled", text, parent)
             return _present(found)
         try:

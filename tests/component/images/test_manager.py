@@ -23,7 +23,7 @@ from klet.testing.loop import EPOCH, run_virtual
 HERE = FakeImage("here:latest", user="1000")
 NAMED = FakeImage("named:1", user="app")
 REMOTE = FakeImage("remote:1", size=123_456, pull_time=timedelta(seconds=2))
-PULLED = 'Container image "{}" already present on machine and can be accessed by the pod'
+PULLED = 'Container image "{}" already present on machine'
 
 
 class NoLogins:

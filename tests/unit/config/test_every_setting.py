@@ -226,7 +226,13 @@ WORST = {
     "imageGCHighThresholdPercent": [(101, "(--image-gc-high-threshold) 101 must be between 0 and 100, inclusive")],
     "imageGCLowThresholdPercent": [(85, "(--image-gc-low-threshold) 85 must be less than")],
     "volumeStatsAggPeriod": [("-1s", None)],
-    "imagePullCredentialsVerificationPolicy": [("Always", 'option "Always" specified for imagePullCredentialsVerif')],
+    "imagePullCredentialsVerificationPolicy": [
+        ("Always", 'option "Always" specified for imagePullCredentialsVerif'),
+        ("AlwaysVerify", "imagePullCredentialsVerificationPolicy AlwaysVerify is not built yet: an image that is "),
+        ("NeverVerifyAllowlistedImages", "imagePullCredentialsVerificationPolicy NeverVerifyAllowlistedImages is not "),
+        ("NeverVerifyPreloadedImages", None),
+        ("NeverVerify", None),
+    ],
     "preloadedImagesVerificationAllowlist": [(["x"], "can't set `preloadedImagesVerificationAllowlist` if")],
     "evictionHard": [
         ({"disk": "1"}, "unsupported eviction signal disk: see evictionHard (--eviction-hard)"),

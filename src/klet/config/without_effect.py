@@ -1,0 +1,212 @@
+"""Settings that klet takes and does not act upon yet: the one table of them, and what `klet run` warns of at start.
+
+Whoever builds what a setting is for removes its row; `tests/unit/config/test_without_effect.py` demands it, and demands
+a row for each setting that nothing reads.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from klet.config.configuration import KubeletConfiguration
+from klet.config.configuration_flags import get_field
+from klet.config.defaults import DEFAULT_EVICTION_HARD, default_configuration
+from klet.config.errors import ConfigError
+from klet.config.flags import IGNORED_SECTION, KUBELET_FLAGS, KubeletFlags
+from klet.config.flagvalues import FlagValue
+from klet.config.gates import KNOWN_GATES, FeatureGates
+from klet.config.image_policy import NEVER_VERIFY
+from klet.config.unusable import named
+
+POLICY: Final = "imagePullCredentialsVerificationPolicy"
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+class Row(Struct, frozen=True):
+    """One setting, and what is missing."""
+
+    name: str
+    """The path of a field in KubeletConfiguration, or the name of a flag that no file can set."""
+    missing: str
+    is_partly: bool = False
+    """Something acts upon it, but not what it promises."""
+    honoured: object = None
+    """The value, other than the default, that asks for what klet does anyway."""
+
+
+_EVICTION: Final = "pods are not evicted"
+_LOG_ROTATION: Final = "container logs are not rotated"
+_IMAGE_GC: Final = "unused images are not removed"
+_CPUS: Final = "there is no CPU manager: containers run on all CPUs"
+_MEMORY: Final = "there is no memory manager"
+_TOPOLOGY: Final = "there is no topology manager"
+_ENFORCED: Final = "no cgroup enforces reservations"
+_REPORTED: Final = "it only lowers what the Node reports as allocatable: no cgroup keeps pods from using it"
+_SHUTDOWN: Final = "pods are not stopped in order when the machine shuts down"
+_TRACING: Final = "nothing is traced"
+_LOG_LINES: Final = "every line is written to stderr at once"
+_PULLS: Final = "pulls are neither counted nor made to wait for one another"
+_UNCHECKED: Final = "an image that is present is used without a check of the pod's credentials"
+_IPTABLES: Final = "klet makes no rules of iptables"
+_PROVIDERS: Final = "credential providers are not run: images are pulled with Secrets and the node's own logins"
+_UPSTREAM: Final = "upstream's kubelet does not act upon it either"
+_LOCK: Final = "klet locks its root directory and no other file"
+
+FIELDS: Final = (
+    Row("enableContentionProfiling", "klet has no profiler"),
+    Row("enableProfilingHandler", "/debug/pprof/ is not served", honoured=False),
+    Row("enableDebugFlagsHandler", "/debug/flags/v is not served", honoured=False),
+    Row("enableSystemLogHandler", "/logs/ is not served", honoured=False),
+    Row("enableSystemLogQuery", "/logs/ is not served"),
+    Row("streamingConnectionIdleTimeout", _UPSTREAM),
+    Row("showHiddenMetricsForVersion", "klet has no metrics"),
+    Row("tracing.endpoint", _TRACING),
+    Row("tracing.samplingRatePerMillion", _TRACING),
+    Row("logging.flushFrequency", _LOG_LINES),
+    Row("logging.vmodule", "logging.verbosity holds for all modules"),
+    Row("logging.options.text.splitStream", _LOG_LINES),
+    Row("logging.options.text.infoBufferSize", _LOG_LINES),
+    Row("logging.options.json.splitStream", _LOG_LINES),
+    Row("logging.options.json.infoBufferSize", _LOG_LINES),
+    Row("podCIDR", "a node without an API server takes the pod network of its runtime"),
+    Row("hairpinMode", _UPSTREAM),
+    Row("volumePluginDir", "there are no FlexVolumes"),
+    Row("containerLogMaxSize", _LOG_ROTATION),
+    Row("containerLogMaxFiles", _LOG_ROTATION),
+    Row("containerLogMaxWorkers", _LOG_ROTATION),
+    Row("containerLogMonitorInterval", _LOG_ROTATION),
+    Row("contentType", "requests to the API server are JSON", honoured="application/json"),
+    Row("kubeletCgroups", "the agent stays in the cgroup in which it was started"),
+    Row("systemCgroups", "processes stay in the cgroups in which they are"),
+    Row("cpuManagerPolicy", _CPUS),
+    Row("cpuManagerPolicyOptions", _CPUS),
+    Row("cpuManagerReconcilePeriod", _CPUS),
+    Row("memoryManagerPolicy", _MEMORY),
+    Row("reservedMemory", _MEMORY),
+    Row("topologyManagerPolicy", _TOPOLOGY),
+    Row("topologyManagerScope", _TOPOLOGY),
+    Row("topologyManagerPolicyOptions", _TOPOLOGY),
+    Row("systemReserved", _REPORTED, is_partly=True),
+    Row("kubeReserved", _REPORTED, is_partly=True),
+    Row("reservedSystemCPUs", _REPORTED, is_partly=True),
+    Row("systemReservedCgroup", _ENFORCED),
+    Row("kubeReservedCgroup", _ENFORCED),
+    Row("enforceNodeAllocatable", _ENFORCED, honoured=("none",)),
+    Row("makeIPTablesUtilChains", _IPTABLES, honoured=False),
+    Row("iptablesMasqueradeBit", _UPSTREAM),
+    Row("iptablesDropBit", _UPSTREAM),
+    Row("oomScoreAdj", "the agent keeps the OOM score with which it was started"),
+    Row("kernelMemcgNotification", _EVICTION),
+    Row("registryPullQPS", _PULLS, honoured=0),
+    Row("registryBurst", _PULLS),
+    Row("serializeImagePulls", _PULLS, honoured=False),
+    Row("maxParallelImagePulls", _PULLS),
+    Row("imageMinimumGCAge", _IMAGE_GC),
+    Row("imageMaximumGCAge", _IMAGE_GC),
+    Row("imageGCHighThresholdPercent", _IMAGE_GC, honoured=100),
+    Row("imageGCLowThresholdPercent", _IMAGE_GC),
+    Row("volumeStatsAggPeriod", "volumes are not measured"),
+    Row(POLICY, _UNCHECKED, honoured=NEVER_VERIFY),
+    Row("preloadedImagesVerificationAllowlist", _UNCHECKED),
+    Row(
+        "evictionHard",
+        f"{_EVICTION}: it only lowers what the Node reports as allocatable",
+        is_partly=True,
+        honoured=DEFAULT_EVICTION_HARD,
+    ),
+    Row("evictionSoft", _EVICTION),
+    Row("evictionSoftGracePeriod", _EVICTION),
+    Row("evictionMinimumReclaim", _EVICTION),
+    Row("evictionPressureTransitionPeriod", _EVICTION),
+    Row("evictionMaxPodGracePeriod", _EVICTION),
+    Row("shutdownGracePeriod", _SHUTDOWN),
+    Row("shutdownGracePeriodCriticalPods", _SHUTDOWN),
+    Row("shutdownGracePeriodByPodPriority", _SHUTDOWN),
+)
+
+FLAGS: Final = (
+    Row("runtime-cgroups", "the runtime is not measured"),
+    Row("image-credential-provider-config", _PROVIDERS),
+    Row("image-credential-provider-bin-dir", _PROVIDERS),
+    Row("lock-file", _LOCK),
+    Row("exit-on-lock-contention", _LOCK),
+    Row("experimental-mounter-path", "klet mounts by itself"),
+    Row("housekeeping-interval", "klet has no cAdvisor"),
+    *(Row(flag.name, "klet has no cAdvisor") for flag in KUBELET_FLAGS if flag.section == IGNORED_SECTION),
+)
+
+GATES: Final = _names(
+    """
+    CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions CSIServiceAccountTokenSecrets CSIVolumeHealth
+    ChangeContainerStatusOnKubeletRestart ComponentFlagz ComponentStatusz ContainerCheckpoint ContainerStopSignals
+    ContextualLogging DRAAdminAccess DRAConsumableCapacity DRADeviceBindingConditions DRADeviceTaintRules
+    DRADeviceTaints DRAExtendedResource DRAPartitionableDevices DRAPrioritizedList DRAResourceClaimDeviceStatus
+    DisableCPUQuotaWithExclusiveCPUs DisableNodeKubeProxyVersion EventedPLEG GenericWorkload GitRepoVolumeDriver
+    GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority InPlacePodLevelResourcesVerticalScaling
+    InPlacePodVerticalScalingAllocatedStatus InPlacePodVerticalScalingExclusiveCPUs
+    InPlacePodVerticalScalingExclusiveMemory KubeletInUserNamespace KubeletPSI KubeletPodResourcesDynamicResources
+    KubeletPodResourcesGet KubeletPodResourcesListUseActivePods KubeletRegistrationGetOnExistsOnly
+    KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders
+    LocalStorageCapacityIsolationFSQuotaMonitoring LoggingAlphaOptions LoggingBetaOptions
+    MutableCSINodeAllocatableCount NodeDeclaredFeatures NodeLogQuery PodAndContainerStatsFromCRI PodCertificateRequest
+    PodLogsQuerySplitStreams PodReadyToStartContainersCondition ProcMountType ReduceDefaultCrashLoopBackOffDecay
+    ReloadKubeletServerCertificateFile ResourceHealthStatus RestartAllContainersOnContainerExits
+    RuntimeClassInImageCriApi SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod
+    TaintTolerationComparisonOperators TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions
+    TopologyManagerPolicyOptions UserNamespacesHostNetworkSupport VolumeLimitScaling
+    """
+)
+"""Gates that nothing asks about: what belongs to them is there or not there, whatever they say."""
+
+
+def describe_without_effect(
+    config: KubeletConfiguration, gates: FeatureGates, given: Mapping[str, FlagValue]
+) -> Iterator[str]:
+    """Name each setting of the table that is not at its default. `given` are the flags of the command line."""
+    default = default_configuration(gates)
+    for row in FIELDS:
+        value = _value(config, row.name)
+        if row.name != POLICY and value not in (_value(default, row.name), row.honoured):
+            yield _warn(named(row.name), row)
+    if config.image_pull_credentials_verification_policy not in ("", NEVER_VERIFY):
+        policy = config.image_pull_credentials_verification_policy
+        yield (
+            f"{POLICY} {policy} is not built yet: {_UNCHECKED}, so that every pod of this node can run every image on "
+            f"it; have pods pull with imagePullPolicy Always, or write {NEVER_VERIFY} if that is meant"
+        )
+    for row in FLAGS:
+        if row.name in given and given[row.name] != _default_of(row.name):
+            yield _warn(f"--{row.name}", row)
+    moved = sorted(name for name in GATES if gates.enabled(name) != KNOWN_GATES[name].default)
+    if moved:
+        shown = ", ".join(f"{name}={str(gates.enabled(name)).lower()}" for name in moved)
+        yield f"{named('featureGates')}: klet does not ask about these gates yet: {shown}"
+
+
+def refuse_unkept_policy(config: KubeletConfiguration, gates: FeatureGates) -> None:
+    """Raise ConfigError if somebody relies on a check of image credentials that klet does not make."""
+    policy = config.image_pull_credentials_verification_policy
+    if policy not in ("", NEVER_VERIFY, default_configuration(gates).image_pull_credentials_verification_policy):
+        raise ConfigError(
+            f"{POLICY} {policy} is not built yet: {_UNCHECKED}. Leave the field out and have pods pull with "
+            f"imagePullPolicy Always, or write {NEVER_VERIFY}"
+        )
+
+
+def _warn(name: str, row: Row) -> str:
+    return f"{name}: {row.missing}" if row.is_partly else f"{name} has no effect yet: {row.missing}"
+
+
+def _value(config: KubeletConfiguration, path: str) -> object:
+    if path.startswith("tracing.") and config.tracing is None:
+        return None
+    return get_field(config, path)
+
+
+def _default_of(name: str) -> object:
+    flag = next(flag for flag in KUBELET_FLAGS if flag.name == name)
+    return getattr(KubeletFlags(), flag.field) if flag.field else flag.kind.parse(flag.default, None)

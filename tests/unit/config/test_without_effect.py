@@ -1,0 +1,179 @@
+"""Every setting is acted upon, or stands in the table of those that are not. Nobody can forget one."""
+
+import dataclasses
+import re
+import typing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import klet
+from klet.config.configuration import KubeletConfiguration
+from klet.config.flags import KUBELET_FLAGS, KubeletFlags
+from klet.config.flagset import Target
+from klet.config.gates import KUBELET_GATES
+from klet.config.klet import KletConfiguration
+from klet.config.without_effect import FIELDS, FLAGS, GATES, POLICY
+
+SOURCE = Path(klet.__file__).parent
+PAIR = re.compile(r"(?=\b([a-z]\w*\.[a-z]\w*)\b)")
+IN_CONFIG = {
+    "failCgroupV1": "validation refuses cgroup v1 by it",
+    "runOnce": "validation refuses it",
+    "mergeDefaultEvictionSettings": "the loader merges by it",
+    "featureGates": "the gates are asked",
+    "systemReserved": "effective_reservations",
+    "kubeReserved": "effective_reservations",
+    "reservedSystemCPUs": "effective_reservations",
+    "evictionHard": "parse_thresholds",
+}
+"""Fields that only `config/` reads, and that do something all the same."""
+FLAGS_IN_CONFIG = {
+    "config": "the loader reads it",
+    "config_dir": "the loader reads it",
+    "hostname_override": "choose_node_name",
+    "seccomp_default": "it is laid over seccompDefault",
+}
+GATES_IN_CONFIG = {
+    "KubeletCrashLoopBackOffMax": "crashLoopBackOff has a default by it",
+    "KubeletEnsureSecretPulledImages": "imagePullCredentialsVerificationPolicy has a default by it",
+    "RotateKubeletServerCertificate": "serverTLSBootstrap is refused by it",
+}
+STANDALONE = {
+    "authentication.webhook.enabled": False,
+    "authentication.anonymous.enabled": True,
+    "authorization.mode": "AlwaysAllow",
+}
+
+
+@pytest.fixture
+def with_file(settle, as_document):
+    def with_file(fields, *argv):
+        return settle("--config=/etc/k.yaml", *argv, files={"/etc/k.yaml": as_document({**STANDALONE, **fields})})
+
+    return with_file
+
+
+@pytest.fixture(scope="module")
+def outside():
+    """What the code that could act reads: everything but the configuration itself, and what only tests use."""
+    places = (path for path in SOURCE.rglob("*.py") if path.relative_to(SOURCE).parts[0] not in ("config", "testing"))
+    return frozenset(pair for path in places for pair in PAIR.findall(path.read_text()))
+
+
+def leaves(struct, names=(), wire=()):
+    """The fields of a struct and of the sections in it: attributes and wire names."""
+    for field in msgspec.structs.fields(struct):
+        kinds = field.type, *(() if typing.get_origin(field.type) is tuple else typing.get_args(field.type))
+        section = next((each for each in kinds if isinstance(each, type) and issubclass(each, msgspec.Struct)), None)
+        path, shown = (*names, field.name), (*wire, field.encode_name)
+        if section is None:
+            yield path, ".".join(shown)
+        else:
+            yield from leaves(section, path, shown)
+
+
+def is_read(pairs, owner, name):
+    return f"{owner}.{name}" in pairs
+
+
+def test_every_field_acts_or_stands_in_the_table(outside):
+    rows = {row.name: row for row in FIELDS}
+    found = {shown: is_read(outside, *("config", *path)[-2:]) for path, shown in leaves(KubeletConfiguration)}
+    assert rows.keys() <= found.keys()
+    acting = {name for name, is_used in found.items() if is_used} | IN_CONFIG.keys()
+    assert found.keys() - acting - rows.keys() == set()
+    assert {name for name in acting & rows.keys() if not rows[name].is_partly} == set()
+
+
+def test_what_acts_through_the_configuration_is_called():
+    code = "".join(path.read_text() for package in ("app", "node") for path in (SOURCE / package).rglob("*.py"))
+    called = {"effective_reservations", "parse_thresholds", "choose_node_name"}
+    assert {name for name in called if f"{name}(" in code} == called
+
+
+def test_every_flag_acts_or_stands_in_the_table(outside):
+    rows = {row.name for row in FLAGS}
+    fields = {flag.field: flag.name for flag in KUBELET_FLAGS if flag.target is Target.FLAGS}
+    assert fields.keys() == {field.name for field in dataclasses.fields(KubeletFlags)}
+    acting = {name for field, name in fields.items() if field in FLAGS_IN_CONFIG or is_read(outside, "flags", field)}
+    assert acting & rows == set()
+    assert acting | rows | {"help", "version"} == {flag.name for flag in KUBELET_FLAGS}
+
+
+def test_every_setting_of_klets_own_acts(outside):
+    assert [name for path, name in leaves(KletConfiguration) if not is_read(outside, "klet", *path)] == []
+
+
+def test_every_gate_acts_or_stands_in_the_table():
+    asking = (path.read_text() for path in SOURCE.rglob("*.py") if "config" not in path.relative_to(SOURCE).parts[:1])
+    code = "\n".join(text for text in asking if "gates.enabled" in text or "GATED_FIELDS" in text)
+    movable = {gate.name for gate in KUBELET_GATES if not gate.locked}
+    acting = {name for name in movable if f'"{name}"' in code} | GATES_IN_CONFIG.keys()
+    assert movable - acting == GATES
+
+
+@pytest.mark.parametrize(
+    ("fields", "warning"),
+    [
+        pytest.param({"evictionSoft": {"pid.available": "10%"}, "evictionSoftGracePeriod": {"pid.available": "1m"}},
+                     "evictionSoft (--eviction-soft) has no effect yet: pods are not evicted", id="soft eviction"),
+        pytest.param({"evictionHard": {"memory.available": "1Gi"}}, "evictionHard (--eviction-hard): pods are not "
+                     "evicted: it only lowers what the Node reports as allocatable", id="hard eviction"),
+        pytest.param({"systemReserved": {"memory": "1Gi"}}, "systemReserved (--system-reserved): it only lowers what "
+                     "the Node reports as allocatable: no cgroup keeps pods from using it", id="a reservation"),
+        pytest.param({"tracing.endpoint": "localhost:4317"}, "tracing.endpoint has no effect yet: nothing is traced",
+                     id="an object that is absent by default"),
+        pytest.param({"shutdownGracePeriod": "30s"}, "shutdownGracePeriod has no effect yet: pods are not stopped in "
+                     "order when the machine shuts down", id="a shutdown in order"),
+        pytest.param({"containerLogMaxFiles": 9}, "containerLogMaxFiles (--container-log-max-files) has no effect yet: "
+                     "container logs are not rotated", id="rotation"),
+        pytest.param({"featureGates.KubeletPSI": False, "featureGates.ContainerStopSignals": True},
+                     "featureGates (--feature-gates): klet does not ask about these gates yet: "
+                     "ContainerStopSignals=true, KubeletPSI=false", id="gates"),
+    ],
+)  # fmt: skip
+def test_warned_of_once(with_file, fields, warning):
+    assert with_file(fields).without_effect.count(warning) == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "warning"),
+    [
+        pytest.param(["--lock-file=/run/x"], "--lock-file has no effect yet: klet locks its root directory and no "
+                     "other file", id="a flag without a field"),
+        pytest.param(["--boot-id-file=/x"], "--boot-id-file has no effect yet: klet has no cAdvisor", id="cAdvisor"),
+        pytest.param(["--oom-score-adj=0"], "oomScoreAdj (--oom-score-adj) has no effect yet: the agent keeps the OOM "
+                     "score with which it was started", id="a flag for a field"),
+    ],
+)  # fmt: skip
+def test_flags_warned_of_once(with_file, flags, warning):
+    assert with_file({}, *flags).without_effect.count(warning) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "flags"),
+    [
+        pytest.param({}, [], id="nothing"),
+        pytest.param({"evictionPressureTransitionPeriod": "0s", "imageMinimumGCAge": "0s"}, [], id="as kubeadm writes"),
+        pytest.param({"evictionSoft": {}, "containerLogMaxFiles": 5, "cpuManagerPolicy": "none"}, [], id="defaults"),
+        pytest.param({}, ["--lock-file=", "--containerd-namespace=k8s.io"], id="the defaults of flags"),
+        pytest.param({"serializeImagePulls": False}, [], id="what klet does anyway"),
+        pytest.param({"makeIPTablesUtilChains": False, "imageGCHighThresholdPercent": 100}, [], id="what it lacks"),
+        pytest.param({"featureGates.KubeletPSI": True}, [], id="a gate as it is"),
+    ],
+)  # fmt: skip
+def test_not_warned_of(with_file, fields, flags):
+    assert with_file({POLICY: "NeverVerify", **fields}, *flags).without_effect == ()
+
+
+def test_the_default_of_the_image_policy_is_warned_of_once(with_file):
+    for fields in ({}, {POLICY: "NeverVerifyPreloadedImages"}):
+        [warning] = [each for each in with_file(fields).without_effect if POLICY in each]
+        assert "used without a check of the pod's credentials" in warning
+        assert "write NeverVerify if that is meant" in warning
+
+
+def test_without_the_gate_of_the_image_policy_there_is_nothing_to_warn_of(with_file):
+    assert with_file({"featureGates.KubeletEnsureSecretPulledImages": False}).without_effect == ()
