@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Final, TextIO
 
+from klet.app.log_flood import FloodFilter
 from klet.model.foreign_text import shorten
 
 _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
@@ -53,6 +54,7 @@ def start_logging(*, as_json: bool, verbosity: int, stream: TextIO = sys.stderr)
     """Send klet's logs to a stream; from verbosity 4 on, debugging lines too, as klog users expect."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
+    handler.addFilter(FloodFilter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
