@@ -4,6 +4,7 @@ KletError
 ├── certs.errors.CertificateError (one that cannot be made, read or kept)
 ├── cri.errors.CriError        (Unavailable, NotFound, … : what the runtime said)
 ├── host.errors.HostError      (files, mounts, cgroups, processes)
+├── model.pods.BadPodUID       (a text that is no UID)
 ├── checkpoint.CheckpointError (a file that cannot be trusted)
 ├── config.errors.ConfigError  (a setting that breaks a rule)
 └── sources.errors.ManifestError (a manifest that is not a pod)
