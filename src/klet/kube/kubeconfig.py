@@ -17,6 +17,7 @@ from klet.api.base import ApiObject, JsonObject, required
 from klet.api.codec import DecodeError, convert, to_builtins
 from klet.config.document_limits import check_limits
 from klet.config.errors import ConfigError
+from klet.config.places import hide_credentials
 from klet.kube.access import (
     Access,
     Authority,
@@ -138,9 +139,11 @@ class _Reader:
         cluster = self._find("cluster", fields.cluster, {each.name: each.cluster for each in self._config.clusters})
         where = f'cluster "{fields.cluster}"'
         if urlsplit(cluster.server).scheme not in {"http", "https"} or not urlsplit(cluster.server).hostname:
-            raise self._error(f'{where}: server: "{cluster.server}" is not an address such as https://host:6443')
+            shown = hide_credentials(cluster.server)
+            raise self._error(f'{where}: server: "{shown}" is not an address such as https://host:6443')
         if cluster.proxy_url and urlsplit(cluster.proxy_url).scheme not in {"http", "https"}:
-            raise self._error(f'{where}: proxy-url: "{cluster.proxy_url}" must start with http:// or https://')
+            shown = hide_credentials(cluster.proxy_url)
+            raise self._error(f'{where}: proxy-url: "{shown}" must start with http:// or https://')
         user = UserFields()
         if fields.user:
             user = self._find("user", fields.user, {each.name: each.user for each in self._config.users})

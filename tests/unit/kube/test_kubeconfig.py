@@ -142,6 +142,16 @@ def test_a_single_context_needs_no_choice():
         ),
         pytest.param(config("server: https://a, proxy-url: socks5://p"), "proxy-url", id="a proxy of another kind"),
         pytest.param(
+            config("server: https://a, proxy-url: 'socks5://me:secret@p'"),
+            'proxy-url: "socks5://<masked>@p" must start with',
+            id="the password of a proxy is not quoted",
+        ),
+        pytest.param(
+            config("server: 'ftp://me:secret@a'"),
+            'server: "ftp://<masked>@a" is not an address',
+            id="the password of a server is not quoted",
+        ),
+        pytest.param(
             config(user="client-certificate: a"), 'user "u": client-certificate and client-key', id="half a pair"
         ),
         pytest.param(config(user="username: a"), 'user "u": username: not supported', id="basic authentication"),

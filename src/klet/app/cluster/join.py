@@ -17,6 +17,7 @@ from klet.app.settings import AgentSettings
 from klet.app.wiring import Agent, Part
 from klet.certs.followers import PairUser
 from klet.config.command_line import Settings
+from klet.config.places import hide_credentials
 from klet.host.addresses import find_node_addresses
 from klet.kube.announcer import Announcer
 from klet.node.addresses import host_ips
@@ -109,7 +110,7 @@ async def build_cluster_parts(
         inputs=NodeInputs(volumes_in_use=agent.volumes.volumes_in_use),
     )
     announcer = Announcer(
-        server=cluster.identity.access.server,
+        server=hide_credentials(cluster.identity.access.server),
         reaches=(clients.transport.reach, clients.heartbeat_transport.reach),
         clock=basics.clock,
     )
