@@ -170,7 +170,8 @@ async def _build_api(
         api_node=lambda: nodes.get(settings.node_name) if nodes is not None else None,
         clock=basics.clock,
     )
-    own = SocketListener(path=settings.socket, routes=(*routes.all(), KletRoutes(pods=pods, journal=records)))
+    own_routes = (*routes.all(), KletRoutes(pods=pods, journal=records))
+    own = SocketListener(path=settings.socket, routes=own_routes, clock=basics.clock)
     return replace(api, parts=(*api.parts, own))
 
 
