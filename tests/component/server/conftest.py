@@ -26,7 +26,7 @@ from klet.host.images import BUSYBOX_IMAGE
 from klet.server.auth.access import AlwaysAllow, Authorizer
 from klet.server.auth.certificates import CertificateAuthenticator, ClientAuthorities
 from klet.server.auth.gate import Gate
-from klet.server.auth.reviews import Retrying
+from klet.server.auth.reviews import LIMITS, Retrying, ReviewLimits
 from klet.server.auth.tokens import TokenAuthenticator
 from klet.server.listener import Address, DoorLimits, SecureListener, SocketListener, take
 from klet.server.routes.health import HealthRoutes
@@ -190,6 +190,7 @@ class Setup:
     """Run another pod, `default/vault` with the UID `vault-uid`."""
     limits: DoorLimits = field(default_factory=DoorLimits)
     token_ttl: timedelta = timedelta(minutes=2)
+    review_limits: ReviewLimits = LIMITS
 
 
 class Kubelet:
@@ -289,7 +290,13 @@ async def run_kubelet(pki: Pki, directory: Path, setup: Setup) -> AsyncIterator[
             certificates=CertificateAuthenticator(authorities=authorities, clock=clock)
             if setup.with_client_ca
             else None,
-            tokens=TokenAuthenticator(reviewer=setup.reviewer, retrying=retrying, keep=setup.token_ttl, clock=clock)
+            tokens=TokenAuthenticator(
+                reviewer=setup.reviewer,
+                retrying=retrying,
+                keep=setup.token_ttl,
+                clock=clock,
+                limits=setup.review_limits,
+            )
             if setup.reviewer is not None
             else None,
             authorizer=setup.authorizer,

@@ -72,7 +72,7 @@ class ReviewQueue:
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Raises TooManyReviews at once if the queue is full."""
-        if self._waiting >= self._longest:
+        if self._turns.locked() and self._waiting >= self._longest:
             raise TooManyReviews("too many reviews wait for the API server")
         self._waiting += 1
         try:
