@@ -18,6 +18,8 @@ from klet.errors import KletError
 
 T = TypeVar("T", bound=msgspec.Struct)
 
+_TOO_DEEP: Final = "invalid JSON: nested too deep"
+
 
 class DecodeError(KletError):
     """Data that does not fit the type: which field, and what is wrong with it."""
@@ -37,12 +39,16 @@ def decode(cls: type[T], data: bytes | str) -> T:
         strict = error
     except msgspec.DecodeError as error:
         raise DecodeError(f"invalid JSON: {error}") from error
+    except RecursionError as error:
+        raise DecodeError(_TOO_DEEP) from error
     try:
         # Only now all of it is read: a text may begin like JSON and not be any, such as "[+]ping ok".
         plain = msgspec.json.decode(data)
+        return _convert_leniently(cls, plain, strict)
     except msgspec.DecodeError as error:
         raise DecodeError(f"invalid JSON: {error}") from error
-    return _convert_leniently(cls, plain, strict)
+    except RecursionError as error:
+        raise DecodeError(_TOO_DEEP) from error
 
 
 def convert(cls: type[T], data: object) -> T:

@@ -14,6 +14,8 @@ class TimeError(KletError, ValueError):
 Instant = TypeVar("Instant", bound=datetime)
 
 _RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.(\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII)
+# Characters of a bad text that a message quotes.
+_SHOWN: Final = 256
 _MICRO: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(?:Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
@@ -29,14 +31,14 @@ class Time(datetime):
     def parse(cls, text: str) -> Self:
         match = _RFC3339.fullmatch(text)
         if match is None:
-            raise TimeError(f"{text!r} is not an RFC 3339 time")
+            raise TimeError(f"{text[:_SHOWN]!r} is not an RFC 3339 time")
         fraction, zone = match.groups()
         try:
             if fraction is None and zone == "Z":
                 return cls.fromisoformat(text)
             return _copy(cls, datetime.fromisoformat(f"{text[:19]}.{(fraction or '')[:6]:0<6}{zone}"))
         except (ValueError, OverflowError) as error:
-            raise TimeError(f"{text!r} is not a time: {error}") from error
+            raise TimeError(f"{text[:_SHOWN]!r} is not a time: {error}") from error
 
     def wire(self) -> str:
         return self.isoformat(timespec="seconds")[:19] + "Z" if self.tzinfo is UTC else Time.of(self).wire()
@@ -52,7 +54,7 @@ class MicroTime(datetime):
     @classmethod
     def parse(cls, text: str) -> Self:
         if _MICRO.fullmatch(text) is None:
-            raise TimeError(f"{text!r} is not an RFC 3339 time with six digits of fraction")
+            raise TimeError(f"{text[:_SHOWN]!r} is not an RFC 3339 time with six digits of fraction")
         try:
             return _copy(cls, datetime.fromisoformat(text))
         except (ValueError, OverflowError) as error:
@@ -95,30 +97,33 @@ _MOST_DIGITS: Final = len(str(_MAX))
 
 def parse_duration(text: str) -> int:
     """Nanoseconds of a Go duration string, with the errors of Go's time.ParseDuration."""
-    invalid = TimeError(f"time: invalid duration {_quote(text)}")
     negative = text.startswith("-")
-    rest = text[1:] if text[:1] in ("-", "+") else text
-    if rest == "0":
+    position = 1 if text[:1] in ("-", "+") else 0
+    if text[position:] == "0":
         return 0
-    if not rest:
-        raise invalid
+    if position == len(text):
+        raise _invalid(text)
     total = 0
-    while rest:
-        match = _PART.match(rest)
+    while position < len(text):
+        match = _PART.match(text, position)
         if match is None or not (match[1] or (match[2] or "") > "."):
-            raise invalid
-        whole, fraction, unit = match[1] or "0", (match[2] or ".")[1:], match[3]
+            raise _invalid(text)
+        whole, fraction, unit = match[1].lstrip("0") or "0", (match[2] or ".")[1:], match[3]
         if not unit:
             raise TimeError(f"time: missing unit in duration {_quote(text)}")
         if unit not in _UNITS:
             raise TimeError(f"time: unknown unit {_quote(unit)} in duration {_quote(text)}")
-        if len(whole.lstrip("0")) > _MOST_DIGITS:
-            raise invalid
+        if len(whole) > _MOST_DIGITS:
+            raise _invalid(text)
         total += int(whole) * _UNITS[unit] + _fraction(fraction, _UNITS[unit])
         if total > _MAX + negative:
-            raise invalid
-        rest = rest[match.end() :]
+            raise _invalid(text)
+        position = match.end()
     return -total if negative else total
+
+
+def _invalid(text: str) -> TimeError:
+    return TimeError(f"time: invalid duration {_quote(text)}")
 
 
 def format_duration(nanoseconds: int) -> str:
@@ -163,7 +168,7 @@ def _quote(text: str) -> str:
         else char
         if " " <= char < "\x80"
         else "".join(f"\\x{byte:02x}" for byte in char.encode())
-        for char in text
+        for char in text[:_SHOWN]
     )
     return f'"{quoted}"'
 

@@ -46,7 +46,7 @@ class Envelope(Generic[T]):
     def decode(self, data: bytes) -> T:
         try:
             outer = msgspec.json.decode(data, type=_Outer)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise CheckpointDamaged(f"it is not a klet checkpoint: {error}") from error
         payload = bytes(outer.payload)
         if outer.checksum != _checksum(outer.kind, outer.version, payload):
@@ -61,7 +61,7 @@ class Envelope(Generic[T]):
                 return msgspec.json.decode(payload, type=self._payload)
             if version in self._older:
                 return self._older[version](payload)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise CheckpointDamaged(f"field payload of version {version}: {error}") from error
         known = ", ".join(str(each) for each in sorted({*self._older, self._version}))
         raise CheckpointVersion(

@@ -274,7 +274,7 @@ def _encode(value: msgspec.Struct) -> bytes:
 def _object(data: bytes) -> dict[str, object]:
     try:
         return msgspec.json.decode(data, type=dict[str, object])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointDamaged(f"it is not a JSON object: {error}") from error
 
 

@@ -25,7 +25,8 @@ DIGEST_ANNOTATION = "klet.dev/manifest"
 """On every pod that `klet up` applied: which content the agent has taken up."""
 
 _SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
-_EMPTY = re.compile(r"(\s|#.*|---|\.\.\.)*")
+# Nothing that was taken is given back: a comment is also many comments, one in the other.
+_EMPTY = re.compile(r"(?:\s|#.*+|---|\.\.\.)*+")
 
 ManifestChecker = Callable[[bytes], Sequence[str]]
 """Says what is wrong with the manifest of one pod, each problem beginning with its field."""

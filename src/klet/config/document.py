@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import yaml
 
@@ -27,6 +27,9 @@ _LONGEST_INTEGER = 70
 """Digits, in any base, that 64 bits can need."""
 _EXPONENT_FREE = 1e21
 """Go prints integral floats below this without an exponent, so that they pass as integers."""
+_SHOWN = 256
+"""Characters of a key that a path shows."""
+_MOST_DUPLICATES = 100
 _PLAIN = "plain"
 _RESOLVED_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float"))
 
@@ -105,23 +108,38 @@ def _finish(root: object) -> Document:
     if not isinstance(root, _Pairs):
         raise ConfigError("the text is not an object")
     duplicates: list[str] = []
-    fields = _settle(root, "", duplicates)
+    fields = _settle(root, None, duplicates)
     assert isinstance(fields, dict)
     return Document(fields, tuple(duplicates))
 
 
-def _settle(value: object, path: str, duplicates: list[str]) -> Json:
+class _Path(NamedTuple):
+    """Where a value is. It becomes a text only if that is wanted: a key may be long, and have many below it."""
+
+    above: "_Path | None"
+    step: str | int
+
+    def __str__(self) -> str:
+        steps: list[str] = []
+        here: _Path | None = self
+        while here is not None:
+            steps.append(f"[{here.step}]" if isinstance(here.step, int) else f".{here.step[:_SHOWN]}")
+            here = here.above
+        return "".join(reversed(steps)).removeprefix(".")
+
+
+def _settle(value: object, path: _Path | None, duplicates: list[str]) -> Json:
     if isinstance(value, _Pairs):
         settled: dict[str, Json] = {}
         for written, inner in value:
             key = _whole(written)
-            where = f"{path}.{key}" if path else key
-            if key in settled:
-                duplicates.append(where)
+            where = _Path(path, key)
+            if key in settled and len(duplicates) < _MOST_DUPLICATES:
+                duplicates.append(str(where))
             settled[key] = _settle(inner, where, duplicates)
         return settled
     if isinstance(value, list):
-        return [_settle(inner, f"{path}[{index}]", duplicates) for index, inner in enumerate(value)]
+        return [_settle(inner, _Path(path, index), duplicates) for index, inner in enumerate(value)]
     assert value is None or isinstance(value, bool | int | float | str)
     return _whole(value) if isinstance(value, str) else value
 
@@ -182,8 +200,8 @@ def _pairs(node: yaml.MappingNode, within: tuple[yaml.Node, ...]) -> list[tuple[
         value = _construct(value_node, within)
         if isinstance(key_node, yaml.ScalarNode) and key_node.tag == _PLAIN and key_node.value == "<<":
             for source in [value] if isinstance(value, _Pairs) else value if isinstance(value, list) else []:
-                if isinstance(source, _Pairs):
-                    merged = {**dict(source), **merged}
+                for merged_key, merged_value in dict(source).items() if isinstance(source, _Pairs) else ():
+                    merged.setdefault(merged_key, merged_value)
             continue
         key = _construct(key_node, within)
         if not isinstance(key, bool | int | float | str):

@@ -12,6 +12,8 @@ import yaml
 from klet.config.errors import ConfigError
 
 DEEPEST: Final = 100
+MOST_NODES: Final = 500_000
+"""Each costs a hundred times the bytes that it was written in."""
 MOST_ALIASED: Final = 100_000
 """How many nodes aliases may stand for, all in all."""
 
@@ -21,7 +23,9 @@ def check_limits(events: Iterable[yaml.Event]) -> None:
     sizes: dict[str, int] = {}
     open_nodes: list[_Node] = []
     aliased = 0
-    for event in events:
+    for count, event in enumerate(events):
+        if count >= MOST_NODES:
+            raise ConfigError(f"yaml: line {_line(event)}: document has more than {MOST_NODES} values")
         if isinstance(event, yaml.CollectionStartEvent):
             open_nodes.append(_Node(event.anchor))
             if len(open_nodes) > DEEPEST:

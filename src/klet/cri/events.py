@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
+from google.protobuf.message import DecodeError
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from klet.cri.connection import Transport
@@ -72,11 +73,20 @@ class CriEvents:
     async def subscribe(self) -> AsyncGenerator[RuntimeEvent, None]:
         async with aclosing(self._runtime.get_container_events(pb.GetEventsRequest())) as stream:
             async for answer in stream:
-                yield event_of_answer(answer)
+                if (event := event_of_answer(answer)) is not None:
+                    yield event
 
 
 def event_of_envelope(envelope: Envelope) -> RuntimeEvent | None:
-    """The event in containerd's envelope, if it is about the life of a container or sandbox."""
+    """The event in containerd's envelope, if it is about the life of a container or sandbox and can be read."""
+    try:
+        return _event_of_envelope(envelope)
+    except DecodeError:
+        # An event is a hint: without this one, the next list shows what happened.
+        return None
+
+
+def _event_of_envelope(envelope: Envelope) -> RuntimeEvent | None:
     at = _instant(envelope.timestamp)
     data = envelope.event.value
     match envelope.event.type_url.rpartition("/")[2]:
@@ -100,10 +110,16 @@ def event_of_envelope(envelope: Envelope) -> RuntimeEvent | None:
             return None
 
 
-def event_of_answer(answer: pb.ContainerEventResponse) -> RuntimeEvent:
-    """The CRI's event; its sandbox is unknown when the runtime did not send the sandbox's status."""
+def event_of_answer(answer: pb.ContainerEventResponse) -> RuntimeEvent | None:
+    """The CRI's event, unless it is of a kind that a newer CRI has.
+
+    Its sandbox is unknown when the runtime did not send the sandbox's status.
+    """
+    kind = _KINDS.get(answer.container_event_type)
+    if kind is None:
+        return None
     return RuntimeEvent(
-        kind=_KINDS[answer.container_event_type],
+        kind=kind,
         container_id=answer.container_id,
         sandbox_id=answer.pod_sandbox_status.id or None,
         at=_EPOCH + timedelta(microseconds=answer.created_at // 1000),
@@ -134,4 +150,7 @@ def _event_of_sandbox(kind: EventKind, sandbox_id: str, at: datetime) -> Runtime
 
 
 def _instant(stamp: Timestamp) -> datetime:
-    return _EPOCH + timedelta(seconds=stamp.seconds, microseconds=stamp.nanos // 1000)
+    try:
+        return _EPOCH + timedelta(seconds=stamp.seconds, microseconds=stamp.nanos // 1000)
+    except OverflowError:
+        return _EPOCH

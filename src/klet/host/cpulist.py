@@ -5,19 +5,31 @@ from collections.abc import Iterable
 from klet.host.errors import MalformedFile
 
 
+# Of the number of a CPU: Linux knows a few thousand at most.
+_MOST_DIGITS = 5
+_SHOWN = 256
+
+
 def parse_cpu_list(text: str) -> frozenset[int]:
     """Read `0-3,8`; the empty list is the empty text."""
-    cpus: set[int] = set()
+    ranges: list[tuple[int, int]] = []
     for part in text.strip().split(",") if text.strip() else ():
         first, dash, last = part.partition("-")
         try:
             start = _number(first)
             end = _number(last) if dash else start
         except ValueError:
-            raise MalformedFile(f"CPU list {text!r}: {part!r} is neither a number nor a range") from None
+            shown, bad = text[:_SHOWN], part[:_SHOWN]
+            raise MalformedFile(f"CPU list {shown!r}: {bad!r} is neither a number nor a range") from None
         if start > end:
             raise MalformedFile(f'invalid range "{part}" ({start} > {end})')
-        cpus.update(range(start, end + 1))
+        ranges.append((start, end))
+    cpus: list[int] = []
+    following = 0
+    for start, end in sorted(ranges):
+        # Each number once, however often it was named.
+        cpus.extend(range(max(start, following), end + 1))
+        following = max(following, end + 1)
     return frozenset(cpus)
 
 
@@ -42,6 +54,6 @@ def cpu_mask(cpus: Iterable[int]) -> bytes:
 
 
 def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise ValueError(text)
+    if not (text.isascii() and text.isdigit()) or len(text) > _MOST_DIGITS:
+        raise ValueError
     return int(text)

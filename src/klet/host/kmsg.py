@@ -18,13 +18,12 @@ KMSG = Path("/dev/kmsg")
 # The kernel never makes a record longer than this.
 _RECORD = 8192
 _ESCAPE = re.compile(r"\\x([0-9a-fA-F]{2})")
-_CONSTRAINT = re.compile(
-    r"oom-kill:constraint=(?P<constraint>\w+),.*?"
-    r"(?:oom_memcg=(?P<memcg>.*),)?task_memcg=(?P<task_memcg>.*),task=(?P<task>.*),pid=(?P<pid>\d+),uid=\d+$"
-)
-_KILLED = re.compile(r"^(?P<why>.*?)[Kk]ill(?:ed)? process (?P<pid>\d+) \((?P<name>.*?)\)(?:[, ]|$)")
+_CONSTRAINT = "oom-kill:constraint="
+_KILLED = re.compile(r"[Kk]ill(?:ed)? process (\d+) \(")
+_END_OF_NAME = re.compile(r"\)(?:[, ]|$)")
 # Linux before 4.19 has no line with the constraint, but this one.
-_LEGACY = re.compile(r"^Task in (?P<task_memcg>.*) killed as a result of limit of (?P<memcg>.*)$")
+_LEGACY = "Task in "
+_LIMIT = " killed as a result of limit of "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,18 +71,34 @@ class OomParser:
             return None
         if "invoked oom-killer:" in message.text:
             self._memcg = self._process_memcg = ""
-        elif match := _CONSTRAINT.search(message.text) or _LEGACY.search(message.text):
-            self._memcg, self._process_memcg = match["memcg"] or "/", match["task_memcg"]
-        elif (match := _KILLED.search(message.text)) and "ut of memory" in match["why"]:
-            unknown = "" if "cgroup" in match["why"] else "/"
+        elif (cgroups := _find_cgroups(message.text)) is not None:
+            self._memcg, self._process_memcg = cgroups
+        elif (begin := _KILLED.search(message.text)) and (end := _END_OF_NAME.search(message.text, begin.end())):
+            why = message.text[: begin.start()]
+            if "ut of memory" not in why:
+                return None
             return OomKill(
-                pid=int(match["pid"]),
-                process=match["name"],
-                memcg=self._memcg or unknown,
+                pid=int(begin[1]),
+                process=message.text[begin.end() : end.start()],
+                memcg=self._memcg or ("" if "cgroup" in why else "/"),
                 process_memcg=self._process_memcg,
                 since_boot=message.since_boot,
             )
         return None
+
+
+def _find_cgroups(text: str) -> tuple[str, str] | None:
+    """The cgroup at its limit and that of the process. From the end backwards: a path may hold what looks like more."""
+    if text.startswith(_LEGACY):
+        process, found, limited = text.removeprefix(_LEGACY).rpartition(_LIMIT)
+        return (limited, process) if found else None
+    rest, is_last, uid = text.partition(_CONSTRAINT)[2].rpartition(",uid=")
+    rest, _, pid = rest.rpartition(",pid=")
+    rest, _, _ = rest.rpartition(",task=")
+    rest, has_task, process = rest.rpartition("task_memcg=")
+    if not (is_last and has_task and pid.isdigit() and uid.isdigit()):
+        return None
+    return rest.partition("oom_memcg=")[2].removesuffix(",") or "/", process
 
 
 def parse_record(record: str) -> KernelMessage:

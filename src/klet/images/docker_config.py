@@ -42,7 +42,7 @@ def parse_docker_config_json(data: bytes) -> Mapping[str, RegistryLogin]:
     """The logins of a `config.json`, by the registries that they are for; raises BadDockerConfig."""
     try:
         document = msgspec.json.decode(data, type=_Document | None)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadDockerConfig(_shape(error)) from None
     return _read_entries(document.auths if document is not None else None)
 
@@ -51,7 +51,7 @@ def parse_dockercfg(data: bytes) -> Mapping[str, RegistryLogin]:
     """The logins of a `.dockercfg`, which is the same without anything around it; raises BadDockerConfig."""
     try:
         return _read_entries(msgspec.json.decode(data, type=dict[str, _Entry | None] | None))
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadDockerConfig(_shape(error)) from None
 
 

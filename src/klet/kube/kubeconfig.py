@@ -11,11 +11,10 @@ from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
-import yaml
 
 from klet.api.base import ApiObject, JsonObject, required
 from klet.api.codec import DecodeError, convert, to_builtins
-from klet.config.document_limits import check_limits
+from klet.config.document import parse_document
 from klet.config.errors import ConfigError
 from klet.config.places import hide_credentials
 from klet.kube.access import (
@@ -31,6 +30,8 @@ from klet.kube.access import (
 from klet.kube.errors import KubeconfigError
 
 T = TypeVar("T")
+LONGEST: Final = 4 << 20
+"""Bytes of a file; one of a hundred clusters with their certificates has a tenth of that."""
 EXEC_VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 
@@ -110,7 +111,11 @@ class Kubeconfig(ApiObject, frozen=True, kw_only=True):
 def load_kubeconfig(path: Path, *, context: str = "") -> Access:
     """Read a kubeconfig; the context is the given one, else the file's current one."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            data = file.read(LONGEST + 1)
+        if len(data) > LONGEST:
+            raise KubeconfigError(f"invalid kubeconfig: {path}: longer than {LONGEST} bytes")
+        text = data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise KubeconfigError(f"invalid kubeconfig: {path}: {error}") from error
     return parse_kubeconfig(text, path=path, context=context)
@@ -119,10 +124,8 @@ def load_kubeconfig(path: Path, *, context: str = "") -> Access:
 def parse_kubeconfig(text: str, *, path: Path, context: str = "") -> Access:
     """What the text of a kubeconfig at `path` means."""
     try:
-        check_limits(yaml.parse(text, yaml.CSafeLoader))
-        data = yaml.load(text, Loader=yaml.CSafeLoader)
-        config = convert(Kubeconfig, {} if data is None else data)
-    except (yaml.YAMLError, ConfigError, DecodeError) as error:
+        config = convert(Kubeconfig, parse_document(text.encode()).fields if text.strip() else {})
+    except (ConfigError, DecodeError) as error:
         raise KubeconfigError(f"invalid kubeconfig: {path}: {' '.join(str(error).split())}") from error
     return _Reader(config, path).access(context)
 

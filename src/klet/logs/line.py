@@ -75,7 +75,7 @@ def parse_docker_line(line: bytes, end: bytes = b"\n") -> LogLine | None:  # noq
     """Read a line of Docker's json-file driver, or None if it is not one."""
     try:
         entry = _DOCKER_DECODER.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     match = _INSTANT.fullmatch(entry.time.encode())
     stream = _DOCKER_STREAMS.get(entry.stream)

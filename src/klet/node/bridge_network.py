@@ -63,7 +63,7 @@ def find_cni_directory(answer: cri.StatusResponse) -> Path:
     """Where the runtime looks for its network; the usual place if it does not say."""
     try:
         config = json.loads(answer.info.get("config", "{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return DEFAULT_DIRECTORY
     cni = config.get("cni") if isinstance(config, dict) else None
     directory = cni.get("confDir") if isinstance(cni, dict) else None

@@ -4,6 +4,7 @@ import base64
 import binascii
 import random
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -11,7 +12,8 @@ from klet.api.certificates import ClusterTrustBundle
 from klet.api.meta import LabelSelector
 from klet.api.selectors import label_selector
 
-_BLOCK: Final = re.compile(r"^-----BEGIN ([^-\n]+)-----[ \t]*\r?\n(.*?)^-----END \1-----", re.MULTILINE | re.DOTALL)
+_BEGIN: Final = re.compile(r"^-----BEGIN ([^-\n]+)-----[ \t]*\r?\n", re.MULTILINE)
+_END: Final = re.compile(r"^-----END ([^-\n]+)-----", re.MULTILINE)
 _LINE: Final = 64
 
 
@@ -25,21 +27,34 @@ def choose_bundles(
 
 def merge_anchors(bundles: Sequence[ClusterTrustBundle], *, randomness: random.Random) -> bytes:
     """Every certificate once, in no order: nobody shall come to rely on one."""
-    found = list(dict.fromkeys(block for bundle in bundles for block in _blocks(bundle.spec.trust_bundle)))
+    found = list(dict.fromkeys(block for bundle in bundles for block in read_blocks(bundle.spec.trust_bundle)))
     randomness.shuffle(found)
     return b"".join(map(_encode, found))
 
 
-def _blocks(text: str) -> Iterable[bytes]:
+def read_blocks(text: str) -> Iterable[bytes]:
     """What is in a bundle's blocks, whatever they are called. One that is damaged is none."""
-    for match in _BLOCK.finditer(text):
-        body = match[2]
-        if ":" in body:
-            body = body.replace("\r", "").partition("\n\n")[2]  # headers end with an empty line
+    for body in _bodies(text):
+        # Headers end with an empty line.
+        content = body.replace("\r", "").partition("\n\n")[2] if ":" in body else body
         try:
-            yield base64.b64decode("".join(body.split()), validate=True)
+            yield base64.b64decode("".join(content.split()), validate=True)
         except binascii.Error:
             continue
+
+
+def _bodies(text: str) -> Iterable[str]:
+    """What stands between each beginning and the first end of the same label."""
+    ends: dict[str, list[re.Match[str]]] = {}
+    for end in _END.finditer(text):
+        ends.setdefault(end[1], []).append(end)
+    done = 0
+    for begin in _BEGIN.finditer(text):
+        known = ends.get(begin[1], [])
+        index = bisect_left(known, begin.end(), key=lambda end: end.start())
+        if begin.start() >= done and index < len(known):
+            done = known[index].end()
+            yield text[begin.end() : known[index].start()]
 
 
 def _encode(content: bytes) -> bytes:

@@ -5,7 +5,7 @@ from typing import Protocol
 from klet.api.container import Container
 from klet.api.handlers import ExecAction
 from klet.cri.errors import CriError, ExecTimeout
-from klet.model.expansion import expand
+from klet.model.expansion import ExpansionError, expand_all
 from klet.model.foreign_text import read_output
 from klet.probes.handler import MAX_OUTPUT, Answer, Outcome, ProbeTarget
 from klet.wire import cri_v1_pb2 as cri
@@ -19,16 +19,16 @@ class CommandRunner(Protocol):
 
 async def probe_exec(runtime: CommandRunner, action: ExecAction, target: ProbeTarget) -> Outcome:
     """Exit code 0 is success; a command that does not end in time has failed."""
-    request = cri.ExecSyncRequest(
-        container_id=target.id,
-        cmd=expand_command(action, target.container),
-        timeout=int(target.timeout.total_seconds()),
-    )
     try:
+        request = cri.ExecSyncRequest(
+            container_id=target.id,
+            cmd=expand_command(action, target.container),
+            timeout=int(target.timeout.total_seconds()),
+        )
         answer = await runtime.exec_sync(request)
     except ExecTimeout as error:
         return Outcome(Answer.FAILURE, str(error))
-    except CriError as error:
+    except (CriError, ExpansionError) as error:
         return Outcome(Answer.UNKNOWN, error=str(error))
     output = read_output(answer.stdout, answer.stderr, limit=MAX_OUTPUT)
     return Outcome(Answer.FAILURE if answer.exit_code else Answer.SUCCESS, output)
@@ -37,4 +37,4 @@ async def probe_exec(runtime: CommandRunner, action: ExecAction, target: ProbeTa
 def expand_command(action: ExecAction, container: Container) -> list[str]:
     """Only values that stand in the spec are known here; those that come from elsewhere count as empty."""
     values = {variable.name: variable.value for variable in container.env}
-    return [expand(word, values) for word in action.command]
+    return expand_all(action.command, values)

@@ -3,6 +3,7 @@
 Unknown fields are ignored, as upstream ignores them; of a stream of documents only the first is read.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -16,7 +17,7 @@ from klet.api.validation.pod import validate_pod_create
 from klet.config.document import JsonObject, parse_document
 from klet.config.errors import ConfigError
 from klet.model.pods import UID_RULE, PodUID
-from klet.sources.errors import ManifestError, Problem
+from klet.sources.errors import MOST_PROBLEMS, ManifestError, Problem
 
 MAX_MANIFEST: Final = 10 * 1024 * 1024
 
@@ -90,7 +91,8 @@ def _finish(fields: JsonObject, origin: Origin, *, prefix: str, check_use: bool)
     if not pod.metadata.name:
         raise _error(origin, Problem(_join(prefix, "metadata.name"), "invalid pod: name is needed for the pod"))
     placed = default_static_pod(pod, node_name=origin.node_name, origin=origin.kind, location=origin.location)
-    problems = tuple(Problem(_join(prefix, field), rule) for field, rule in _broken_rules(placed))
+    broken = itertools.islice(_broken_rules(placed), MOST_PROBLEMS)
+    problems = tuple(Problem(_join(prefix, field), rule) for field, rule in broken)
     if problems:
         raise _error(origin, *problems)
     if check_use:

@@ -5,8 +5,13 @@ SourceError              the file, directory or URL cannot be read
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from klet.errors import KletError
+from klet.model.foreign_text import LONGEST_WORD, shorten
+
+MOST_PROBLEMS: Final = 50
+"""So many problems of one manifest are named; who mends them sees the others."""
 
 
 class SourceError(KletError):
@@ -28,7 +33,7 @@ class ManifestError(SourceError):
     """A manifest that is not a pod: the file or URL, the document in it, and every rule that it breaks."""
 
     def __init__(self, *, location: str, problems: tuple[Problem, ...], document: int = 1) -> None:
-        texts = tuple(dict.fromkeys(map(str, problems)))
+        texts = tuple(dict.fromkeys(shorten(str(problem), LONGEST_WORD) for problem in problems[:MOST_PROBLEMS]))
         shown = f"[{', '.join(texts)}]" if len(texts) > 1 else "".join(texts)
         super().__init__(f"{location}: document {document}: {shown}")
         self.location = location

@@ -106,3 +106,9 @@ def test_only_literal_values_are_expanded():
     )
     _, commands = probe(["echo", "some", "$(A)", "$(B)", "$(C)", "$(D)", "$$(A)"], env=env)
     assert commands == [["echo", "some", "script", "$(B)", "", "$(A)", "$(A)"]]
+
+
+def test_a_command_that_gets_too_long_is_not_run():
+    outcome, commands = probe(["echo", "$(A)" * 10_000], env=(EnvVar(name="A", value="x" * 10_000),))
+    assert outcome == Outcome(Answer.UNKNOWN, error="too long after its references were replaced")
+    assert commands == []

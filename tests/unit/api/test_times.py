@@ -108,7 +108,7 @@ def test_parse_duration(text, nanoseconds):
         ("-9223372036854775809ns", 'time: invalid duration "-9223372036854775809ns"'),
         ("3000000h", 'time: invalid duration "3000000h"'),
         ("1h 2m", 'time: unknown unit "h " in duration "1h 2m"'),
-        (f"{'9' * 5000}s", f'time: invalid duration "{"9" * 5000}s"'),
+        (f"{'9' * 5000}s", f'time: invalid duration "{"9" * 256}"'),
     ],
 )
 def test_what_is_no_duration_is_refused_in_the_words_of_go(text, message):

@@ -85,3 +85,33 @@ def test_events_of_the_cri(kind, expected):
 def test_an_event_of_the_cri_without_a_sandbox():
     answer = pb.ContainerEventResponse(container_id="c", container_event_type=pb.CONTAINER_DELETED_EVENT)
     assert event_of_answer(answer).sandbox_id is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ContainerCreate",
+        "ContainerDelete",
+        "TaskStart",
+        "TaskOOM",
+        "TaskExit",
+        "SandboxCreate",
+        "SandboxStart",
+        "SandboxExit",
+    ],
+)
+def test_an_event_that_cannot_be_read_is_none(name):
+    event = Any(type_url=f"containerd.events.{name}", value=b"\xff" * 100)
+    assert event_of_envelope(Envelope(event=event)) is None
+
+
+def test_an_event_of_a_time_that_there_is_not_is_of_the_beginning_of_time():
+    said = envelope(containerd.TaskStart(container_id="c"))
+    said.timestamp.seconds = 2**62
+    found = event_of_envelope(said)
+    assert found is not None
+    assert found.at == datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def test_an_event_of_a_kind_that_nobody_knows_is_none():
+    assert event_of_answer(pb.ContainerEventResponse(container_id="c", container_event_type=99)) is None

@@ -7,7 +7,7 @@ import pytest
 
 from klet.kube.access import ExecPlugin, KeyPair, Login, Material, NoVerification, SystemAuthorities
 from klet.kube.errors import KubeconfigError
-from klet.kube.kubeconfig import load_kubeconfig, parse_kubeconfig
+from klet.kube.kubeconfig import LONGEST, load_kubeconfig, parse_kubeconfig
 
 PATH = Path("/etc/kubernetes/kubelet.conf")
 PEM = base64.b64encode(b"-----BEGIN").decode()
@@ -112,7 +112,7 @@ def test_a_single_context_needs_no_choice():
     ("text", "message"),
     [
         pytest.param("", 'context "" does not exist; the file has: none', id="an empty file"),
-        pytest.param("a: [", "while parsing a flow node", id="text that is no YAML"),
+        pytest.param("a: [", "did not find expected node content", id="text that is no YAML"),
         pytest.param("[" * 100_000, "nested more than 100 deep", id="more depth than a parser survives"),
         pytest.param("clusters: 5", "clusters", id="a field of a wrong type"),
         pytest.param(
@@ -172,6 +172,26 @@ def test_refused(text, message):
     assert str(caught.value).startswith(f"invalid kubeconfig: {PATH}: ")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_too_long_is_refused(tmp_path):
+    path = tmp_path / "kubeconfig"
+    path.write_bytes(b"#" * (LONGEST + 1))
+    with pytest.raises(KubeconfigError, match=f"longer than {LONGEST} bytes"):
+        load_kubeconfig(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("a: " + "9" * 5000, "does not exist", id="a number of thousands of digits"),
+        pytest.param("a: 2026-99-99", "does not exist", id="a day that there is not"),
+        pytest.param(f"current-context: {'x' * 5000}", "does not exist", id="a long name"),
+    ],
+)
+def test_values_of_any_kind_are_no_surprise(text, message):
+    with pytest.raises(KubeconfigError, match=message):
+        parse_kubeconfig(text, path=Path("/etc/k"))
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -1,6 +1,6 @@
 import pytest
 
-from klet.model.expansion import expand, names_in
+from klet.model.expansion import ExpansionError, expand, expand_all, names_in
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,19 @@ def test_expand(text, want):
 )
 def test_names_in(text, want):
     assert names_in(text) == want
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        pytest.param(["$(BIG)" * 100_000], id="one text with many references"),
+        pytest.param(["$(BIG)"] * 100_000, id="many texts with one each"),
+    ],
+)
+def test_what_comes_of_references_is_limited(texts):
+    with pytest.raises(ExpansionError, match="too long after its references were replaced"):
+        expand_all(texts, {"BIG": "x" * 100_000})
+
+
+def test_texts_that_fit_are_expanded_together():
+    assert expand_all(["$(A)", "b"], {"A": "a"}) == ["a", "b"]

@@ -243,3 +243,27 @@ def test_without_the_gate_only_two_uses_are_refused_and_none_in_a_list():
     assert decode_pods(pod_list(manifest(spec=claims)), lax)
     with pytest.raises(ManifestError, match="static pods may not use ResourceClaims"):
         decode_pods(manifest(spec=claims), lax)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        pytest.param({"name": "\x01" * 1_000_000}, id="a long name"),
+        pytest.param({"name": "p", "labels": {f"-{number}": "" for number in range(1000)}}, id="many bad labels"),
+        pytest.param(
+            {
+                "name": "p",
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "K", "name": "n" * 1000, "uid": "u", "controller": True}
+                ]
+                * 1000,
+            },
+            id="many owners, each of which is told of them all",
+        ),
+        pytest.param({"name": "p", "finalizers": ["x" * 100_000]}, id="a long finalizer"),
+    ],
+)
+def test_what_is_wrong_is_told_in_bounded_length(metadata):
+    with pytest.raises(ManifestError) as caught:
+        decode_pod(manifest(metadata=metadata), Origin(kind=StaticOrigin.FILE, location="/p", node_name="n"))
+    assert len(str(caught.value).encode()) <= 64 * 1024

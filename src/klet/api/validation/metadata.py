@@ -187,7 +187,7 @@ def _managed_fields(entries: tuple[ManagedFieldsEntry, ...], path: FieldPath) ->
         if len(entry.manager) > FIELD_MANAGER_LIMIT:
             yield too_long(here.child("manager"), FIELD_MANAGER_LIMIT)
         offset = 0
-        for character in entry.manager:
+        for character in entry.manager[:FIELD_MANAGER_LIMIT]:
             if not character.isprintable():
                 detail = f"invalid character U+{ord(character):04X} (at position {offset})"
                 yield invalid(here.child("manager"), entry.manager, detail)

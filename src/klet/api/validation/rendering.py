@@ -4,12 +4,15 @@ The API server renders its internal types, whose JSON has Go field names, every 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
+# The API server has no such limits; but nobody reads more, and each of many messages would hold it all.
+_LONGEST_TEXT: Final = 128 * 1024
+_MOST_ITEMS: Final = 100
 _ESCAPES: Final = {
     "\a": "\\a",
     "\b": "\\b",
@@ -63,8 +66,8 @@ def go_quote(text: str) -> str:
 
 
 def render_value(value: object) -> str:
-    """The text of a bad value in a field error."""
-    return go_quote(value) if isinstance(value, str) else _json(value)
+    """The text of a bad value in a field error, of a long one the beginning."""
+    return go_quote(_shown(value)) if isinstance(value, str) else _json(value)
 
 
 def render_go_struct(value: msgspec.Struct) -> str:
@@ -85,13 +88,20 @@ def _json(value: object) -> str:
         case msgspec.Struct():
             return _struct_json(value)
         case Mapping():
-            return (
-                "{" + ",".join(f"{_json(key)}:{_json(value[key])}" for key in sorted(value)) + "}" if value else "null"
-            )
+            pairs = (f"{_json(key)}:{_json(value[key])}" for key in sorted(value)[:_MOST_ITEMS])
+            return "{" + ",".join(pairs) + _more(value) + "}" if value else "null"
         case tuple() | list():
-            return "[" + ",".join(map(_json, value)) + "]" if value else "null"
+            return "[" + ",".join(map(_json, value[:_MOST_ITEMS])) + _more(value) + "]" if value else "null"
         case _:
-            return json.dumps(str(value), ensure_ascii=False)
+            return json.dumps(_shown(str(value)), ensure_ascii=False)
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "…"
+
+
+def _more(items: Sized) -> str:
+    return ",…" if len(items) > _MOST_ITEMS else ""
 
 
 def _struct_json(value: msgspec.Struct) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
-from klet.model.expansion import expand
+from klet.model.expansion import expand_all
 from klet.runtime import labels
 from klet.runtime.config.container_options import ContainerOptions
 from klet.runtime.config.linux_resources import ResourceRules, build_container_resources
@@ -50,8 +50,8 @@ def build_container_config(
     return cri.ContainerConfig(
         metadata=cri.ContainerMetadata(name=container.name, attempt=inputs.restart_count),
         image=cri.ImageSpec(image=inputs.image_ref, user_specified_image=container.image),
-        command=[expand(word, environment) for word in container.command],
-        args=[expand(word, environment) for word in container.args],
+        command=expand_all(container.command, environment),
+        args=expand_all(container.args, environment),
         working_dir=container.working_dir,
         envs=[_variable(name, value) for name, value in environment.items()],
         mounts=mounts,

@@ -21,7 +21,8 @@ from klet.api.pod import Pod
 from klet.api.quantity import Quantity
 from klet.api.service import Service
 from klet.errors import KletError
-from klet.model.expansion import expand
+from klet.model.expansion import MOST_EXPANDED, ExpansionError, expand
+from klet.model.foreign_text import LONGEST_WORD, shorten
 from klet.model.objects import ObjectMissing
 from klet.model.pods import is_static
 from klet.runtime.environment.downward import field_value, resource_value
@@ -57,9 +58,14 @@ def build_environment(pod: Pod, container: Container | EphemeralContainer, input
     for source in container.env_from:
         own.update(_all_of(source, inputs))
     visible = ChainMap(own, from_services)
+    room = MOST_EXPANDED
     for variable in container.env:
         if variable.value:
-            own[variable.name] = expand(variable.value, visible)
+            try:
+                own[variable.name] = expand(variable.value, visible, room=room)
+            except ExpansionError as error:
+                raise _error(f"environment variable {shorten(variable.name, LONGEST_WORD)}: {error}") from error
+            room -= len(own[variable.name])
         elif variable.value_from is None:
             own[variable.name] = ""
         elif (value := _referenced(pod, container, variable.value_from, inputs)) is not None:

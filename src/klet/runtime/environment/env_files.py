@@ -66,14 +66,15 @@ class _Lines:
 def _quoted_value(rest: str, lines: _Lines) -> str:
     if not rest.startswith("'"):
         raise lines.error("a value must stand in single quotes")
-    value, closing, after = rest[1:].partition("'")
+    first, closing, after = rest[1:].partition("'")
+    value = [first]
     while not closing:
         line = next(lines, None)
         if line is None:
             raise lines.error("the quote is not closed")
         more, closing, after = line.partition("'")
-        value += "\n" + more
+        value.append(more)
     after = after.lstrip(_BLANKS)
     if after and not after.startswith("#"):
         raise lines.error("only a comment may follow the closing quote")
-    return value
+    return "\n".join(value)

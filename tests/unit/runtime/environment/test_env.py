@@ -248,3 +248,12 @@ def test_what_must_be_known_first(pod, message):
 def test_a_static_pod_does_not_wait_for_services():
     pod = make_pod(source="file")
     assert built(EnvVar(name="A", value="1"), pod=pod, inputs=EnvironmentInputs(services=None)) == {"A": "1"}
+
+
+def test_values_that_double_each_other_are_refused():
+    doubled = [EnvVar(name=f"E{number}", value=f"$(E{number - 1})$(E{number - 1})") for number in range(1, 60)]
+    container = replace(make_container("a"), env=(EnvVar(name="E0", value="x"), *doubled))
+    with pytest.raises(StartError) as caught:
+        build_environment(POD, container, INPUTS)
+    assert caught.value.reason == "CreateContainerConfigError"
+    assert str(caught.value) == "environment variable E22: too long after its references were replaced"
