@@ -159,6 +159,8 @@ PARSERS = [
     ("a long number", parse_document, 100_000, lambda n: b"a: " + b"1" * n),
     ("a long fraction", parse_document, 100_000, lambda n: b"a: 1." + b"1" * n + b"e"),
     ("owners", pods, 110, lambda n: pod(metadata={"ownerReferences": many(n, lambda _: OWNER)})),
+    ("claims", pods, 400, lambda n: pod(container={"resources": {"claims": many(n, lambda i: {"name": f"c{i}"})}})),
+    ("spreads", pods, 400, lambda n: pod(topologySpreadConstraints=many(n, lambda i: {"topologyKey": f"k{i}"}))),
     ("finalizers", pods, 500, lambda n: pod(metadata={"finalizers": many(n, "f{}".format)})),
     (
         "managers",

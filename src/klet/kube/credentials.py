@@ -20,6 +20,7 @@ from klet.api.times import Time
 from klet.kube.access import ExecPlugin, KeyPair, Login
 from klet.kube.credential_plugin import run_plugin
 from klet.kube.errors import CredentialError
+from klet.model.foreign_text import LONGEST_WORD, shorten
 
 logger = logging.getLogger(__name__)
 
@@ -158,7 +159,7 @@ class _Plugin:
         except (DecodeError, msgspec.MsgspecError) as error:
             raise CredentialError(f"credential plugin {plugin.command}: its answer: {error}") from error
         if (credential.api_version, credential.kind) != (plugin.api_version, "ExecCredential"):
-            got = f"{credential.api_version} {credential.kind}"
+            got = shorten(f"{credential.api_version} {credential.kind}", LONGEST_WORD)
             message = (
                 f"credential plugin {plugin.command}: answered with {got}, not {plugin.api_version} ExecCredential"
             )

@@ -154,3 +154,10 @@ async def test_a_program_runs_again_when_its_answer_runs_out_or_is_refused(tmp_p
     clock.advance(timedelta(minutes=1))
     await credentials.current()
     assert [*counts, len(runs.read_text().splitlines())] == [1, 1, 2, 3]
+
+
+async def test_an_answer_of_another_kind_is_not_quoted_whole():
+    script = """printf '{"kind":"'; head -c 300000 /dev/zero | tr '\\0' k; printf '"}'"""
+    with pytest.raises(CredentialError, match="answered with") as caught:
+        await shown_by(script)
+    assert len(str(caught.value)) < 3000

@@ -13,6 +13,7 @@ from klet.host.errors import MalformedFile
         ("1-1", {1}),
         ("0-2,7", {0, 1, 2, 7}),
         ("0-5,34\n", {0, 1, 2, 3, 4, 5, 34}),
+        ("4-6,0-9,5,2-3", set(range(10))),
     ],
 )
 def test_parse(text, cpus):
@@ -24,7 +25,7 @@ def test_a_backward_range_is_refused():
         parse_cpu_list("1,5-3")
 
 
-@pytest.mark.parametrize("text", ["a", "1-", "-1", "1,,2", "1-2-3", "0x1", "²"])
+@pytest.mark.parametrize("text", ["a", "1-", "-1", "1,,2", "1-2-3", "0x1", "²", "0-99999999999", "9" * 5000])
 def test_what_is_no_list_is_refused(text):
     with pytest.raises(MalformedFile):
         parse_cpu_list(text)

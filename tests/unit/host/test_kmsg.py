@@ -53,6 +53,14 @@ def kills(*texts, facility=0):
         pytest.param(SYSTEM[2:], [(77, "stress", "/", "", True)], id="only the last line of a system kill was seen"),
         pytest.param(MEMCG[:2], [], id="nothing was killed yet"),
         pytest.param(
+            [
+                "oom-kill:constraint=C,oom_memcg=/a,task_memcg=/a/x,task=y,pid=1,uid=1,z,task=t,pid=7,uid=0",
+                "Memory cgroup out of memory: Killed process 7 (t) total-vm:1kB",
+            ],
+            [(7, "t", "/a", "/a/x,task=y,pid=1,uid=1,z", False)],
+            id="a cgroup is called like the rest of the line",
+        ),
+        pytest.param(
             ["Out of memory (oom_kill_allocating_task): Killed process 5 (x) total-vm:1kB"], [(5, "x", "/", "", True)],
             id="the process that asked is killed",
         ),

@@ -79,17 +79,18 @@ def validate_scheduling_gates(gates: tuple[PodSchedulingGate, ...], path: FieldP
 
 
 def validate_topology_spread(constraints: tuple[TopologySpreadConstraint, ...], path: FieldPath) -> FieldErrors:
-    for position, constraint in enumerate(constraints):
+    pairs = [(constraint.topology_key, constraint.when_unsatisfiable) for constraint in constraints]
+    last = {pair: position for position, pair in enumerate(pairs)}
+    for position, (constraint, pair) in enumerate(zip(constraints, pairs, strict=True)):
         here = path.at(position)
-        action, pair = constraint.when_unsatisfiable, (constraint.topology_key, constraint.when_unsatisfiable)
+        action = constraint.when_unsatisfiable
         if constraint.max_skew <= 0:
             yield invalid(here.child("maxSkew"), constraint.max_skew, _POSITIVE)
         if not constraint.topology_key:
             yield required(here.child("topologyKey"), "can not be empty")
         if action not in _SPREAD_ACTIONS:
             yield not_supported(here.child("whenUnsatisfiable"), action, _SPREAD_ACTIONS)
-        later = ((other.topology_key, other.when_unsatisfiable) for other in constraints[position + 1 :])
-        if pair in later:
+        if last[pair] > position:
             yield duplicate(here.child("{topologyKey, whenUnsatisfiable}"), f"{{{pair[0]}, {pair[1]}}}")
         yield from _min_domains(constraint, here.child("minDomains"))
         for wire_name, policy in (
@@ -183,13 +184,14 @@ def _term_label_keys(term: PodAffinityTerm, path: FieldPath) -> FieldErrors:
     if term.label_selector is not None and term.match_label_keys:
         # The strategy has merged the keys into the selector, so a key that is there twice was also written by hand.
         seen = set(term.label_selector.match_labels)
+        first = {key: position for position, key in reversed(list(enumerate(term.match_label_keys)))}
         for requirement in term.label_selector.match_expressions:
-            if requirement.key in term.match_label_keys and requirement.key in seen:
-                position = term.match_label_keys.index(requirement.key)
-                yield invalid(path.at(position), requirement.key, _IN_BOTH)
+            if requirement.key in first and requirement.key in seen:
+                yield invalid(path.at(first[requirement.key]), requirement.key, _IN_BOTH)
             seen.add(requirement.key)
+    mismatched = frozenset(term.mismatch_label_keys)
     for position, key in enumerate(term.match_label_keys):
-        if key in term.mismatch_label_keys:
+        if key in mismatched:
             message = "exists in both matchLabelKeys and mismatchLabelKeys"
             yield invalid(path.child("matchLabelKeys").at(position), key, message)
 

@@ -1,5 +1,6 @@
 """Rules for resource requirements: names, amounts, requests against limits, claims, and the pod level."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -169,18 +170,20 @@ def _pod_level_name(name: str, path: FieldPath) -> FieldErrors:
 
 def _claims(claims: tuple[ResourceClaim, ...], known: frozenset[str], path: FieldPath) -> FieldErrors:
     seen: set[str] = set()
+    requests: Counter[str] = Counter()
+    names = f": {', '.join(sorted(known))}" if known else " which is empty"
+    rule = f"must be one of the names in pod.spec.resourceClaims{names}"
     for position, claim in enumerate(claims):
         here = path.at(position)
         if not claim.name:
             yield required(here)
             continue
-        yield from _claim_use(claim, seen, here)
+        yield from _claim_use(claim, seen, requests, here)
         if claim.name not in known:
-            names = f": {', '.join(sorted(known))}" if known else " which is empty"
-            yield not_found(here, claim.name, f"must be one of the names in pod.spec.resourceClaims{names}")
+            yield not_found(here, claim.name, rule)
 
 
-def _claim_use(claim: ResourceClaim, seen: set[str], path: FieldPath) -> FieldErrors:
+def _claim_use(claim: ResourceClaim, seen: set[str], requests: Counter[str], path: FieldPath) -> FieldErrors:
     """A whole claim and a request inside it exclude each other; so does saying the same twice."""
     if claim.name in seen:
         yield duplicate(path, claim.name)
@@ -192,7 +195,8 @@ def _claim_use(claim: ResourceClaim, seen: set[str], path: FieldPath) -> FieldEr
     if key in seen:
         yield duplicate(path, key)
     elif not claim.request:
-        for other in seen:
-            if other.startswith(f"{claim.name}/"):
-                yield duplicate(path, claim.name)
+        for _ in range(requests[claim.name]):
+            yield duplicate(path, claim.name)
+    if claim.request and key not in seen:
+        requests[claim.name] += 1
     seen.add(key)
