@@ -72,7 +72,12 @@ class HttpSource:
         timeout = aiohttp.ClientTimeout(total=DEADLINE.total_seconds())
         connector = aiohttp.TCPConnector(ssl=await self._threads.run(ssl.create_default_context))
         async with aiohttp.ClientSession(
-            connector=connector, timeout=timeout, headers=self._headers, trust_env=True
+            connector=connector,
+            timeout=timeout,
+            headers=[*self._headers, *_UNCOMPRESSED],
+            trust_env=True,
+            # A small answer may unpack to any size before its limit can be looked at.
+            auto_decompress=False,
         ) as session:
             while True:
                 await self._poll(session)
@@ -95,6 +100,8 @@ class HttpSource:
             async with session.get(self._origin.location) as response:
                 if response.status != 200:
                     raise SourceError(f"{self._shown}: {response.status} {response.reason}")
+                if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+                    raise SourceError(f"{self._shown}: the answer is compressed, which was not asked for")
                 body = bytearray()
                 async for chunk in response.content.iter_chunked(_CHUNK):
                     body += chunk
@@ -151,6 +158,7 @@ class Failures:
 
 
 _CHUNK: Final = 64 * 1024
+_UNCOMPRESSED: Final = (("Accept-Encoding", "identity"),)
 
 
 def _reason(error: Exception) -> str:

@@ -1,5 +1,6 @@
 """TCP probes on loopback."""
 
+import asyncio
 from datetime import timedelta
 
 from klet.api.handlers import Probe, TCPSocketAction
@@ -41,3 +42,14 @@ async def test_a_port_that_makes_no_sense(prober, target):
 async def test_a_probe_without_a_handler(prober, target):
     error = "missing probe handler for pod_default(uid-1):main"
     assert await prober.prepare(target(Probe()))() == Outcome(Answer.UNKNOWN, error=error)
+
+
+async def test_what_a_server_says_is_not_read(prober, target):
+    class Talker(asyncio.Protocol):
+        def connection_made(self, transport):
+            transport.write(b"x" * 10_000_000)
+
+    server = await asyncio.get_running_loop().create_server(Talker, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        assert await prober.prepare(target(tcp(port)))() == Outcome(Answer.SUCCESS)

@@ -1,6 +1,7 @@
 """The URL source against a server on the loopback."""
 
 import asyncio
+import gzip
 import logging
 from datetime import timedelta
 
@@ -24,11 +25,12 @@ class Server:
     def __init__(self) -> None:
         self.body = b""
         self.status = 200
+        self.headers = {}
         self.requests = []
 
     async def answer(self, request: web.Request) -> web.Response:
         self.requests.append(request)
-        return web.Response(status=self.status, body=self.body)
+        return web.Response(status=self.status, body=self.body, headers=self.headers)
 
 
 @pytest.fixture
@@ -84,6 +86,17 @@ async def test_a_pod_is_read_with_the_headers(server, start, sink):
     assert sink.sets[0][0] == "http"
     assert server.requests[0].headers.getall("X-One") == ["a", "b"]
     assert server.requests[0].headers["X-Two"] == "c"
+
+
+async def test_a_compressed_answer_is_neither_asked_for_nor_unpacked(server, start, sink, poll, journal):
+    server.body = gzip.compress(manifest("web") + b"#" * 100_000_000)
+    server.headers = {"Content-Encoding": "gzip"}
+    start()
+    await poll()
+    assert server.requests[0].headers["Accept-Encoding"] == "identity"
+    assert sink.sets == []
+    [cause] = journal.all()
+    assert "the answer is compressed, which was not asked for" in cause.finding.message
 
 
 async def test_a_list_is_read_and_a_change_is_seen(server, start, sink, poll):
