@@ -15,12 +15,13 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 import uvloop
 
 from bench.hostile.ways import KINDS, Way, share_out
-from bench.hostile.wire import HOST, Tally, Wire, make_context
+from bench.hostile.wire import HOST, Tally, Wire, hostile_address, make_context
 
 PAUSE = (0.05, 0.2)
 """Seconds before a connection that has ended is opened again."""
@@ -53,7 +54,8 @@ async def attack(ways: Sequence[Way], *, port: int, seconds: float) -> Done:
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
             group.create_task(_look(tally, held))
             for number, way in enumerate(ways):
-                group.create_task(_keep_attacking(way, port, context, tally, random.Random(number)))
+                attacker = Attacker(way, hostile_address(number), port, random.Random(number))
+                group.create_task(_keep_attacking(attacker, context, tally))
     except TimeoutError:
         pass  # as it was meant
     return Done(
@@ -68,14 +70,21 @@ async def attack(ways: Sequence[Way], *, port: int, seconds: float) -> Done:
     )
 
 
-async def _keep_attacking(
-    way: Way, port: int, context: ssl.SSLContext, tally: Tally, randomness: random.Random
-) -> None:
+class Attacker(NamedTuple):
+    """What one of them does, from where and to whom."""
+
+    way: Way
+    address: str
+    port: int
+    randomness: random.Random
+
+
+async def _keep_attacking(attacker: Attacker, context: ssl.SSLContext, tally: Tally) -> None:
     """One connection at a time, until cancelled."""
     while True:
-        await asyncio.sleep(randomness.uniform(*PAUSE))
+        await asyncio.sleep(attacker.randomness.uniform(*PAUSE))
         try:
-            reader, writer = await asyncio.open_connection(HOST, port)
+            reader, writer = await asyncio.open_connection(HOST, attacker.port, local_addr=(attacker.address, 0))
         except OSError:
             tally.refused += 1
             continue
@@ -83,7 +92,7 @@ async def _keep_attacking(
         tally.open += 1
         wire = Wire(reader, writer, context=context, tally=tally)
         try:
-            await way(wire, randomness)
+            await attacker.way(wire, attacker.randomness)
         except (OSError, ssl.SSLError):
             pass  # the server defends itself
         finally:

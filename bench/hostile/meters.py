@@ -16,6 +16,7 @@ import aiohttp
 
 from bench.cluster.node import PODS, NodeUnderTest
 from bench.cluster.watch import is_gone, is_running
+from bench.hostile.wire import hostile_address
 from bench.manifests import make_manifest
 from bench.process import AgentProcess
 
@@ -72,6 +73,8 @@ class Phase:
     health: Samples
     certified: Samples
     """Clients with a certificate, each on a connection of its own."""
+    beside: Samples
+    """The same from the address of some of the attackers."""
     kept: Samples
     """A client with a certificate that keeps its connection."""
     kept_opened: int
@@ -101,19 +104,24 @@ class Meters:
         pods_url = f"https://127.0.0.1:{self._node.ports.api}/pods"
         async with (
             _session(aiohttp.TCPConnector(force_close=True, limit=0), []) as plain,
-            _session(aiohttp.TCPConnector(force_close=True, limit=0, ssl=self._context), []) as certified,
+            _session(self._connector(), []) as certified,
+            _session(self._connector(local_addr=(hostile_address(0), 0)), []) as beside,
             _session(aiohttp.TCPConnector(limit=1, ssl=self._context, keepalive_timeout=60), opened) as kept,
             asyncio.TaskGroup() as group,
         ):
             tasks = [
                 group.create_task(ask_steadily(lambda: _get(plain, health_url), HEALTH_EVERY, until, lag)),
                 group.create_task(ask_steadily(lambda: _get(certified, pods_url), PODS_EVERY, until, lag)),
+                group.create_task(ask_steadily(lambda: _get(beside, pods_url), PODS_EVERY, until, lag)),
                 group.create_task(ask_steadily(lambda: _get(kept, pods_url), PODS_EVERY, until, lag)),
                 group.create_task(self._start_pods(name, until)),
             ]
             taken = group.create_task(_look_at(self._node.process, until))
-        health, with_certificate, on_kept, pods = (task.result() for task in tasks)
-        return Phase(health, with_certificate, on_kept, len(opened), pods, taken.result(), lag)
+        health, with_certificate, from_beside, on_kept, pods = (task.result() for task in tasks)
+        return Phase(health, with_certificate, from_beside, on_kept, len(opened), pods, taken.result(), lag)
+
+    def _connector(self, *, local_addr: tuple[str, int] | None = None) -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(force_close=True, limit=0, ssl=self._context, local_addr=local_addr)
 
     async def _start_pods(self, name: str, until: float) -> Samples:
         """From the request of a client to the moment a watching client has the status."""

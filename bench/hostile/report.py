@@ -18,6 +18,7 @@ def show_node(quiet: Phase, hostile: Phase, *, before: float, after: float) -> l
         *_show_health(quiet.health, hostile.health),
         *_show_client("certificate, new connection", quiet.certified, hostile.certified),
         *_show_client("certificate, kept connection", quiet.kept, hostile.kept),
+        *_show_client("certificate, an attacker's address", quiet.beside, hostile.beside, has_budget=False),
         Row(
             what="certificate, kept connection, opened",
             klet=hostile.kept_opened,
@@ -61,13 +62,15 @@ def _show_health(quiet: Samples, hostile: Samples) -> list[Row]:
     ]
 
 
-def _show_client(what: str, quiet: Samples, hostile: Samples) -> list[Row]:
+def _show_client(what: str, quiet: Samples, hostile: Samples, *, has_budget: bool = True) -> list[Row]:
+    most = MOST_ANSWER if has_budget else None
     return [
+        Row(what=f"{what}, p50", klet=hostile.p50, quiet=quiet.p50, unit="s"),
         Row(what=f"{what}, p99", klet=hostile.p99, quiet=quiet.p99, unit="s"),
-        Row(what=f"{what}, worst", klet=hostile.worst, quiet=quiet.worst, unit="s", most=MOST_ANSWER),
-        _show_failures(f"{what}, not 200", quiet, hostile),
+        Row(what=f"{what}, worst", klet=hostile.worst, quiet=quiet.worst, unit="s", most=most),
+        _show_failures(f"{what}, not 200", quiet, hostile, most=0 if has_budget else None),
     ]
 
 
-def _show_failures(what: str, quiet: Samples, hostile: Samples) -> Row:
-    return Row(what=what, klet=len(hostile.failures), quiet=len(quiet.failures), unit="", most=0)
+def _show_failures(what: str, quiet: Samples, hostile: Samples, *, most: float | None = 0) -> Row:
+    return Row(what=what, klet=len(hostile.failures), quiet=len(quiet.failures), unit="", most=most)

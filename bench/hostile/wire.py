@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 HOST = "127.0.0.1"
 """Nobody else is attacked."""
+ADDRESSES = 32
+"""So many machines the attackers pretend to be; clients that are measured are another one."""
 READ_SIZE = 1 << 16
 LARGEST_ANSWER = 1 << 22
 _STATUS = re.compile(rb"HTTP/1\.1 ([0-9]{3})")
@@ -131,6 +133,11 @@ class Wire:
     async def _flush(self) -> None:
         if self._outgoing.pending:
             await self.send_raw(self._outgoing.read())
+
+
+def hostile_address(number: int) -> str:
+    """Where an attacker comes from, on the loopback too."""
+    return f"127.0.1.{1 + number % ADDRESSES}"
 
 
 def make_context() -> ssl.SSLContext:

@@ -20,6 +20,7 @@ from msgspec import Struct
 from klet.aio.clock import Clock
 from klet.errors import KletError
 from klet.host.listening import find_listener
+from klet.server.accept import accept_connections
 from klet.server.front import Front, FrontLimits
 from klet.server.guard import Gatekeeper, Routes, build_application
 from klet.server.http1 import FIELD_LIMIT, HEAD_LIMIT
@@ -39,6 +40,7 @@ BACKLOG: Final = 1024
 IDLE: Final = 90.0
 HANDSHAKE_WITHIN: Final = timedelta(seconds=10)
 LISTEN_AGAIN: Final = timedelta(seconds=5)
+_READ_SIZE: Final = 1 << 14
 _ADDED_FIELDS: Final = 8
 """More than the front adds to those that it counts."""
 
@@ -96,11 +98,8 @@ class SocketListener:
         try:
             application = build_application(self._routes, gate=None, find=partial(find_place, has_debugging=True))
             async with _handlers(application) as make_handler:
-                server = await asyncio.get_running_loop().create_unix_server(
-                    _plain_fronts(make_handler, self._clock), sock=listener, backlog=BACKLOG
-                )
                 logger.info("Serving the agent's API", extra={"socket": str(self._path)})
-                await _until_cancelled(server)
+                await accept_connections(listener, _plain_fronts(make_handler, self._clock), clock=self._clock)
         finally:
             listener.close()
             self._path.unlink(missing_ok=True)
@@ -156,15 +155,15 @@ class SecureListener:
             application = build_application(self._routes, gate=self._gate, find=find)
             async with _handlers(application) as make_handler:
                 lobby = Lobby(limits=self._limits.lobby, clock=self._clock)
-                server = await asyncio.get_running_loop().create_server(
-                    lambda: self._connection(make_handler, lobby), sock=self._listener, backlog=BACKLOG
-                )
+                buffer = bytearray(_READ_SIZE)
                 logger.info("Serving the kubelet API", extra=_where(self._listener))
-                await _until_cancelled(server)
+                await accept_connections(
+                    self._listener, lambda: self._connection(make_handler, lobby, buffer), clock=self._clock
+                )
         finally:
             self._listener.close()
 
-    def _connection(self, make_handler: Callable[[], RequestHandler], lobby: Lobby) -> TlsStream:
+    def _connection(self, make_handler: Callable[[], RequestHandler], lobby: Lobby, buffer: bytearray) -> TlsStream:
         def make_protocol(visit: Visit) -> Front:
             return Front(make_handler=make_handler, limits=self._limits.front, welcome=lambda _: visit)
 
@@ -174,6 +173,7 @@ class SecureListener:
             lobby=lobby,
             certified=self._certified,
             handshake=self._limits.handshake,
+            buffer=buffer,
         )
 
 
@@ -187,9 +187,8 @@ class ReadOnlyListener:
 
     async def run(self) -> None:
         find = partial(find_place, has_debugging=False)
-        async with _serving_plainly(self._listener, self._routes, find, self._clock) as server:
-            logger.info("Serving the kubelet API for readers", extra=_where(self._listener))
-            await _until_cancelled(server)
+        logger.info("Serving the kubelet API for readers", extra=_where(self._listener))
+        await _serve_plainly(self._listener, self._routes, find, self._clock)
 
 
 class HealthListener:
@@ -209,22 +208,18 @@ class HealthListener:
                 logger.error("Failed to start healthz server", extra={"error": str(error)})
                 await self._clock.sleep(LISTEN_AGAIN)
                 continue
-            async with _serving_plainly(listener, self._routes, find_health, self._clock) as server:
-                logger.info("Serving health", extra=_where(listener))
-                await _until_cancelled(server)
+            logger.info("Serving health", extra=_where(listener))
+            await _serve_plainly(listener, self._routes, find_health, self._clock)
 
 
-@asynccontextmanager
-async def _serving_plainly(
+async def _serve_plainly(
     listener: socket.socket, routes: Sequence[Routes], find: Callable[[str], Place], clock: Clock
-) -> AsyncIterator[asyncio.AbstractServer]:
+) -> None:
     """HTTP for everybody; the listener is closed at the end."""
     try:
         application = build_application(routes, gate=None, find=find)
         async with _handlers(application) as make_handler:
-            yield await asyncio.get_running_loop().create_server(
-                _plain_fronts(make_handler, clock), sock=listener, backlog=BACKLOG
-            )
+            await accept_connections(listener, _plain_fronts(make_handler, clock), clock=clock)
     finally:
         listener.close()
 
@@ -261,13 +256,6 @@ async def _handlers(application: web.Application) -> AsyncIterator[Callable[[], 
         yield runner.server
     finally:
         await runner.cleanup()
-
-
-async def _until_cancelled(server: asyncio.AbstractServer) -> None:
-    try:
-        await asyncio.Event().wait()
-    finally:
-        server.close()
 
 
 def _where(listener: socket.socket) -> dict[str, object]:

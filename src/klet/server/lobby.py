@@ -7,9 +7,10 @@ itself, and the client with a certificate gets in behind it.
 
 import asyncio
 import socket
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 from datetime import timedelta
+from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
@@ -18,6 +19,11 @@ from klet.aio.clock import Clock
 
 _SLICE: Final = 0.004
 """Seconds of work for strangers without a pause."""
+_PAUSE: Final = 0.25
+"""The pause behind a slice, in units of the work: a fifth of the loop stays free for the rest of the agent."""
+_SHORTEST_PAUSE: Final = 0.001
+_OTHERS_IN_A_SLICE: Final = 4
+"""So many requests of strangers at most: serving them is work that no slice sees."""
 _NETWORK: Final = 8
 """Bytes of an IPv6 address that name its network."""
 
@@ -26,9 +32,20 @@ class LobbyLimits(Struct, frozen=True, kw_only=True):
     """What strangers may take of a listener, all together."""
 
     connections: int = 4096
-    sessions: int = 640
-    """Connections that have begun TLS: each costs about 20 KiB."""
-    bytes_kept: int = 6 << 20
+    """That have sent nothing yet: each costs about 3 KiB."""
+    handshakes: int = 128
+    """In the middle of the TLS handshake, as those with a certificate are at first: 20 KiB each."""
+    sessions: int = 128
+    """Behind the handshake, and without a certificate: 20 KiB each."""
+    bytes_kept: int = 2 << 20
+
+
+class Stage(StrEnum):
+    """How far a stranger has come."""
+
+    CONNECTED = "connected"
+    HANDSHAKE = "handshake"
+    SESSION = "session"
 
 
 class Visit:
@@ -39,7 +56,7 @@ class Visit:
         self.address = address
         self.close = close
         self.bytes_kept = 0
-        self.has_session = False
+        self.stage = Stage.CONNECTED
         self.is_waiting = False
         """Whether it waits for work of this side, rather than this side for the client."""
         self._since = lobby.clock.monotonic()
@@ -51,9 +68,9 @@ class Visit:
         """The time since the client connected."""
         return timedelta(seconds=self._lobby.clock.monotonic() - self._since)
 
-    def begin_session(self) -> None:
-        """From now on the connection has TLS state."""
-        self._lobby.begin_session(self)
+    def reach(self, stage: Stage) -> None:
+        """The connection has come further."""
+        self._lobby.move(self, stage)
 
     def keep(self, size: int) -> None:
         """Account for the bytes kept for this connection."""
@@ -84,7 +101,8 @@ class Visit:
     def end(self) -> None:
         """The connection is gone."""
         self._is_over = True
-        self._lobby.leave(self)
+        self._lobby.forget(self)
+        self.close = _nothing  # the way to the connection, which would keep it until the garbage collector comes
 
 
 class Lobby:
@@ -94,12 +112,15 @@ class Lobby:
         self.clock = clock
         self._bytes_limit = limits.bytes_kept
         self._slices = Slices(clock=clock)
-        self._sockets = _Room(limits.connections)
-        self._sessions = _Room(limits.sessions)
+        self._rooms = {
+            Stage.CONNECTED: _Room(limits.connections),
+            Stage.HANDSHAKE: _Room(limits.handshakes),
+            Stage.SESSION: _Room(limits.sessions),
+        }
         self._bytes = 0
 
     def __len__(self) -> int:
-        return self._sockets.count + self._sessions.count
+        return sum(room.count for room in self._rooms.values())
 
     def welcome(self, peer: object, close: Callable[[], None]) -> Visit:
         """Take in a new connection. `close` ends it at once."""
@@ -108,45 +129,41 @@ class Lobby:
         return visit
 
     def enter(self, visit: Visit) -> None:
-        room = self._room(visit)
+        room = self._rooms[visit.stage]
         if not room.holds(visit):
             self._bytes += visit.bytes_kept
             room.add(visit)
             self._push_out(room.surplus())
 
     def leave(self, visit: Visit) -> None:
-        room = self._room(visit)
+        room = self._rooms[visit.stage]
         if room.holds(visit):
             self._bytes -= visit.bytes_kept
             room.remove(visit)
 
-    def begin_session(self, visit: Visit) -> None:
-        is_here = self._room(visit).holds(visit)
+    def move(self, visit: Visit, stage: Stage) -> None:
+        is_here = self._rooms[visit.stage].holds(visit)
         self.leave(visit)
-        visit.has_session = True
+        visit.stage = stage
         if is_here:
             self.enter(visit)
 
     def keep(self, visit: Visit, size: int) -> None:
-        room = self._room(visit)
+        room = self._rooms[visit.stage]
         if room.holds(visit):
             room.touch(visit)
             self._bytes += size - visit.bytes_kept
         visit.bytes_kept = size
-        if self._bytes > self._bytes_limit and room.holds(visit):
-            self._push_out(visit)
+        while self._bytes > self._bytes_limit:
+            self._push_out(max((room.largest() for room in self._rooms.values()), key=_kept))
 
     def soon(self, visit: Visit, work: Callable[[], None]) -> None:
-        visit.is_waiting = True
+        self._slices.add(visit, work, is_urgent=visit.stage is not Stage.SESSION)
 
-        def take_turn() -> None:
-            visit.is_waiting = False
-            work()
-
-        self._slices.add(visit.address, take_turn)
-
-    def _room(self, visit: Visit) -> "_Room":
-        return self._sessions if visit.has_session else self._sockets
+    def forget(self, visit: Visit) -> None:
+        """Take a connection that is gone out of everything."""
+        self.leave(visit)
+        self._slices.discard(visit)
 
     def _push_out(self, visit: Visit | None) -> None:
         if visit is not None:
@@ -179,6 +196,10 @@ class _Room:
     def touch(self, visit: Visit) -> None:
         self._visits[visit.address].move_to_end(visit)
 
+    def largest(self) -> Visit | None:
+        """The connection that most bytes are kept for."""
+        return max((visit for visits in self._visits.values() for visit in visits), key=_kept, default=None)
+
     def surplus(self) -> Visit | None:
         """The connection that is one too many: of the address that has most, the one that was silent for longest.
 
@@ -191,36 +212,86 @@ class _Room:
 
 
 class Slices:
-    """Does work in short slices, one address after the other, so that no flood holds up the loop."""
+    """Does work in short slices, one address after the other, so that no flood holds up the loop.
+
+    Handshakes are urgent: behind one of them may be a client with a certificate, behind the rest is none. Of one
+    address the newest and the oldest alternate: if more arrive than can be served, some are served at once.
+    """
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
-        self._waiting: OrderedDict[str, deque[Callable[[], None]]] = OrderedDict()
+        self._urgent = _Turns(alternates=True)
+        self._others = _Turns(alternates=False)
         self._is_scheduled = False
 
-    def add(self, address: str, work: Callable[[], None]) -> None:
-        self._waiting.setdefault(address, deque()).append(work)
+    def add(self, visit: Visit, work: Callable[[], None], *, is_urgent: bool) -> None:
+        visit.is_waiting = True
+        (self._urgent if is_urgent else self._others).add(visit, work)
         if not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._run)
 
+    def discard(self, visit: Visit) -> None:
+        self._urgent.discard(visit)
+        self._others.discard(visit)
+
     def _run(self) -> None:
         started = self._clock.monotonic()
+        others_left = _OTHERS_IN_A_SLICE
         try:
-            while self._waiting and self._clock.monotonic() - started < _SLICE:
-                self._next()()
+            while self._clock.monotonic() - started < _SLICE:
+                work = self._urgent.next()
+                if work is None:
+                    if not others_left or (work := self._others.next()) is None:
+                        break
+                    others_left -= 1
+                work()
+            if others_left == _OTHERS_IN_A_SLICE and (work := self._others.next()) is not None:
+                work()  # handshakes took all of the time, and must not always
         finally:
-            self._is_scheduled = bool(self._waiting)
-            if self._waiting:
-                # As long a pause as the work took: half of the loop is for the rest of the agent.
-                asyncio.get_running_loop().call_later(self._clock.monotonic() - started, self._run)
+            self._is_scheduled = bool(self._urgent or self._others)
+            if self._is_scheduled:
+                pause = max(_SHORTEST_PAUSE, (self._clock.monotonic() - started) * _PAUSE)
+                asyncio.get_running_loop().call_later(pause, self._run)
 
-    def _next(self) -> Callable[[], None]:
+
+class _Turns:
+    """Connections that wait for work, by address."""
+
+    def __init__(self, *, alternates: bool) -> None:
+        self._alternates = alternates
+        self._is_newest_next = alternates
+        self._waiting: OrderedDict[str, OrderedDict[Visit, Callable[[], None]]] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, visit: Visit, work: Callable[[], None]) -> None:
+        self._waiting.setdefault(visit.address, OrderedDict())[visit] = work
+
+    def discard(self, visit: Visit) -> None:
+        works = self._waiting.get(visit.address)
+        if works is not None and works.pop(visit, None) is not None and not works:
+            del self._waiting[visit.address]
+
+    def next(self) -> Callable[[], None] | None:
+        if not self._waiting:
+            return None
         address, works = self._waiting.popitem(last=False)
-        work = works.popleft()
+        visit, work = works.popitem(last=self._is_newest_next)
+        self._is_newest_next = self._alternates and not self._is_newest_next
         if works:
             self._waiting[address] = works
+        visit.is_waiting = False
         return work
+
+
+def _kept(visit: Visit | None) -> int:
+    return visit.bytes_kept if visit is not None else 0
+
+
+def _nothing() -> None:
+    pass
 
 
 def _group(peer: object) -> str:

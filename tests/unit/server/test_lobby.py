@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from klet.server.lobby import Lobby, LobbyLimits
+from klet.server.lobby import Lobby, LobbyLimits, Stage
 from klet.testing.clock import ManualClock
 
 SMALL = LobbyLimits(connections=3, sessions=2, bytes_kept=1000)
@@ -72,21 +72,21 @@ def test_sessions_are_counted_apart():
     door = Door()
     visits = [door.come(name) for name in ("a", "b", "c")]
     for visit in visits:
-        visit.begin_session()
+        visit.reach(Stage.SESSION)
     assert door.closed == ["a"]
     door.come("d")
     assert door.closed == ["a"]
 
 
-def test_who_keeps_too_much_goes():
+def test_who_keeps_most_goes():
     door = Door()
     first, second = door.come("a"), door.come("b")
     first.keep(900)
     second.keep(90)
     second.keep(110)
-    assert door.closed == ["b"]
-    first.keep(1000)
-    assert door.closed == ["b"]
+    assert door.closed == ["a"]
+    second.keep(1000)
+    assert door.closed == ["a"]
 
 
 def test_who_is_known_or_served_is_not_in_the_lobby():
@@ -117,11 +117,21 @@ def test_the_age_of_a_visit():
     assert visit.age == timedelta(seconds=3)
 
 
-def test_work_is_done_in_turns_by_address_and_with_pauses():
+@pytest.mark.parametrize(
+    ("stage", "order"),
+    [
+        pytest.param(Stage.CONNECTED, [3, "client", 2, 0, 1], id="handshakes: the newest and the oldest"),
+        pytest.param(Stage.HANDSHAKE, [3, "client", 2, 0, 1], id="handshakes that go on: the same"),
+        pytest.param(Stage.SESSION, [0, "client", 1, 2, 3], id="requests: as they came"),
+    ],
+)
+def test_work_is_done_in_turns_by_address_and_with_pauses(stage, order):
     async def scenario():
         door, done = Door(LobbyLimits()), []
-        flood = [door.come(f"flood {number}") for number in range(4)]
+        flood = [door.come(number) for number in range(4)]
         client = door.come("client", "10.0.0.9")
+        for visit in (*flood, client):
+            visit.reach(stage)
 
         is_done = asyncio.Event()
 
@@ -134,9 +144,9 @@ def test_work_is_done_in_turns_by_address_and_with_pauses():
         for visit in (*flood, client):
             visit.soon(lambda visit=visit: work(visit.name))
         await asyncio.sleep(0)
-        assert done == ["flood 0", "client"]  # a slice is over
+        assert done[:2] == order[:2]  # a slice is over
         await is_done.wait()
-        assert done == ["flood 0", "client", "flood 1", "flood 2", "flood 3"]
+        assert done == order
         assert not any(visit.is_waiting for visit in flood)
 
     asyncio.run(scenario())
@@ -150,5 +160,38 @@ def test_work_that_fails_stops_nobody_else():
         door.come("b").soon(is_done.set)
         await asyncio.wait_for(is_done.wait(), 10)
         assert [type(error) for error in errors] == [ZeroDivisionError]
+
+    asyncio.run(scenario())
+
+
+def test_handshakes_come_before_requests_and_do_not_starve_them():
+    async def scenario():
+        door, done, is_done = Door(LobbyLimits()), [], asyncio.Event()
+
+        def work(name):
+            done.append(name)
+            door.clock.advance(timedelta(milliseconds=2))
+            if len(done) == 12:
+                is_done.set()
+
+        visits = [door.come(name) for name in "rrrrrrhhhhhh"]
+        for visit in visits:
+            visit.reach(Stage.SESSION if visit.name == "r" else Stage.HANDSHAKE)
+            visit.soon(lambda visit=visit: work(visit.name))
+        await asyncio.wait_for(is_done.wait(), 10)
+        assert "".join(done) == "hhrhhrhhrrrr"
+
+    asyncio.run(scenario())
+
+
+def test_a_slice_serves_few_requests():
+    async def scenario():
+        door, done = Door(LobbyLimits()), []
+        for number in range(20):
+            visit = door.come(number)
+            visit.reach(Stage.SESSION)
+            visit.soon(lambda number=number: done.append(number))
+        await asyncio.sleep(0)
+        assert done == [0, 1, 2, 3]
 
     asyncio.run(scenario())

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, cast
 
 from klet.server.auth.certificates import PresentedCertificate, read_presented
 from klet.server.auth.identity import Rejected
-from klet.server.lobby import Lobby, Visit
+from klet.server.lobby import Lobby, Stage, Visit
 from klet.server.tls.certified import CertifiedConnections
 from klet.server.tls.serving import Serving
 
@@ -21,7 +21,8 @@ logger = logging.getLogger(__name__)
 
 CLIENT_CERTIFICATE: Final = "client_certificate"
 """The name under which a transport gives what the client has shown."""
-_READ_SIZE: Final = 1 << 18
+_PIECE: Final = 1 << 14
+"""Bytes that TLS gets and gives at once: a record. Its buffers never shrink, so they must not grow."""
 _NO_CERTIFICATE: Final = b"\x15\x03\x03\x00\x02\x02\x50"
 """The fatal alert `internal_error`, in the clear: there is no certificate to begin a handshake with."""
 
@@ -44,10 +45,11 @@ class TlsUpper(Protocol):
     def retire(self) -> None: ...
 
 
-class TlsStream(asyncio.Protocol):
+class TlsStream(asyncio.BufferedProtocol):
     """The TCP side of one connection. The protocol above gets a TlsTransport once the handshake is done.
 
-    Until the client is known its bytes wait for their turn in the lobby, unread.
+    Until the client is known its bytes wait for their turn in the lobby. All streams of a listener read into one
+    buffer, which bounds what a single read brings.
     """
 
     def __init__(
@@ -58,19 +60,23 @@ class TlsStream(asyncio.Protocol):
         lobby: Lobby,
         certified: CertifiedConnections,
         handshake: timedelta,
+        buffer: bytearray,
     ) -> None:
         self._serving = serving
         self._make_protocol = make_protocol
         self._lobby = lobby
         self._certified = certified
         self._handshake = handshake
+        self._buffer = buffer
         self._upper: TlsUpper | None = None
         self._tcp: asyncio.Transport | None = None
         self._tls: ssl.SSLObject | None = None
         self._visit: Visit | None = None
+        self._arrived = bytearray()
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._timer: asyncio.TimerHandle | None = None
+        self._is_reading = True
         self._is_paused = False
         self._is_queued = False
         self._has_ended = False
@@ -84,8 +90,8 @@ class TlsStream(asyncio.Protocol):
         return self._tcp
 
     @property
-    def tls(self) -> ssl.SSLObject:
-        assert self._tls is not None
+    def tls(self) -> ssl.SSLObject | None:
+        """None before the client's first byte, and when the connection is gone."""
         return self._tls
 
     @property
@@ -94,8 +100,8 @@ class TlsStream(asyncio.Protocol):
         return self._visit
 
     @property
-    def upper(self) -> TlsUpper:
-        assert self._upper is not None
+    def upper(self) -> TlsUpper | None:
+        """None until the handshake is done, and when the connection is gone."""
         return self._upper
 
     @upper.setter
@@ -104,7 +110,8 @@ class TlsStream(asyncio.Protocol):
 
     def retire(self) -> None:
         """Serve no further request on this connection."""
-        self.upper.retire()
+        if self._upper is not None:
+            self._upper.retire()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._tcp = cast(asyncio.Transport, transport)  # uvloop's are not derived from it
@@ -118,40 +125,62 @@ class TlsStream(asyncio.Protocol):
         self.visit.end()
         if self._upper is not None:
             self._upper.connection_lost(exc)
+        # Let go of one another now: the garbage collector does not know how much memory TLS has.
+        self._upper = None
+        self._tls = None
+        self._incoming = self._outgoing = ssl.MemoryBIO()
+        self._arrived.clear()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - asyncio's signature
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self._serving is None:
             self._refuse()
             return
-        if self._tls is None:
-            self._tls = self._serving.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-            self.visit.begin_session()
-        self._incoming.write(data)
-        if not self.visit.is_stranger:
+        self._arrived += memoryview(self._buffer)[:nbytes]
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Work off what has arrived, as far as the protocol above wants it; strangers wait for their turn."""
+        while not (self._is_queued or self._is_paused or self.tcp.is_closing()):
+            if self.visit.is_stranger:
+                self._is_queued = True
+                self.visit.keep(len(self._arrived))
+                self.visit.soon(self._take_turn)
+                break
             self._step()
-        elif not (self._is_queued or self.tcp.is_closing()):
-            self._is_queued = True
-            self.tcp.pause_reading()
-            self.visit.keep(self._incoming.pending)
-            self.visit.soon(self._take_turn)
+            if not self._arrived:
+                break
+        self._steer()
 
     def _take_turn(self) -> None:
         self._is_queued = False
-        if not self.tcp.is_closing():
-            if not self._is_paused:
-                self.tcp.resume_reading()
-            self._step()
+        self._step()
+        if self._arrived:
+            self._go_on()
+        else:
+            self._steer()
+
+    def _steer(self) -> None:
+        """Read from TCP, or leave what comes to the kernel, and so hold up the client.
+
+        While a stranger waits for its turn it is read on for a while: so it is noticed if it hangs up.
+        """
+        is_wanted = not (self._is_paused or (self._is_queued and len(self._arrived) >= _PIECE))
+        if is_wanted != self._is_reading and not (self._is_cut or self.tcp.is_closing()):
+            self._is_reading = is_wanted
+            (self.tcp.resume_reading if is_wanted else self.tcp.pause_reading)()
 
     def eof_received(self) -> bool:
         """Who ends TCP is gone: a client that only has nothing more to say ends its half of TLS.
 
         What it said before still counts, also what the protocol above does not want yet.
         """
-        self._incoming.write_eof()
         self._is_cut = True
         if self._upper is None:
             return False
-        self._step()
+        self._go_on()
         return not self.tcp.is_closing()
 
     def pause_writing(self) -> None:
@@ -166,19 +195,24 @@ class TlsStream(asyncio.Protocol):
         if is_paused == self._is_paused or self._has_ended or self.tcp.is_closing():
             return
         self._is_paused = is_paused
-        if not self._is_queued:
-            (self.tcp.pause_reading if is_paused else self.tcp.resume_reading)()
+        self._steer()
         if not is_paused:
-            # There may be bytes that TLS holds already. Not at once: the caller may be in the middle of its own.
-            asyncio.get_running_loop().call_soon(self._step)
+            # There may be bytes here already. Not at once: the caller may be in the middle of its own.
+            asyncio.get_running_loop().call_soon(self._resume)
+
+    def _resume(self) -> None:
+        self._step()
+        if self._arrived:
+            self._go_on()
 
     def send(self, data: bytes | bytearray | memoryview) -> None:
-        if self._has_said_goodbye or self.tcp.is_closing():
+        tls = self._tls
+        if self._has_said_goodbye or tls is None or self.tcp.is_closing():
             return
         view = memoryview(data).cast("B")
         try:
             while view:
-                view = view[self.tls.write(view) :]
+                view = view[tls.write(view) :]
         except ssl.SSLError as error:
             self._give_up(error.reason or str(error))
             return
@@ -195,12 +229,22 @@ class TlsStream(asyncio.Protocol):
         self._flush()
 
     def _step(self) -> None:
-        if self._tls is None or self.tcp.is_closing():
+        """Let TLS have a piece, and give what comes out of it to the protocol above."""
+        if self._serving is None or self.tcp.is_closing():
             return
+        if self._tls is None:
+            self._tls = self._serving.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+            self.visit.reach(Stage.HANDSHAKE)
+        if self._arrived and not self._is_paused:
+            self._incoming.write(self._arrived[:_PIECE])
+            del self._arrived[:_PIECE]
+        if self._is_cut and not self._arrived:
+            self._incoming.write_eof()
         try:
             if self._upper is None and not self._shake_hands(self._tls):
                 return
-            self._read(self._tls)
+            if self._upper is not None:
+                self._read(self._tls, self._upper)
         except ssl.SSLError as error:
             self._flush()
             self._give_up(error.reason or str(error))
@@ -225,6 +269,7 @@ class TlsStream(asyncio.Protocol):
         self._upper = self._make_protocol(self.visit)
         self._upper.connection_made(TlsTransport(self))
         self._look_at_certificate(tls)
+        self.visit.reach(Stage.SESSION)
         return True
 
     def _look_at_certificate(self, tls: ssl.SSLObject) -> None:
@@ -234,19 +279,19 @@ class TlsStream(asyncio.Protocol):
             self.visit.vouch()
             self._certified.add(self, self.certificate)
 
-    def _read(self, tls: ssl.SSLObject) -> None:
+    def _read(self, tls: ssl.SSLObject, upper: TlsUpper) -> None:
         while not (self._is_paused or self._has_ended or self.tcp.is_closing()):
             try:
-                data = tls.read(_READ_SIZE)
+                data = tls.read(_PIECE)
             except ssl.SSLWantReadError:
                 return
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                 data = b""
             if data:
-                self.upper.data_received(data)
+                upper.data_received(data)
                 continue
             self._has_ended = True
-            if not self.upper.eof_received():
+            if not upper.eof_received():
                 self.say_goodbye()
                 self.tcp.close()
         if self._has_ended and self._is_cut:
@@ -278,12 +323,10 @@ class TlsTransport(asyncio.Transport):
         self._stream = stream
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        tls = self._stream.tls
-        if name == "ssl_object":
-            return tls
         if name == CLIENT_CERTIFICATE:
             return self._stream.certificate
-        return tls.context if name == "sslcontext" else self._stream.tcp.get_extra_info(name, default)
+        # aiohttp asks for it to know whether there is TLS.
+        return self._stream.tls if name == "ssl_object" else self._stream.tcp.get_extra_info(name, default)
 
     def is_closing(self) -> bool:
         return self._stream.tcp.is_closing()
@@ -299,7 +342,7 @@ class TlsTransport(asyncio.Transport):
         self._stream.upper = cast(TlsUpper, protocol)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        return cast(asyncio.BaseProtocol, self._stream.upper)
+        return cast(asyncio.BaseProtocol, self._stream.upper or self._stream)
 
     def is_reading(self) -> bool:
         return self._stream.tcp.is_reading()
