@@ -24,8 +24,8 @@ SIMILAR: Final = 10
 SIMILAR_WITHIN: Final = timedelta(seconds=600)
 BURST: Final = 25
 REFILL: Final = timedelta(seconds=300)
-LONGEST_MESSAGE: Final = 1024
-"""Bytes of a message, which is what the API lets an Event of events.k8s.io have."""
+LONGEST_MESSAGE: Final = 12 << 10
+"""Bytes of a message: a probe may say 10 KiB, and upstream publishes all of it."""
 COMBINED: Final = "(combined from similar events): "
 
 
