@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from klet.errors import KletError
+from klet.version import KUBERNETES_VERSION
 
-VERSION: Final = "v1.35.8"
+VERSION: Final = KUBERNETES_VERSION
 API_SERVER: Final = "kube-apiserver"
 CONTROLLERS: Final = "kube-controller-manager"
 SCHEDULER: Final = "kube-scheduler"

@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import pytest
 
 from klet.testing.control_plane.programs import (
@@ -7,6 +10,9 @@ from klet.testing.control_plane.programs import (
     missing_programs,
     program_directory,
 )
+from klet.version import KUBERNETES_VERSION
+
+ROOT = Path(__file__).parents[4]
 
 
 def install(directory, *names):
@@ -35,3 +41,13 @@ def test_what_is_missing_is_named(tmp_path):
     assert find_program("kubectl", environment) == tmp_path / "kubectl"
     with pytest.raises(ProgramMissing, match=f"no kubelet in {tmp_path}: build it with scripts/upstream"):
         find_program("kubelet", environment)
+
+
+def test_the_programs_are_of_the_release_that_klet_reports():
+    assert VERSION == KUBERNETES_VERSION
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "docs/joining-a-cluster.md"])
+def test_documents_name_no_other_patch_release(document):
+    text = (ROOT / document).read_text()
+    assert set(re.findall(r"\bv1\.\d+\.\d+\b", text)) <= {KUBERNETES_VERSION}
