@@ -142,9 +142,7 @@ def _tunable_policy(given: Settings) -> TunablePolicy:
 
 def _standalone_place(given: Settings, settings: AgentSettings) -> Place:
     given_ips = given.flags.node_ip.split(",")
-    return Place(
-        objects=standalone_objects(settings.runtime_handlers), node_ips=lambda: find_node_addresses(given_ips)
-    )
+    return Place(objects=standalone_objects(settings.runtime_handlers), node_ips=lambda: find_node_addresses(given_ips))
 
 
 async def _build_api(
