@@ -13,38 +13,62 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from klet.testing.control_plane.programs import ETCD, VERSION, ProgramMissing, cache_directory
+from klet.testing.control_plane.programs import (
+    AGNHOST,
+    E2E_TEST,
+    ETCD,
+    GINKGO,
+    NO_NEW_PRIVILEGES,
+    VERSION,
+    ProgramMissing,
+    cache_directory,
+)
 
 _STAGING: Final = re.compile(r"^\s+(k8s\.io/[a-z0-9-]+) v0\.0\.0(?:\s|$)", re.MULTILINE)
 _ETCD_MODULE: Final = "go.etcd.io/etcd/server/v3"
 _ETCD_CLIENT: Final = re.compile(r"^\s+go\.etcd\.io/etcd/client/v3 (\S+)", re.MULTILINE)
 _GO: Final = re.compile(r"^go (\S+)", re.MULTILINE)
 _OLDEST_GO: Final = "1.25"
+_PACKAGES: Final = {
+    ETCD: _ETCD_MODULE,
+    GINKGO: "github.com/onsi/ginkgo/v2/ginkgo",
+    E2E_TEST: "k8s.io/kubernetes/test/e2e",
+    AGNHOST: "k8s.io/kubernetes/test/images/agnhost",
+    NO_NEW_PRIVILEGES: "k8s.io/kubernetes/test/images/nonewprivs",
+}
+"""All others are in Kubernetes' cmd/."""
 
 
 def build_programs(names: Sequence[str]) -> Path:
     """Build these; the directory they are in. Raises ProgramMissing, also where Go is missing or too old."""
-    cache = cache_directory()
-    source, target = cache / "source", cache / "bin"
-    for directory in (source, target):
-        directory.mkdir(parents=True, exist_ok=True)
-    flags = os.environ.get("GOFLAGS", "")
-    environment = {
-        **os.environ,
-        "GOFLAGS": f"-mod=mod {flags}".strip(),
-        "CGO_ENABLED": "0",
-        "GOTOOLCHAIN": "local",
-    }
-    check_go(environment)
-    downloaded = json.loads(_go(source, environment, "mod", "download", "-json", f"k8s.io/kubernetes@{VERSION}"))
-    (source / "go.mod").write_text(make_go_mod(Path(downloaded["GoMod"]).read_text()))
+    target = cache_directory() / "bin"
+    target.mkdir(parents=True, exist_ok=True)
+    source, environment = _source(), _environment()
+    fetch_source()
     for number, name in enumerate(names, start=1):
         _say(f"building {name} for {VERSION} ({number} of {len(names)}; some minutes, and 6 GB of disk for all)")
         made = target / f".{name}.new"
-        package = _ETCD_MODULE if name == ETCD else f"k8s.io/kubernetes/cmd/{name}"
-        _go(source, environment, "build", "-trimpath", f"-ldflags={_stamps()}", "-o", str(made), package)
+        _go(source, environment, *build_command(name, made))
         made.replace(target / name)
     return target
+
+
+def fetch_source() -> Path:
+    """Bring Kubernetes' source into Go's cache; the directory it is in there. Raises ProgramMissing."""
+    source, environment = _source(), _environment()
+    source.mkdir(parents=True, exist_ok=True)
+    check_go(environment)
+    downloaded = json.loads(_go(source, environment, "mod", "download", "-json", f"k8s.io/kubernetes@{VERSION}"))
+    (source / "go.mod").write_text(make_go_mod(Path(downloaded["GoMod"]).read_text()))
+    return Path(downloaded["Dir"])
+
+
+def build_command(name: str, target: Path) -> tuple[str, ...]:
+    """The arguments of go that build a program."""
+    # The suite is a package of tests, which is a program once it is compiled.
+    kind = ("test", "-c") if name == E2E_TEST else ("build",)
+    package = _PACKAGES.get(name, f"k8s.io/kubernetes/cmd/{name}")
+    return (*kind, "-trimpath", f"-ldflags={_stamps()}", "-o", str(target), package)
 
 
 def check_go(environment: Mapping[str, str]) -> None:
@@ -71,6 +95,16 @@ def make_go_mod(upstream: str) -> str:
     etcd = f"\t{_ETCD_MODULE} {client[1]}\n" if client else ""
     required = f"require (\n\tk8s.io/kubernetes {VERSION}\n{etcd})"
     return f"module klet.dev/upstream\n\ngo {go}\n\n{required}\n\nreplace (\n{replaced})\n"
+
+
+def _source() -> Path:
+    """Where the generated go.mod is."""
+    return cache_directory() / "source"
+
+
+def _environment() -> Mapping[str, str]:
+    flags = os.environ.get("GOFLAGS", "")
+    return {**os.environ, "GOFLAGS": f"-mod=mod {flags}".strip(), "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
 
 
 def _stamps() -> str:

@@ -17,7 +17,13 @@ KUBECTL: Final = "kubectl"
 KUBELET: Final = "kubelet"
 PROGRAMS: Final = (API_SERVER, CONTROLLERS, SCHEDULER, KUBECTL, KUBELET)
 ETCD: Final = "etcd"
-EXTRA: Final = ("kubeadm", ETCD)
+E2E_TEST: Final = "e2e.test"
+GINKGO: Final = "ginkgo"
+AGNHOST: Final = "agnhost"
+NO_NEW_PRIVILEGES: Final = "nonewprivs"
+SUITE: Final = (E2E_TEST, GINKGO, AGNHOST, NO_NEW_PRIVILEGES)
+"""What scripts/conformance runs, and what runs in its containers."""
+EXTRA: Final = ("kubeadm", ETCD, *SUITE)
 """Built when asked for by name. Debian's etcd does too, but is too old for lists that are streamed."""
 
 

