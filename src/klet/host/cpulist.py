@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 from klet.host.errors import MalformedFile
 
-
 # Of the number of a CPU: Linux knows a few thousand at most.
 _MOST_DIGITS = 5
 _SHOWN = 256
