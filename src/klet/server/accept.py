@@ -39,7 +39,7 @@ async def accept_connections(
                 for connection in _waiting(listener):
                     group.create_task(_connect(connection, make_protocol))
             except OSError as error:
-                # A client that has gone already, or no descriptor left: neither may end the server.
+                # No descriptor is left, for instance: that must not end the server.
                 logger.warning("Connection not accepted", extra={"error": error.strerror or str(error)})
                 await clock.sleep(_RETRY)
 
@@ -51,6 +51,8 @@ def _waiting(listener: socket.socket) -> Iterator[socket.socket]:
             connection, _address = listener.accept()
         except BlockingIOError:
             return
+        except ConnectionAbortedError:
+            continue
         yield connection
 
 

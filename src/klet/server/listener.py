@@ -40,6 +40,8 @@ BACKLOG: Final = 1024
 IDLE: Final = 90.0
 HANDSHAKE_WITHIN: Final = timedelta(seconds=10)
 LISTEN_AGAIN: Final = timedelta(seconds=5)
+_PLAIN: Final = LobbyLimits(connections=512)
+"""Without TLS nobody is known: all that is not being served at the moment."""
 _READ_SIZE: Final = 1 << 14
 _ADDED_FIELDS: Final = 8
 """More than the front adds to those that it counts."""
@@ -226,7 +228,7 @@ async def _serve_plainly(
 
 def _plain_fronts(make_handler: Callable[[], RequestHandler], clock: Clock) -> Callable[[], Front]:
     """Makes the protocol of each connection without TLS, within limits for all of them together."""
-    lobby = Lobby(limits=LobbyLimits(), clock=clock)
+    lobby = Lobby(limits=_PLAIN, clock=clock)
     limits = FrontLimits()
 
     def welcome(transport: asyncio.Transport) -> Visit:

@@ -154,8 +154,8 @@ class Lobby:
             room.touch(visit)
             self._bytes += size - visit.bytes_kept
         visit.bytes_kept = size
-        while self._bytes > self._bytes_limit:
-            self._push_out(max((room.largest() for room in self._rooms.values()), key=_kept))
+        while self._bytes > self._bytes_limit and _kept(largest := self._largest()):
+            self._push_out(largest)
 
     def soon(self, visit: Visit, work: Callable[[], None]) -> None:
         self._slices.add(visit, work, is_urgent=visit.stage is not Stage.SESSION)
@@ -164,6 +164,9 @@ class Lobby:
         """Take a connection that is gone out of everything."""
         self.leave(visit)
         self._slices.discard(visit)
+
+    def _largest(self) -> Visit | None:
+        return max((room.largest() for room in self._rooms.values()), key=_kept)
 
     def _push_out(self, visit: Visit | None) -> None:
         if visit is not None:
