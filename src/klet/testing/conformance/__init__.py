@@ -1,0 +1,1 @@
+"""Upstream's end-to-end suite against klet or the kubelet of upstream (see scripts/conformance)."""

@@ -1,0 +1,189 @@
+"""One call of scripts/conformance: the stage, the runs on it, what they say together, and the files that stay."""
+
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from klet.aio.clock import Clock
+from klet.errors import KletError
+from klet.testing.conformance.agent_log import select_lines
+from klet.testing.conformance.document import write_document
+from klet.testing.conformance.report import Outcome, Report
+from klet.testing.conformance.results import (
+    Difference,
+    Result,
+    diff_results,
+    is_success,
+    last_failures,
+    merge_reports,
+    read_result,
+    render_result,
+    write_result,
+)
+from klet.testing.conformance.runner import Suite, run_suite
+from klet.testing.conformance.spec_sets import Selection, exactly
+from klet.testing.conformance.stage import UPSTREAM, Stage, Supplies, set_stage
+from klet.testing.control_plane.programs import VERSION
+
+LAST: Final = "result.json"
+FAILURES: Final = "failures.txt"
+RUN: Final = "run-"
+
+
+class NothingToRun(KletError):
+    """No spec was chosen, or the suite could not start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the user asked for."""
+
+    kubelet: str
+    selection: Selection
+    only_failed: bool
+    procs: int
+    repeat: int
+    record: bool
+    as_json: bool
+    results: Path
+    """Where the files of the last run stay."""
+    records: Path
+    """Where the repository keeps runs of both agents."""
+
+
+class Campaign:
+    """Runs the specs as often as it was asked to."""
+
+    def __init__(self, *, request: Request, supplies: Supplies, say: Callable[[str], None], clock: Clock) -> None:
+        self._request = request
+        self._supplies = supplies
+        self._say = say
+        self._clock = clock
+        self.is_success = False
+
+    async def run(self) -> str:
+        """Run everything; what to print."""
+        request = self._request
+        selection = choose_selection(request)
+        upstream = read_result(request.records / f"{UPSTREAM}.json")
+        directories = make_directories(request.results, request.repeat)
+        began = self._clock.monotonic()
+        async with set_stage(request.kubelet, self._supplies, say=self._say, clock=self._clock) as stage:
+            started = self._clock.monotonic()
+            self._say(f"the node is ready after {started - began:.0f} s")
+            reports = await self._run_all(stage, selection, directories)
+            seconds = round(self._clock.monotonic() - started)
+        result = merge_reports(
+            reports,
+            release=VERSION,
+            kubelet=request.kubelet,
+            date=f"{self._clock.now():%Y-%m-%d}",
+            seconds=seconds,
+            focus=selection.focus,
+            skip=selection.skip,
+        )
+        return self._finish(result, upstream, reports)
+
+    async def _run_all(self, stage: Stage, selection: Selection, directories: Sequence[Path]) -> list[Report]:
+        results = self._request.results
+        reports: list[Report] = []
+        notes: list[str] = []
+        try:
+            for number, directory in enumerate(directories, start=1):
+                if len(directories) > 1:
+                    self._say(f"run {number} of {len(directories)}")
+                report = await self._run_once(stage, selection, directory)
+                reports.append(report)
+                notes += describe_failures(report, stage.agent.log)
+        finally:
+            (results / "agent.log").write_text(stage.agent.log)
+            (results / FAILURES).write_text("\n".join(notes))
+        return reports
+
+    async def _run_once(self, stage: Stage, selection: Selection, directory: Path) -> Report:
+        suite = Suite(
+            kubeconfig=stage.plane.admin,
+            directory=directory,
+            home=stage.containerd.directory,
+            procs=self._request.procs,
+        )
+        report = await run_suite(suite, selection, say=self._say, check=stage.agent.check, clock=self._clock)
+        if report.unusable:
+            raise NothingToRun(f"the suite could not run: {'; '.join(report.unusable)}")
+        if not report.outcomes:
+            raise NothingToRun(
+                f"no spec ran: focus {' | '.join(selection.focus)}, skip {' | '.join(selection.skip) or 'nothing'}"
+            )
+        return report
+
+    def _finish(self, result: Result, upstream: Result | None, reports: Iterable[Report]) -> str:
+        request = self._request
+        difference = None if upstream is None else diff_results(result, upstream)
+        failures = last_failures(reports)
+        self.is_success = is_success(result, difference)
+        write_result(request.results / LAST, result)
+        if request.record:
+            write_result(request.records / f"{request.kubelet}.json", result)
+            self._say(f"wrote {write_document(Path(), request.records)}")
+        if request.as_json:
+            return render_json(result, difference, failures)
+        where = [f"agent's log lines beside each failure: {request.results / FAILURES}"] if result.failed else []
+        where.append(f"report and logs: {request.results}")
+        return render_result(result, difference, failures) + "".join(f"{line}\n" for line in where)
+
+
+def make_directories(results: Path, runs: int) -> list[Path]:
+    """A directory for each run, in place of those of the last time."""
+    results.mkdir(parents=True, exist_ok=True)
+    for old in results.glob(f"{RUN}*"):
+        shutil.rmtree(old)
+    made = [results / f"{RUN}{number}" for number in range(1, runs + 1)]
+    for directory in made:
+        directory.mkdir()
+    return made
+
+
+def choose_selection(request: Request) -> Selection:
+    """The specs of the request, or those that failed last; raises NothingToRun."""
+    if not request.only_failed:
+        return request.selection
+    last = read_result(request.results / LAST)
+    if last is None:
+        raise NothingToRun(f"no last run of {request.kubelet} to take failed specs from: {request.results / LAST}")
+    if not last.failed:
+        raise NothingToRun(f"nothing failed in the last run of {request.kubelet}")
+    return exactly(last.failed)
+
+
+def describe_failures(report: Report, log: str) -> list[str]:
+    """Each failed spec with its message and what the agent said in its time."""
+    lines = log.splitlines()
+    return [line for outcome in report.outcomes if not outcome.passed for line in describe_failure(outcome, lines)]
+
+
+def describe_failure(outcome: Outcome, log: Iterable[str]) -> list[str]:
+    said = select_lines(log, started=outcome.started, ended=outcome.ended, namespace=outcome.namespace)
+    return [
+        f"== {outcome.name}",
+        f"{outcome.started:%H:%M:%S} to {outcome.ended:%H:%M:%S}, namespace {outcome.namespace or 'unknown'}",
+        *(f"  {line}" for line in (outcome.location, *outcome.message.splitlines())),
+        "-- the agent:",
+        *(f"  {line}" for line in said),
+        "",
+    ]
+
+
+def render_json(result: Result, difference: Difference | None, failures: Mapping[str, Outcome]) -> str:
+    shown = {
+        "result": result,
+        "difference": difference,
+        "failures": [
+            {"name": name, "message": outcome.message, "location": outcome.location}
+            for name, outcome in sorted(failures.items())
+        ],
+    }
+    return msgspec.json.format(msgspec.json.encode(shown), indent=2).decode() + "\n"

@@ -1,0 +1,122 @@
+"""A small userland for the suite's images from packages of a later Debian release: fetched once, installed nowhere.
+
+busybox is the static one; the shell of 1.35 drops variables whose names have dashes. bash and curl come with the
+libraries that they load.
+"""
+
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from klet.host.images import Entry, directory, file, symlink
+from klet.testing.debian_packages import PackagesMissing, alone, find_cache, run_tool, unpack_packages
+
+SUITE: Final = "trixie"
+PACKAGES: Final = ("busybox-static", "bash", "curl")
+BUSYBOX: Final = "usr/bin/busybox"
+LINKED: Final = ("bash", "curl")
+_LISTED: Final = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
+_DIRECTORIES: Final = (
+    *("bin", "dev", "etc", "home", "lib", "lib64", "proc", "sys", "usr", "usr/bin", "usr/local", "usr/local/bin"),
+    *("usr/sbin", "sbin", "var", "var/log", "var/www"),
+)
+_USERS: Final = """\
+root:x:0:0:root:/root:/bin/sh
+daemon:x:1:1:daemon:/usr/sbin:/bin/false
+nobody:x:65534:65534:nobody:/home:/bin/false
+"""
+_GROUPS: Final = "root:x:0:\ndaemon:x:1:\nnogroup:x:65534:\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Userland:
+    """Where the packages are unpacked, and what is in them."""
+
+    root: Path
+    applets: Sequence[str]
+    libraries: Mapping[str, Sequence[Path]]
+    """The libraries of each linked program; the loader is one of them."""
+    loader: str
+    """The path that programs name."""
+
+    def busybox_layer(self, *, users: str = "", groups: str = "") -> list[Entry]:
+        """Return busybox under all of its names, with further lines for the lists of users and groups."""
+        return [
+            *(directory(path) for path in _DIRECTORIES),
+            directory("root", 0o700),
+            directory("tmp", 0o1777),
+            file("bin/busybox", (self.root / BUSYBOX).read_bytes(), 0o755),
+            *(symlink(f"bin/{applet}", "busybox") for applet in sorted(set(self.applets) - {"busybox"})),
+            symlink("usr/bin/env", "/bin/env"),
+            file("etc/passwd", _USERS + users),
+            file("etc/group", _GROUPS + groups),
+            file("etc/shadow", "root:*:::::::\n", 0o640),
+        ]
+
+    def linked_layer(self) -> list[Entry]:
+        """Return bash and curl with their libraries."""
+        found = {path for paths in self.libraries.values() for path in paths}
+        folders = sorted({path.parent.name for path in found})
+        return [
+            *(directory(f"lib/{folder}") for folder in folders),
+            *(file(_place(path), path.read_bytes(), 0o755) for path in sorted(found)),
+            *(
+                symlink(self.loader.lstrip("/"), f"/{_place(path)}")
+                for path in found
+                if path.name == Path(self.loader).name
+            ),
+            file("bin/bash", (self.root / "usr/bin/bash").read_bytes(), 0o755),
+            file("usr/bin/curl", (self.root / "usr/bin/curl").read_bytes(), 0o755),
+        ]
+
+
+def find_userland(cache: Path | None = None) -> Userland:
+    """The userland, fetched if it is not there yet; raises PackagesMissing."""
+    base = cache or find_cache()
+    root = base / f"conformance-{SUITE}"
+    if not root.is_dir():
+        base.mkdir(parents=True, exist_ok=True)
+        with alone(base / "lock"):
+            if not root.is_dir():
+                _fetch(root)
+    loader, libraries = _find_loader(root), {}
+    for name in LINKED:
+        said = run_tool(str(loader), "--library-path", str(loader.parent), "--list", str(root / "usr/bin" / name))
+        libraries[name] = [*parse_libraries(said, root), loader]
+    applets = run_tool(str(root / BUSYBOX), "--list").split()
+    return Userland(root=root, applets=applets, libraries=libraries, loader=loader_path(loader.name))
+
+
+def parse_libraries(listed: str, root: Path) -> list[Path]:
+    """The libraries below a root that a loader lists; one of elsewhere would not be in the image."""
+    return sorted({Path(path) for path in _LISTED.findall(listed) if Path(path).is_relative_to(root)})
+
+
+def loader_path(name: str) -> str:
+    """Where programs look for the loader: the ABI of each machine says it."""
+    return f"/lib64/{name}" if "x86-64" in name else f"/lib/{name}"
+
+
+def _place(library: Path) -> str:
+    return str(PurePosixPath("lib") / library.parent.name / library.name)
+
+
+def _fetch(root: Path) -> None:
+    # Beside its place, so that a half-filled directory is never taken for a whole one.
+    making = root.with_name(f"{root.name}.new")
+    shutil.rmtree(making, ignore_errors=True)
+    unpack_packages(making, *PACKAGES, suite=SUITE, with_needs=True)
+    for name in (BUSYBOX, *(f"usr/bin/{name}" for name in LINKED)):
+        if not (making / name).is_file():
+            raise PackagesMissing(f"the packages of {SUITE} hold no {name}")
+    making.rename(root)
+
+
+def _find_loader(root: Path) -> Path:
+    found = sorted((root / "usr/lib").glob("*-linux-gnu/ld-linux-*.so.*"))
+    if not found:
+        raise PackagesMissing(f"the packages of {SUITE} hold no loader of programs")
+    return found[0]

@@ -1,0 +1,102 @@
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from klet.testing.conformance.campaign import (
+    NothingToRun,
+    Request,
+    choose_selection,
+    describe_failures,
+    make_directories,
+    render_json,
+)
+from klet.testing.conformance.report import Outcome, Report
+from klet.testing.conformance.results import Result, write_result
+from klet.testing.conformance.spec_sets import NODE, exactly
+
+START = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
+
+
+def request(results: Path, *, only_failed: bool) -> Request:
+    return Request(
+        kubelet="klet",
+        selection=NODE,
+        only_failed=only_failed,
+        procs=6,
+        repeat=1,
+        record=False,
+        as_json=False,
+        results=results,
+        records=results / "records",
+    )
+
+
+def result(*failed: str) -> Result:
+    return Result(
+        release="v1", kubelet="klet", date="d", runs=1, seconds=1, focus=(), skip=(), passed=("a",), failed=failed
+    )
+
+
+def test_the_specs_of_the_request_run(tmp_path):
+    assert choose_selection(request(tmp_path, only_failed=False)) == NODE
+
+
+def test_what_failed_last_runs_again(tmp_path):
+    write_result(tmp_path / "result.json", result("b", "c"))
+    assert choose_selection(request(tmp_path, only_failed=True)) == exactly(["b", "c"])
+
+
+def test_without_a_last_run_there_is_nothing_to_repeat(tmp_path):
+    with pytest.raises(NothingToRun, match="no last run of klet"):
+        choose_selection(request(tmp_path, only_failed=True))
+
+
+def test_without_a_failure_there_is_nothing_to_repeat(tmp_path):
+    write_result(tmp_path / "result.json", result())
+    with pytest.raises(NothingToRun, match="nothing failed"):
+        choose_selection(request(tmp_path, only_failed=True))
+
+
+def outcome(*, passed: bool) -> Outcome:
+    return Outcome(
+        name="fine" if passed else "broken",
+        passed=passed,
+        started=START,
+        ended=START + timedelta(seconds=5),
+        message="" if passed else "one\ntwo",
+        location="" if passed else "e2e/pods.go:7",
+    )
+
+
+def test_a_failed_spec_stands_beside_what_the_agent_said():
+    at = START.astimezone()
+    log = f'W{at:%m%d} {at:%H:%M:%S}.500000       1 a.py:1] "slow"\n'
+    said = describe_failures(Report(outcomes=(outcome(passed=False), outcome(passed=True))), log)
+    assert said == [
+        "== broken",
+        "12:00:00 to 12:00:05, namespace unknown",
+        "  e2e/pods.go:7",
+        "  one",
+        "  two",
+        "-- the agent:",
+        f"  {log.strip()}",
+        "",
+    ]
+
+
+def test_the_result_as_json():
+    shown = json.loads(render_json(result("broken"), None, {"broken": outcome(passed=False)}))
+    assert shown["result"]["failed"] == ["broken"]
+    assert shown["difference"] is None
+    assert shown["failures"] == [{"name": "broken", "message": "one\ntwo", "location": "e2e/pods.go:7"}]
+
+
+def test_the_directories_of_the_last_time_make_room(tmp_path):
+    results = tmp_path / "results"
+    make_directories(results, 3)
+    (results / "run-1" / "report.json").touch()
+    (results / "result.json").touch()
+    assert make_directories(results, 2) == [results / "run-1", results / "run-2"]
+    assert sorted(path.name for path in results.rglob("*")) == ["result.json", "run-1", "run-2"]

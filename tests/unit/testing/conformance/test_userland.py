@@ -1,0 +1,21 @@
+from pathlib import Path
+
+from klet.testing.conformance.userland import loader_path, parse_libraries
+
+LISTED = """\
+	linux-vdso.so.1 (0x00007fe6c7b3e000)
+	libtinfo.so.6 => /r/usr/lib/m/libtinfo.so.6 (0x00007fe6c79b8000)
+	libc.so.6 => /r/usr/lib/m/libc.so.6 (0x00007fe6c77c4000)
+	libodd.so.1 => /usr/lib/libodd.so.1 (0x00007fe6c77c4000)
+	/lib64/ld-linux-x86-64.so.2 => /r/usr/lib/m/ld-linux-x86-64.so.2 (0x00007fe6c7b40000)
+"""
+
+
+def test_libraries_are_those_below_the_root():
+    names = ("ld-linux-x86-64.so.2", "libc.so.6", "libtinfo.so.6")
+    assert parse_libraries(LISTED, Path("/r")) == [Path("/r/usr/lib/m") / name for name in names]
+
+
+def test_where_programs_look_for_the_loader():
+    assert loader_path("ld-linux-x86-64.so.2") == "/lib64/ld-linux-x86-64.so.2"
+    assert loader_path("ld-linux-aarch64.so.1") == "/lib/ld-linux-aarch64.so.1"
