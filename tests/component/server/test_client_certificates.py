@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec.structs import replace
 
+from klet.aio.threads import Threads
 from klet.server.auth.certificates import (
     CertificateAuthenticator,
     PresentedCertificate,
@@ -21,6 +22,7 @@ from klet.server.auth.certificates import (
 from klet.server.auth.identity import Rejected
 from klet.server.tls.certified import CertifiedConnections
 from klet.server.tls.context import TlsSettings, build_context
+from klet.server.tls.serving import ServingContext
 from klet.testing.clock import ManualClock
 
 NOW = datetime.now(UTC)
@@ -182,6 +184,65 @@ async def test_a_stream_in_progress_outlives_a_change_of_the_authorities(kubelet
         assert await idle.read() == b""
         writer.write(b"still here")
         assert await reader.readexactly(10) == b"still here"
+
+
+async def test_a_client_that_connected_before_a_change_and_shook_hands_after_it_is_not_kept(kubelet):
+    """It was checked against the old authorities: on this connection it would be turned away for good."""
+    async with kubelet.connected() as (witness, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", kubelet.port)
+        both = [kubelet.pki.pair(name)[0].read_text() for name in ("ca", "other-ca")]
+        kubelet.ca.write_text("".join(both))
+        assert await witness.read() == b""
+        try:
+            await writer.start_tls(kubelet.pki.client("admin"), server_hostname="localhost")
+            assert await reader.read() == b""
+        finally:
+            writer.close()
+            await writer.wait_closed()
+    assert await kubelet.get("/healthz") == (200, "ok")
+
+
+class HeldThreads(Threads):
+    """Holds up the next context that is built."""
+
+    def __init__(self):
+        super().__init__(limit=2)
+        self.is_building, self.may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def run(self, function, *args, **kwargs):
+        if function is build_context and not self.is_building.is_set():
+            self.is_building.set()
+            await self.may_go_on.wait()
+        return await super().run(function, *args, **kwargs)
+
+
+class Trusting:
+    def __init__(self, pki, name):
+        self.pki = pki
+        self.trust(name)
+
+    def trust(self, name):
+        self.current = TrustedSet("\n".join(read_authorities(self.pki.pair(name)[0].read_text())))
+
+
+async def test_a_new_pair_and_new_authorities_at_once_are_both_served(pki):
+    threads, authorities = HeldThreads(), Trusting(pki, "ca")
+    settings = TlsSettings(asks_for_certificates=True)
+    context = ServingContext(settings=settings, authorities=authorities, threads=threads, clock=ManualClock(start=NOW))
+    threads.is_building.set()
+    await context.use(*pki.pair("server"), until=NOW + timedelta(days=1000))
+    threads.is_building.clear()
+    using = asyncio.create_task(context.use(*pki.pair("server-2")))
+    await threads.is_building.wait()
+    authorities.trust("other-ca")
+    renewing = asyncio.create_task(context.renew())
+    await asyncio.wait((renewing,), timeout=0.2)  # the old pair would overtake the new one
+    threads.may_go_on.set()
+    async with asyncio.timeout(PROMPTLY):
+        await asyncio.gather(using, renewing)
+    assert context.current().authorities == authorities.current
+    assert context._pair.certificate_file == pki.pair("server-2")[0]
+    threads.close()
 
 
 async def test_authorities_that_cannot_be_served_with_let_nobody_in(kubelet, logged, tmp_path):

@@ -1,7 +1,6 @@
 """A user, and what a request brings to prove who they are. Pure."""
 
 import base64
-import binascii
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -64,7 +63,7 @@ def read_token_protocol(protocols: Iterable[str]) -> str | Rejected:
         return Rejected("multiple base64.bearer.authorization tokens specified")
     try:
         token = base64.b64decode(tokens[0] + "=" * (-len(tokens[0]) % 4), altchars=b"-_", validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # no base64, no ASCII, or no UTF-8 in it
         return Rejected("invalid base64.bearer.authorization token encoding")
     if token and len(offered) == 1:
         return Rejected("missing additional subprotocol")

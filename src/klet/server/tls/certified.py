@@ -25,6 +25,8 @@ class CertifiedConnections:
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
         self._timers: dict[Connection, asyncio.TimerHandle] = {}
+        self.changes = 0
+        """How often the authorities have changed."""
 
     def __len__(self) -> int:
         return len(self._timers)
@@ -43,5 +45,6 @@ class CertifiedConnections:
             timer.cancel()
 
     def retire_all(self) -> None:
+        self.changes += 1
         for connection in tuple(self._timers):
             connection.retire()

@@ -1,5 +1,6 @@
 """The certificate that is served: files that are loaded again when they change, or one that somebody hands over."""
 
+import asyncio
 import logging
 import ssl
 from datetime import datetime
@@ -56,6 +57,8 @@ class ServingContext:
         self._clock = clock
         self._pair: _Pair | None = None
         self._serving: Serving | None = None
+        self._turn = asyncio.Lock()
+        """Held while a context is built: what was begun earlier must not replace what is newer."""
 
     def current(self) -> Serving | None:
         # With each connection: an expired one must not be shown until some loop comes round.
@@ -67,6 +70,23 @@ class ServingContext:
 
         Without an end it is served for good, as files are that somebody has put there.
         """
+        async with self._turn:
+            await self._use(certificate_file, key_file, until)
+
+    async def renew(self) -> None:
+        """Check clients against the authorities as they are now. If that fails, nobody is served."""
+        async with self._turn:
+            pair = self._pair
+            if pair is None:
+                return
+            try:
+                await self._use(pair.certificate_file, pair.key_file, pair.until)
+            except KletError as error:
+                self._serving = None
+                message = "Nothing is served: the authorities changed and the certificate cannot be loaded"
+                logger.error(message, extra={"error": str(error)})
+
+    async def _use(self, certificate_file: Path, key_file: Path, until: datetime | None) -> None:
         content = await self._threads.run(_read_pair, certificate_file, key_file)
         trusted = self._trusted()
         serving, pair = self._serving, self._pair
@@ -78,18 +98,6 @@ class ServingContext:
         self._serving = Serving(context, trusted)
         self._pair = _Pair(certificate_file, key_file, content, until)
         logger.info("Serving with a certificate", extra={"file": str(certificate_file)})
-
-    async def renew(self) -> None:
-        """Check clients against the authorities as they are now. If that fails, nobody is served."""
-        pair = self._pair
-        if pair is None:
-            return
-        try:
-            await self.use(pair.certificate_file, pair.key_file, until=pair.until)
-        except KletError as error:
-            self._serving = None
-            extra = {"error": str(error)}
-            logger.error("Nothing is served: the authorities changed and the certificate cannot be loaded", extra=extra)
 
     def _trusted(self) -> TrustedSet:
         return self._authorities.current if self._authorities is not None else TrustedSet()

@@ -66,6 +66,7 @@ class TlsStream(asyncio.BufferedProtocol):
         self._make_protocol = make_protocol
         self._lobby = lobby
         self._certified = certified
+        self._changes = certified.changes
         self._handshake = handshake
         self._buffer = buffer
         self._upper: TlsUpper | None = None
@@ -278,6 +279,8 @@ class TlsStream(asyncio.BufferedProtocol):
         if isinstance(self.certificate, PresentedCertificate):
             self.visit.vouch()
             self._certified.add(self, self.certificate)
+            if self._certified.changes != self._changes:
+                self.retire()  # checked against authorities that nobody trusts any more
 
     def _read(self, tls: ssl.SSLObject, upper: TlsUpper) -> None:
         while not (self._is_paused or self._has_ended or self.tcp.is_closing()):

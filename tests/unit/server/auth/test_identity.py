@@ -60,6 +60,11 @@ GOOD = token_protocol(b"s\xc3\xa9cret?>")
             Rejected("invalid base64.bearer.authorization token encoding"),
             id="not UTF-8",
         ),
+        pytest.param(
+            ("base64url.bearer.authorization.k8s.io.\udce9\udce9\udce9\udce9", "x"),
+            Rejected("invalid base64.bearer.authorization token encoding"),
+            id="not ASCII",
+        ),
     ],
 )
 def test_tokens_among_subprotocols(offered, expected):
