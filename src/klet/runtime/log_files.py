@@ -103,5 +103,5 @@ def _remove_log(log: str) -> None:
         logger.warning("Log not removed", extra={"path": log, "error": str(error)})
         return
     for entry in entries:
-        if entry.name == file or entry.name.startswith(f"{file}."):
+        if not entry.is_directory and (entry.name == file or entry.name.startswith(f"{file}.")):
             unlink_below(logs, pod, container, entry.name)

@@ -94,6 +94,13 @@ async def test_only_the_link_itself_goes_where_a_log_is_one(files, log, tmp_path
     assert (tmp_path / "secret").exists()
 
 
+async def test_a_directory_beside_a_log_does_not_keep_it(files, log):
+    """Else it would keep the container too: who may write to the logs could make dead containers pile up."""
+    (log.parent / "1.log.d").mkdir()
+    await files.remove_log(str(log))
+    assert [path.name for path in log.parent.iterdir()] == ["1.log.d"]
+
+
 @pytest.mark.parametrize("path", ["klet-no-such/1.log", "/klet-no-such-1.log", "/klet-no-such/../b/c/1.log"])
 async def test_what_is_no_path_of_a_log_is_refused(files, path):
     with pytest.raises(HostError, match="no plain absolute path"):
