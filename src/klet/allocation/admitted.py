@@ -74,7 +74,8 @@ def _as_reported(wanted: ResourceRequirements, status: ContainerStatus | None) -
         return wanted
     return replace(
         wanted,
-        requests=_amounts(wanted.requests, status.allocated_resources),
+        # Another kubelet may not have reported what it allocated, only what it runs with.
+        requests=_amounts(wanted.requests, status.allocated_resources or status.resources.requests),
         limits=_amounts(wanted.limits, status.resources.limits),
     )
 

@@ -129,7 +129,9 @@ async def build_kubelet_api(
     certified = CertifiedConnections(clock=basics.clock)
     plan = _plan_serving(given)
     if authorities is not None:
-        followed = FollowedAuthorities(authorities=authorities, context=contexts, connections=certified)
+        followed = FollowedAuthorities(
+            authorities=authorities, context=contexts, connections=certified, clock=basics.clock
+        )
         parts += (authorities, followed)
     gate = build_gate(
         AuthSettings(

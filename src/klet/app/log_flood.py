@@ -4,6 +4,8 @@ import logging
 from typing import Final
 
 SUBJECT: Final = "klet.server"
+REQUESTS: Final = "klet.server.requests"
+"""Where a request that fails is logged with its trace: even an error of ours may be repeated by a client."""
 MOST: Final = 20
 WINDOW: Final = 10.0
 """Seconds in which so many lines with the same message are logged."""
@@ -18,7 +20,9 @@ class FloodFilter(logging.Filter):
         self._seen: dict[str, _Seen] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.levelno >= logging.ERROR or not (record.name + ".").startswith(SUBJECT + "."):
+        if not (record.name + ".").startswith(SUBJECT + "."):
+            return True
+        if record.levelno >= logging.ERROR and record.name != REQUESTS:
             return True
         seen = self._seen.get(record.msg)
         if seen is None or not 0 <= record.created - seen.since < WINDOW:

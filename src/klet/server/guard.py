@@ -96,5 +96,6 @@ def _asked(request: web.Request, front: Front | None) -> Asked:
         path=request.path,
         authorization=request.headers.get("Authorization", ""),
         protocols=tuple(request.headers.getall("Sec-WebSocket-Protocol", ())) if is_websocket else (),
+        client=front.visit.address if front is not None else "",
         certificate=request.transport.get_extra_info(CLIENT_CERTIFICATE) if request.transport else None,
     )

@@ -18,6 +18,7 @@ from aiohttp.web_protocol import RequestHandler
 from msgspec import Struct
 
 from klet.aio.clock import Clock
+from klet.api.validation.formats import parse_ip
 from klet.errors import KletError
 from klet.host.listening import find_listener
 from klet.server.accept import accept_connections
@@ -77,12 +78,12 @@ class Address:
 
 def take(address: Address) -> socket.socket:
     """Listen on an address; `::` is every address of both families. Raises ListenError."""
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    is_dual = address.host == "::" and socket.has_dualstack_ipv6()
+    # The libraries of C read leading zeros as octal numbers: another address than the one that was checked.
+    host = str(parse_ip(address.host) or address.host)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    is_dual = host == "::" and socket.has_dualstack_ipv6()
     try:
-        return socket.create_server(
-            (address.host, address.port), family=family, backlog=BACKLOG, dualstack_ipv6=is_dual
-        )
+        return socket.create_server((host, address.port), family=family, backlog=BACKLOG, dualstack_ipv6=is_dual)
     except OSError as error:
         raise ListenError(f"cannot listen on {_shown(address)} ({address.name}): {_why(error, address)}") from error
 

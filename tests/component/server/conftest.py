@@ -38,6 +38,7 @@ from klet.server.tls.certified import CertifiedConnections
 from klet.server.tls.context import TlsSettings
 from klet.server.tls.serving import FollowedAuthorities, ServingContext
 from klet.testing.builders import make_pod
+from klet.testing.clock import HastyClock
 from klet.testing.cri_configs import build_container_config, build_sandbox_config
 from klet.testing.fake_runtime.images import FakeImage
 from klet.testing.fake_runtime.machine import FakeRuntime
@@ -322,7 +323,9 @@ async def run_kubelet(pki: Pki, directory: Path, setup: Setup) -> AsyncIterator[
             for each in (
                 listener,
                 authorities,
-                FollowedAuthorities(authorities=authorities, context=contexts, connections=certified),
+                FollowedAuthorities(
+                    authorities=authorities, context=contexts, connections=certified, clock=HastyClock()
+                ),
                 SocketListener(path=kubelet.socket, routes=kubelet.routes, clock=clock),
             )
         ]

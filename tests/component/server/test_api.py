@@ -198,3 +198,8 @@ async def test_a_port_of_health_that_is_taken_is_tried_again(kubelet, unused_tcp
         async with logged("Serving health"):
             clock.advance(timedelta(seconds=5))
         task.cancel()
+
+
+def test_leading_zeros_of_an_address_are_no_octal_numbers():
+    with take(Address(host="0127.0.0.01", port=0, name="address, port")) as taken:
+        assert taken.getsockname()[0] == "127.0.0.1"

@@ -245,7 +245,7 @@ async def test_a_new_pair_and_new_authorities_at_once_are_both_served(pki):
     threads.close()
 
 
-async def test_authorities_that_cannot_be_served_with_let_nobody_in(kubelet, logged, tmp_path):
+async def test_authorities_that_cannot_be_served_with_let_nobody_in_until_they_can(kubelet, logged, tmp_path):
     for path, source in zip((tmp_path / "a", tmp_path / "b"), kubelet.pki.pair("server-2"), strict=True):
         path.write_bytes(source.read_bytes())
     await kubelet.contexts.use(tmp_path / "a", tmp_path / "b")
@@ -255,6 +255,9 @@ async def test_authorities_that_cannot_be_served_with_let_nobody_in(kubelet, log
     for name in ("admin", "stranger", None):
         with pytest.raises(OSError, match="INTERNAL_ERROR"):
             await kubelet.connect(name)
+    async with logged("Serving with a certificate"):
+        (tmp_path / "b").write_bytes(kubelet.pki.pair("server-2")[1].read_bytes())
+    assert await kubelet.get("/healthz", name="stranger") == (200, "ok")
 
 
 class Open:

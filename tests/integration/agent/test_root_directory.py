@@ -63,7 +63,11 @@ async def test_a_second_agent_on_the_same_directory_refuses_and_the_first_goes_o
         assert (await agent.pod("one")).status.phase == "Running"
         await agent.kill()
     async with node.run() as again:
-        assert (await again.pod("one")).metadata.name
+
+        async def is_known():
+            return "one" in await again.pods()
+
+        await again.until_told(is_known, what="the pod")
 
 
 @pytest.mark.containerd

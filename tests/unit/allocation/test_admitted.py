@@ -81,6 +81,12 @@ def test_after_a_restart_the_reported_status_says_what_was_admitted():
     assert resources_of(keep_admitted(pod, None)) == small
 
 
+def test_what_another_kubelet_runs_a_pod_with_was_admitted():
+    running = reported(allocated={}, requests=amounts(**SMALL["requests"]), limits=amounts(**SMALL["limits"]))
+    kept = keep_admitted(with_status(make_pod(container(resources=LARGE)), running), None)
+    assert resources_of(kept) == resources_of(make_pod(container(resources=SMALL)))
+
+
 def test_the_spec_of_a_pod_that_never_changed_is_exact():
     pod = with_status(
         make_pod(container(resources=SMALL)),

@@ -38,6 +38,11 @@ def test_what_is_never_dropped(options):
     assert len(passed(FloodFilter(), [record(100, **options) for _ in range(1000)])) == 1000
 
 
+def test_errors_of_requests_are_limited_too():
+    records = [record(100, name="klet.server.requests", level=logging.ERROR) for _ in range(1000)]
+    assert len(passed(FloodFilter(), records)) == MOST
+
+
 def test_messages_are_counted_apart_and_few_are_remembered():
     filter_ = FloodFilter()
     assert len(passed(filter_, (record(100, message=f"message {number}") for number in range(5000)))) == 5000

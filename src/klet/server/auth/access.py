@@ -61,7 +61,7 @@ class AccessReviews:
             return known
         spec = self._spec(user, verb, subresource)
         review = SubjectAccessReview(api_version="authorization.k8s.io/v1", kind="SubjectAccessReview", spec=spec)
-        answer = await self._reviews.ask(key, lambda: self._reviewer.review(ACCESS_REVIEWS, review))
+        answer = await self._reviews.ask(key, lambda: self._reviewer.review(ACCESS_REVIEWS, review), client=user.name)
         is_allowed = answer.status.allowed
         if _size(spec) <= _LARGEST_CACHED:
             keep = self._settings.keep_allowed if is_allowed else self._settings.keep_denied

@@ -34,6 +34,8 @@ class Asked:
     authorization: str = ""
     protocols: tuple[str, ...] = ()
     """The subprotocols of a WebSocket; none if it is no WebSocket."""
+    client: str = ""
+    """Where it comes from: its address."""
     certificate: PresentedCertificate | Rejected | None = None
     """What the client has shown in the handshake."""
 
@@ -101,11 +103,13 @@ class Gate:
     async def _by_token(self, asked: Asked) -> Verdict:
         if self._tokens is None:
             return None
-        header = await self._tokens.authenticate(read_bearer(asked.authorization))
+        header = await self._tokens.authenticate(read_bearer(asked.authorization), client=asked.client)
         if isinstance(header, User):
             return header
         offered = read_token_protocol(asked.protocols)
-        protocol = offered if isinstance(offered, Rejected) else await self._tokens.authenticate(offered)
+        protocol = (
+            offered if isinstance(offered, Rejected) else await self._tokens.authenticate(offered, client=asked.client)
+        )
         return protocol or header
 
     async def _authorize(self, user: User, asked: Asked) -> Admission:

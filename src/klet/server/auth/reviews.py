@@ -6,6 +6,7 @@ agent's other requests: a flood of questions of one kind delays nothing else, an
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -55,6 +56,8 @@ class ReviewLimits:
     rate: float = 20
     burst: int = 40
     queued: int = 100
+    queued_by_one: int = 25
+    """Of one client: others must find room."""
 
 
 LIMITS: Final = ReviewLimits()
@@ -64,26 +67,32 @@ class ReviewQueue:
     """Turns to ask. Who gives up waiting, or asking, gives back what it has taken."""
 
     def __init__(self, *, limits: ReviewLimits, clock: Clock) -> None:
-        self._longest = limits.queued
-        self._waiting = 0
+        self._limits = limits
+        self._waiting = Counter[str]()
         self._turns = asyncio.Semaphore(limits.at_once)
         self._bucket = TokenBucket(rate=limits.rate, burst=limits.burst, clock=clock)
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """Raises TooManyReviews at once if the queue is full."""
-        if self._turns.locked() and self._waiting >= self._longest:
+    async def turn(self, client: str) -> AsyncIterator[None]:
+        """Raises TooManyReviews at once if the queue is full, or full of this client's."""
+        if self._turns.locked() and self._is_full_for(client):
             raise TooManyReviews("too many reviews wait for the API server")
-        self._waiting += 1
+        self._waiting[client] += 1
         try:
             await self._turns.acquire()
         finally:
-            self._waiting -= 1
+            self._waiting[client] -= 1
+            if not self._waiting[client]:
+                del self._waiting[client]
         try:
             await self._bucket.wait()
             yield
         finally:
             self._turns.release()
+
+    def _is_full_for(self, client: str) -> bool:
+        limits = self._limits
+        return self._waiting.total() >= limits.queued or self._waiting[client] >= limits.queued_by_one
 
 
 class Reviews(Generic[K, T]):
@@ -97,8 +106,8 @@ class Reviews(Generic[K, T]):
         self._failure: KubeError | None = None
         self._failed_at = 0.0
 
-    async def ask(self, key: K, question: Callable[[], Awaitable[T]]) -> T:
-        """Raises KubeError, or TooManyReviews."""
+    async def ask(self, key: K, question: Callable[[], Awaitable[T]], *, client: str) -> T:
+        """Ask on behalf of a client. Raises KubeError, or TooManyReviews."""
         while (asked := self._asked.get(key)) is not None:
             outcome = await asyncio.shield(asked)
             if outcome is not None:
@@ -107,7 +116,7 @@ class Reviews(Generic[K, T]):
         self._asked[key] = asked = asyncio.get_running_loop().create_future()
         outcome = None
         try:
-            outcome = await self._ask(question)
+            outcome = await self._ask(question, client)
         except KletError as error:
             outcome = error
         finally:
@@ -115,9 +124,9 @@ class Reviews(Generic[K, T]):
             asked.set_result(outcome)
         return _returned(outcome)
 
-    async def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
+    async def _ask(self, question: Callable[[], Awaitable[T]], client: str) -> T:
         self._check_away()
-        async with self._queue.turn():
+        async with self._queue.turn(client):
             self._check_away()
             try:
                 return await self._retrying.ask(question)

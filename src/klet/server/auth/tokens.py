@@ -43,8 +43,8 @@ class TokenAuthenticator:
         self._good: TimedCache[bytes, User] = TimedCache(clock=clock)
         self._bad: TimedCache[bytes, Rejected] = TimedCache(clock=clock)
 
-    async def authenticate(self, token: str) -> Verdict:
-        """Raises TooManyReviews."""
+    async def authenticate(self, token: str, *, client: str = "") -> Verdict:
+        """Raises TooManyReviews. The client is an address: it has a share of the questions."""
         if not token:
             return None
         if len(token) > LONGEST_TOKEN or not _TOKEN.fullmatch(token):
@@ -56,7 +56,7 @@ class TokenAuthenticator:
             api_version="authentication.k8s.io/v1", kind="TokenReview", spec=TokenReviewSpec(token=token)
         )
         try:
-            answer = await self._reviews.ask(key, lambda: self._reviewer.review(TOKEN_REVIEWS, review))
+            answer = await self._reviews.ask(key, lambda: self._reviewer.review(TOKEN_REVIEWS, review), client=client)
         except KubeError as error:
             logger.log(level_for(error), "A token could not be reviewed", extra={"error": str(error)})
             return Rejected(str(error))

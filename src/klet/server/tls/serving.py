@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import ssl
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -20,6 +20,8 @@ from klet.server.tls.certified import CertifiedConnections
 from klet.server.tls.context import TlsSettings, build_context
 
 logger = logging.getLogger(__name__)
+
+_RETRY: Final = timedelta(seconds=5)
 
 
 class Authorities(Protocol):
@@ -73,18 +75,20 @@ class ServingContext:
         async with self._turn:
             await self._use(certificate_file, key_file, until)
 
-    async def renew(self) -> None:
-        """Check clients against the authorities as they are now. If that fails, nobody is served."""
+    async def renew(self) -> bool:
+        """Check clients against the authorities as they are now. False if that fails: then nobody is served."""
         async with self._turn:
             pair = self._pair
             if pair is None:
-                return
+                return True
             try:
                 await self._use(pair.certificate_file, pair.key_file, pair.until)
             except KletError as error:
                 self._serving = None
                 message = "Nothing is served: the authorities changed and the certificate cannot be loaded"
                 logger.error(message, extra={"error": str(error)})
+                return False
+            return True
 
     async def _use(self, certificate_file: Path, key_file: Path, until: datetime | None) -> None:
         content = await self._threads.run(_read_pair, certificate_file, key_file)
@@ -106,17 +110,23 @@ class ServingContext:
 class FollowedAuthorities:
     """Keeps the context and the open connections in step with the authorities of clients."""
 
-    def __init__(self, *, authorities: Authorities, context: ServingContext, connections: CertifiedConnections) -> None:
+    def __init__(
+        self, *, authorities: Authorities, context: ServingContext, connections: CertifiedConnections, clock: Clock
+    ) -> None:
         self._authorities = authorities
         self._context = context
         self._connections = connections
+        self._clock = clock
 
     async def run(self) -> None:
         with self._authorities.changes() as changes:
             while True:
                 await changes.get()
-                await self._context.renew()
+                is_served = await self._context.renew()
                 self._connections.retire_all()
+                while not is_served:
+                    await self._clock.sleep(_RETRY)
+                    is_served = await self._context.renew()
 
 
 class FollowedPair:

@@ -59,14 +59,28 @@ async def settle(clock):
 async def test_only_so_many_are_asked_at_once_and_only_so_many_wait(clock):
     asked, question = reviews(clock), Question()
     async with asyncio.TaskGroup() as group:
-        asking = [group.create_task(asked.ask(number, question)) for number in range(5)]
+        asking = [group.create_task(asked.ask(number, question, client="a")) for number in range(5)]
         await settle(clock)
         assert question.running == 2
         with pytest.raises(TooManyReviews):
-            await asked.ask(6, question)
+            await asked.ask(6, question, client="a")
         question.let_answer()
     assert [each.result() for each in asking] == ["yes"] * 5
-    assert await asked.ask(6, question) == "yes"
+    assert await asked.ask(6, question, client="a") == "yes"
+
+
+async def test_one_client_does_not_fill_the_queue_for_the_others(clock):
+    limits = ReviewLimits(at_once=1, rate=1000, burst=1000, queued=5, queued_by_one=2)
+    asked, question = reviews(clock, limits), Question()
+    async with asyncio.TaskGroup() as group:
+        asking = [group.create_task(asked.ask(number, question, client="flood")) for number in range(3)]
+        await settle(clock)
+        with pytest.raises(TooManyReviews):
+            await asked.ask(4, question, client="flood")
+        asking.append(group.create_task(asked.ask(5, question, client="other")))
+        await settle(clock)
+        question.let_answer()
+    assert [each.result() for each in asking] == ["yes"] * 4
 
 
 async def test_they_have_a_rate(clock):
@@ -74,7 +88,7 @@ async def test_they_have_a_rate(clock):
     question.let_answer()
     async with asyncio.TaskGroup() as group:
         for number in range(4):
-            group.create_task(asked.ask(number, question))
+            group.create_task(asked.ask(number, question, client="a"))
         await settle(clock)
         assert question.times == 2
         await clock.run(timedelta(seconds=1))
@@ -86,7 +100,7 @@ async def test_who_goes_away_gives_back_its_turn_its_place_and_its_part_of_the_r
     passed = []
 
     async def pass_through(number, done):
-        async with queue.turn():
+        async with queue.turn("a"):
             passed.append(number)
             await done.wait()
 
@@ -112,7 +126,7 @@ async def test_who_goes_away_gives_back_its_turn_its_place_and_its_part_of_the_r
 async def test_the_same_question_is_asked_once(clock):
     asked, question = reviews(clock), Question()
     async with asyncio.TaskGroup() as group:
-        asking = [group.create_task(asked.ask("same", question)) for _ in range(50)]
+        asking = [group.create_task(asked.ask("same", question, client="a")) for _ in range(50)]
         await settle(clock)
         question.let_answer()
     assert question.times == 1
@@ -122,7 +136,7 @@ async def test_the_same_question_is_asked_once(clock):
 async def test_when_the_one_who_asks_goes_away_another_one_asks(clock):
     asked, question = reviews(clock), Question()
     async with asyncio.TaskGroup() as group:
-        asking = [group.create_task(asked.ask("same", question)) for _ in range(3)]
+        asking = [group.create_task(asked.ask("same", question, client="a")) for _ in range(3)]
         await settle(clock)
         asking[0].cancel()
         await settle(clock)
@@ -138,12 +152,12 @@ async def test_a_failure_is_that_of_all_who_wait_for_it_and_of_nobody_later(cloc
     asked, bad, good = reviews(clock), Question(api_error(Status(code=403, message="no"))), Question()
     good.let_answer()
     async with asyncio.TaskGroup() as group:
-        asking = [group.create_task(_error_of(asked.ask("same", bad))) for _ in range(3)]
+        asking = [group.create_task(_error_of(asked.ask("same", bad, client="a"))) for _ in range(3)]
         await settle(clock)
         bad.let_answer()
     assert [each.result() for each in asking] == ["no"] * 3
     assert bad.times == 1
-    assert await asked.ask("same", good) == "yes"
+    assert await asked.ask("same", good, client="a") == "yes"
 
 
 async def test_nobody_asks_for_a_second_when_the_api_server_did_not_answer(clock):
@@ -152,13 +166,13 @@ async def test_nobody_asks_for_a_second_when_the_api_server_did_not_answer(clock
     away.let_answer()
     good.let_answer()
     async with asyncio.TaskGroup() as group:
-        asking = [group.create_task(_error_of(asked.ask(number, away))) for number in range(20)]
+        asking = [group.create_task(_error_of(asked.ask(number, away, client="a"))) for number in range(20)]
         await clock.run(timedelta(seconds=4.5))
         assert [each.result() for each in asking] == ["away"] * 20
     assert away.times == 5
-    assert await _error_of(asked.ask("other", good)) == "away"
+    assert await _error_of(asked.ask("other", good, client="a")) == "away"
     clock.advance(timedelta(seconds=1))
-    assert await asked.ask("other", good) == "yes"
+    assert await asked.ask("other", good, client="a") == "yes"
 
 
 async def test_no_question_is_asked_again_for_long(clock):
@@ -172,7 +186,7 @@ async def test_no_question_is_asked_again_for_long(clock):
 
     slow = Slow()
     async with asyncio.TaskGroup() as group:
-        asking = group.create_task(_error_of(reviews(clock).ask("a", slow)))
+        asking = group.create_task(_error_of(reviews(clock).ask("a", slow, client="a")))
         await clock.run(timedelta(seconds=13))
         assert asking.done()
     assert slow.times == 2
