@@ -8,6 +8,8 @@ _TOTAL: Final = re.compile(r"^Will run (\d+) of \d+ specs$")
 _PASSED: Final = re.compile(r"^•(?: \[[\d.]+ seconds\])?$")
 _FAILED: Final = re.compile(r"^• \[[A-Z!]+\] \[[\d.]+ seconds\]$")
 _MARK: Final = re.compile(r"\s*\[(?:It|BeforeEach|AfterEach|DeferCleanup \([^)]*\))\](?= |$)")
+_LABELS: Final = re.compile(r" \[[^\[\]]*, [^\[\]]*\]$")
+"""What ginkgo adds to the name of a spec that has failed."""
 
 
 class Progress:
@@ -24,7 +26,7 @@ class Progress:
         text = line.rstrip()
         if self._expects_name and text:
             self._expects_name = False
-            self.failed.append(_MARK.sub("", text).strip())
+            self.failed.append(_MARK.sub("", _LABELS.sub("", text)).strip())
             return self.failed[-1]
         if found := _TOTAL.match(text):
             self.total = int(found[1])

@@ -9,7 +9,7 @@ Running in parallel across 6 processes
 •
 ------------------------------
 • [FAILED] [12.345 seconds]
-[sig-node] Pods [It] should run [NodeConformance]
+[sig-node] Pods [It] should run [NodeConformance] [sig-node, NodeConformance]
 k8s.io/kubernetes/test/e2e/pods.go:7
 
   • a point in a message
