@@ -34,6 +34,12 @@ def find_open_defaults(
             "(enableServer); or, to let everybody in all the same, --anonymous-auth=true "
             "(authentication.anonymous.enabled) with --authorization-mode=AlwaysAllow (authorization.mode)"
         )
+    elif config.enable_server and lets_every_token_in(config) and not lets_every_token_in(asked):
+        yield (
+            f"everybody with a token of the cluster, such as each pod has, could run commands in every pod by way of "
+            f"{host}:{config.port} {_DEFAULTS}: give --authorization-mode=Webhook (authorization.mode); or, if that is "
+            "meant, --authorization-mode=AlwaysAllow"
+        )
     port = config.read_only_port
     if port > 0 and asked.read_only_port != port:
         yield (
@@ -45,6 +51,11 @@ def find_open_defaults(
 def lets_everybody_in(config: KubeletConfiguration) -> bool:
     """Whether a request without any credentials may do everything."""
     return config.authentication.anonymous.enabled and config.authorization.mode == "AlwaysAllow"
+
+
+def lets_every_token_in(config: KubeletConfiguration) -> bool:
+    """Whether a request with any token that the API server knows may do everything."""
+    return config.authentication.webhook.enabled and config.authorization.mode == "AlwaysAllow"
 
 
 def _advise(*, is_standalone: bool) -> str:

@@ -33,6 +33,7 @@ def build_application(
 ) -> web.Application:
     """The API for one listener. `find` knows its paths; without a gate everybody who can connect comes in."""
     application = web.Application(middlewares=[_guard(gate, find)])
+    application.on_response_prepare.append(_forget_server)
     for each in routes:
         each.add_to(application.router)
     return application
@@ -69,6 +70,11 @@ def _guard(gate: Gatekeeper | None, find: Callable[[str], Place]) -> Middleware:
                 assert_never(place)
 
     return guard
+
+
+async def _forget_server(_request: web.Request, response: web.StreamResponse) -> None:
+    """Upstream does not say what it is made of, and strangers need not know it."""
+    response.headers.popall("Server", None)
 
 
 async def _handle(request: web.Request, handler: Handler) -> web.StreamResponse:

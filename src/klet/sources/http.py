@@ -60,6 +60,7 @@ class HttpSource:
         self._origin = origin
         self._shown = origin.shown or origin.location
         self._headers = [(name, value) for name, values in headers.items() for value in values]
+        self._url = _without_login(origin.location, self._headers)
         self._every = every
         self._sink = sink
         self._threads = threads
@@ -97,7 +98,7 @@ class HttpSource:
 
     async def _fetch(self, session: aiohttp.ClientSession) -> bytes:
         try:
-            async with session.get(self._origin.location) as response:
+            async with session.get(self._url) as response:
                 if response.status != 200:
                     raise SourceError(f"{self._shown}: {response.status} {response.reason}")
                 if response.headers.get("Content-Encoding", "identity").lower() != "identity":
@@ -168,3 +169,9 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError):
         return error.strerror or "failed"
     return "not understood"
+
+
+def _without_login(url: str, headers: Sequence[tuple[str, str]]) -> URL:
+    """The URL to ask. An Authorization header counts more than a login in the URL, as in Go; aiohttp refuses both."""
+    has_header = any(name.lower() == "authorization" for name, _ in headers)
+    return URL(url).with_user(None) if has_header else URL(url)

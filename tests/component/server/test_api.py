@@ -203,3 +203,9 @@ async def test_a_port_of_health_that_is_taken_is_tried_again(kubelet, unused_tcp
 def test_leading_zeros_of_an_address_are_no_octal_numbers():
     with take(Address(host="0127.0.0.01", port=0, name="address, port")) as taken:
         assert taken.getsockname()[0] == "127.0.0.1"
+
+
+async def test_nobody_is_told_what_the_server_is_made_of(kubelet):
+    async with kubelet.session(None) as session, session.get("/pods") as answer:
+        assert answer.status == 401
+        assert "Server" not in answer.headers

@@ -88,6 +88,14 @@ async def test_a_pod_is_read_with_the_headers(server, start, sink):
     assert server.requests[0].headers["X-Two"] == "c"
 
 
+async def test_a_header_counts_more_than_a_login_in_the_url(server, start, sink):
+    server.body = manifest("web")
+    server.url = server.url.replace("http://", "http://user:password@")
+    start(Authorization=["Bearer token"])
+    assert await sink.until(1) == ["web-n"]
+    assert server.requests[0].headers["Authorization"] == "Bearer token"
+
+
 async def test_a_compressed_answer_is_neither_asked_for_nor_unpacked(server, start, sink, poll, journal):
     server.body = gzip.compress(manifest("web") + b"#" * 100_000_000)
     server.headers = {"Content-Encoding": "gzip"}

@@ -6,6 +6,7 @@ from klet.config.command_line import Settings
 from klet.config.errors import ConfigError
 
 API = "everybody who reaches 0.0.0.0:10250 could run commands in every pod"
+TOKENS = "everybody with a token of the cluster, such as each pod has, could run commands in every pod"
 READERS = "everybody who reaches 0.0.0.0:10255 could read all pods"
 CA = {"/etc/ca.crt": "-----BEGIN CERTIFICATE-----\n", "/etc/kubeconfig": "kind: Config\n"}
 
@@ -25,6 +26,8 @@ CA = {"/etc/ca.crt": "-----BEGIN CERTIFICATE-----\n", "/etc/kubeconfig": "kind: 
         pytest.param(["--authorization-mode=AlwaysAllow", "--read-only-port=0"], (API,), (), id="the other half is"),
         pytest.param(["--anonymous-auth=true", "--authorization-mode=AlwaysAllow"], (READERS,), (API,),
                      id="readers are not mentioned"),
+        pytest.param(["--kubeconfig=/etc/kubeconfig", "--anonymous-auth=false", "--authentication-token-webhook",
+                      "--read-only-port=0"], (TOKENS,), (API, READERS), id="every token of the cluster"),
         pytest.param(["--address=::"], ("reaches [::]:10250 could", "reaches [::]:10255 could"), (),
                      id="both families"),
         pytest.param(["--address=192.0.2.7", "--port=1", "--read-only-port=0"], ("reaches 192.0.2.7:1 could",), (),
@@ -49,6 +52,9 @@ def test_open_by_default_is_refused(parse, argv, found, absent):
                      id="for those with a certificate"),
         pytest.param(["--kubeconfig=/etc/kubeconfig", "--anonymous-auth=false", "--authentication-token-webhook",
                       "--authorization-mode=Webhook", "--read-only-port=0"], id="for those whom the cluster lets"),
+        pytest.param(["--kubeconfig=/etc/kubeconfig", "--anonymous-auth=false", "--authentication-token-webhook",
+                      "--authorization-mode=AlwaysAllow", "--read-only-port=0"],
+                     id="for every token, as somebody wrote"),
         pytest.param(["--anonymous-auth=true", "--authorization-mode=AlwaysAllow", "--read-only-port=10255"],
                      id="for everybody, as somebody wrote"),
     ],

@@ -3,7 +3,10 @@
 import json
 from datetime import timedelta
 
+from klet.api.times import Duration
 from klet.config.configuration import KubeletConfiguration
+from klet.config.defaults import default_configuration
+from klet.config.gates import resolve_gates
 from klet.config.sections import Tracing
 from klet.server.configz import encode_configuration
 
@@ -25,6 +28,13 @@ def test_fields_have_their_names_in_the_file_and_durations_gos_form():
     assert "kind" not in shown
     assert "tlsCertFile" not in shown
     assert "clusterDNS" not in shown
+
+
+def test_the_durations_of_a_real_configuration_have_gos_form_too():
+    shown = json.loads(encode_configuration(default_configuration(resolve_gates({}))))
+    assert (shown["syncFrequency"], shown["cpuCFSQuotaPeriod"]) == ("1m0s", "100ms")
+    config = KubeletConfiguration(sync_frequency=Duration.parse("90s"))
+    assert json.loads(encode_configuration(config))["syncFrequency"] == "1m30s"
 
 
 def test_passwords_are_masked():
