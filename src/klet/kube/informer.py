@@ -111,13 +111,15 @@ class Informer(Generic[T]):
     async def run(self) -> None:
         """Follow until cancelled. A failure is logged, and tried again after a growing delay."""
         delays = self._new_delays()
+        was_expired = is_expired = False
         while True:
             began = self._clock.monotonic()
-            is_away = False
+            is_away, was_expired, is_expired = False, is_expired, False
             try:
                 await self._follow()
                 logger.debug("Watch ended", extra={"resource": kind_of(self._struct).plural})
             except Expired as error:
+                is_expired = True
                 self._version = ""
                 logger.debug("Watch is too old", extra={"error": str(error)})
             except KubeError as error:
@@ -127,7 +129,10 @@ class Informer(Generic[T]):
             pace = decide_pace(timedelta(seconds=self._clock.monotonic() - began))
             if pace is not Pace.AFTER_NEXT_DELAY:
                 delays = self._new_delays()
-            if pace is not Pace.AT_ONCE:
+            if is_expired and not was_expired:
+                # The server is there, and has only forgotten what was before it started: a list will do.
+                await self._pause(FIRST_DELAY, is_away=False)
+            elif pace is not Pace.AT_ONCE:
                 await self._pause(next(delays), is_away=is_away)
 
     async def _pause(self, delay: timedelta, *, is_away: bool) -> None:
@@ -137,10 +142,10 @@ class Informer(Generic[T]):
         with self._client.reach.troubles() as troubles:
             await self._clock.sleep(first * spread)
             rest = (delay - first) * spread
-            if is_away and rest:
-                await self._clock.wait(_until_answered(troubles), at_most=rest)
-            elif rest:
-                await self._clock.sleep(rest)
+            if rest:
+                # A watch of a server that dies may end as if it were over: others learn that the server was away.
+                back = _until_answered(troubles) if is_away else _until_back(troubles)
+                await self._clock.wait(back, at_most=rest)
 
     def _new_delays(self) -> Iterator[timedelta]:
         return exponential_delays(first=FIRST_DELAY, longest=LONGEST_DELAY)
@@ -211,9 +216,15 @@ class Informer(Generic[T]):
 
 
 async def _until_answered(troubles: Subscription[str]) -> None:
-    async for why in troubles:
-        if not why:
-            return
+    while await troubles.get():
+        pass
+
+
+async def _until_back(troubles: Subscription[str]) -> None:
+    """Wait until nobody was there to answer, and then somebody was."""
+    while not await troubles.get():
+        pass
+    await _until_answered(troubles)
 
 
 def _key(obj: ApiObject) -> ObjectKey:

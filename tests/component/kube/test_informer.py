@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from contextlib import aclosing
 from datetime import timedelta
 
 import pytest
@@ -161,3 +162,56 @@ async def test_an_answer_to_somebody_else_ends_the_wait_for_a_server_that_was_aw
         await informer.until_synced()
         task.cancel()
     assert [each.metadata.name for each in informer.all()] == ["a"]
+
+
+class EndingWatcher:
+    """Its first watches end at once, as those of a server that dies may; `is_over` says when all of them have."""
+
+    def __init__(self, inner, ends):
+        self.inner = inner
+        self.ends = ends
+        self.is_over = asyncio.Event()
+
+    async def watch(self, *scope, **options):
+        if self.ends:
+            self.ends -= 1
+            if not self.ends:
+                self.is_over.set()
+            return
+        async with aclosing(self.inner.watch(*scope, **options)) as events:
+            async for event in events:
+                yield event
+
+
+async def test_a_server_that_was_away_and_is_back_ends_the_wait_after_a_watch_that_just_ended(cluster):
+    watcher = EndingWatcher(cluster.watcher, ends=2)
+    settings = InformerSettings(cluster.client, watcher, PatientClock(), random.Random(1))
+    informer = Informer(struct=ConfigMap, scope=Scope("default"), settings=settings)
+    await cluster.put("a")
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        task = group.create_task(informer.run())
+        await watcher.is_over.wait()
+        reach = cluster.client.reach
+        while not informer.is_synced:
+            reach.failed("nobody is there")
+            reach.answered(200)
+            await asyncio.sleep(0)
+        task.cancel()
+    assert [each.metadata.name for each in informer.all()] == ["a"]
+
+
+async def test_what_a_server_has_forgotten_is_listed_soon_however_often_it_was_away(cluster):
+    settings = InformerSettings(cluster.client, cluster.watcher, PatientClock(), random.Random(1))
+    informer = Informer(struct=ConfigMap, scope=Scope("default"), settings=settings)
+    await cluster.put("a")
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        task = group.create_task(informer.run())
+        await informer.until_synced()
+        for fault in (Cut(), Cut(), Refuse(refusals.expired("too old resource version"))):
+            cluster.api.faults.plan(fault, applies=lambda ask: ask.is_watch)
+        await cluster.transport.reconnect()
+        await cluster.put("b")
+        while informer.get("b", "default") is None:
+            cluster.client.reach.answered(200)  # as a heartbeat
+            await asyncio.sleep(0)
+        task.cancel()
