@@ -78,6 +78,8 @@ class Wire:
         await asyncio.sleep(0)
 
     async def send_raw(self, data: bytes) -> None:
+        if self._writer.is_closing():
+            raise Closed
         self._writer.write(data)
         self._tally.sent += len(data)
         await self._writer.drain()
