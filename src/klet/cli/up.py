@@ -188,7 +188,8 @@ class Up:
         own = {pod.key for pod in awaited}
         others = sorted({key.label for pod in self._pods() if (key := key_of(pod)) not in own})
         if self._options.detach:
-            end = "`klet down` takes it down."
+            place = "" if self._node.is_default else f" --state-dir {self._node.paths.state}"
+            end = f"`klet down{place}` takes it down."
         elif others:
             end = f"Ctrl-C takes it down, also the pods of other commands: {', '.join(others)}."
         else:
