@@ -69,7 +69,7 @@ class Campaign:
         """Run everything; what to print."""
         request = self._request
         selection = choose_selection(request)
-        upstream = read_result(request.records / f"{UPSTREAM}.json")
+        read_result(request.records / f"{UPSTREAM}.json")  # an unreadable one is better known before than after
         directories = make_directories(request.results, request.repeat)
         began = self._clock.monotonic()
         async with set_stage(request.kubelet, self._supplies, say=self._say, clock=self._clock) as stage:
@@ -86,7 +86,7 @@ class Campaign:
             focus=selection.focus,
             skip=selection.skip,
         )
-        return self._finish(result, upstream, reports)
+        return self._finish(result, reports)
 
     async def _run_all(self, stage: Stage, selection: Selection, directories: Sequence[Path]) -> list[Report]:
         results = self._request.results
@@ -120,8 +120,9 @@ class Campaign:
             )
         return report
 
-    def _finish(self, result: Result, upstream: Result | None, reports: Iterable[Report]) -> str:
+    def _finish(self, result: Result, reports: Iterable[Report]) -> str:
         request = self._request
+        upstream = choose_yardstick(request, result)
         difference = None if upstream is None else diff_results(result, upstream)
         failures = last_failures(reports)
         self.is_success = is_success(result, difference)
@@ -134,6 +135,13 @@ class Campaign:
         where = [f"agent's log lines beside each failure: {request.results / FAILURES}"] if result.failed else []
         where.append(f"report and logs: {request.results}")
         return render_result(result, difference, failures) + "".join(f"{line}\n" for line in where)
+
+
+def choose_yardstick(request: Request, result: Result) -> Result | None:
+    """The run of upstream's kubelet to compare a result with; what is being recorded takes the place of the last."""
+    if request.record and request.kubelet == UPSTREAM:
+        return result
+    return read_result(request.records / f"{UPSTREAM}.json")
 
 
 def make_directories(results: Path, runs: int) -> list[Path]:

@@ -30,7 +30,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     location: str = ""
     """The line of the suite that failed."""
     namespace: str = ""
-    """Where it made its objects; empty if the output does not say."""
+    """Where it made its objects; empty if it did not say."""
 
 
 class _Location(msgspec.Struct, rename="pascal"):
@@ -43,6 +43,10 @@ class _Failure(msgspec.Struct, rename="pascal"):
     location: _Location = msgspec.field(default_factory=_Location)
 
 
+class _Event(msgspec.Struct, rename="pascal"):
+    message: str = ""
+
+
 class _Spec(msgspec.Struct, rename="pascal"):
     container_hierarchy_texts: list[str] | None = None
     leaf_node_type: str = ""
@@ -51,7 +55,7 @@ class _Spec(msgspec.Struct, rename="pascal"):
     start_time: datetime | None = None
     end_time: datetime | None = None
     failure: _Failure = msgspec.field(default_factory=_Failure)
-    captured_ginkgo_writer_output: str = ""
+    spec_events: list[_Event] | None = None
 
 
 class _Suite(msgspec.Struct, rename="pascal"):
@@ -99,7 +103,7 @@ def _outcome(spec: _Spec) -> Outcome:
     assert spec.start_time is not None
     assert spec.end_time is not None
     location = spec.failure.location
-    found = _NAMESPACE.search(spec.captured_ginkgo_writer_output)
+    found = next(filter(None, (_NAMESPACE.search(event.message) for event in spec.spec_events or ())), None)
     return Outcome(
         name=" ".join(filter(None, (*(spec.container_hierarchy_texts or ()), spec.leaf_node_text))),
         passed=spec.state == "passed",

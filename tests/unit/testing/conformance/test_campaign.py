@@ -8,6 +8,7 @@ from klet.testing.conformance.campaign import (
     NothingToRun,
     Request,
     choose_selection,
+    choose_yardstick,
     describe_failures,
     make_directories,
     render_json,
@@ -19,14 +20,14 @@ from klet.testing.conformance.spec_sets import NODE, exactly
 START = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
 
 
-def request(results: Path, *, only_failed: bool) -> Request:
+def request(results: Path, *, only_failed: bool = False, kubelet: str = "klet", record: bool = False) -> Request:
     return Request(
-        kubelet="klet",
+        kubelet=kubelet,
         selection=NODE,
         only_failed=only_failed,
         procs=6,
         repeat=1,
-        record=False,
+        record=record,
         as_json=False,
         results=results,
         records=results / "records",
@@ -100,3 +101,19 @@ def test_the_directories_of_the_last_time_make_room(tmp_path):
     (results / "result.json").touch()
     assert make_directories(results, 2) == [results / "run-1", results / "run-2"]
     assert sorted(path.name for path in results.rglob("*")) == ["result.json", "run-1", "run-2"]
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "record", "expected"),
+    [
+        pytest.param("klet", False, "kept", id="klet is compared with what was kept of upstream"),
+        pytest.param("klet", True, "kept", id="also when its result is kept"),
+        pytest.param("upstream", False, "kept", id="upstream is compared with its last record"),
+        pytest.param("upstream", True, "made", id="a new record of upstream is the yardstick itself"),
+    ],
+)
+def test_choose_yardstick(tmp_path, kubelet, record, expected):
+    made, kept = result("made"), result("kept")
+    asked = request(tmp_path, kubelet=kubelet, record=record)
+    write_result(asked.records / "upstream.json", kept)
+    assert choose_yardstick(asked, made).failed == (expected,)

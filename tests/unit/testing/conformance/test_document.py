@@ -1,7 +1,13 @@
+from pathlib import Path
+
 import pytest
 
-from klet.testing.conformance.document import read_reasons, render_document
+from klet.testing.conformance.document import DOCUMENT, read_reasons, render_document, write_document
 from klet.testing.conformance.results import RecordUnreadable, Result
+from klet.version import KUBERNETES_VERSION
+
+ROOT = Path(__file__).parents[4]
+RECORDS = ROOT / "tests/data/conformance" / KUBERNETES_VERSION
 
 
 def result(kubelet: str, *, passed: str, failed: str) -> Result:
@@ -48,3 +54,8 @@ def test_reasons_that_can_not_be_read(tmp_path, text):
     (tmp_path / "reasons.json").write_text(text)
     with pytest.raises(RecordUnreadable, match=r"reasons\.json"):
         read_reasons(tmp_path / "reasons.json")
+
+
+def test_the_page_is_what_the_records_say(tmp_path):
+    (tmp_path / "docs").mkdir()
+    assert write_document(tmp_path, RECORDS).read_text() == (ROOT / DOCUMENT).read_text()

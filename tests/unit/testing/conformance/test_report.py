@@ -34,8 +34,12 @@ def test_specs_that_ran_are_outcomes_in_order_of_their_names():
 
 def test_a_failure_has_its_message_place_time_and_namespace():
     failure = {"Message": " too late \n", "Location": {"FileName": "k8s.io/x/test/e2e/pods.go", "LineNumber": 7}}
-    output = 'STEP: Destroying namespace "pods-123" for this suite.'
-    (outcome,) = report(spec("timedout", Failure=failure, CapturedGinkgoWriterOutput=output)).outcomes
+    events = [
+        {"SpecEventType": "By", "Message": "Building a namespace api object, basename pods"},
+        {"SpecEventType": "Node"},
+        {"SpecEventType": "By", "Message": 'Destroying namespace "pods-123" for this suite.'},
+    ]
+    (outcome,) = report(spec("timedout", Failure=failure, SpecEvents=events)).outcomes
     assert (outcome.message, outcome.location, outcome.namespace) == ("too late", "e2e/pods.go:7", "pods-123")
     assert outcome.started == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     assert outcome.ended == datetime(2026, 1, 2, 3, 4, 15, tzinfo=UTC)
