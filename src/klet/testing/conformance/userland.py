@@ -1,6 +1,6 @@
 """A small userland for the suite's images from packages of a later Debian release: fetched once, installed nowhere.
 
-busybox is the static one, of the release that upstream's image has. bash and curl come with the libraries that they load.
+busybox is the static one, of the release that upstream's image has; bash and curl come with their libraries.
 """
 
 import re
