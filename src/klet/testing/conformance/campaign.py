@@ -32,6 +32,7 @@ from klet.testing.control_plane.programs import VERSION
 LAST: Final = "result.json"
 FAILURES: Final = "failures.txt"
 RUN: Final = "run-"
+_SHOWN: Final = 3
 
 
 class NothingToRun(KletError):
@@ -115,9 +116,7 @@ class Campaign:
         if report.unusable:
             raise NothingToRun(f"the suite could not run: {'; '.join(report.unusable)}")
         if not report.outcomes:
-            raise NothingToRun(
-                f"no spec ran: focus {' | '.join(selection.focus)}, skip {' | '.join(selection.skip) or 'nothing'}"
-            )
+            raise NothingToRun(f"no spec ran: {describe_selection(selection)}")
         return report
 
     def _finish(self, result: Result, reports: Iterable[Report]) -> str:
@@ -153,6 +152,12 @@ def make_directories(results: Path, runs: int) -> list[Path]:
     for directory in made:
         directory.mkdir()
     return made
+
+
+def describe_selection(selection: Selection) -> str:
+    """The patterns, or how many there are if they are many."""
+    focus = " | ".join(selection.focus) if len(selection.focus) <= _SHOWN else f"{len(selection.focus)} names"
+    return f"focus {focus or 'everything'}, skip {' | '.join(selection.skip) or 'nothing'}"
 
 
 def choose_selection(request: Request) -> Selection:

@@ -38,5 +38,5 @@ def choose_specs(*, focus: tuple[str, ...], skip: tuple[str, ...] | None) -> Sel
 
 
 def exactly(names: Iterable[str]) -> Selection:
-    """These specs and no others."""
-    return Selection(focus=tuple(f"^{re.escape(name)}$" for name in sorted(names)))
+    """These specs and no others. Before a name ginkgo puts that of the suite."""
+    return Selection(focus=tuple(f"(^| ){re.escape(name)}$" for name in sorted(names)))

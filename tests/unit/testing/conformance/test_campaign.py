@@ -10,12 +10,13 @@ from klet.testing.conformance.campaign import (
     choose_selection,
     choose_yardstick,
     describe_failures,
+    describe_selection,
     make_directories,
     render_json,
 )
 from klet.testing.conformance.report import Outcome, Report
 from klet.testing.conformance.results import Result, write_result
-from klet.testing.conformance.spec_sets import NODE, exactly
+from klet.testing.conformance.spec_sets import NODE, Selection, exactly
 
 START = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
 
@@ -117,3 +118,15 @@ def test_choose_yardstick(tmp_path, kubelet, record, expected):
     asked = request(tmp_path, kubelet=kubelet, record=record)
     write_result(asked.records / "upstream.json", kept)
     assert choose_yardstick(asked, made).failed == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        pytest.param(Selection(("a", "b"), ("c",)), "focus a | b, skip c", id="patterns"),
+        pytest.param(Selection(), "focus everything, skip nothing", id="no patterns"),
+        pytest.param(exactly("abcde"), "focus 5 names, skip nothing", id="too many to show"),
+    ],
+)
+def test_describe_selection(selection, expected):
+    assert describe_selection(selection) == expected

@@ -35,6 +35,7 @@ def test_choose_specs(focus, skip, expected):
 def test_exactly_these_specs_run():
     chosen = exactly(["[sig-node] Pods (a|b) should.run", "x"])
     assert chosen.takes("[sig-node] Pods (a|b) should.run")
+    assert chosen.takes("Kubernetes e2e suite [sig-node] Pods (a|b) should.run")
     assert not chosen.takes("[sig-node] Pods (a|b) should.run [Slow]")
     assert not chosen.takes("[sig-node] Pods (a|b) should-run")
     assert not chosen.takes("xy")
