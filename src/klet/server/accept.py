@@ -15,7 +15,7 @@ from klet.aio.clock import Clock
 
 logger = logging.getLogger(__name__)
 
-_AT_ONCE: Final = 128
+_AT_ONCE: Final = 32
 """Connections in one turn of the loop."""
 _RETRY: Final = timedelta(milliseconds=100)
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from klet.aio.clock import Clock
 
-_SLICE: Final = 0.004
+_SLICE: Final = 0.003
 """Seconds of work for strangers without a pause."""
 _PAUSE: Final = 0.25
 """The pause behind a slice, in units of the work: a fifth of the loop stays free for the rest of the agent."""
