@@ -1,6 +1,6 @@
 """Settings that klet takes and does not act upon yet: the one table of them, and what `klet run` warns of at start.
 
-Whoever builds what a setting is for removes its row; `tests/unit/config/test_without_effect.py` demands it, and demands
+Who builds what a setting is for removes its row; `tests/unit/config/test_without_effect.py` demands it, and demands
 a row for each setting that nothing reads.
 """
 

@@ -1,6 +1,6 @@
 """The log file as it lies on disk: where its last lines begin, the next bytes, and whether it was rotated or truncated.
 
-Reads are of bounded size, so they are done on the loop; whoever reads a whole file gives way between them. Others may
+Reads are of bounded size, so they are done on the loop; a reader of a whole file gives way between them. Others may
 write to log directories, so nothing below the directory of all logs is reached through a link.
 """
 

@@ -54,14 +54,16 @@ class ClientAuthorities:
         self._threads = threads
         self._clock = clock
         self._text = ""
+        self._certificates: tuple[str, ...] = ()
         self._current = TrustedSet()
-        self._changes = Broadcast[None]()
+        self._changes = Broadcast[bool]()
 
     @property
     def current(self) -> TrustedSet:
         return self._current
 
-    def changes(self) -> Subscription[None]:
+    def changes(self) -> Subscription[bool]:
+        """For each change whether one of them is no longer trusted."""
         return self._changes.subscribe()
 
     async def load(self) -> None:
@@ -92,8 +94,9 @@ class ClientAuthorities:
         self._text = text
         trusted = TrustedSet("\n".join(certificates))
         if trusted != self._current:
-            self._current = trusted
-            self._changes.send(None)
+            is_distrust = bool(set(self._certificates).difference(certificates))
+            self._current, self._certificates = trusted, certificates
+            self._changes.send(is_distrust)
         extra = {"file": str(self._file), "authorities": len(certificates)}
         logger.info("Client certificates are checked", extra=extra)
 

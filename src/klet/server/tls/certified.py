@@ -18,13 +18,17 @@ class Connection(Protocol):
         """Serve no further request on it."""
         ...
 
+    def cut(self) -> None:
+        """End it at once, whatever it serves."""
+        ...
+
 
 class CertifiedConnections:
     """The open connections of clients with certificates."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
-        self._timers: dict[Connection, asyncio.TimerHandle] = {}
+        self._timers: dict[Connection, asyncio.TimerHandle | None] = {}
         self.changes = 0
         """How often the authorities have changed."""
 
@@ -34,7 +38,7 @@ class CertifiedConnections:
     def add(self, connection: Connection, certificate: PresentedCertificate) -> None:
         left = certificate.until - self._clock.now()
         if left <= timedelta(0):
-            self.discard(connection)
+            self._timers[connection] = None
             connection.retire()
             return
         seconds = min(left, _LOOK_AGAIN).total_seconds()
@@ -44,7 +48,14 @@ class CertifiedConnections:
         if (timer := self._timers.pop(connection, None)) is not None:
             timer.cancel()
 
-    def retire_all(self) -> None:
+    def follow_change(self, *, is_distrust: bool) -> None:
+        """End the connections, since other authorities count now.
+
+        Where one is no longer trusted, streams end too: nobody knows which of them it stands for.
+        """
         self.changes += 1
         for connection in tuple(self._timers):
-            connection.retire()
+            if is_distrust:
+                connection.cut()
+            else:
+                connection.retire()

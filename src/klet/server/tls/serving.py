@@ -30,7 +30,9 @@ class Authorities(Protocol):
     @property
     def current(self) -> TrustedSet: ...
 
-    def changes(self) -> Subscription[None]: ...
+    def changes(self) -> Subscription[bool]:
+        """For each change whether one of them is no longer trusted."""
+        ...
 
 
 class Serving(Struct, frozen=True):
@@ -121,9 +123,9 @@ class FollowedAuthorities:
     async def run(self) -> None:
         with self._authorities.changes() as changes:
             while True:
-                await changes.get()
+                is_distrust = await changes.get()
                 is_served = await self._context.renew()
-                self._connections.retire_all()
+                self._connections.follow_change(is_distrust=is_distrust)
                 while not is_served:
                     await self._clock.sleep(_RETRY)
                     is_served = await self._context.renew()

@@ -114,6 +114,10 @@ class TlsStream(asyncio.BufferedProtocol):
         if self._upper is not None:
             self._upper.retire()
 
+    def cut(self) -> None:
+        """End this connection at once."""
+        self.tcp.abort()
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._tcp = cast(asyncio.Transport, transport)  # uvloop's are not derived from it
         self._visit = self._lobby.welcome(self._tcp.get_extra_info("peername"), self._tcp.abort)

@@ -151,7 +151,7 @@ async def run_until_told(request: Request, supplies: Supplies) -> int:
 
 
 class Interrupt:
-    """Cancels a task at the first signal; whoever is impatient does not disturb the cleaning up."""
+    """Cancels a task at the first signal; a second one does not disturb the cleaning up."""
 
     def __init__(self, task: "asyncio.Task[int]") -> None:
         self._task = task
