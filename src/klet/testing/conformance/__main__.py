@@ -9,8 +9,8 @@
   scripts/conformance --record               keep the result in the repository; klet is compared with what was kept of
                                              upstream's kubelet, and docs/conformance.md is written from both
 
-The first run builds what is missing (scripts/upstream --help says what that needs) and fetches busybox, bash and curl
-of a later Debian release; both are kept in $KLET_CACHE (~/.cache/klet). It needs root, containerd, the CNI plugins and
+The first run builds what is missing (scripts/upstream --help says what that needs) and fetches busybox, bash, curl and
+nc of a later Debian release; both are kept in $KLET_CACHE (~/.cache/klet). It needs root, containerd, the CNI plugins and
 etcd. Everything runs in directories, on a bridge and in a cgroup of its own, which are gone at the end. The report, the
 logs and what the agent said while each failed spec ran stay in the cache.
 

@@ -17,7 +17,7 @@ machine. `scripts/conformance` builds the suite and its images, runs it and comp
 writes this page, from the records in `tests/data/conformance/`. Nobody edits it by hand.
 
 The default set is `[NodeConformance]` without specs that are Serial, Disruptive, Slow, Flaky, Alpha or of an optional
-Feature. Images come from no registry: agnhost is upstream's program on a busybox of Debian with bash and curl.
+Feature. Images come from no registry: agnhost is upstream's program on a busybox of Debian with bash, curl and nc.
 """
 
 

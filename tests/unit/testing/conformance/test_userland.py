@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from klet.testing.conformance.userland import loader_path, parse_libraries
+from klet.testing.conformance.userland import BUSYBOX, LINKED, SHELL, loader_path, missing_files, parse_libraries
 
 LISTED = """\
 	linux-vdso.so.1 (0x00007fe6c7b3e000)
@@ -19,3 +19,11 @@ def test_libraries_are_those_below_the_root():
 def test_where_programs_look_for_the_loader():
     assert loader_path("ld-linux-x86-64.so.2") == "/lib64/ld-linux-x86-64.so.2"
     assert loader_path("ld-linux-aarch64.so.1") == "/lib/ld-linux-aarch64.so.1"
+
+
+def test_a_root_that_an_older_klet_filled_lacks_what_is_new(tmp_path):
+    assert missing_files(tmp_path) == [BUSYBOX, SHELL, *LINKED.values()]
+    for name in (BUSYBOX, *LINKED.values()):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert missing_files(tmp_path) == [SHELL]
