@@ -23,6 +23,11 @@ AGNHOST: Final = "agnhost"
 NO_NEW_PRIVILEGES: Final = "nonewprivs"
 SUITE: Final = (E2E_TEST, GINKGO, AGNHOST, NO_NEW_PRIVILEGES)
 """What scripts/conformance runs, and what runs in its containers."""
+CSI: Final = (
+    *("hostpathplugin", "csi-attacher", "csi-provisioner", "csi-resizer", "csi-snapshotter"),
+    *("csi-node-driver-registrar", "livenessprobe", "csi-external-health-monitor-controller"),
+)
+"""What runs in the containers of the suite's CSI drivers. These are of kubernetes-csi, and are not built here."""
 EXTRA: Final = ("kubeadm", ETCD, *SUITE)
 """Built when asked for by name. Debian's etcd does too, but is too old for lists that are streamed."""
 
