@@ -15,6 +15,8 @@ HEAD_LIMIT: Final = 64 << 10
 FIELD_LIMIT: Final = 100
 BODY_LIMIT: Final = 64 << 10
 _HEAD_END: Final = re.compile(rb"\n\r?\n")
+_FOLDED: Final = re.compile(rb"\n[ \t]")
+"""A line that continues the one before it. Not all read it as that: to some it is a header of its own."""
 _FORBIDDEN: Final = bytes(set(range(0x20)) - set(b"\t\n\r"))
 PIECE: Final = 1024
 """Bytes of a body that h11 gets at once. It bounds trailers, which have the same pattern behind them."""
@@ -126,6 +128,8 @@ class RequestReader:
         data = self._head_bytes.take()
         if not isinstance(data, bytes):
             return data
+        if _FOLDED.search(data) is not None:
+            return refuse(_BAD_REQUEST)
         self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=PIECE)
         self._h11.receive_data(data)
         event = self._h11.next_event()

@@ -54,6 +54,7 @@ def head(*lines, first="GET / HTTP/1.1", host=True):
         pytest.param(head("X: a\x00b"), 400, id="NUL"),
         pytest.param(head("X: a\rb"), 400, id="a bare CR"),
         pytest.param(head("X: a\x0bb"), 400, id="a vertical tab"),
+        pytest.param(head("X: a", " Content-Length: 5"), 400, id="a line that continues the one before it"),
         pytest.param(head("Content-Length: x"), 400, id="a length that is no number"),
         pytest.param(head("Content-Length: +1"), 400, id="a length with a sign"),
         pytest.param(head("Content-Length: " + "1" * 5000), 400, id="a length of thousands of digits"),
