@@ -1,0 +1,43 @@
+"""Debug handlers on a port without a check (CVE-2019-11248): profiles, flags and variables of the process."""
+
+import pytest
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+PATHS = (
+    "/debug/pprof/",
+    "/debug/pprof/heap",
+    "/debug/pprof/cmdline",
+    "/debug/pprof/profile?seconds=1",
+    "/debug/flags/v",
+    "/debug/vars",
+    "/configz",
+    "/metrics",
+    "/metrics/cadvisor",
+    "/stats/summary",
+    "/logs/",
+    "/runningpods/",
+    "/spec/",
+    "/klet/v1/journal",
+    "/healthz/../configz",
+    "/healthz/%2e%2e/configz",
+    "//configz",
+)
+
+
+async def test_ports_without_a_check_have_none(door):
+    for port in (door.healthz_port, door.read_only_port):
+        assert await door.ask("/healthz", port=port) == (200, "ok")
+        answers = {path: await door.ask(path, port=port) for path in PATHS}
+        assert {path: status for path, (status, _) in answers.items() if status not in {404, 405}} == {}
+        assert not any("apiVersion" in text or "klet" in text for _, text in answers.values())
+
+
+async def test_pods_are_not_on_the_health_port(door):
+    assert (await door.ask("/pods", port=door.healthz_port))[0] == 404
+
+
+async def test_the_api_has_none_either(door):
+    for path in PATHS[:6]:
+        assert (await door.ask(path))[0] == 404
+        assert (await door.ask(path, who=None))[0] in {401, 404}

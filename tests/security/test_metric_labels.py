@@ -1,0 +1,25 @@
+"""Metric labels, log lines and memory from request paths: whoever can connect chooses as many paths as they like."""
+
+import pytest
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+PATHS, LINES = 1000, 60
+
+
+def requests(prefix):
+    """All on one connection, the last one ends it."""
+    heads = [f"GET /{prefix}-{number}/{'x' * 200} HTTP/1.1\r\nHost: n\r\n" for number in range(PATHS)]
+    return ("\r\n".join(heads) + "Connection: close\r\n\r\n").encode()
+
+
+async def test_paths_leave_nothing_behind(door):
+    await door.send(requests("first"), who=None, port=door.healthz_port)
+    lines, memory = len(door.agent.log.splitlines()), door.memory()
+    said = await door.send(requests("second"), who=None, port=door.healthz_port)
+    said += await door.send(requests("third"), who="admin")
+    assert said.count(b"HTTP/1.1 404") >= 2 * PATHS - 1
+    assert len(door.agent.log.splitlines()) - lines < LINES
+    assert door.memory() - memory < 4 << 20
+    # Where there are metrics one day, no path is in them.
+    assert "third-1" not in (await door.ask("/metrics"))[1]

@@ -1,0 +1,21 @@
+"""Checkpoints of containers from a port without a check (CVE-2025-0426): each one writes a container's memory to disk."""
+
+import pytest
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+PATH = "/checkpoint/default/web/main"
+
+
+@pytest.mark.parametrize("method", ["POST", "GET", "PUT"])
+async def test_nobody_makes_the_runtime_write_one(door, method):
+    for port in (door.port, door.healthz_port, door.read_only_port):
+        status, _ = await door.ask(PATH, who=None, method=method, port=port)
+        assert status in {401, 404, 405}
+    assert door.calls("CheckpointContainer") == []
+
+
+async def test_a_reader_does_not_either(door):
+    status, _ = await door.ask(PATH, who=None, method="POST", headers={"Authorization": "Bearer reader-token"})
+    assert status in {403, 404}
+    assert door.calls("CheckpointContainer") == []
