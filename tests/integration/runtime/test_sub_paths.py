@@ -11,7 +11,7 @@ from klet.host import mounts
 from klet.host.mounts import Propagation
 from klet.model.pods import PodUID
 from klet.runtime.config.sub_paths import BoundSubPaths, SubPathError
-from klet.testing.swapper import swapping
+from klet.testing.races.swapper import swapping
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("root")]
 

@@ -9,7 +9,7 @@ import pytest
 
 from klet.host.contained import make_beneath, open_beneath, read_contained
 from klet.host.errors import FileError, FileMissing
-from klet.testing.swapper import swapping
+from klet.testing.races.swapper import swapping
 
 
 @pytest.fixture

@@ -1,0 +1,8 @@
+"""Races: a victim works in a directory in which an attacker swaps names all the time.
+
+    base/inside    where the victim works; the attacker writes here
+    base/outside   sentinels: nothing here may be read, written, removed, or get another mode, owner or mount
+    base/spare     the attacker's own place: links, pipes and hard links to swap with
+
+Victim and attacker are processes without privileges, so a victim that loses harms nothing but the sentinels.
+"""
