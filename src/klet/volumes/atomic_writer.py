@@ -5,7 +5,8 @@
     T/a -> ..data/a    T/d -> ..data/d      what users see
 
 Nothing that lies in the directory is trusted: a `..data` that points anywhere but to a directory of ours is replaced,
-and only directories of ours are removed, without following links.
+and only directories of ours are removed. Every step is taken by descriptor, without following links: somebody may swap
+names in the directory at any moment.
 """
 
 import os
@@ -13,7 +14,8 @@ import posixpath
 import re
 import secrets
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +23,7 @@ from typing import Final, TypeAlias
 
 from klet.host.contained import read_contained
 from klet.host.errors import FileError
-from klet.host.files import remove_tree
+from klet.host.files import remove_entry
 from klet.volumes.errors import BadPath, doing
 
 LONGEST_PATH: Final = 4096
@@ -31,6 +33,8 @@ _NEW_DATA: Final = "..data_tmp"
 _STAMP: Final = "..%Y_%m_%d_%H_%M_%S."
 _STAMPED: Final = re.compile(r"\.\.\d{4}(_\d\d){5}\.\d+")
 _LOW_BITS: Final = 0o777
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +56,14 @@ def write_payload(target: Path, payload: Payload, *, now: datetime, own: Callabl
     `own` is called between the writing of the files and their appearance, to give everything its owner.
     """
     files = clean_payload(payload)
-    with doing("write files to", target):
-        current = _current(target)
-        is_new = current is None or not _is_same(target / current, files)
+    with doing("write files to", target), _opened(str(target)) as directory:
+        volume = _Volume(target, directory)
+        is_new = not volume.holds(files)
         if is_new:
-            _write(target, files, now, own)
-        _link(target, files)
+            volume.write(files, now, own)
+        volume.link(files)
         if is_new:
-            _remove_all_but_current(target)
+            volume.remove_all_but_current()
     return is_new
 
 
@@ -98,29 +102,94 @@ def _check_path(path: str) -> None:
         raise BadPath(f"must name a file: {path!r}")
 
 
-def _current(target: Path) -> str | None:
-    """The directory that is shown now, if it is one of ours."""
+@dataclass(frozen=True, slots=True)
+class _Volume:
+    """The directory, open: whoever swaps names in it leads us nowhere else."""
+
+    target: Path
+    directory: int
+
+    def holds(self, files: Mapping[str, FileProjection]) -> bool:
+        """Whether the content that is shown now is the same; modes are not compared."""
+        if (current := self._current()) is None:
+            return False
+        with _opened(current, self.directory) as shown:
+            return _is_same(shown, files)
+
+    def write(self, files: Mapping[str, FileProjection], now: datetime, own: Callable[[], None]) -> None:
+        name = f"{now.astimezone(UTC).strftime(_STAMP)}{secrets.randbelow(1 << 32)}"
+        os.mkdir(name, dir_fd=self.directory)
+        try:
+            with _opened(name, self.directory) as made:
+                os.fchmod(made, 0o755)
+                for path, file in files.items():
+                    _write_file(made, path, file)
+            own()
+            self._unlink(_NEW_DATA)  # a crash may have left one
+            os.symlink(name, _NEW_DATA, dir_fd=self.directory)
+            os.rename(_NEW_DATA, DATA, src_dir_fd=self.directory, dst_dir_fd=self.directory)
+        except BaseException:
+            remove_entry(self.directory, name, self.target / name)
+            raise
+
+    def link(self, files: Mapping[str, FileProjection]) -> None:
+        """Make the links that users see, and remove those of what is gone. What others put there stays."""
+        wanted = {path.partition("/")[0] for path in files}
+        present = set(_names(self.directory))
+        for name in sorted(wanted - present):
+            os.symlink(f"{DATA}/{name}", name, dir_fd=self.directory)
+        for name in sorted(present - wanted):
+            if self._link_at(name) == f"{DATA}/{name}":
+                self._unlink(name)
+
+    def remove_all_but_current(self) -> None:
+        """The last state, and what a crash or an earlier failure has left."""
+        current = self._current()
+        for name in _names(self.directory):
+            if name != current and self._is_ours(name):
+                remove_entry(self.directory, name, self.target / name)
+
+    def _current(self) -> str | None:
+        """The directory that is shown now, if it is one of ours."""
+        name = self._link_at(DATA)  # of what else is in the way the swing gives notice
+        return name if name is not None and self._is_ours(name) else None
+
+    def _is_ours(self, name: str) -> bool:
+        if not _STAMPED.fullmatch(name):
+            return False
+        try:
+            return stat.S_ISDIR(os.lstat(name, dir_fd=self.directory).st_mode)
+        except FileNotFoundError:
+            return False
+
+    def _link_at(self, name: str) -> str | None:
+        try:
+            return os.readlink(name, dir_fd=self.directory)
+        except OSError:
+            return None  # missing, or not a link
+
+    def _unlink(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self.directory)
+
+
+@contextmanager
+def _opened(name: str, directory: int | None = None) -> Iterator[int]:
+    found = os.open(name, _DIRECTORY, dir_fd=directory)
     try:
-        name = str((target / DATA).readlink())
-    except OSError:
-        return None  # missing, or not a link; what is in the way will be told by the swing
-    return name if _is_ours(target, name) else None
+        yield found
+    finally:
+        os.close(found)
 
 
-def _is_ours(target: Path, name: str) -> bool:
-    if not _STAMPED.fullmatch(name):
-        return False
-    try:
-        return stat.S_ISDIR(os.lstat(target / name).st_mode)
-    except FileNotFoundError:
-        return False
+def _names(directory: int) -> list[str]:
+    return os.listdir(directory)
 
 
-def _is_same(shown: Path, files: Mapping[str, FileProjection]) -> bool:
-    """Whether the content is the same; modes are not compared."""
+def _is_same(shown: int, files: Mapping[str, FileProjection]) -> bool:
     existing = {
-        str((Path(base) / name).relative_to(shown))
-        for base, directories, names in os.walk(shown)
+        posixpath.normpath(f"{base}/{name}")
+        for base, directories, names, _ in os.fwalk(dir_fd=shown)
         for name in (*directories, *names)
     }
     if paths_to_remove(existing, files):
@@ -128,61 +197,25 @@ def _is_same(shown: Path, files: Mapping[str, FileProjection]) -> bool:
     return all(_has(shown, path, file.data) for path, file in files.items())
 
 
-def _has(shown: Path, path: str, data: bytes) -> bool:
+def _has(shown: int, path: str, data: bytes) -> bool:
     try:
-        return read_contained(shown, path, limit=len(data)) == data
+        return read_contained(Path(f"/proc/self/fd/{shown}"), path, limit=len(data)) == data
     except FileError:
         return False
 
 
-def _write(target: Path, files: Mapping[str, FileProjection], now: datetime, own: Callable[[], None]) -> None:
-    made = _make_stamped(target, now)
-    try:
-        for path, file in files.items():
-            _write_file(made / path, file)
-        own()
-        link = target / _NEW_DATA
-        link.unlink(missing_ok=True)  # a crash may have left one
-        link.symlink_to(made.name)
-        link.rename(target / DATA)
-    except BaseException:
-        remove_tree(made)
-        raise
-
-
-def _make_stamped(target: Path, now: datetime) -> Path:
-    made = target / f"{now.astimezone(UTC).strftime(_STAMP)}{secrets.randbelow(1 << 32)}"
-    made.mkdir()
-    made.chmod(0o755)
-    return made
-
-
-def _write_file(path: Path, file: FileProjection) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Nobody can open it before it has its owner and mode.
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as opened:
-        opened.write(file.data)
+def _write_file(made: int, path: str, file: FileProjection) -> None:
+    *parents, name = path.split("/")
+    with ExitStack() as opened:
+        here = made
+        for parent in parents:
+            with suppress(FileExistsError):
+                os.mkdir(parent, dir_fd=here)
+            here = opened.enter_context(_opened(parent, here))
+        # Nobody can open it before it has its owner and mode.
+        descriptor = os.open(name, _NEW_FILE, 0o600, dir_fd=here)
+    with open(descriptor, "wb") as opened_file:
+        opened_file.write(file.data)
         if file.uid is not None:
             os.fchown(descriptor, file.uid, -1)
         os.fchmod(descriptor, file.mode & _LOW_BITS)
-
-
-def _link(target: Path, files: Mapping[str, FileProjection]) -> None:
-    """Make the links that users see, and remove those of what is gone. What others put there stays."""
-    wanted = {path.partition("/")[0] for path in files}
-    present = {entry.name for entry in target.iterdir()}
-    for name in sorted(wanted - present):
-        (target / name).symlink_to(f"{DATA}/{name}")
-    for name in sorted(present - wanted):
-        path = target / name
-        if path.is_symlink() and str(path.readlink()) == f"{DATA}/{name}":
-            path.unlink()
-
-
-def _remove_all_but_current(target: Path) -> None:
-    """The last state, and what a crash or an earlier failure has left."""
-    current = _current(target)
-    for entry in list(target.iterdir()):
-        if entry.name != current and _is_ours(target, entry.name):
-            remove_tree(entry)

@@ -1,0 +1,132 @@
+"""Atomic writer volumes: a container writes in the volume while the agent writes, updates and removes it."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from klet.testing.builders import NOW
+from klet.testing.mounts import NotedMounts
+from klet.testing.races.attacker import Decoy, Swap
+from klet.testing.races.confined import OTHER_GROUP
+from klet.volumes.atomic_writer import FileProjection, write_payload
+from klet.volumes.ownership import Ownership, change_ownership
+from klet.volumes.scratch import ScratchDirectories
+
+VOLUME = "volume"
+OLD = {"a": FileProjection(b"old", 0o644), "d/b": FileProjection(b"old", 0o644), "gone": FileProjection(b"old", 0o644)}
+NEW = {"a": FileProjection(b"new", 0o600), "d/b": FileProjection(b"new", 0o600)}
+SENTINELS = ("a", "gone", "d/b", "empty/")
+STAMPED = Swap(f"{VOLUME}/..2*")
+NEW_STAMPED = Swap(f"{VOLUME}/..2*", to="empty")
+INNER = Swap(f"{VOLUME}/..2*/d", to="empty")
+LEAVES = Swap(f"{VOLUME}/..2*/*", to="a", decoys=(Decoy.LINK, Decoy.HARD_LINK, Decoy.PIPE))
+LINKED = Swap(f"{VOLUME}/..2*/*", to="a")
+DATA = Swap(f"{VOLUME}/..data*", plants=True)
+SEEN = Swap(f"{VOLUME}/[adg]*", to="a")
+
+
+class Writer:
+    """Writes a volume of an earlier content, or an empty one."""
+
+    def __init__(self, arena, *, is_update):
+        self.arena = arena
+        self.volume = arena.inside / VOLUME
+        self.is_update = is_update
+
+    def prepare(self):
+        staged = self.arena.stage / VOLUME
+        staged.mkdir(exist_ok=True)
+        if self.is_update:
+            write_payload(staged, OLD, now=NOW, own=lambda: None)
+        self.arena.move_in(VOLUME)
+
+    def attempt(self):
+        write_payload(self.volume, NEW, now=NOW, own=self.own)
+        return b""
+
+    def own(self):
+        """Nothing to do."""
+
+
+class OwningWriter(Writer):
+    def own(self):
+        change_ownership(self.volume, Ownership(OTHER_GROUP, read_only=True))
+
+
+class Remover(Writer):
+    def attempt(self):
+        ScratchDirectories(mounter=NotedMounts()).tear_down(self.volume, self.arena.stage / "marker/ready")
+        return b""
+
+
+class NaiveWriter(Writer):
+    def attempt(self):
+        made = self.volume / "..2030"
+        made.mkdir()
+        made.chmod(0o755)
+        for path, file in NEW.items():
+            (made / path).parent.mkdir(parents=True, exist_ok=True)
+            (made / path).write_bytes(file.data)
+            (made / path).chmod(file.mode)
+        return b""
+
+
+class NaiveOwner(Writer):
+    def attempt(self):
+        for base, directories, files in os.walk(self.volume):
+            for path in (Path(base) / name for name in (*directories, *files)):
+                if not path.is_symlink():
+                    os.chown(path, -1, OTHER_GROUP)
+        return b""
+
+
+class NaiveRemover(Writer):
+    def attempt(self):
+        naive_remove(self.volume)
+        return b""
+
+
+def naive_remove(path: Path) -> None:
+    """It runs without privileges: nothing but the arena is its own to remove."""
+    if stat.S_ISDIR(path.lstat().st_mode):
+        for child in path.iterdir():
+            naive_remove(child)
+        path.rmdir()
+    else:
+        path.unlink()
+
+
+@pytest.fixture(autouse=True)
+def _sentinels(arena):
+    arena.plant(*SENTINELS)
+
+
+@pytest.mark.parametrize("is_update", [False, True], ids=["the first content", "an update"])
+@pytest.mark.parametrize(
+    ("victim", "swaps"),
+    [
+        pytest.param(Writer, (STAMPED, NEW_STAMPED, INNER, LEAVES, DATA, SEEN), id="writing"),
+        # Every name below a volume is on one mount: a hard link leads to nothing but the volume.
+        pytest.param(OwningWriter, (STAMPED, NEW_STAMPED, INNER, DATA, SEEN), id="writing for a group"),
+    ],
+)
+def test_who_swaps_names_in_a_volume_leads_no_file_out_of_it(arena, survives, victim, swaps, is_update):
+    survives(lambda: victim(arena, is_update=is_update), *swaps)
+
+
+def test_who_swaps_names_in_a_volume_has_nothing_else_removed(arena, survives):
+    survives(lambda: Remover(arena, is_update=True), STAMPED, INNER, LEAVES, DATA)
+
+
+def test_a_naive_writer_is_broken(arena, breaks):
+    breaks(lambda: NaiveWriter(arena, is_update=False), STAMPED, NEW_STAMPED, INNER, LEAVES, DATA, SEEN)
+
+
+def test_a_naive_change_of_owners_is_broken(arena, breaks):
+    assert "gid" in breaks(lambda: NaiveOwner(arena, is_update=True), STAMPED, INNER, LINKED)
+
+
+def test_a_naive_removal_is_broken(arena, breaks):
+    assert "removed" in breaks(lambda: NaiveRemover(arena, is_update=True), STAMPED, INNER, LEAVES, DATA)
