@@ -22,6 +22,7 @@ from klet.cli.pod_commands import (
     print_pods,
     watch_pods,
 )
+from klet.cli.terminal_text import as_terminal_text
 from klet.errors import KletError
 from klet.version import KUBELET_VERSION, KUBERNETES_VERSION, __version__
 
@@ -209,7 +210,7 @@ def main(arguments: Sequence[str]) -> int:
     except SystemExit as ending:
         return ending.code if isinstance(ending.code, int) else 0
     except KletError as error:
-        print(f"klet: {error}", file=sys.stderr)
+        print(as_terminal_text(f"klet: {error}"), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -219,7 +220,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     except OSError as error:
         # A disk that is full or read-only, a limit of the machine: nothing that a traceback would explain better.
-        print(f"klet: {error}", file=sys.stderr)
+        print(as_terminal_text(f"klet: {error}"), file=sys.stderr)
         return 1
     return 0
 

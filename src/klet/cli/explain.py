@@ -10,6 +10,7 @@ from klet.cli.client import AgentClient, AgentError, Explanation, NodeExplanatio
 from klet.cli.explanation import render_explanation, render_node
 from klet.cli.json_text import as_json_text
 from klet.cli.names import PodName, UnclearName, choose_name, is_node, parse_reference, pod_names, told_names
+from klet.cli.terminal_text import as_terminal_text
 
 NARROWEST: Final = 40
 WIDEST: Final = 120
@@ -52,7 +53,7 @@ def _print_node(client: AgentClient, text: str, *, as_json: bool, is_whole: bool
 
 
 def _show(text: str) -> None:
-    sys.stdout.write(text)
+    sys.stdout.write(as_terminal_text(text))
     sys.stdout.flush()  # here, where a reader that went away is dealt with
 
 

@@ -15,6 +15,7 @@ from klet.cli.json_text import as_json_text
 from klet.cli.names import choose_container, container_names, find_pod, parse_reference
 from klet.cli.pod_table import build_row
 from klet.cli.table import column_widths, pod_columns, pod_header, render_lines, render_table
+from klet.cli.terminal_text import as_terminal_text
 
 WATCH_SECONDS = 1.0
 
@@ -113,5 +114,5 @@ def _without_age(row: list[str] | None) -> list[str] | None:
 
 
 def _write(text: str) -> None:
-    sys.stdout.write(text)
+    sys.stdout.write(as_terminal_text(text))
     sys.stdout.flush()

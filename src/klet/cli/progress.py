@@ -13,6 +13,7 @@ from rich.status import Status
 
 from klet.aio.clock import Clock
 from klet.cli.durations import exact_duration
+from klet.cli.terminal_text import as_terminal_text
 
 
 class Step:
@@ -62,7 +63,7 @@ class PlainProgress:
     def say(self, text: str) -> None:
         # A reader that went away, as `| head` does, must not stop a node half way down.
         with contextlib.suppress(BrokenPipeError):
-            print(text, file=sys.stderr, flush=True)
+            print(as_terminal_text(text), file=sys.stderr, flush=True)
 
     def warn(self, text: str) -> None:
         self.say(f"warning: {text}")
@@ -100,13 +101,13 @@ class TerminalProgress:
         self._line("[green]✓[/green]", title, step.result, began)
 
     def say(self, text: str) -> None:
-        self._console.print(escape(text), highlight=False, soft_wrap=True)
+        self._console.print(_plain(text), highlight=False, soft_wrap=True)
 
     def warn(self, text: str) -> None:
-        self._console.print(f"[yellow]warning:[/yellow] {escape(text)}", highlight=False, soft_wrap=True)
+        self._console.print(f"[yellow]warning:[/yellow] {_plain(text)}", highlight=False, soft_wrap=True)
 
     def error(self, text: str) -> None:
-        self._console.print(f"[red]error:[/red] {escape(text)}", highlight=False, soft_wrap=True)
+        self._console.print(f"[red]error:[/red] {_plain(text)}", highlight=False, soft_wrap=True)
 
     def waiting(self, text: str) -> None:
         if not text:
@@ -114,15 +115,20 @@ class TerminalProgress:
                 self._status.stop()
                 self._status = None
         elif self._status is None:
-            self._status = self._console.status(escape(text))
+            self._status = self._console.status(_plain(text))
             self._status.start()
         else:
-            self._status.update(escape(text))
+            self._status.update(_plain(text))
 
     def _line(self, mark: str, title: str, result: str, began: float) -> None:
         took = exact_duration(timedelta(seconds=self._clock.monotonic() - began))
-        detail = f": {escape(result)}" if result else ""
-        self._console.print(f"{mark} {escape(title)}{detail} [dim]{took}[/dim]", highlight=False, soft_wrap=True)
+        detail = f": {_plain(result)}" if result else ""
+        self._console.print(f"{mark} {_plain(title)}{detail} [dim]{took}[/dim]", highlight=False, soft_wrap=True)
+
+
+def _plain(text: str) -> str:
+    """Neither rich's markup nor the terminal's own means anything in it."""
+    return escape(as_terminal_text(text))
 
 
 def _ending(error: BaseException) -> str:
