@@ -217,6 +217,13 @@ class Target:
 
     # Behind the node.
 
+    async def start(self, manifest: dict[str, Any]) -> Pod:
+        """Put a static pod on the node, and wait until it runs."""
+        name = manifest["metadata"]["name"]
+        self.node.write(name, manifest)
+        await self.agent.until(lambda pods: is_running(pods.get(name)), what=f"{name}: Running")
+        return await self.agent.pod(name)
+
     def created(self, name: str = "") -> list[Any]:
         """The configurations of all containers that the runtime was asked for."""
         made = [call.request.config for call in self.runtime.calls if call.rpc == "CreateContainer"]

@@ -1,4 +1,4 @@
-"""Checkpoints of containers from a port without a check (CVE-2025-0426): each one writes a container's memory to disk."""
+"""Checkpoints of containers from a port without a check (CVE-2025-0426): each writes the memory of one to disk."""
 
 import pytest
 
