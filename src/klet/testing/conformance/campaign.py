@@ -18,6 +18,7 @@ from klet.testing.conformance.results import (
     Result,
     diff_results,
     is_success,
+    join_records,
     last_failures,
     merge_reports,
     read_result,
@@ -25,7 +26,7 @@ from klet.testing.conformance.results import (
     write_result,
 )
 from klet.testing.conformance.runner import Suite, run_suite
-from klet.testing.conformance.spec_sets import Selection, exactly
+from klet.testing.conformance.spec_sets import RECORDED, Selection, exactly
 from klet.testing.conformance.stage import UPSTREAM, Stage, Supplies, set_stage
 from klet.testing.control_plane.programs import VERSION
 
@@ -44,16 +45,27 @@ class Request:
     """What the user asked for."""
 
     kubelet: str
+    spec_set: str
     selection: Selection
     only_failed: bool
     procs: int
     repeat: int
-    record: bool
+    keep: bool
+    """Whether the result becomes the record."""
     as_json: bool
     results: Path
     """Where the files of the last run stay."""
     records: Path
-    """Where the repository keeps runs of both agents."""
+    """Where the repository keeps runs of both agents: a directory for each set."""
+
+    def record(self, kubelet: str, spec_set: str | None = None) -> Path:
+        """Return where the repository keeps a run."""
+        return self.records / (spec_set or self.spec_set) / f"{kubelet}.json"
+
+    @property
+    def working(self) -> Path:
+        """Where the files of a run are until it has ended, so that one which is interrupted replaces nothing."""
+        return self.results.with_name(f"{self.results.name}.unfinished")
 
 
 class Campaign:
@@ -70,8 +82,8 @@ class Campaign:
         """Run everything; what to print."""
         request = self._request
         selection = choose_selection(request)
-        read_result(request.records / f"{UPSTREAM}.json")  # an unreadable one is better known before than after
-        directories = make_directories(request.results, request.repeat)
+        read_yardstick(request)  # an unreadable one is better known before than after
+        directories = make_directories(request.working, request.repeat)
         began = self._clock.monotonic()
         async with set_stage(request.kubelet, self._supplies, say=self._say, clock=self._clock) as stage:
             started = self._clock.monotonic()
@@ -90,7 +102,7 @@ class Campaign:
         return self._finish(result, reports)
 
     async def _run_all(self, stage: Stage, selection: Selection, directories: Sequence[Path]) -> list[Report]:
-        results = self._request.results
+        working = self._request.working
         reports: list[Report] = []
         notes: list[str] = []
         try:
@@ -101,8 +113,8 @@ class Campaign:
                 reports.append(report)
                 notes += describe_failures(report, stage.agent.log)
         finally:
-            (results / "agent.log").write_text(stage.agent.log)
-            (results / FAILURES).write_text("\n".join(notes))
+            (working / "agent.log").write_text(stage.agent.log)
+            (working / FAILURES).write_text("\n".join(notes))
         return reports
 
     async def _run_once(self, stage: Stage, selection: Selection, directory: Path) -> Report:
@@ -110,6 +122,7 @@ class Campaign:
             kubeconfig=stage.plane.admin,
             directory=directory,
             home=stage.containerd.directory,
+            kubelet_root=stage.kubelet_root,
             procs=self._request.procs,
         )
         report = await run_suite(suite, selection, say=self._say, check=stage.agent.check, clock=self._clock)
@@ -125,9 +138,11 @@ class Campaign:
         difference = None if upstream is None else diff_results(result, upstream)
         failures = last_failures(reports)
         self.is_success = is_success(result, difference)
-        write_result(request.results / LAST, result)
-        if request.record:
-            write_result(request.records / f"{request.kubelet}.json", result)
+        write_result(request.working / LAST, result)
+        shutil.rmtree(request.results, ignore_errors=True)
+        request.working.rename(request.results)
+        if request.keep:
+            write_result(request.record(request.kubelet), result)
             self._say(f"wrote {write_document(Path(), request.records)}")
         if request.as_json:
             return render_json(result, difference, failures)
@@ -138,19 +153,23 @@ class Campaign:
 
 def choose_yardstick(request: Request, result: Result) -> Result | None:
     """The run of upstream's kubelet to compare a result with; what is being recorded takes the place of the last."""
-    if request.record and request.kubelet == UPSTREAM:
+    if request.keep and request.kubelet == UPSTREAM:
         return result
-    return read_result(request.records / f"{UPSTREAM}.json")
+    return read_yardstick(request)
 
 
-def make_directories(results: Path, runs: int) -> list[Path]:
-    """A directory for each run, in place of those of the last time."""
-    results.mkdir(parents=True, exist_ok=True)
-    for old in results.glob(f"{RUN}*"):
-        shutil.rmtree(old)
-    made = [results / f"{RUN}{number}" for number in range(1, runs + 1)]
+def read_yardstick(request: Request) -> Result | None:
+    """What is recorded of upstream's kubelet, first in the set of the request; raises RecordUnreadable."""
+    others = (read_result(request.record(UPSTREAM, spec_set.name)) for spec_set in RECORDED)
+    return join_records(read_result(request.record(UPSTREAM)), filter(None, others))
+
+
+def make_directories(working: Path, runs: int) -> list[Path]:
+    """A directory for each run, in place of what was there."""
+    shutil.rmtree(working, ignore_errors=True)
+    made = [working / f"{RUN}{number}" for number in range(1, runs + 1)]
     for directory in made:
-        directory.mkdir()
+        directory.mkdir(parents=True)
     return made
 
 

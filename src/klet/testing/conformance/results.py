@@ -75,6 +75,22 @@ def diff_results(result: Result, upstream: Result) -> Difference:
     )
 
 
+def join_records(own: Result | None, others: Iterable[Result]) -> Result | None:
+    """Return one yardstick from the records of several sets; a spec that several have ended as in the first."""
+    joined = own
+    for other in others:
+        if joined is None:
+            joined = other
+            continue
+        known = {*joined.passed, *joined.failed}
+        joined = msgspec.structs.replace(
+            joined,
+            passed=_sorted({*joined.passed, *(name for name in other.passed if name not in known)}),
+            failed=_sorted({*joined.failed, *(name for name in other.failed if name not in known)}),
+        )
+    return joined
+
+
 def last_failures(reports: Iterable[Report]) -> Mapping[str, Outcome]:
     """The newest failure of each spec that failed."""
     return {outcome.name: outcome for report in reports for outcome in report.outcomes if not outcome.passed}

@@ -32,6 +32,8 @@ class Suite:
     """Where the report and the output go; it exists."""
     home: Path
     """The home directory of the suite, for what kubectl keeps."""
+    kubelet_root: Path
+    """The agent's root directory, which drivers of the suite mount."""
     procs: int
     progress_every: timedelta = timedelta(seconds=15)
 
@@ -55,6 +57,7 @@ def build_command(suite: Suite, selection: Selection) -> tuple[str, ...]:
         f"--kubeconfig={suite.kubeconfig}",
         f"--kubectl-path={find_program(KUBECTL)}",
         "--provider=skeleton",
+        f"--kubelet-root-dir={suite.kubelet_root}",
         "--num-nodes=1",
         "--minStartupPods=0",
         "--disable-log-dump=true",

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ from klet.aio.clock import Clock
 from klet.api.node import Node
 from klet.errors import KletError
 from klet.kube.errors import KubeError
+from klet.testing.conformance.csi_images import make_csi_images
 from klet.testing.conformance.images import Materials, make_images
 from klet.testing.conformance.userland import Userland
 from klet.testing.containerd import PrivateContainerd, add_image, connect_ready, run_containerd, why_impossible
@@ -41,6 +43,8 @@ class Supplies:
 
     materials: Materials
     userland: Userland
+    driver_images: tuple[str, ...] = ()
+    """Images of drivers whose programs are here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class Stage:
     plane: ControlPlane
     agent: Daemon
     containerd: PrivateContainerd
+    kubelet_root: Path
 
 
 def check_machine() -> None:
@@ -79,14 +84,15 @@ async def set_stage(
         say("starting the node with " + ("upstream's kubelet" if kubelet == UPSTREAM else "klet"))
         await stack.enter_async_context(node.running(agent))
         await _until_ready(plane, agent, clock=clock)
-        yield Stage(plane=plane, agent=agent, containerd=containerd)
+        yield Stage(plane=plane, agent=agent, containerd=containerd, kubelet_root=node.root)
 
 
 async def _import_images(
     containerd: PrivateContainerd, supplies: Supplies, *, say: Callable[[str], None], clock: Clock
 ) -> None:
     async with connect_ready(containerd, clock=clock) as client:
-        for name, data in make_images(supplies.materials, supplies.userland):
+        drivers = make_csi_images(supplies.driver_images, supplies.userland)
+        for name, data in chain(make_images(supplies.materials, supplies.userland), drivers):
             say(f"importing {name}")
             await add_image(containerd, client, name=name, data=data, clock=clock)
 

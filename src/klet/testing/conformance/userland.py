@@ -1,7 +1,7 @@
-"""A small userland for the suite's images from packages of a later Debian release: fetched once, installed nowhere.
+"""A small userland for the suite's images, of a later Debian release: made once, installed nowhere.
 
-busybox is the static one, of the release that upstream's image has. Its shell drops environment variables whose names
-have dashes, and its nc knows no UDP, so the shell is bash, and curl and nc come with their libraries.
+busybox is built from the source of the release that upstream's image has: Debian's own drops environment variables
+whose names have dashes, and its nc knows no UDP. bash and curl are Debian's, with their libraries.
 """
 
 import re
@@ -12,14 +12,13 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from klet.host.images import Entry, directory, file, symlink
+from klet.testing.conformance.busybox import build_busybox
 from klet.testing.debian_packages import PackagesMissing, alone, find_cache, run_tool, unpack_packages
 
 SUITE: Final = "trixie"
-PACKAGES: Final = ("busybox-static", "bash-static", "curl", "netcat-openbsd")
-BUSYBOX: Final = "usr/bin/busybox"
-SHELL: Final = "usr/bin/bash-static"
-LINKED: Final = {"curl": "usr/bin/curl", "nc": "usr/bin/nc.openbsd"}
-"""Programs with libraries, by the names they have in the image."""
+PACKAGES: Final = ("bash", "curl")
+LINKED: Final = ("usr/bin/bash", "usr/bin/curl")
+BUSYBOX: Final = "busybox"
 _LISTED: Final = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
 _DIRECTORIES: Final = (
     *("bin", "dev", "etc", "home", "lib", "lib64", "proc", "sys", "usr", "usr/bin", "usr/local", "usr/local/bin"),
@@ -35,7 +34,7 @@ _GROUPS: Final = "root:x:0:\ndaemon:x:1:\nnogroup:x:65534:\n"
 
 @dataclass(frozen=True, slots=True)
 class Userland:
-    """Where the packages are unpacked, and what is in them."""
+    """Where the packages are unpacked and busybox is built, and what is in them."""
 
     root: Path
     applets: Sequence[str]
@@ -45,15 +44,13 @@ class Userland:
     """The path that programs name."""
 
     def busybox_layer(self, *, users: str = "", groups: str = "") -> list[Entry]:
-        """Return busybox under all of its names and a shell, with further lines for the lists of users and groups."""
+        """Return busybox under all of its names, with further lines for the lists of users and groups."""
         return [
             *(directory(path) for path in _DIRECTORIES),
             directory("root", 0o700),
             directory("tmp", 0o1777),
             file("bin/busybox", (self.root / BUSYBOX).read_bytes(), 0o755),
-            *(symlink(f"bin/{applet}", "busybox") for applet in sorted(set(self.applets) - {"busybox", "bash", "sh"})),
-            file("bin/bash", (self.root / SHELL).read_bytes(), 0o755),
-            symlink("bin/sh", "bash"),
+            *(symlink(f"bin/{applet}", "busybox") for applet in sorted(set(self.applets) - {"busybox"})),
             symlink("usr/bin/env", "/bin/env"),
             file("etc/passwd", _USERS + users),
             file("etc/group", _GROUPS + groups),
@@ -61,7 +58,7 @@ class Userland:
         ]
 
     def linked_layer(self) -> list[Entry]:
-        """Return the linked programs with their libraries."""
+        """Return bash and curl with their libraries."""
         found = {path for paths in self.libraries.values() for path in paths}
         folders = sorted({path.parent.name for path in found})
         return [
@@ -72,30 +69,34 @@ class Userland:
                 for path in found
                 if path.name == Path(self.loader).name
             ),
-            *(file(f"usr/bin/{name}", (self.root / path).read_bytes(), 0o755) for name, path in LINKED.items()),
+            *(file(path, (self.root / path).read_bytes(), 0o755) for path in LINKED),
+            symlink("bin/bash", "/usr/bin/bash"),
         ]
 
 
 def find_userland(cache: Path | None = None) -> Userland:
     """The userland, fetched if it is not there yet; raises PackagesMissing."""
-    base = cache or find_cache()
-    root = base / f"conformance-{SUITE}"
+    root = userland_root(cache)
     if missing_files(root):
-        base.mkdir(parents=True, exist_ok=True)
-        with alone(base / "lock"):
+        root.parent.mkdir(parents=True, exist_ok=True)
+        with alone(root.parent / "lock"):
             if missing_files(root):
                 _fetch(root)
     loader, libraries = _find_loader(root), {}
-    for name, path in LINKED.items():
+    for path in LINKED:
         said = run_tool(str(loader), "--library-path", str(loader.parent), "--list", str(root / path))
-        libraries[name] = [*parse_libraries(said, root), loader]
+        libraries[path] = [*parse_libraries(said, root), loader]
     applets = run_tool(str(root / BUSYBOX), "--list").split()
     return Userland(root=root, applets=applets, libraries=libraries, loader=loader_path(loader.name))
 
 
+def userland_root(cache: Path | None = None) -> Path:
+    return (cache or find_cache()) / f"conformance-{SUITE}"
+
+
 def missing_files(root: Path) -> list[str]:
     """Return what a root lacks: everything, or what an older klet did not fetch."""
-    return [path for path in (BUSYBOX, SHELL, *LINKED.values()) if not (root / path).is_file()]
+    return [path for path in (BUSYBOX, *LINKED) if not (root / path).is_file()]
 
 
 def parse_libraries(listed: str, root: Path) -> list[Path]:
@@ -117,6 +118,7 @@ def _fetch(root: Path) -> None:
     making = root.with_name(f"{root.name}.new")
     shutil.rmtree(making, ignore_errors=True)
     unpack_packages(making, *PACKAGES, suite=SUITE, with_needs=True)
+    build_busybox(making / BUSYBOX, suite=SUITE)
     if missing := missing_files(making):
         raise PackagesMissing(f"the packages of {SUITE} hold no {', '.join(missing)}")
     shutil.rmtree(root, ignore_errors=True)
