@@ -132,7 +132,7 @@ DOZEN: Final = SpecSet(
     title="two specs each of lifecycle, probes, volumes, security contexts, exec and logs, and resources",
     selection=Selection(
         focus=(
-            r"Lifecycle Hook .* should execute poststart exec hook properly",
+            r"\[sig-node\] Container Lifecycle Hook .* should execute poststart exec hook properly",
             r"InitContainer .* should invoke init containers on a RestartNever pod \[",
             r"Probing container should be restarted with a exec .* liveness probe \[",
             r"Probing container with readiness probe should not be ready before initial delay",

@@ -45,6 +45,7 @@ def start(monkeypatch, tmp_path):
             kubeconfig=tmp_path / "admin",
             directory=tmp_path,
             home=tmp_path,
+            kubelet_root=tmp_path,
             procs=1,
             progress_every=timedelta(milliseconds=10),
         )

@@ -12,6 +12,7 @@ from klet.testing.conformance.campaign import (
     describe_failures,
     describe_selection,
     make_directories,
+    read_yardstick,
     render_json,
 )
 from klet.testing.conformance.report import Outcome, Report
@@ -21,14 +22,15 @@ from klet.testing.conformance.spec_sets import NODE, Selection, exactly
 START = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
 
 
-def request(results: Path, *, only_failed: bool = False, kubelet: str = "klet", record: bool = False) -> Request:
+def request(results: Path, *, only_failed: bool = False, kubelet: str = "klet", keep: bool = False) -> Request:
     return Request(
         kubelet=kubelet,
-        selection=NODE,
+        spec_set="node",
+        selection=NODE.selection,
         only_failed=only_failed,
         procs=6,
         repeat=1,
-        record=record,
+        keep=keep,
         as_json=False,
         results=results,
         records=results / "records",
@@ -42,7 +44,7 @@ def result(*failed: str) -> Result:
 
 
 def test_the_specs_of_the_request_run(tmp_path):
-    assert choose_selection(request(tmp_path, only_failed=False)) == NODE
+    assert choose_selection(request(tmp_path, only_failed=False)) == NODE.selection
 
 
 def test_what_failed_last_runs_again(tmp_path):
@@ -95,17 +97,17 @@ def test_the_result_as_json():
     assert shown["failures"] == [{"name": "broken", "message": "one\ntwo", "location": "e2e/pods.go:7"}]
 
 
-def test_the_directories_of_the_last_time_make_room(tmp_path):
-    results = tmp_path / "results"
-    make_directories(results, 3)
-    (results / "run-1" / "report.json").touch()
-    (results / "result.json").touch()
-    assert make_directories(results, 2) == [results / "run-1", results / "run-2"]
-    assert sorted(path.name for path in results.rglob("*")) == ["result.json", "run-1", "run-2"]
+def test_a_run_works_beside_the_files_of_the_last_one(tmp_path):
+    asked = request(tmp_path / "node")
+    assert asked.working == tmp_path / "node.unfinished"
+    make_directories(asked.working, 3)
+    (asked.working / "run-1" / "report.json").touch()
+    assert make_directories(asked.working, 2) == [asked.working / "run-1", asked.working / "run-2"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["node.unfinished", "run-1", "run-2"]
 
 
 @pytest.mark.parametrize(
-    ("kubelet", "record", "expected"),
+    ("kubelet", "keep", "expected"),
     [
         pytest.param("klet", False, "kept", id="klet is compared with what was kept of upstream"),
         pytest.param("klet", True, "kept", id="also when its result is kept"),
@@ -113,11 +115,18 @@ def test_the_directories_of_the_last_time_make_room(tmp_path):
         pytest.param("upstream", True, "made", id="a new record of upstream is the yardstick itself"),
     ],
 )
-def test_choose_yardstick(tmp_path, kubelet, record, expected):
+def test_choose_yardstick(tmp_path, kubelet, keep, expected):
     made, kept = result("made"), result("kept")
-    asked = request(tmp_path, kubelet=kubelet, record=record)
-    write_result(asked.records / "upstream.json", kept)
+    asked = request(tmp_path, kubelet=kubelet, keep=keep)
+    write_result(asked.record("upstream"), kept)
     assert choose_yardstick(asked, made).failed == (expected,)
+
+
+def test_specs_of_other_sets_are_compared_with_their_records(tmp_path):
+    asked = request(tmp_path)
+    write_result(asked.record("upstream"), result("b"))
+    write_result(asked.record("upstream", "storage"), result("c"))
+    assert read_yardstick(asked).failed == ("b", "c")
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,16 @@ def test_the_command_line(monkeypatch, tmp_path):
     monkeypatch.setenv("KLET_UPSTREAM_BIN", str(tmp_path))
     for name in ("ginkgo", "e2e.test", "kubectl"):
         (tmp_path / name).touch(mode=0o755)
-    suite = Suite(kubeconfig=tmp_path / "admin", directory=tmp_path / "out", home=tmp_path, procs=3)
+    suite = Suite(
+        kubeconfig=tmp_path / "admin", directory=tmp_path / "out", home=tmp_path, kubelet_root=tmp_path / "root", procs=3
+    )
     made = build_command(suite, Selection(focus=("a b", "c"), skip=("d",)))
     own, theirs = made[: made.index("--")], made[made.index("--") :]
     assert own[0] == str(tmp_path / "ginkgo")
     assert own[-1] == str(tmp_path / "e2e.test")
     assert {"--procs=3", "--focus=a b", "--focus=c", "--skip=d", f"--output-dir={tmp_path / 'out'}"} < set(own)
     assert {f"--kubeconfig={tmp_path / 'admin'}", f"--kubectl-path={tmp_path / 'kubectl'}"} < set(theirs)
+    assert f"--kubelet-root-dir={tmp_path / 'root'}" in theirs
 
 
 def test_nothing_leads_the_suite_elsewhere(tmp_path):
