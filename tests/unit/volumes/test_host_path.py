@@ -56,6 +56,7 @@ def test_devices():
         ("missing", "Directory", "directory"),
         ("file", "DirectoryOrCreate", "directory"),
         ("dangling", "File", "file"),
+        ("dangling", "FileOrCreate", "file"),
         ("dir", "File", "file"),
         ("missing", "File", "file"),
         ("dir", "FileOrCreate", "file"),

@@ -1,5 +1,6 @@
 """hostPath: a file or directory of the machine, as it is."""
 
+import os
 import stat
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -61,22 +62,32 @@ def check_host_path(path: Path, kind: str) -> None:
         raise VolumeError(f"{kind} is an invalid volume type")
     if "\0" in str(path):
         raise VolumeError("a hostPath must not contain a NUL")
-    try:
-        mode = path.stat().st_mode
-    except OSError:
-        # Whatever the reason, upstream takes it for missing.
-        if kind.endswith(_OR_CREATE):
-            _make(path, plain)
+    mode = _mode(path)
+    if mode is None and kind.endswith(_OR_CREATE):
+        if _make(path, plain):
             return
-        mode = 0
+        mode = _mode(path)
     holds, shown = _CHECKS[plain]
-    if not holds(mode):
+    if not holds(mode or 0):
         raise VolumeError(f"hostPath type check failed: {path} is not a {shown}")
 
 
-def _make(path: Path, kind: str) -> None:
+def _mode(path: Path) -> int | None:
+    """The mode of what is there; None if nothing is. Whatever the reason is, upstream takes it for missing."""
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return None
+
+
+def _make(path: Path, kind: str) -> bool:
+    """Make it; False if something has the name by now. A link there is not followed: it could lead anywhere."""
     with doing("make", path):
         if kind == "Directory":
             path.mkdir(mode=0o755, parents=True, exist_ok=True)
-        else:
-            path.touch(mode=0o644)
+            return True
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+        except FileExistsError:
+            return False
+    return True
