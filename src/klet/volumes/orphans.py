@@ -4,13 +4,13 @@ What a volume still holds may be somebody's data: such a directory stays until i
 """
 
 import os
-import stat
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, Protocol
 
 from klet.errors import KletError
-from klet.host.beneath import remove_below
-from klet.host.errors import HostError
+from klet.host.beneath import list_directory, open_directory, remove_below
+from klet.host.errors import FileMissing, HostError
 from klet.host.filesystems import is_mount_root
 from klet.model.pods import PodUID
 from klet.volumes.disk import find_volumes
@@ -18,6 +18,9 @@ from klet.volumes.errors import OrphanKept, doing
 
 VOLUMES: Final = "volumes"
 SUB_PATHS: Final = "volume-subpaths"
+DEEPEST: Final = 256
+"""What lies deeper in a volume is not klet's making: it stays."""
+_SUB_PATH_DEPTH: Final = 3
 
 
 class PodVolumes(Protocol):
@@ -52,80 +55,108 @@ class OrphanedPods:
 
 
 def remove_orphan(directory: Path, uid: PodUID) -> None:
-    """Remove one pod's directory, if nothing in it may be somebody's. It blocks."""
+    """Remove one pod's directory, if nothing in it may be somebody's. It blocks.
+
+    Every step is taken by descriptor: swapping a directory for a link meanwhile removes nothing elsewhere.
+    """
     if directory.is_symlink():
         raise _kept(uid, "its directory is a link")
     if not directory.exists():
         return
-    _remove_volumes(directory / VOLUMES, uid)
-    _remove_sub_paths(directory / SUB_PATHS, uid)
+    _remove_volumes(directory, uid)
+    _remove_sub_paths(directory, uid)
     try:
-        _remove_directories(directory / VOLUMES)
+        _remove_directories(directory, VOLUMES)
     except KletError as error:
         raise _kept(uid, f"error occurred when trying to remove the volumes dir: {error}") from error
-    for entry in _entries(directory, uid):
+    for name in _names(directory, uid):
         try:
-            remove_below(directory.parent, directory.name, entry.name)
+            remove_below(directory.parent, directory.name, name)
         except HostError as error:
-            raise _kept(uid, f'error occurred when trying to remove subdir "{entry}": {error}') from error
+            raise _kept(uid, f'error occurred when trying to remove subdir "{directory / name}": {error}') from error
     try:
         directory.rmdir()
     except OSError as error:
         raise _kept(uid, f"error occurred when trying to remove the pod directory: {error.strerror}") from error
 
 
-def _remove_volumes(volumes: Path, uid: PodUID) -> None:
+def _remove_volumes(directory: Path, uid: PodUID) -> None:
     try:
-        found = find_volumes(volumes)
+        found = find_volumes(directory / VOLUMES)
     except HostError as error:
         raise _kept(uid, f"error occurred during reading volume dir from disk: {error}") from error
     for volume in found:
         try:
-            _remove_directories(volume.path)
+            _remove_directories(directory, *volume.path.relative_to(directory).parts)
         except KletError as error:
             raise _kept(uid, f"failed to rmdir() volume at path {volume.path}: {error}") from error
 
 
 def _remove_sub_paths(directory: Path, uid: PodUID) -> None:
     try:
-        with doing("look for subPaths in", directory):
-            found = sorted(directory.glob("*/*/*"))
+        found = _sub_paths(directory)
     except HostError as error:
         raise _kept(uid, f"error occurred during reading of volume-subpaths dir from disk: {error}") from error
-    for path in found:
+    for names, is_directory in found:
+        shown = directory.joinpath(*names)
         try:
-            if stat.S_ISDIR(path.lstat().st_mode):
-                path.rmdir()
-            else:
-                path.unlink()
-        except OSError as error:
-            raise _kept(uid, f"failed to rmdir() subpath at path {path}: {error.strerror}") from error
+            with _parent(directory, names) as parent, doing("remove", shown):
+                os.rmdir(names[-1], dir_fd=parent) if is_directory else os.unlink(names[-1], dir_fd=parent)
+        except HostError as error:
+            raise _kept(uid, f"failed to rmdir() subpath at path {shown}: {error}") from error
 
 
-def _remove_directories(top: Path) -> None:
+def _sub_paths(directory: Path) -> list[tuple[tuple[str, ...], bool]]:
+    """What lies at `volume-subpaths/<volume>/<container>/<index>`, and whether it is a directory."""
+    level: list[tuple[tuple[str, ...], bool]] = [((SUB_PATHS,), True)]
+    for _ in range(_SUB_PATH_DEPTH):
+        level = [
+            ((*names, entry.name), entry.is_directory)
+            for names, is_directory in level
+            if is_directory
+            for entry in list_directory(directory.parent, directory.name, *names)
+        ]
+    return level
+
+
+def _remove_directories(directory: Path, *names: str) -> None:
     """Remove a directory and all below it, if that is nothing but directories and no mount."""
-    if not top.exists():
-        return
-    if top.is_symlink():
-        raise OrphanKept(f"cannot delete directory {top}: it is a link")
-    with doing("remove the directories of", top):
-        found = [top]
-        for base, names, _ in os.walk(top):
-            found += [Path(base) / name for name in names]
-        for path in reversed(found):
-            if is_mount_root(path):
-                raise OrphanKept(f"cannot delete directory {path}: it is a mount point")
-            path.rmdir()
-
-
-def _entries(directory: Path, uid: PodUID) -> list[Path]:
+    shown = directory.joinpath(*names)
     try:
-        entries = sorted(directory.iterdir())
-    except OSError as error:
-        raise _kept(uid, f"error occurred during reading the pod dir from disk: {error.strerror}") from error
-    if any(entry.name == VOLUMES for entry in entries):
+        with _parent(directory, names) as parent, doing("remove the directories of", shown):
+            _remove_empty(parent, names[-1], shown, depth=0)
+    except FileMissing:
+        return
+
+
+def _remove_empty(parent: int, name: str, shown: Path, *, depth: int) -> None:
+    if depth > DEEPEST:
+        raise OrphanKept(f"cannot delete directory {shown}: it is too deep")
+    if is_mount_root(Path(f"/proc/self/fd/{parent}/{name}")):
+        raise OrphanKept(f"cannot delete directory {shown}: it is a mount point")
+    directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        with os.scandir(directory) as entries:
+            below = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        for each in below:
+            _remove_empty(directory, each, shown / each, depth=depth + 1)
+    finally:
+        os.close(directory)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _parent(directory: Path, names: tuple[str, ...]) -> AbstractContextManager[int]:
+    return open_directory(directory.parent, directory.name, *names[:-1])
+
+
+def _names(directory: Path, uid: PodUID) -> list[str]:
+    try:
+        names = [entry.name for entry in list_directory(directory.parent, directory.name)]
+    except HostError as error:
+        raise _kept(uid, f"error occurred during reading the pod dir from disk: {error}") from error
+    if VOLUMES in names:
         raise _kept(uid, "volumes subdir was found after it was removed")
-    return entries
+    return names
 
 
 def _kept(uid: PodUID, what: str) -> OrphanKept:

@@ -81,6 +81,23 @@ def test_a_link_in_place_of_the_pod_is_not_followed(pod, tmp_path):
     assert (outside / "containers").exists()
 
 
+def test_a_link_among_the_subpaths_is_not_followed(pod, tmp_path):
+    outside = tmp_path / "outside"
+    make(outside, ["c/file", "c/empty/"])
+    make(pod, ["volume-subpaths/"])
+    (pod / "volume-subpaths" / "v").symlink_to(outside)
+    remove_orphan(pod, "u")
+    assert (outside / "c" / "file").exists()
+    assert (outside / "c" / "empty").exists()
+    assert not pod.exists()
+
+
+def test_directories_deeper_than_klet_makes_them_stay(pod):
+    make(pod, ["volumes/plugin/name/" + "d/" * 300])
+    with pytest.raises(OrphanKept, match="it is too deep"):
+        remove_orphan(pod, "u")
+
+
 async def test_only_directories_named_by_a_uid_are_pods(machine, pod, tmp_path):
     for name in ("lost+found", ".hidden", "a_b"):
         (pod.parent / name).mkdir()
