@@ -6,17 +6,21 @@ found is bound by descriptor below the pod's directory, and the runtime is given
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from klet.aio.threads import Threads
-from klet.host.beneath import remove_below
+from klet.host.beneath import make_directories, open_directory, remove_below
 from klet.host.contained import make_beneath, open_beneath
-from klet.host.errors import FileMissing, HostError, file_error
+from klet.host.errors import FileMissing, HostError, MountError, file_error
 from klet.host.mounts import bind, cleanup_mount_point, is_mountpoint, unmount_tree
 from klet.model.pods import PodUID
 
 DIRECTORY = "volume-subpaths"
+_NO_LINK: Final = os.O_NOFOLLOW | os.O_CLOEXEC
+_PLACE: Final = os.O_PATH | _NO_LINK
 
 
 class SubPathError(HostError):
@@ -47,25 +51,25 @@ class BoundSubPaths:
         self._threads = threads
 
     async def prepare(self, uid: PodUID, container: str, index: int, *, volume: str, root: str, path: str) -> str:
-        target = self._pods / uid / DIRECTORY / volume / container / str(index)
-        return await self._threads.run(_prepare, Path(root), path, target)
+        names = (uid, DIRECTORY, volume, container, str(index))
+        return await self._threads.run(_prepare, Path(root), path, self._pods, names)
 
     async def clean(self, uid: PodUID) -> None:
         await self._threads.run(_clean, self._pods, uid)
 
 
-def _prepare(root: Path, path: str, target: Path) -> str:
+def _prepare(root: Path, path: str, pods: Path, names: tuple[str, ...]) -> str:
     try:
         found = _open_or_make(root, path)
         try:
-            _bind(found, target)
+            _bind(found, pods, names)
         finally:
             os.close(found)
     except SubPathError:
         raise
     except HostError as error:
         raise SubPathError("prepare subPath", str(error)) from error
-    return str(target)
+    return str(pods.joinpath(*names))
 
 
 def _open_or_make(root: Path, path: str) -> int:
@@ -82,24 +86,45 @@ def _open_or_make(root: Path, path: str) -> int:
     return open_beneath(root, path)
 
 
-def _bind(found: int, target: Path) -> None:
-    """Bind a descriptor; what an earlier start of the container bound there stays if it is the same."""
+def _bind(found: int, pods: Path, names: tuple[str, ...]) -> None:
+    """Bind a descriptor; what an earlier start of the container bound there stays if it is the same.
+
+    The place is reached by descriptor, too: a link on the way to it could have us mount over anything.
+    """
     wanted = os.fstat(found)
-    if is_mountpoint(target) and _is_same(wanted, target):
-        return
-    unmount_tree(target)
-    is_directory = stat.S_ISDIR(wanted.st_mode)
-    if target.exists() and target.is_dir() is not is_directory:
-        cleanup_mount_point(target)  # a file is not bound to a directory, nor a directory to a file
+    make_directories(pods, *names[:-1], mode=0o750)
+    with open_directory(pods, *names[:-1]) as parent:
+        target = Path(f"/proc/self/fd/{parent}/{names[-1]}")
+        if is_mountpoint(target) and _is_same(wanted, target):
+            return
+        unmount_tree(target)
+        shown = pods.joinpath(*names)
+        with _made(parent, target, shown, is_directory=stat.S_ISDIR(wanted.st_mode)) as made:
+            try:
+                bind(Path(f"/proc/self/fd/{found}"), Path(f"/proc/self/fd/{made}"))
+            except MountError as error:
+                raise MountError(f"cannot bind {shown}: {os.strerror(error.errno)}", errno=error.errno) from error
+
+
+@contextmanager
+def _made(parent: int, target: Path, shown: Path, *, is_directory: bool) -> Iterator[int]:
+    """What the bind is mounted on: a directory for a directory, a file for anything else."""
+    name = target.name
+    if os.path.lexists(target) and stat.S_ISDIR(target.lstat().st_mode) is not is_directory:
+        cleanup_mount_point(target)
     try:
-        target.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         if is_directory:
-            target.mkdir(mode=0o750, exist_ok=True)
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o750, dir_fd=parent)
+            made = os.open(name, _PLACE | os.O_DIRECTORY, dir_fd=parent)
         else:
-            target.touch(mode=0o640)
+            made = os.open(name, os.O_RDONLY | os.O_CREAT | os.O_NONBLOCK | _NO_LINK, 0o640, dir_fd=parent)
     except OSError as error:
-        raise file_error("make", target, error) from error
-    bind(Path(f"/proc/self/fd/{found}"), target)
+        raise file_error("make", shown, error) from error
+    try:
+        yield made
+    finally:
+        os.close(made)
 
 
 def _is_same(wanted: os.stat_result, target: Path) -> bool:
@@ -110,7 +135,9 @@ def _is_same(wanted: os.stat_result, target: Path) -> bool:
 
 
 def _clean(pods: Path, uid: PodUID) -> None:
-    directory = pods / uid / DIRECTORY
-    if directory.exists():
-        unmount_tree(directory)
-        remove_below(pods, uid, DIRECTORY)
+    try:
+        with open_directory(pods, uid) as pod:
+            unmount_tree(Path(f"/proc/self/fd/{pod}/{DIRECTORY}"))
+    except FileMissing:
+        return
+    remove_below(pods, uid, DIRECTORY)
