@@ -30,6 +30,8 @@ SEEN = Swap(f"{VOLUME}/[adg]*", to="a")
 class Writer:
     """Writes a volume of an earlier content, or an empty one."""
 
+    attempts = 1
+
     def __init__(self, arena, *, is_update):
         self.arena = arena
         self.volume = arena.inside / VOLUME
@@ -74,6 +76,8 @@ class NaiveWriter(Writer):
 
 
 class NaiveOwner(Writer):
+    attempts = 20
+
     def attempt(self):
         for base, directories, files in os.walk(self.volume):
             for path in (Path(base) / name for name in (*directories, *files)):
@@ -83,19 +87,13 @@ class NaiveOwner(Writer):
 
 
 class NaiveRemover(Writer):
-    def attempt(self):
-        naive_remove(self.volume)
-        return b""
-
-
-def naive_remove(path: Path) -> None:
     """It runs without privileges: nothing but the arena is its own to remove."""
-    if stat.S_ISDIR(path.lstat().st_mode):
-        for child in path.iterdir():
-            naive_remove(child)
-        path.rmdir()
-    else:
-        path.unlink()
+
+    def attempt(self):
+        walked = list(os.walk(self.volume, topdown=False))
+        for path in [Path(base) / name for base, names, files in walked for name in (*names, *files)]:
+            path.rmdir() if stat.S_ISDIR(path.lstat().st_mode) else path.unlink()
+        return b""
 
 
 @pytest.fixture(autouse=True)

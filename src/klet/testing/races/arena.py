@@ -59,12 +59,22 @@ class Arena(msgspec.Struct, frozen=True):
             sentinel.chmod(_MODE if sentinel.is_dir() else _FILE_MODE)
         self._give_away()
 
+    def clear(self, name: str) -> None:
+        """Remove what has this name inside."""
+        with self._opened_inside() as inside:
+            remove_entry(inside, name, self.inside / name)
+
     def move_in(self, name: str) -> None:
         """Move what the victim has prepared under this name inside, in place of what has that name there."""
-        inside = os.open(self.inside, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
+        with self._opened_inside() as inside:
             remove_entry(inside, name, self.inside / name)
             os.rename(self.stage / name, name, dst_dir_fd=inside)
+
+    @contextmanager
+    def _opened_inside(self) -> Iterator[int]:
+        inside = os.open(self.inside, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            yield inside
         finally:
             os.close(inside)
 
@@ -108,10 +118,8 @@ class Oracle:
         self._outside = arena.outside
         self._before = _look(arena.outside)
 
-    def harm(self, read: bytes) -> str | None:
-        """What an attempt that returned this has done to the sentinels."""
-        if TOKEN in read:
-            return "a sentinel was read"
+    def look(self) -> str | None:
+        """What has happened to the sentinels since; None if nothing has."""
         return _difference(self._before, _look(self._outside))
 
 

@@ -10,20 +10,25 @@ import msgspec
 from klet.aio.clock import SystemClock
 from klet.errors import KletError
 from klet.testing.races import confined
-from klet.testing.races.arena import Arena, Oracle
+from klet.testing.races.arena import TOKEN, Arena, Oracle
 from klet.testing.races.attacker import Attack, Attacker, Swap
 
 STALL: Final = 5.0
 """Seconds that one attempt may take; nothing that a victim does has a reason to wait."""
 _GRACE: Final = 30.0
+_BETWEEN_LOOKS: Final = 16
+"""Attempts between two looks at the sentinels: a look may cost more than an attempt. Harm stays; a mount may not."""
 _REFUSALS: Final = 3
 
 
 class Victim(Protocol):
     """Code under attack."""
 
+    attempts: int
+    """How many attempts one preparation is good for: one, if the work takes away what was prepared."""
+
     def prepare(self) -> None:
-        """Put in place what the next attempt needs. It must not follow links either."""
+        """Put in place what the next attempts need. It must not follow links either."""
         ...
 
     def attempt(self) -> bytes:
@@ -60,9 +65,13 @@ def race(
     """Run one race. The victim is built in its own process; with `mounts` it may mount there."""
     attacker = Attacker(arena=arena, swaps=swaps, seed=seed)
     oracle = Oracle(arena)
+
+    def defend() -> Outcome:
+        return _Defence(victim=victim(), oracle=oracle, between_looks=1 if mounts else _BETWEEN_LOOKS).run(seconds)
+
     attacking = confined.start(lambda is_over: msgspec.json.encode(attacker.run(is_over)))
     try:
-        defending = confined.start(lambda _: msgspec.json.encode(_defend(victim(), oracle, seconds)), mounts=mounts)
+        defending = confined.start(lambda _: msgspec.json.encode(defend()), mounts=mounts)
         try:
             outcome = msgspec.json.decode(defending.result(within=seconds + _GRACE), type=Outcome)
         finally:
@@ -74,37 +83,59 @@ def race(
     return msgspec.structs.replace(outcome, swaps=attack.swaps)
 
 
-def _defend(victim: Victim, oracle: Oracle, seconds: float) -> Outcome:
-    clock = SystemClock()
-    started = clock.monotonic()
-    done = refused = 0
-    refusals: set[str] = set()
-    harm: str | None = None
-    signal.signal(signal.SIGALRM, _stalled)
-    while harm is None and clock.monotonic() < started + seconds:
-        read = b""
+class _Defence:
+    """The victim's side of a race."""
+
+    def __init__(self, *, victim: Victim, oracle: Oracle, between_looks: int) -> None:
+        self._victim = victim
+        self._oracle = oracle
+        self._between_looks = between_looks
+        self._left = 0
+        """Attempts until the next preparation."""
+        self._done = 0
+        self._refused = 0
+        self._refusals: set[str] = set()
+
+    def run(self, seconds: float) -> Outcome:
+        clock = SystemClock()
+        started = clock.monotonic()
+        harm: str | None = None
+        signal.signal(signal.SIGALRM, _stalled)
+        while harm is None and clock.monotonic() < started + seconds:
+            harm = self._attempt()
+        return Outcome(
+            harm=harm or self._oracle.look() or "",
+            done=self._done,
+            refused=self._refused,
+            refusals=tuple(sorted(self._refusals)),
+            seconds=clock.monotonic() - started,
+        )
+
+    def _attempt(self) -> str | None:
+        """Attempt the work once; returns the harm that was done."""
+        signal.setitimer(signal.ITIMER_REAL, STALL)
         try:
-            victim.prepare()
-            signal.setitimer(signal.ITIMER_REAL, STALL)
-            read = victim.attempt()
-            done += 1
+            if self._left == 0:
+                self._victim.prepare()
+                self._left = self._victim.attempts
+            self._left -= 1
+            read = self._victim.attempt()
+            self._done += 1
         except (OSError, KletError) as error:
-            refused += 1
-            if len(refusals) < _REFUSALS:
-                refusals.add(f"{type(error).__name__}: {error}")
+            self._refuse(error)
+            read = b""
         except Stalled:
-            harm = "an attempt waited for the attacker"
-            break
+            return "an attempt waited for the attacker"
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        harm = oracle.harm(read)
-    return Outcome(
-        harm=harm or "",
-        done=done,
-        refused=refused,
-        refusals=tuple(sorted(refusals)),
-        seconds=clock.monotonic() - started,
-    )
+        if TOKEN in read:
+            return "a sentinel was read"
+        return self._oracle.look() if (self._done + self._refused) % self._between_looks == 0 else None
+
+    def _refuse(self, error: Exception) -> None:
+        self._refused += 1
+        if len(self._refusals) < _REFUSALS:
+            self._refusals.add(f"{type(error).__name__}: {error}")
 
 
 def _stalled(_number: int, _frame: FrameType | None) -> None:
