@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.api.security import AppArmorProfile, Capabilities, PodSecurityContext, SeccompProfile, SecurityContext
+from klet.model.foreign_text import LONGEST_WORD, shorten
 from klet.model.pods import format_pod
 from klet.runtime.config.sandbox_config import groups_policy, namespace_options, selinux_options
 from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
@@ -147,8 +148,10 @@ def _set_apparmor(context: cri.LinuxContainerSecurityContext, profile: AppArmorP
             context.apparmor.profile_type = cri.SecurityProfile.Localhost
             context.apparmor.localhost_ref = profile.localhost_profile
             context.apparmor_profile = f"localhost/{profile.localhost_profile}"
-        case _:
+        case "Unconfined":
             context.apparmor.profile_type, context.apparmor_profile = cri.SecurityProfile.Unconfined, "unconfined"
+        case unknown:
+            raise _unknown_profile("AppArmor", unknown)
 
 
 def _seccomp(profile: SeccompProfile | None, settings: SecuritySettings) -> cri.SecurityProfile:
@@ -165,5 +168,12 @@ def _seccomp(profile: SeccompProfile | None, settings: SecuritySettings) -> cri.
                 raise StartError(CREATE_CONFIG_ERROR, message)
             path = f"{settings.seccomp_root}/{profile.localhost_profile}"
             return cri.SecurityProfile(profile_type=kind.Localhost, localhost_ref=path)
-        case _:
+        case "Unconfined":
             return cri.SecurityProfile(profile_type=kind.Unconfined)
+        case unknown:
+            raise _unknown_profile("seccomp", unknown)
+
+
+def _unknown_profile(what: str, kind: str) -> StartError:
+    """A newer API server may know more types. Whatever they are, who asks for one wants to be confined."""
+    return StartError(CREATE_CONFIG_ERROR, f'unknown {what} profile type "{shorten(kind, LONGEST_WORD)}"')

@@ -233,6 +233,18 @@ def test_a_local_seccomp_profile_needs_a_name(name):
         Case(SecurityContext(seccomp_profile=profile)).built()
 
 
+@pytest.mark.parametrize(
+    ("context", "what"),
+    [
+        (SecurityContext(seccomp_profile=SeccompProfile(type="Stricter")), "seccomp"),
+        (SecurityContext(app_armor_profile=AppArmorProfile(type="Stricter")), "AppArmor"),
+    ],
+)
+def test_an_unknown_type_of_profile_is_not_taken_for_none(context, what):
+    with pytest.raises(StartError, match=f'^unknown {what} profile type "Stricter"$'):
+        Case(context).built()
+
+
 ANNOTATION = "container.apparmor.security.beta.kubernetes.io/c"
 
 
