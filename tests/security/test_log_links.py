@@ -1,4 +1,4 @@
-"""Logs of containers that lead elsewhere: a pod with a hostPath of the log directory has put something in their place."""
+"""Logs that lead elsewhere: a pod with a hostPath of the log directory has put something else in their place."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Names in the paths of logs: each is the name of a namespace, pod or container, and none becomes a path of the host."""
+"""Names in the paths of logs: each names a namespace, pod or container, and none becomes a path of the host."""
 
 import pytest
 

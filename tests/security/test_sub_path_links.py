@@ -76,6 +76,11 @@ async def test_no_container_gets_what_is_outside(attack, pod, tmp_path, outside)
         assert target.created() == []
 
 
+def content_of(directory):
+    assert not Path(directory).is_symlink()
+    return (Path(directory) / "file").read_text()
+
+
 async def test_what_stays_inside_is_given(attack, pod, tmp_path):
     """Without this the refusals would prove nothing."""
     volume = tmp_path / "volume"
@@ -85,8 +90,7 @@ async def test_what_stays_inside_is_given(attack, pod, tmp_path):
     async with attack() as target:
         await target.start(pod("web", main=victim("part"), spec=with_volume(volume)))
         [mount] = [each for each in target.created("main")[0].mounts if each.container_path == "/part"]
-        assert (Path(mount.host_path) / "file").read_text() == "of the volume"
-        assert not Path(mount.host_path).is_symlink()
+        assert content_of(mount.host_path) == "of the volume"
 
 
 async def test_a_path_that_leaves_by_its_text_is_no_pod(attack, pod, tmp_path):
