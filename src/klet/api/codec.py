@@ -37,7 +37,7 @@ def decode(cls: type[T], data: bytes | str) -> T:
         return read
     except msgspec.ValidationError as error:
         strict = error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DecodeError(f"invalid JSON: {error}") from error
     except RecursionError as error:
         raise DecodeError(_TOO_DEEP) from error
@@ -45,7 +45,7 @@ def decode(cls: type[T], data: bytes | str) -> T:
         # Only now all of it is read: a text may begin like JSON and not be any, such as "[+]ping ok".
         plain = msgspec.json.decode(data)
         return _convert_leniently(cls, plain, strict)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DecodeError(f"invalid JSON: {error}") from error
     except RecursionError as error:
         raise DecodeError(_TOO_DEEP) from error

@@ -130,7 +130,7 @@ def _read_answer(done: Completed) -> Answer:
         raise MakerFailed(f"certificate child: said more than {ANSWER_LIMIT} bytes")
     try:
         answer: Answer = msgspec.json.decode(done.stdout, type=Answer)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         last = next(iter(done.stderr.decode(errors="replace").strip().splitlines()[-1:]), "nothing on standard error")
         raise MakerFailed(f"certificate child: ended with code {done.returncode} and no answer: {last}") from error
     return answer

@@ -137,7 +137,7 @@ def read_applied(path: Path) -> Applied:
     """A file that is missing or damaged means that nothing is known; what runs stays until `klet down`."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Applied)
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
         return Applied()
 
 

@@ -155,7 +155,7 @@ class ApiHandler:
 async def _body(request: web.Request) -> Mapping[str, Any]:
     try:
         data = msgspec.json.decode(await request.read())
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         message = f"the object provided is unrecognized: couldn't get version/kind; json parse error: {error}"
         raise refusals.bad_request(message) from error
     if not isinstance(data, dict) or not isinstance(data.get("metadata", {}), dict):

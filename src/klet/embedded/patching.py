@@ -31,7 +31,7 @@ class Patch:
         """The object after the patch; raises Refused."""
         try:
             change = msgspec.json.decode(self.body)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise refusals.bad_request(f"error decoding patch: {error}") from error
         try:
             changed = self._change(obj, change, kind)

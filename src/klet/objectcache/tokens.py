@@ -143,7 +143,7 @@ class TokenCache:
         if not self._has_tokens:
             try:
                 found = msgspec.json.decode(await self._client.read("/api/v1"), type=_Resources)
-            except (KletError, msgspec.MsgspecError) as error:
+            except (KletError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 logger.log(level_for(error), "Discovery failed", extra={"error": str(error)})
                 return True  # nobody knows, and what the server said about this request is better than a guess
             self._has_tokens = any(resource.name == "serviceaccounts/token" for resource in found.resources)

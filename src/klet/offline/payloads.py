@@ -14,7 +14,7 @@ def read_payload(kind: type[T], payload: bytes) -> T:
     """Klet's own part of a file."""
     try:
         return msgspec.json.decode(payload, type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointDamaged(f"field payload: {error}") from error
 
 

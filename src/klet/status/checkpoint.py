@@ -156,7 +156,7 @@ class MemoryFormat:
                 delays=_owned(payload.delays, CrashDelay),
                 pulls=_owned(payload.pulls, PullDelay),
             )
-        except (msgspec.DecodeError, DecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, DecodeError) as error:
             raise CheckpointDamaged(f"field payload: {error}") from error
 
     def _encode_status(self, uid: PodUID, status: PodStatus) -> tuple[PodStatus, msgspec.Raw]:

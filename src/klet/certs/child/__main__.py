@@ -39,7 +39,7 @@ def respond(data: bytes) -> Answer:
         return Refusal(reason=RefusalReason.BAD_REQUEST, message=f"the request is longer than {REQUEST_LIMIT} bytes")
     try:
         request: Request = msgspec.json.decode(data, type=Request)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return Refusal(reason=RefusalReason.BAD_REQUEST, message=f"the request cannot be read: {error}")
     try:
         # Names longer than X.509 wants are fine here; the library warns whenever it meets one.

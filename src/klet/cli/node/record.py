@@ -31,7 +31,7 @@ def read_record(path: Path) -> NodeRecord | None:
         return msgspec.json.decode(path.read_bytes(), type=NodeRecord)
     except FileNotFoundError:
         return None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DamagedRecord(f"{path}: {error}; `klet down --purge` removes the node and its state") from error
 
 

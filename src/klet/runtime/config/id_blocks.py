@@ -145,7 +145,7 @@ def encode_block(block: IdBlock) -> bytes:
 def decode_block(data: bytes) -> IdBlock:
     try:
         mappings = msgspec.json.decode(data, type=_Mappings)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _invalid(f"invalid user namespace mappings file: {error}") from error
     wrong = "invalid user namespace configuration: "
     if len(mappings.uid_mappings) > 1 or len(mappings.gid_mappings) > 1:
