@@ -50,6 +50,7 @@ from klet.testing.conformance.spec_sets import (
 )
 from klet.testing.conformance.stage import KLET, UPSTREAM, Supplies, check_machine
 from klet.testing.conformance.userland import find_userland, missing_files, userland_root
+from klet.testing.containerd import why_impossible
 from klet.testing.control_plane.build import build_programs
 from klet.testing.control_plane.programs import (
     ETCD,
@@ -74,8 +75,8 @@ def main(arguments: Sequence[str]) -> int:
         sys.stdout.write("".join(f"{spec_set.name}: {spec_set.title}\n" for spec_set in SETS.values()))
         return 0
     try:
-        if options.cached and (missing := missing_cache(options.kubelet)):
-            say(f"skipped: {missing} not in the cache; scripts/conformance without --cached builds it")
+        if options.cached and (reason := why_skipped(options.kubelet)):
+            say(f"skipped: {reason}")
             return 0
         check_machine()
         provide_programs(options.kubelet)
@@ -163,12 +164,14 @@ def choose_drivers(request: Request, spec_set: SpecSet) -> tuple[Request, tuple[
     return replace(request, selection=leave_out_drivers(request.selection, spec_set)), ()
 
 
-def missing_cache(kubelet: str) -> str:
-    """What a run would have to build or fetch; empty if nothing."""
+def why_skipped(kubelet: str) -> str:
+    """Why nothing can run without building or fetching; empty if it can."""
     missing = list(missing_suite(kubelet))
     if missing_files(userland_root()):
-        missing.append("the userland of the images")
-    return ", ".join(missing)
+        missing.append("userland of the images")
+    if missing:
+        return f"no {', '.join(missing)} in the cache; scripts/conformance without --cached builds what is missing"
+    return why_impossible()
 
 
 def provide_programs(kubelet: str) -> None:

