@@ -43,7 +43,7 @@ def sealed(kind, payload):
     ],
 )
 def test_an_object_of_the_api(data):
-    with pytest.raises(DecodeError, match="invalid JSON|Expected"):
+    with pytest.raises(DecodeError, match=r"invalid JSON|Expected"):
         decode(Pod, data)
 
 

@@ -10,7 +10,7 @@ import grpc
 from grpc import aio
 
 from klet.cri.errors import Code, CriError, error_for
-from klet.wire.methods import Method, RequestT, ResponseT
+from klet.wire.methods import Method, RequestT, ResponseT, answer_reader
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 
@@ -66,10 +66,10 @@ class Connection:
         send = self._calls.get(method.path)
         if send is None:
             send = self._calls[method.path] = self._channel.unary_unary(
-                method.path, method.request.SerializeToString, method.response.FromString
+                method.path, method.request.SerializeToString, answer_reader(method.response)
             )
         try:
-            answer: ResponseT = await send(
+            answer: ResponseT | None = await send(
                 request,
                 timeout=timeout.total_seconds() if timeout is not None else None,
                 metadata=self._metadata or None,
@@ -80,15 +80,20 @@ class Connection:
             if _was_cancelled():
                 raise
             raise _closed(self.endpoint) from None
+        if answer is None:
+            raise _unreadable(method)
         return answer
 
     async def stream(self, method: Method[RequestT, ResponseT], request: RequestT) -> AsyncGenerator[ResponseT, None]:
         """Ask once and give the answers as they come, without a deadline."""
-        call = self._channel.unary_stream(method.path, method.request.SerializeToString, method.response.FromString)(
+        read = answer_reader(method.response)
+        call = self._channel.unary_stream(method.path, method.request.SerializeToString, read)(
             request, metadata=self._metadata or None
         )
         try:
             async for answer in call:
+                if answer is None:
+                    raise _unreadable(method)
                 yield answer
         except aio.AioRpcError as error:
             raise _translate(error) from error
@@ -108,6 +113,11 @@ def _target(endpoint: str) -> str:
 def _translate(error: aio.AioRpcError) -> CriError:
     code: grpc.StatusCode = error.code()
     return error_for(Code[code.name], error.details() or "")
+
+
+def _unreadable(method: Method[RequestT, ResponseT]) -> CriError:
+    """In the words of Go's gRPC."""
+    return error_for(Code.INTERNAL, f"grpc: failed to unmarshal the received message of {method.path}")
 
 
 def _was_cancelled() -> bool:

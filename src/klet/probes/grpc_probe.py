@@ -13,7 +13,7 @@ from klet.model.foreign_text import shorten
 from klet.model.http_get import PROBE_AGENT, join_host_port, user_agent
 from klet.probes.handler import Answer, Outcome, ProbeTarget
 from klet.wire import health_v1_pb2 as health
-from klet.wire.methods import method_of
+from klet.wire.methods import answer_reader, method_of
 
 CHECK = method_of(
     health.DESCRIPTOR.services_by_name["Health"], "Check", health.HealthCheckRequest, health.HealthCheckResponse
@@ -50,11 +50,14 @@ async def probe_grpc(action: GRPCAction, target: ProbeTarget) -> Outcome:
 
 
 async def _check(channel: aio.Channel, action: GRPCAction, *, limit: timedelta) -> Outcome:
-    call = channel.unary_unary(CHECK.path, CHECK.request.SerializeToString, CHECK.response.FromString)
+    call = channel.unary_unary(CHECK.path, CHECK.request.SerializeToString, answer_reader(CHECK.response))
     try:
-        answer: health.HealthCheckResponse = await call(health.HealthCheckRequest(service=action.service or ""))
+        answer: health.HealthCheckResponse | None = await call(health.HealthCheckRequest(service=action.service or ""))
     except aio.AioRpcError as error:
         return Outcome(Answer.FAILURE, _describe(error, limit))
+    if answer is None:
+        what = "grpc: failed to unmarshal the received message"
+        return Outcome(Answer.FAILURE, f"error: health rpc probe failed: rpc error: code = Internal desc = {what}")
     if answer.status == health.HealthCheckResponse.SERVING:
         return Outcome(Answer.SUCCESS, "service healthy")
     return Outcome(Answer.FAILURE, f'service unhealthy (responded with "{_status_name(answer.status)}")')

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from klet.api.container_status import ContainerUser, LinuxContainerUser
-from klet.cri.errors import NotFound
+from klet.cri.errors import BadAnswer, NotFound
 from klet.cri.port import RuntimeService
 from klet.host.cgroups.resources import millicpu_from_quota, millicpu_from_shares
 from klet.model.foreign_text import LONGEST_WORD, shorten
@@ -133,6 +133,7 @@ class PodReader:
             answer = await self._runtime.pod_sandbox_status(cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id))
         except NotFound:
             return None  # removed between the list and this call
+        _check_id("sandbox", sandbox_id, answer.status.id)
         return answer.status
 
     async def _container(self, container_id: str) -> cri.ContainerStatus | None:
@@ -140,7 +141,14 @@ class PodReader:
             answer = await self._runtime.container_status(cri.ContainerStatusRequest(container_id=container_id))
         except NotFound:
             return None
+        _check_id("container", container_id, answer.status.id)
         return answer.status
+
+
+def _check_id(what: str, asked: str, answered: str) -> None:
+    """What a runtime says of one thing must not be taken for another."""
+    if answered != asked:
+        raise BadAnswer(f"asked for {what} {asked}, the runtime answered with {shorten(answered, LONGEST_WORD)}")
 
 
 def _build_anew(known: Mapping[str, _Known], read: dict[str, _Known]) -> RecordBuilder:

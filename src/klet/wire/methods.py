@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 RequestT = TypeVar("RequestT", bound=Message)
@@ -26,6 +26,18 @@ class Method(Generic[RequestT, ResponseT]):
     response: type[ResponseT]
     streams_requests: bool
     streams_responses: bool
+
+
+def answer_reader(response: type[ResponseT]) -> Callable[[bytes], ResponseT | None]:
+    """Reads an answer, or gives None for bytes that are none: what gRPC makes of an error, after a long complaint."""
+
+    def read(data: bytes) -> ResponseT | None:
+        try:
+            return response.FromString(data)
+        except DecodeError:
+            return None
+
+    return read
 
 
 def methods_of(service: ServiceDescriptor) -> Mapping[str, Method[Message, Message]]:

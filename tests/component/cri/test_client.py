@@ -312,3 +312,41 @@ async def failure_of(call):
     except CriError as error:
         return error
     return None
+
+
+@pytest.fixture
+async def garbage(socket):
+    """A client of a runtime whose answers are no messages at all."""
+
+    async def answer(_request, _context):
+        return b"a"
+
+    async def stream(_request, _context):
+        yield b"a"
+
+    calls_ = {
+        name: grpc.unary_stream_rpc_method_handler(stream)
+        if method.streams_responses
+        else grpc.unary_unary_rpc_method_handler(answer)
+        for name, method in METHODS.items()
+    }
+    server = aio.server()
+    for service in (calls.RUNTIME_SERVICE, calls.IMAGE_SERVICE):
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, calls_),))
+    server.add_insecure_port(f"unix:{socket}")
+    await server.start()
+    async with open_connection(f"unix://{socket}") as connection:
+        yield CriClient(runtime=connection, images=connection, timeout=T)
+    await server.stop(None)
+
+
+@pytest.mark.parametrize("name", UNARY)
+async def test_an_answer_that_is_no_message_is_an_error(garbage, name):
+    with pytest.raises(CriError, match="code = Internal desc = grpc: failed to unmarshal the received message"):
+        await getattr(garbage, snake(name))(METHODS[name].request())
+
+
+async def test_an_event_that_is_no_message_is_an_error(garbage):
+    async with aclosing(CriEvents(runtime=garbage).subscribe()) as events:
+        with pytest.raises(CriError, match="failed to unmarshal"):
+            await anext(events)

@@ -136,3 +136,18 @@ async def test_an_answer_that_is_too_long_is_not_read(prober, target):
         await server.stop(grace=None)
     assert outcome.answer is Answer.FAILURE
     assert "code = ResourceExhausted" in outcome.output
+
+
+async def test_an_answer_that_is_no_message(prober, target):
+    async def check(_request, _context):
+        return b"a"
+
+    server = aio.server()
+    handler = grpc.unary_unary_rpc_method_handler(check)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(HEALTH.full_name, {"Check": handler}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    outcome = await prober.prepare(target(asking(port)))()
+    await server.stop(grace=None)
+    assert outcome.answer is Answer.FAILURE
+    assert outcome.output.endswith("code = Internal desc = grpc: failed to unmarshal the received message")

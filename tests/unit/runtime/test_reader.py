@@ -5,9 +5,12 @@ from datetime import UTC, datetime
 import pytest
 
 from klet.api.container_status import ContainerUser, LinuxContainerUser
+from klet.app.simulation.memory import MemoryLeftFiles
+from klet.cri.errors import BadAnswer
 from klet.model.pods import PodUID
 from klet.model.runtime import ContainerState, GivenResources
-from klet.runtime.reader import build_status, from_nanoseconds, group_listed
+from klet.runtime.reader import PodReader, build_status, from_nanoseconds, group_listed
+from klet.testing.fake_runtime.logs import MemorySink
 from klet.wire import cri_v1_pb2 as cri
 
 UID = PodUID("u-1")
@@ -310,3 +313,29 @@ def test_what_the_runtime_says_of_an_end_is_cut():
 def test_restart_counts(annotation, expected):
     status = container(annotations={"io.kubernetes.container.restartCount": annotation})
     assert record(status).restart_count == expected
+
+
+class MixedUp:
+    """A runtime that answers with another container or sandbox than it was asked for."""
+
+    async def list_pod_sandbox(self, _request):
+        return cri.ListPodSandboxResponse(items=[cri.PodSandbox(id=self.sandbox)])
+
+    async def list_containers(self, _request):
+        return cri.ListContainersResponse(containers=[cri.Container(id="c-1", pod_sandbox_id="s0-1")])
+
+    async def pod_sandbox_status(self, _request):
+        return cri.PodSandboxStatusResponse(status=sandbox())
+
+    async def container_status(self, _request):
+        return cri.ContainerStatusResponse(status=container("c-2"))
+
+    def __init__(self, sandbox_):
+        self.sandbox = sandbox_
+
+
+@pytest.mark.parametrize(("listed", "what"), [("s0-1", "container c-1"), ("s-9", "sandbox s-9")])
+async def test_an_answer_about_something_else_is_not_believed(listed, what):
+    reader = PodReader(runtime=MixedUp(listed), files=MemoryLeftFiles(sink=MemorySink()))
+    with pytest.raises(BadAnswer, match=f"asked for {what}"):
+        await reader.read(UID)
