@@ -15,7 +15,7 @@ import msgspec
 from klet.api.base import ApiObject, JsonObject, required
 from klet.api.codec import DecodeError, convert, to_builtins
 from klet.config.document import parse_document
-from klet.config.errors import ConfigError
+from klet.config.errors import ConfigError, one_line
 from klet.config.places import hide_credentials
 from klet.kube.access import (
     Access,
@@ -28,10 +28,12 @@ from klet.kube.access import (
     SystemAuthorities,
 )
 from klet.kube.errors import KubeconfigError
+from klet.model.foreign_text import LONGEST_WORD, shorten
 
 T = TypeVar("T")
 LONGEST: Final = 4 << 20
 """Bytes of a file; one of a hundred clusters with their certificates has a tenth of that."""
+_ZERO: Final = "must not hold a zero byte"
 EXEC_VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 
@@ -140,12 +142,12 @@ class _Reader:
     def access(self, context: str) -> Access:
         fields = self._context(context or self._config.current_context)
         cluster = self._find("cluster", fields.cluster, {each.name: each.cluster for each in self._config.clusters})
-        where = f'cluster "{fields.cluster}"'
-        if urlsplit(cluster.server).scheme not in {"http", "https"} or not urlsplit(cluster.server).hostname:
-            shown = hide_credentials(cluster.server)
+        where = f'cluster "{_shown(fields.cluster)}"'
+        if not _is_address(cluster.server):
+            shown = _shown(hide_credentials(cluster.server))
             raise self._error(f'{where}: server: "{shown}" is not an address such as https://host:6443')
-        if cluster.proxy_url and urlsplit(cluster.proxy_url).scheme not in {"http", "https"}:
-            shown = hide_credentials(cluster.proxy_url)
+        if cluster.proxy_url and not _is_address(cluster.proxy_url):
+            shown = _shown(hide_credentials(cluster.proxy_url))
             raise self._error(f'{where}: proxy-url: "{shown}" must start with http:// or https://')
         user = UserFields()
         if fields.user:
@@ -153,7 +155,7 @@ class _Reader:
         return Access(
             server=cluster.server.rstrip("/"),
             authority=self._authority(where, cluster),
-            login=self._login(f'user "{fields.user}"', user, cluster),
+            login=self._login(f'user "{_shown(fields.user)}"', user, cluster),
             server_name=cluster.tls_server_name,
             proxy=cluster.proxy_url,
         )
@@ -167,8 +169,8 @@ class _Reader:
     def _find(self, what: str, name: str, there: Mapping[str, T]) -> T:
         found = there.get(name)
         if found is None:
-            listed = ", ".join(sorted(there)) or "none"
-            raise self._error(f'{what} "{name}" does not exist; the file has: {listed}')
+            listed = _shown(", ".join(sorted(there))) or "none"
+            raise self._error(f'{what} "{_shown(name)}" does not exist; the file has: {listed}')
         return found
 
     def _authority(self, where: str, cluster: ClusterFields) -> Authority:
@@ -198,9 +200,13 @@ class _Reader:
 
     def _plugin(self, where: str, fields: ExecFields, cluster: ClusterFields) -> ExecPlugin:
         if fields.api_version not in EXEC_VERSIONS:
-            raise self._error(f'{where}: exec.apiVersion: "{fields.api_version}" must be one of {EXEC_VERSIONS}')
+            raise self._error(
+                f'{where}: exec.apiVersion: "{_shown(fields.api_version)}" must be one of {EXEC_VERSIONS}'
+            )
         if not fields.command:
             raise self._error(f"{where}: exec.command: must be given")
+        if "\0" in "".join((fields.command, *fields.args, *(f"{each.name}{each.value}" for each in fields.env))):
+            raise self._error(f"{where}: exec: {_ZERO}")
         # A command with a slash is relative to the file; a bare name is looked up on the PATH.
         command = str(self._path_of(fields.command)) if "/" in fields.command else fields.command
         return ExecPlugin(
@@ -217,11 +223,27 @@ class _Reader:
             return Material(path=self._path_of(path)) if path else None
         try:
             return Material(data=base64.b64decode(data, validate=True))
-        except binascii.Error as error:
+        except (binascii.Error, ValueError) as error:  # the latter for letters beyond ASCII
             raise self._error(f"{where}: {field}-data: not base64: {error}") from error
 
     def _path_of(self, path: str) -> Path:
+        if "\0" in path:
+            raise self._error(f'"{_shown(path)}": {_ZERO}')
         return (self._path.parent / path).absolute()
 
     def _error(self, text: str) -> KubeconfigError:
         return KubeconfigError(f"invalid kubeconfig: {self._path}: {text}")
+
+
+def _is_address(text: str) -> bool:
+    """Whether it is the URL of a server, with a port that there is and nothing that cannot be written."""
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and bool(parts.hostname) and port != 0 and text.isprintable()
+
+
+def _shown(text: str) -> str:
+    return one_line(shorten(text, LONGEST_WORD))

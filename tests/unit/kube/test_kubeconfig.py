@@ -129,6 +129,20 @@ def test_a_single_context_needs_no_choice():
             'cluster "c": server: "api:6443" is not an address',
             id="a server without scheme",
         ),
+        pytest.param(config("server: 'http://['"), "is not an address", id="half an IPv6 address"),
+        pytest.param(config("server: 'https://a:99999'"), "is not an address", id="a port that there is not"),
+        pytest.param(config("server: 'https://a:x'"), "is not an address", id="a port that is no number"),
+        pytest.param(config("server: 'https://a:0'"), "is not an address", id="port 0"),
+        pytest.param(config('server: "https://a\\nb"'), "is not an address", id="an address over two lines"),
+        pytest.param(config("server: https://a, proxy-url: 'http://['"), "proxy-url", id="half the address of a proxy"),
+        pytest.param(config("server: https://a, certificate-authority-data: é"), "not base64", id="data beyond ASCII"),
+        pytest.param(config(user='tokenFile: "a\\0b"'), "zero byte", id="a path that cannot be one"),
+        pytest.param(
+            config(user='exec: {apiVersion: client.authentication.k8s.io/v1, command: a, args: ["\\0"]}'),
+            "exec: must not hold a zero byte",
+            id="an argument that cannot be one",
+        ),
+        pytest.param(config(current='"a\\nb"'), "does not exist", id="a name over two lines"),
         pytest.param(config("server: ''"), 'cluster "c": server: "" is not an address', id="no server"),
         pytest.param(
             config("server: https://a, insecure-skip-tls-verify: true, certificate-authority: ca"),
@@ -172,6 +186,22 @@ def test_refused(text, message):
     assert str(caught.value).startswith(f"invalid kubeconfig: {PATH}: ")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(config(f"server: {'x' * 100_000}"), id="a server"),
+        pytest.param(config(current="x" * 100_000), id="a context"),
+        pytest.param(config().replace("name: c\n", f"name: {'x' * 100_000}\n"), id="the names that there are"),
+        pytest.param(config(user=f"exec: {{apiVersion: {'x' * 100_000}}}"), id="a version"),
+        pytest.param(config(user=f"auth-provider: {{}}, tokenFile: {'x' * 100_000}"), id="a path"),
+    ],
+)
+def test_long_values_are_not_quoted_whole(text):
+    with pytest.raises(KubeconfigError) as caught:
+        parse_kubeconfig(text, path=PATH)
+    assert len(str(caught.value)) < 4096
 
 
 def test_a_file_that_is_too_long_is_refused(tmp_path):
