@@ -100,7 +100,6 @@ class ClusterNode:
             f"--config={self.config}",
             f"--root-dir={self.root}",
             f"--cert-dir={self.directory / 'pki'}",
-            f"--cert-dir={self.directory / 'pki'}",
             f"--hostname-override={self.name}",
             *self.flags,
             *flags,
