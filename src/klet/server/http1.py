@@ -5,11 +5,13 @@ about framing. What is refused here never reaches it.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 import h11
 from msgspec import Struct
+
+from klet.server.chunk_lines import ChunkLines
 
 HEAD_LIMIT: Final = 64 << 10
 FIELD_LIMIT: Final = 100
@@ -17,7 +19,8 @@ BODY_LIMIT: Final = 64 << 10
 _HEAD_END: Final = re.compile(rb"\n\r?\n")
 _FOLDED: Final = re.compile(rb"\n[ \t]")
 """A line that continues the one before it. Not all read it as that: to some it is a header of its own."""
-_FORBIDDEN: Final = bytes(set(range(0x20)) - set(b"\t\n\r"))
+_EMPTY_LINES: Final = re.compile(rb"(?:\r?\n)*+")
+_FORBIDDEN: Final = bytes({*range(0x20), 0x7F} - set(b"\t\n\r"))
 PIECE: Final = 1024
 """Bytes of a body that h11 gets at once. It bounds trailers, which have the same pattern behind them."""
 _MOST_CHUNKS: Final = 4096
@@ -87,6 +90,7 @@ class RequestReader:
         self._head: RequestHead | None = None
         self._body = bytearray()
         self._chunks = 0
+        self._lines: ChunkLines | None = None
 
     @property
     def size(self) -> int:
@@ -120,6 +124,7 @@ class RequestReader:
                 if not isinstance(head, RequestHead):
                     return head
                 self._head = head
+                self._lines = ChunkLines() if head.all("transfer-encoding") else None
             return self._read_body(self._head)
         except h11.RemoteProtocolError as error:
             return refuse(error.error_status_hint)
@@ -145,7 +150,8 @@ class RequestReader:
 
     def _read_body(self, head: RequestHead) -> RequestMessage | Refusal | None:
         assert self._h11 is not None
-        for event in read_events(self._h11, self._head_bytes.buffer):
+        look = self._lines.are_plain if self._lines is not None else None
+        for event in read_events(self._h11, self._head_bytes.buffer, look):
             match event:
                 case h11.Data():
                     self._body += event.data
@@ -180,7 +186,10 @@ class HeadBytes:
         """Remove and return a head with its empty line; None while it is incomplete."""
         if self._searched == 0:
             # Some clients send an empty line behind a body.
-            del self.buffer[: len(self.buffer) - len(self.buffer.lstrip(b"\r\n"))]
+            empty = _EMPTY_LINES.match(self.buffer)
+            del self.buffer[: empty.end() if empty is not None else 0]
+            if self.buffer == b"\r":
+                return None  # half of an empty line
         found = _HEAD_END.search(self.buffer, max(0, self._searched - 2))
         end = len(self.buffer) if found is None else found.end()
         self._lines += self.buffer.count(b"\n", self._searched, end)
@@ -223,8 +232,13 @@ def decode_headers(event: h11.Request | h11.Response | h11.InformationalResponse
     return tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in event.headers.raw_items())
 
 
-def read_events(connection: h11.Connection, buffer: bytearray) -> Iterator[h11.Event | type[h11.PAUSED]]:
-    """What h11 reads, fed from the buffer piece by piece until it wants more than there is."""
+def read_events(
+    connection: h11.Connection, buffer: bytearray, look: Callable[[bytes], bool] | None = None
+) -> Iterator[h11.Event | type[h11.PAUSED]]:
+    """What h11 reads, fed from the buffer piece by piece until it wants more than there is.
+
+    Each piece is looked at first; raises RemoteProtocolError for one that does not pass.
+    """
     while True:
         event = connection.next_event()
         if isinstance(event, h11.Event) or event is h11.PAUSED:
@@ -234,6 +248,8 @@ def read_events(connection: h11.Connection, buffer: bytearray) -> Iterator[h11.E
             return
         piece = bytes(buffer[:PIECE])
         del buffer[:PIECE]
+        if look is not None and not look(piece):
+            raise h11.RemoteProtocolError("a line that two servers can read in two ways")
         connection.receive_data(piece)
 
 

@@ -72,6 +72,13 @@ def head(*lines, first="GET / HTTP/1.1", host=True):
         pytest.param(head("Transfer-Encoding: chunked") + b"1;" + b"a" * 5000, 431, id="an extension without end"),
         pytest.param(head("Transfer-Encoding: chunked") + b"0\r\nX: " + b"a" * 5000, 431, id="a trailer without end"),
         pytest.param(head("Transfer-Encoding: chunked") + b"1\r\nxy\r\n0\r\n\r\n", 400, id="a chunk that is too long"),
+        pytest.param(head("X: a\x7f"), 400, id="DEL"),
+        pytest.param(b"\r" + head(), 400, id="a bare CR before the request"),
+        pytest.param(head("Transfer-Encoding: chunked") + b"1;a\rb\r\nx\r\n0\r\n\r\n", 400, id="a CR in an extension"),
+        pytest.param(head("Transfer-Encoding: chunked") + b"1;\x7f\r\nx\r\n0\r\n\r\n", 400, id="DEL in an extension"),
+        pytest.param(head("Transfer-Encoding: chunked") + b"0\r\nX: \x01\r\n\r\n", 400, id="a control in a trailer"),
+        pytest.param(head("Transfer-Encoding: chunked") + b"0\r\nX: a\r\n b\r\n\r\n", 400, id="a trailer of two lines"),
+        pytest.param(head("Transfer-Encoding: chunked") + b"1\nx\r\n0\r\n\r\n", 400, id="a size that a LF ends"),
         pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\n\n", 400, id="TLS where plain HTTP is spoken"),
     ],
 )
