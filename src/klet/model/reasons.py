@@ -1,0 +1,166 @@
+"""Every decision that the agent records, and what it means for Events.
+
+A reason is the one word that users read for a decision, in Events, in the journal and in `/klet/v1`. Words that are
+Events are upstream's. Two reasons may share a word and differ as Events; they are equal then, as records on disk are.
+"""
+
+from enum import StrEnum
+from typing import Final, Self, TypeAlias
+
+
+class EventType(StrEnum):
+    """How an Event is meant."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+_NORMAL: Final = EventType.NORMAL
+_WARNING: Final = EventType.WARNING
+
+
+class Reason(StrEnum):
+    """A decision; without an event type it stays in the journal."""
+
+    event_type: EventType | None
+
+    def __new__(cls, word: str, event_type: EventType | None = None, identity: str = "") -> Self:
+        reason = str.__new__(cls, word)
+        reason._value_ = identity or word
+        reason.event_type = event_type
+        return reason
+
+    # The agent and its node.
+    AGENT_STARTED = "AgentStarted"
+    AGENT_RESTARTED = "AgentRestarted"
+    STARTING = "Starting", _NORMAL
+    CGROUP_V1 = "CgroupV1", _WARNING
+    REBOOTED = "Rebooted", _WARNING
+    NODE_REGISTERED = "NodeRegistered"
+    NODE_ADOPTED = "NodeAdopted"
+    NODE_READY = "NodeReady", _NORMAL
+    NODE_NOT_READY = "NodeNotReady", _NORMAL
+    NODE_SCHEDULABLE = "NodeSchedulable", _NORMAL
+    NODE_NOT_SCHEDULABLE = "NodeNotSchedulable", _NORMAL
+    NODE_HAS_SUFFICIENT_MEMORY = "NodeHasSufficientMemory", _NORMAL
+    NODE_HAS_INSUFFICIENT_MEMORY = "NodeHasInsufficientMemory", _NORMAL
+    NODE_HAS_NO_DISK_PRESSURE = "NodeHasNoDiskPressure", _NORMAL
+    NODE_HAS_DISK_PRESSURE = "NodeHasDiskPressure", _NORMAL
+    NODE_HAS_SUFFICIENT_PID = "NodeHasSufficientPID", _NORMAL
+    NODE_HAS_INSUFFICIENT_PID = "NodeHasInsufficientPID", _NORMAL
+    RUNTIME_READY = "RuntimeReady"
+    RUNTIME_NOT_READY = "RuntimeNotReady"
+    NETWORK_READY = "NetworkReady"
+    NETWORK_NOT_READY = "NetworkNotReady", _WARNING
+    CHECK_LIMITS_FOR_RESOLV_CONF = "CheckLimitsForResolvConf", _WARNING
+    CONTAINER_GC_FAILED = "ContainerGCFailed", _WARNING
+
+    # The API server and the certificates.
+    API_SERVER_AWAY = "ApiServerAway"
+    API_SERVER_BACK = "ApiServerBack"
+    STARTED_FROM_MEMORY = "StartedFromMemory"
+    CERTIFICATE_REQUESTED = "CertificateRequested"
+    CERTIFICATE_IN_FORCE = "CertificateInForce"
+    CERTIFICATE_NOT_RENEWED = "CertificateNotRenewed"
+    CLIENT_CERTIFICATE_LOST = "ClientCertificateLost"
+
+    # Sources of pods.
+    SOURCE_AVAILABLE = "SourceAvailable"
+    SOURCE_UNAVAILABLE = "SourceUnavailable"
+    MANIFEST_REJECTED = "ManifestRejected"
+    MANIFEST_SETTLED = "ManifestSettled"
+    FAILED_VALIDATION = "FailedValidation", _WARNING
+    POD_ADDED = "PodAdded"
+    POD_UPDATED = "PodUpdated"
+    POD_REMOVED = "PodRemoved"
+    READINESS_GATE = "ReadinessGate"
+    RESIZE_PENDING = "ResizePending"
+
+    # Admission: a pod that is not taken in.
+    SYSCTL_FORBIDDEN = "SysctlForbidden", _WARNING
+    POD_OS_NOT_SUPPORTED = "PodOSNotSupported", _WARNING
+    POD_OS_SELECTOR_DOES_NOT_MATCH = "PodOSSelectorNodeLabelDoesNotMatch", _WARNING
+    NODE_PORTS = "NodePorts", _WARNING
+
+    # The life of a pod.
+    ADOPTED = "Adopted"
+    PHASE_CHANGED = "PhaseChanged"
+    READY = "Ready"
+    NOT_READY = "NotReady"
+    DEADLINE_EXCEEDED = "DeadlineExceeded", _NORMAL
+    FAILED_SYNC = "FailedSync", _WARNING
+    TERMINATE = "Terminate"
+    EXCEEDED_GRACE_PERIOD = "ExceededGracePeriod", _WARNING
+    STOPPED = "Stopped"
+    FINISHED = "Finished"
+    REMOVED = "Removed"
+
+    # What a pod needs before its containers.
+    POD_CGROUP_MISSING = "PodCgroupMissing"
+    FAILED_CREATE_POD_CONTAINER = "FailedCreatePodContainer", _WARNING
+    FAILED_MOUNT = "FailedMount", _WARNING
+    FAILED_UNMOUNT = "FailedUnmount"
+    VOLUMES_NOT_MOUNTED = "VolumesNotMounted"
+    FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET = "FailedToRetrieveImagePullSecret", _WARNING
+    MISSING_CLUSTER_DNS = "MissingClusterDNS", _WARNING
+    DNS_CONFIG_FORMING = "DNSConfigForming", _WARNING
+    CREATE_SANDBOX = "CreateSandbox"
+    SANDBOX_CREATED = "SandboxCreated"
+    SANDBOX_CHANGED = "SandboxChanged", _NORMAL
+    FAILED_CREATE_POD_SANDBOX = "FailedCreatePodSandBox", _WARNING
+    FAILED_POD_SANDBOX_STATUS = "FailedPodSandBoxStatus", _WARNING
+    HOST_PORT_HELD = "HostPortHeld"
+
+    # Images.
+    PULLING = "Pulling", _NORMAL
+    PULLED = "Pulled", _NORMAL
+    INSPECT_FAILED = "InspectFailed", _WARNING
+    ERR_IMAGE_NEVER_PULL = "ErrImageNeverPull", _WARNING
+
+    # Containers.
+    START_CONTAINER = "StartContainer"
+    START_INIT_CONTAINER = "StartInitContainer"
+    RESTART_CONTAINER = "RestartContainer"
+    CREATED = "Created", _NORMAL
+    STARTED = "Started", _NORMAL
+    FAILED = "Failed", _WARNING
+    BACK_OFF_RESTARTING_CONTAINER = "BackOff", _WARNING
+    BACK_OFF_PULLING_IMAGE = "BackOff", _NORMAL, "BackOffPullingImage"
+    EXITED = "Exited"
+    POST_START_HOOK = "PostStartHook"
+    FAILED_POST_START_HOOK = "FailedPostStartHook", _WARNING
+    UNHEALTHY = "Unhealthy", _WARNING
+    PROBE_WARNING = "ProbeWarning", _WARNING
+    PROBE_PERIODS_IGNORED = "ProbePeriodsIgnored"
+    LIFECYCLE_HTTP_FALLBACK = "LifecycleHTTPFallback", _WARNING
+
+    # Stopping.
+    KILL_POD = "KillPod"
+    KILL_CONTAINER = "KillContainer"
+    KILLING = "Killing", _NORMAL
+    FAILED_KILL_POD = "FailedKillPod", _WARNING
+    FAILED_KILL_CONTAINER = "FailedKillContainer"
+    PRE_STOP_HOOK = "PreStopHook"
+    PRE_STOP_HOOK_UNFINISHED = "PreStopHookUnfinished"
+    FAILED_PRE_STOP_HOOK = "FailedPreStopHook", _WARNING
+    RUNTIME_NOT_ANSWERING = "RuntimeNotAnswering"
+    RUNTIME_ANSWERED = "RuntimeAnswered"
+
+
+class UnknownReason(str):
+    """A word in the journal of another version, which this one has no reason for."""
+
+    __slots__ = ()
+
+    event_type: Final = None
+
+
+AnyReason: TypeAlias = Reason | UnknownReason
+
+
+def read_reason(word: str) -> AnyReason:
+    """The reason that a record names. Reading never fails: another version may have had other words."""
+    try:
+        return Reason(word)
+    except ValueError:
+        return UnknownReason(word)

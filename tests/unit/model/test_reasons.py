@@ -1,0 +1,36 @@
+"""Words of decisions, and what they are as Events."""
+
+import pytest
+
+from klet.journal.records import LONGEST_WORD
+from klet.model.reasons import EventType, Reason, UnknownReason, read_reason
+
+
+@pytest.mark.parametrize("reason", Reason, ids=lambda reason: reason.name)
+def test_a_reason_is_one_printable_word_that_fits_into_a_record(reason):
+    assert str(reason).isalnum()
+    assert str(reason)[0].isupper()
+    assert len(reason) <= LONGEST_WORD
+    assert type(str(reason)) is str
+
+
+def test_only_back_offs_share_a_word():
+    by_word = {}
+    for reason in Reason:
+        by_word.setdefault(str(reason), []).append(reason)
+    shared = {word: reasons for word, reasons in by_word.items() if len(reasons) > 1}
+    assert shared == {"BackOff": [Reason.BACK_OFF_RESTARTING_CONTAINER, Reason.BACK_OFF_PULLING_IMAGE]}
+    # Waiting for an image is usual; a container that keeps failing is not.
+    assert [reason.event_type for reason in shared["BackOff"]] == [EventType.WARNING, EventType.NORMAL]
+
+
+@pytest.mark.parametrize("reason", Reason, ids=lambda reason: reason.name)
+def test_a_word_on_disk_is_read_as_the_reason_that_wrote_it(reason):
+    found = read_reason(str(reason))
+    assert isinstance(found, Reason)
+    assert found == reason
+
+
+def test_a_word_of_another_version_is_read_and_means_no_event():
+    found = read_reason("Teleported")
+    assert (found, type(found), found.event_type) == ("Teleported", UnknownReason, None)
