@@ -1,0 +1,1 @@
+"""The test command: the parts of `scripts/test`, and the pytest plugin with deadlines, signals and records."""

@@ -1,0 +1,57 @@
+"""Which tests run together: the parts of a whole run, in stages.
+
+Tests that use the machine itself run one after the other, the others beside them; the simulation takes every processor
+and comes last. With arguments, which go to pytest, everything is one part.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+# A virtual machine of its own, which nothing on this one disturbs.
+_VIRTUAL: Final = "integration/host/test_cgroups_v2.py"
+_BESIDE: Final = ("component", "unit")
+_LAST: Final = ("simulation",)
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One process of pytest."""
+
+    name: str
+    arguments: tuple[str, ...]
+    is_attended: bool = False
+    """Its output goes straight to whoever started it, and Ctrl-C on a terminal reaches it without us."""
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """Parts that run at the same time."""
+
+    parts: tuple[Part, ...]
+
+
+def plan_arguments(arguments: Sequence[str]) -> tuple[Stage, ...]:
+    return (Stage((Part("tests", tuple(arguments), is_attended=True),)),)
+
+
+def plan_whole(tests: Path) -> tuple[Stage, ...]:
+    """Return the stages of a run of everything; a directory that is new here is taken for one that uses the machine."""
+    known = [directory.name for directory in sorted(tests.iterdir()) if has_tests(directory)]
+    virtual = tests / _VIRTUAL
+    beside = [tests / name for name in known if name in _BESIDE]
+    machine = [tests / name for name in known if name not in (*_BESIDE, *_LAST)]
+    last = [tests / name for name in known if name in _LAST]
+    together = []
+    if machine:
+        together.append(Part("machine", (*map(str, machine), f"--ignore={virtual}")))
+    if virtual.exists():
+        beside = [virtual, *beside]
+    if beside:
+        together.append(Part("beside", tuple(map(str, beside))))
+    stages = [Stage(tuple(together))] if together else []
+    return (*stages, *(Stage((Part(path.name, (str(path),)),)) for path in last))
+
+
+def has_tests(path: Path) -> bool:
+    return path.is_dir() and next(path.rglob("test_*.py"), None) is not None

@@ -1,0 +1,198 @@
+"""The pytest plugin of this repository: default signals, a deadline for each test, and a record of the run.
+
+Set-up, call and tear-down of a test have its deadline each, and the import of a test module that of its directory.
+"""
+
+import os
+from collections.abc import Generator
+from pathlib import Path, PurePath
+from typing import Any, Final, TypeVar
+
+import pytest
+
+from klet.aio.clock import SystemClock
+from klet.testing.runs.limits import LimitError, choose_limit, parse_limits, parse_seconds
+from klet.testing.runs.records import Begun, Collected, Ended, Event, Finished, Outcome, RecordReader, Started, encode
+from klet.testing.runs.signals import restore_signals
+from klet.testing.runs.watchdog import Watch, Watchdog
+
+T = TypeVar("T")
+
+NAME: Final = __name__
+_GRACE: Final = "10"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("klet")
+    group.addoption("--deadline", metavar="SECONDS", help="one deadline for every test, in place of its own; 0: none")
+    group.addoption("--record", metavar="FILE", help="write each result to FILE, and leave out what it has already")
+    parser.addini("deadlines", "deadlines in seconds, as <directory>: <seconds>", type="linelist", default=[])
+    parser.addini("deadline_grace", "seconds for a test to end after its deadline", default=_GRACE)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "deadline(seconds): for each of set-up, call and tear-down of this test; 0: none"
+    )
+    restore_signals()
+    try:
+        limits = parse_limits(config.getini("deadlines"))
+        grace = parse_seconds(config.getini("deadline_grace"))
+        only = None if config.option.deadline is None else parse_seconds(config.option.deadline)
+    except LimitError as error:
+        raise pytest.UsageError(str(error)) from error
+    config.pluginmanager.register(Deadlines(root=config.rootpath, limits=limits, only=only, grace=grace), "deadlines")
+    # Workers of xdist report to the process that started them, and that one writes.
+    if config.option.record is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(path=Path(config.option.record)), "recorder")
+
+
+class Deadlines:
+    """Ends each test that takes too long."""
+
+    def __init__(self, *, root: Path, limits: dict[PurePath, float], only: float | None, grace: float) -> None:
+        self._root = root
+        self._limits = limits
+        self._only = only
+        # At this moment nothing is captured yet.
+        self._descriptor = os.dup(2)
+        self._watchdog = Watchdog(write=self._write, descriptor=self._descriptor, grace=grace, clock=SystemClock())
+
+    def limit_of(self, node: pytest.Item | pytest.Collector) -> float:
+        """Return the seconds for each phase; raises UsageError."""
+        if self._only is not None:
+            return self._only
+        mark = node.get_closest_marker("deadline")
+        if mark is not None:
+            try:
+                return parse_seconds(mark.args[0] if mark.args else "")
+            except LimitError as error:
+                raise pytest.UsageError(f"{node.nodeid}: {error}") from error
+        path = node.path
+        return choose_limit(path.relative_to(self._root) if path.is_relative_to(self._root) else path, self._limits)
+
+    def pytest_sessionstart(self) -> None:
+        self._watchdog.open()
+
+    def pytest_unconfigure(self) -> None:
+        self._watchdog.close()
+        os.close(self._descriptor)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        watch = self._begin(collector, "the collection")
+        try:
+            report = yield
+        finally:
+            self._watchdog.end()
+        if watch.strikes:
+            report.outcome, report.longrepr = "failed", watch.message
+        return report
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, T, T]:
+        return (yield from self._watched(item, "the set-up"))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, T, T]:
+        return (yield from self._watched(item, "the call"))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, T, T]:
+        return (yield from self._watched(item, "the tear-down"))
+
+    def pytest_enter_pdb(self) -> None:
+        """Somebody is looking: the rest of this phase may take any time."""
+        self._watchdog.end()
+
+    def _begin(self, node: pytest.Item | pytest.Collector, phase: str) -> Watch:
+        return self._watchdog.begin(f"{phase} of {node.nodeid or 'everything'}", self.limit_of(node))
+
+    def _watched(self, item: pytest.Item, phase: str) -> Generator[None, T, T]:
+        watch = self._begin(item, phase)
+        try:
+            result = yield
+        except (KeyboardInterrupt, pytest.exit.Exception):
+            raise
+        except BaseException:
+            if not watch.strikes:
+                raise
+            # What came of the strike says less than the stacks.
+            raise pytest.fail.Exception(watch.message, pytrace=False) from None
+        finally:
+            self._watchdog.end()
+        if watch.strikes:
+            pytest.fail(watch.message, pytrace=False)
+        return result
+
+    def _write(self, text: str) -> None:
+        data = text.encode(errors="replace")
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+
+class Recorder:
+    """Writes what happens, so that the test command knows it however the process ends."""
+
+    def __init__(self, *, path: Path) -> None:
+        self._begun = {event.test for event in RecordReader(path).read() if isinstance(event, Begun)}
+        self._file = path.open("ab", buffering=0)
+
+    def pytest_sessionstart(self) -> None:
+        self._put(Started())
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Leave out what began in a process that did not live to its end."""
+        done = [item for item in items if item.nodeid in self._begun]
+        if done:
+            items[:] = [item for item in items if item.nodeid not in self._begun]
+            config.hook.pytest_deselected(items=done)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        deadlines: Any = session.config.pluginmanager.get_plugin("deadlines")
+        assert isinstance(deadlines, Deadlines)
+        limits = [deadlines.limit_of(item) for item in session.items]
+        self._put(Collected(len(limits), 0 if 0 in limits else max(limits, default=0)))
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if not report.passed:
+            self._put(Ended(report.nodeid, Outcome(report.outcome), _skip_reason(report)))
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._put(Begun(nodeid))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if (outcome := classify(report)) is not None:
+            self._put(Ended(report.nodeid, outcome, _skip_reason(report)))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        self._put(Finished(int(exitstatus)))
+
+    def pytest_unconfigure(self) -> None:
+        self._file.close()
+
+    def _put(self, event: Event) -> None:
+        self._file.write(encode(event))
+
+
+def classify(report: pytest.TestReport) -> Outcome | None:
+    """Say what a phase counts as: failures always, successes of the call alone."""
+    is_expected = hasattr(report, "wasxfail")
+    if report.skipped:
+        return Outcome.XFAILED if is_expected else Outcome.SKIPPED
+    if report.failed:
+        return Outcome.FAILED
+    if report.when != "call":
+        return None
+    return Outcome.XPASSED if is_expected else Outcome.PASSED
+
+
+def _skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    if not report.skipped or not isinstance(report.longrepr, tuple):
+        return ""
+    return report.longrepr[2].removeprefix("Skipped: ").removeprefix("skipped: ")
