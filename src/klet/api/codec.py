@@ -61,13 +61,16 @@ def convert(cls: type[T], data: object) -> T:
 
 
 def encode(obj: object) -> bytes:
-    """Write an object, or plain data, as JSON."""
-    return _ENCODER.encode(obj)
+    """Write an object, or plain data, as JSON. Letters that cannot be written, as of a strange file name, become `?`."""
+    try:
+        return _ENCODER.encode(obj)
+    except UnicodeEncodeError:
+        return _ENCODER.encode(_writable(msgspec.to_builtins(obj, enc_hook=_to_plain)))
 
 
 def to_builtins(obj: object) -> Any:
     """Turn an object into plain data, exactly as it would be read back from JSON."""
-    return msgspec.json.decode(_ENCODER.encode(obj))
+    return msgspec.json.decode(encode(obj))
 
 
 def field_path(path: str) -> str:
@@ -123,6 +126,16 @@ def _to_plain(value: Any) -> str:
     if isinstance(value, Time | MicroTime | Duration):
         return value.wire()
     raise TypeError(f"no way to write {type(value).__name__}")
+
+
+def _writable(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list | tuple):
+        return [_writable(each) for each in value]
+    if isinstance(value, dict):
+        return {_writable(key): _writable(each) for key, each in value.items()}
+    return value
 
 
 def _read_quantity(value: object) -> Quantity:

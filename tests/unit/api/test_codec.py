@@ -177,3 +177,10 @@ def test_the_object_of_a_watch_event_stays_raw():
 )
 def test_unknown_fields(data, expected):
     assert unknown_fields(Pod, data) == expected
+
+
+def test_what_cannot_be_written_is_replaced():
+    """The name of a file that is no text, in the message of an error, must not keep an Event or a status back."""
+    written = encode(ConfigMap(data={"a\udcff": "b\udce3", "c": "é"}))
+    assert decode(ConfigMap, written).data == {"a?": "b?", "c": "é"}
+    assert to_builtins({"a": ["\udcff", 1, None, {"b": "c"}]}) == {"a": ["?", 1, None, {"b": "c"}]}
