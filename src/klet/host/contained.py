@@ -41,9 +41,12 @@ def open_beneath(root: Path, relative: str) -> int:
     return _Walk(root, relative).go()
 
 
-def make_beneath(root: Path, relative: str, *, mode: int) -> None:
-    """Make the directories of a path that are missing, with exactly that mode. A link to nothing stays one."""
-    os.close(_Walk(root, relative, mode=mode).go())
+def make_beneath(root: Path, relative: str, *, mode: int, opened: int | None = None) -> None:
+    """Make the directories of a path that are missing, with exactly that mode. A link to nothing stays one.
+
+    The root may have been opened already: then its path counts for links and messages alone.
+    """
+    os.close(_Walk(root, relative, mode=mode, opened=opened).go())
 
 
 @dataclass(slots=True)
@@ -54,6 +57,7 @@ class _Walk:
     relative: str
     is_strict: bool = True
     mode: int | None = None
+    opened: int | None = None
     _steps: list[int] = field(default_factory=list, init=False)
 
     @property
@@ -62,7 +66,8 @@ class _Walk:
 
     def go(self) -> int:
         try:
-            self._steps.append(os.open(self.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+            root = self.root if self.opened is None else "."
+            self._steps.append(os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.opened))
             self._descend()
             return self._steps.pop()
         except OSError as error:

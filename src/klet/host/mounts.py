@@ -122,10 +122,13 @@ def has_mounts_under(path: Path) -> bool:
     return bool(mounts_under(list_mounts(), str(_resolved(path))))
 
 
-def mount(source: str, target: Path, *, fs_type: str, options: Iterable[str] = ()) -> None:
-    """Mount a filesystem. The options do not appear in errors: they may hold secrets."""
+def mount(source: str, target: Path, *, fs_type: str, options: Iterable[str] = (), shown: Path | None = None) -> None:
+    """Mount a filesystem. The options do not appear in errors: they may hold secrets.
+
+    A target that is a descriptor in /proc is `shown` in errors by its path.
+    """
     flags, data = parse_mount_options(options)
-    _mount(source, target, fs_type, flags, data)
+    _mount(source, target, fs_type, flags, data, shown)
 
 
 def bind(source: Path, target: Path, *, options: Iterable[str] = (), recursive: bool = False) -> None:
@@ -157,7 +160,7 @@ def set_propagation(target: Path, propagation: Propagation, *, recursive: bool =
     _mount("none", target, "", flag, "")
 
 
-def unmount(target: Path, *, lazy: bool = False, force: bool = False) -> bool:
+def unmount(target: Path, *, lazy: bool = False, force: bool = False, shown: Path | None = None) -> bool:
     """Unmount what is on top at a path, never through a symlink; False if nothing was mounted there."""
     flags = _NOFOLLOW | (_DETACH if lazy else 0) | (_FORCE if force else 0)
     if _libc().umount2(os.fsencode(target), flags) == 0:
@@ -165,7 +168,7 @@ def unmount(target: Path, *, lazy: bool = False, force: bool = False) -> bool:
     number = ctypes.get_errno()
     if number in {errno.EINVAL, errno.ENOENT}:
         return False
-    raise MountError(f"cannot unmount {target}: {os.strerror(number)}", errno=number)
+    raise MountError(f"cannot unmount {shown or target}: {os.strerror(number)}", errno=number)
 
 
 def unmount_tree(path: Path, *, lazy: bool = False) -> int:
@@ -231,13 +234,13 @@ class HostMounts:
         await self._threads.run(cleanup_mount_point, path, lazy=lazy)
 
 
-def _mount(source: str, target: Path, fs_type: str, flags: MountFlag, data: str) -> None:
+def _mount(source: str, target: Path, fs_type: str, flags: MountFlag, data: str, shown: Path | None = None) -> None:
     result = _libc().mount(
         os.fsencode(source), os.fsencode(target), fs_type.encode() or None, ctypes.c_ulong(flags), data.encode() or None
     )
     if result != 0:
         number = ctypes.get_errno()
-        raise MountError(f"cannot mount {source} at {target}: {os.strerror(number)}", errno=number)
+        raise MountError(f"cannot mount {source} at {shown or target}: {os.strerror(number)}", errno=number)
 
 
 def _libc() -> ctypes.CDLL:

@@ -25,6 +25,7 @@ from klet.host.contained import read_contained
 from klet.host.errors import FileError
 from klet.host.files import remove_entry
 from klet.volumes.errors import BadPath, doing
+from klet.volumes.places import open_volume
 
 LONGEST_PATH: Final = 4096
 LONGEST_NAME: Final = 255
@@ -32,6 +33,7 @@ DATA: Final = "..data"
 _NEW_DATA: Final = "..data_tmp"
 _STAMP: Final = "..%Y_%m_%d_%H_%M_%S."
 _STAMPED: Final = re.compile(r"\.\.\d{4}(_\d\d){5}\.\d+")
+_ACTION: Final = "write files to"
 _LOW_BITS: Final = 0o777
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -56,7 +58,7 @@ def write_payload(target: Path, payload: Payload, *, now: datetime, own: Callabl
     `own` is called between the writing of the files and their appearance, to give everything its owner.
     """
     files = clean_payload(payload)
-    with doing("write files to", target), _opened(str(target)) as directory:
+    with doing(_ACTION, target), open_volume(target, action=_ACTION) as directory:
         volume = _Volume(target, directory)
         is_new = not volume.holds(files)
         if is_new:
@@ -174,7 +176,7 @@ class _Volume:
 
 
 @contextmanager
-def _opened(name: str, directory: int | None = None) -> Iterator[int]:
+def _opened(name: str, directory: int) -> Iterator[int]:
     found = os.open(name, _DIRECTORY, dir_fd=directory)
     try:
         yield found

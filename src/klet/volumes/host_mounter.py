@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from klet.host.errors import MountError
+from klet.host.errors import FileMissing, MountError
 from klet.host.files import read_text
 from klet.host.filesystems import filesystem_type, is_mount_root
 from klet.host.mounts import mount, unmount
 from klet.volumes.errors import doing
+from klet.volumes.places import beside, open_volume
 from klet.volumes.scratch import MountedMedium
 
 _FIRST_WITH_NOSWAP: Final = (6, 4)
@@ -22,10 +23,15 @@ class HostMounter:
     """Mounts on this machine."""
 
     def mount(self, source: str, target: Path, *, fs_type: str, options: Iterable[str]) -> None:
-        mount(source, target, fs_type=fs_type, options=options)
+        with open_volume(target) as found:
+            mount(source, Path(f"/proc/self/fd/{found}"), fs_type=fs_type, options=options, shown=target)
 
     def unmount(self, target: Path) -> bool:
-        return unmount(target)
+        try:
+            with beside(target) as path:
+                return unmount(path, shown=target)
+        except FileMissing:
+            return False
 
     def mounted_at(self, path: Path) -> MountedMedium | None:
         if not is_mount_root(path):

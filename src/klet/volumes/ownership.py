@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Final
 
 from klet.volumes.errors import doing
+from klet.volumes.places import open_volume
 
 logger = logging.getLogger(__name__)
 
 ON_ROOT_MISMATCH: Final = "OnRootMismatch"
 _READ_WRITE, _READ_ONLY, _EXECUTE = 0o660, 0o440, 0o110
+_ACTION: Final = "change the owner of"
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -44,8 +46,8 @@ class Ownership:
 
 def change_ownership(root: Path, wanted: Ownership) -> None:
     """Give everything to the group, children before their directory. A file that cannot be changed is logged."""
-    with doing("change the owner of", root):
-        top = os.open(root, _DIRECTORY)
+    with doing(_ACTION, root), open_volume(root, action=_ACTION) as found:
+        top = os.dup(found)
         _Walk(wanted, [_Frame(top)]).run(root)
 
 

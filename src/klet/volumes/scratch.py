@@ -9,11 +9,11 @@ from typing import Final, Protocol
 from klet.api.quantity import Format, Quantity
 from klet.errors import KletError
 from klet.host.errors import FileMissing
-from klet.host.files import remove_tree
 from klet.host.filesystems import Magic
 from klet.volumes.errors import VolumeError, doing
 from klet.volumes.media import DISK, HUGE_PAGES, IN_MEMORY, is_huge_pages, size_in_medium
 from klet.volumes.ownership import Ownership, change_ownership
+from klet.volumes.places import make_marker, make_volume, remove_marker, remove_volume
 
 logger = logging.getLogger(__name__)
 
@@ -67,24 +67,24 @@ class ScratchDirectories:
                 if scratch.medium == DISK:
                     if scratch.path.exists():
                         return
-                    scratch.marker.unlink()
+                    remove_marker(scratch.marker)
             try:
                 self._make(scratch, mounted)
             finally:
                 _own(scratch)
-            scratch.marker.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-            scratch.marker.touch()
+            make_marker(scratch.marker)
 
     def tear_down(self, path: Path, marker: Path) -> None:
         """Unmount and remove. What is mounted there is looked up: the spec may be long forgotten."""
-        remove_tree(marker.parent)
+        remove_volume(marker.parent)
         while (mounted := self._mounted(path)) is not None and mounted.magic in {Magic.TMPFS, Magic.HUGETLBFS}:
             if not self._mounter.unmount(path):
                 break
-        remove_tree(path)
+        remove_volume(path)
 
     def _make(self, scratch: Scratch, mounted: MountedMedium | None) -> None:
-        _make_directory(scratch.path)
+        # For everyone, whatever the process's umask is; a sticky bit that is there stays.
+        make_volume(scratch.path, mode=MODE)
         if scratch.medium == IN_MEMORY:
             if mounted is None or mounted.magic != Magic.TMPFS:
                 self._mounter.mount("tmpfs", scratch.path, fs_type="tmpfs", options=scratch.options)
@@ -99,13 +99,6 @@ class ScratchDirectories:
             return self._mounter.mounted_at(path)
         except FileMissing:
             return None
-
-
-def _make_directory(path: Path) -> None:
-    """Make it for everyone, whatever the process's umask is; a sticky bit that is there stays."""
-    path.mkdir(parents=True, exist_ok=True)
-    if path.lstat().st_mode & MODE != MODE:
-        path.chmod(MODE)
 
 
 def _own(scratch: Scratch) -> None:

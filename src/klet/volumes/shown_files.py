@@ -14,6 +14,7 @@ from klet.volumes.errors import VolumeError
 from klet.volumes.media import ScratchRules
 from klet.volumes.names import Layout
 from klet.volumes.ownership import Ownership, change_ownership
+from klet.volumes.places import open_volume
 from klet.volumes.plugins.base import MountRequest
 from klet.volumes.scratch import Scratch, ScratchDirectories
 from klet.volumes.usage import fs_group, nested_mount_points
@@ -73,8 +74,9 @@ class ShownFiles:
 
 
 def _make_nested(path: Path, request: MountRequest) -> None:
-    for point in nested_mount_points(request.pod, request.volume.name):
-        try:
-            make_beneath(path, point, mode=0o755)
-        except HostError as error:
-            raise VolumeError(f"unable to create nested volume mountpoints: {error}") from error
+    try:
+        with open_volume(path) as volume:
+            for point in nested_mount_points(request.pod, request.volume.name):
+                make_beneath(path, point, mode=0o755, opened=volume)
+    except HostError as error:
+        raise VolumeError(f"unable to create nested volume mountpoints: {error}") from error

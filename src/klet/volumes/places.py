@@ -1,0 +1,63 @@
+"""Volumes where they lie below the directory of all pods, reached without following any link. It blocks.
+
+Containers with a hostPath may write there. So the way to a volume is taken name by name, by descriptor.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from klet.host.beneath import make_directories, open_directory, open_regular_in, remove_below, split_end, unlink_below
+
+DEPTH: Final = 4
+"""`<uid>/volumes/<plugin>/<name>`, and `<uid>/plugins/<plugin>/<name>` for its marker's directory."""
+
+
+@contextmanager
+def open_volume(path: Path, *, action: str = "open") -> Iterator[int]:
+    """A descriptor of a volume's directory. An error names what it was needed for."""
+    root, names = split_end(str(path), DEPTH)
+    with open_directory(root, *names, action=action) as found:
+        readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=found)
+        try:
+            yield readable
+        finally:
+            os.close(readable)
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """The volume's path by way of a descriptor of the directory that it lies in."""
+    root, names = split_end(str(path), DEPTH)
+    with open_directory(root, *names[:-1]) as parent:
+        yield Path(f"/proc/self/fd/{parent}/{names[-1]}")
+
+
+def make_volume(path: Path, *, mode: int) -> None:
+    """Make a volume's directory with at least this mode; directories above are made as upstream makes them."""
+    root, names = split_end(str(path), DEPTH)
+    make_directories(root, *names[:-1], mode=0o755)
+    make_directories(root, *names, mode=mode)
+    with open_volume(path) as found:
+        if os.fstat(found).st_mode & mode != mode:
+            os.fchmod(found, mode)
+
+
+def remove_volume(path: Path) -> None:
+    """Remove a volume's directory, or that of its marker, with all in it."""
+    root, names = split_end(str(path), DEPTH)
+    remove_below(root, *names)
+
+
+def make_marker(marker: Path) -> None:
+    root, names = split_end(str(marker), DEPTH + 1)
+    make_directories(root, *names[:-1], mode=0o750)
+    with open_directory(root, *names[:-1]) as directory:
+        os.close(open_regular_in(directory, names[-1], marker, flags=os.O_WRONLY | os.O_CREAT))
+
+
+def remove_marker(marker: Path) -> None:
+    root, names = split_end(str(marker), DEPTH + 1)
+    unlink_below(root, *names)
