@@ -1,5 +1,6 @@
 """Atomic writer volumes: a container writes in the volume while the agent writes, updates and removes it."""
 
+import itertools
 import os
 import stat
 from pathlib import Path
@@ -17,7 +18,7 @@ from klet.volumes.scratch import ScratchDirectories
 VOLUME = "volume"
 OLD = {"a": FileProjection(b"old", 0o644), "d/b": FileProjection(b"old", 0o644), "gone": FileProjection(b"old", 0o644)}
 NEW = {"a": FileProjection(b"new", 0o600), "d/b": FileProjection(b"new", 0o600)}
-SENTINELS = ("a", "gone", "d/b", "empty/")
+SENTINELS = ("a", "gone", "d/b", "empty/", "pod/volumes/plugin/name/")
 STAMPED = Swap(f"{VOLUME}/..2*")
 NEW_STAMPED = Swap(f"{VOLUME}/..2*", to="empty")
 INNER = Swap(f"{VOLUME}/..2*/d", to="empty")
@@ -25,6 +26,15 @@ LEAVES = Swap(f"{VOLUME}/..2*/*", to="a", decoys=(Decoy.LINK, Decoy.HARD_LINK, D
 LINKED = Swap(f"{VOLUME}/..2*/*", to="a")
 DATA = Swap(f"{VOLUME}/..data*", plants=True)
 SEEN = Swap(f"{VOLUME}/[adg]*", to="a")
+IN_POD = "u-1/volumes/plugin/name"
+ABOVE = (
+    Swap("u-1", to="pod"),
+    Swap("u-1/volumes", to="pod/volumes"),
+    Swap("u-1/volumes/plugin", to="pod/volumes/plugin"),
+    Swap(IN_POD, to="pod/volumes/plugin/name"),
+)
+
+needs_groups = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to have a second group")
 
 
 class Writer:
@@ -60,6 +70,32 @@ class OwningWriter(Writer):
 class Remover(Writer):
     def attempt(self):
         ScratchDirectories(mounter=NotedMounts()).tear_down(self.volume, self.arena.stage / "marker/ready")
+        return b""
+
+
+class PodWriter(OwningWriter):
+    """Writes a volume in the directory of a pod, where the attacker swaps what is above it."""
+
+    attempts = 5
+
+    def __init__(self, arena):
+        super().__init__(arena, is_update=False)
+        self.volume = arena.inside / IN_POD
+        self.payloads = itertools.cycle((OLD, NEW))
+
+    def prepare(self):
+        (self.arena.stage / IN_POD).mkdir(parents=True, exist_ok=True)
+        self.arena.move_in("u-1")
+
+    def attempt(self):
+        write_payload(self.volume, next(self.payloads), now=NOW, own=self.own)
+        return b""
+
+
+class NaivePodWriter(PodWriter):
+    def attempt(self):
+        if self.volume.resolve() == self.volume:
+            (self.volume / "key").write_bytes(b"new")
         return b""
 
 
@@ -107,7 +143,9 @@ def _sentinels(arena):
     [
         pytest.param(Writer, (STAMPED, NEW_STAMPED, INNER, LEAVES, DATA, SEEN), id="writing"),
         # Every name below a volume is on one mount: a hard link leads to nothing but the volume.
-        pytest.param(OwningWriter, (STAMPED, NEW_STAMPED, INNER, DATA, SEEN), id="writing for a group"),
+        pytest.param(
+            OwningWriter, (STAMPED, NEW_STAMPED, INNER, DATA, SEEN), id="writing for a group", marks=needs_groups
+        ),
     ],
 )
 def test_who_swaps_names_in_a_volume_leads_no_file_out_of_it(arena, survives, victim, swaps, is_update):
@@ -118,10 +156,20 @@ def test_who_swaps_names_in_a_volume_has_nothing_else_removed(arena, survives):
     survives(lambda: Remover(arena, is_update=True), STAMPED, INNER, LEAVES, DATA)
 
 
+@needs_groups
+def test_who_swaps_names_above_a_volume_leads_no_file_elsewhere(arena, survives):
+    survives(lambda: PodWriter(arena), *ABOVE)
+
+
+def test_a_naive_writer_that_resolves_the_path_first_is_broken(arena, breaks):
+    breaks(lambda: NaivePodWriter(arena), *ABOVE)
+
+
 def test_a_naive_writer_is_broken(arena, breaks):
     breaks(lambda: NaiveWriter(arena, is_update=False), STAMPED, NEW_STAMPED, INNER, LEAVES, DATA, SEEN)
 
 
+@needs_groups
 def test_a_naive_change_of_owners_is_broken(arena, breaks):
     assert "gid" in breaks(lambda: NaiveOwner(arena, is_update=True), STAMPED, INNER, LINKED)
 

@@ -22,6 +22,7 @@ OTHER_GROUP: Final = 65533
 """A second group of the children, so that they can give files another group."""
 _SET_DUMPABLE: Final = 4
 _NEW_NAMESPACES: Final = 0x00020000 | 0x10000000
+_PROBE: Final = 30.0
 _PIECE: Final = 1 << 16
 _WELL: Final = b"="
 _FAILED: Final = b"!"
@@ -83,6 +84,18 @@ def start(work: Callable[[Callable[[], bool]], bytes], *, mounts: bool = False) 
     os.close(to_results)
     os.close(from_lifeline)
     return Child(pid=pid, results=results, lifeline=lifeline)
+
+
+def why_no_mounts() -> str | None:
+    """Why a child cannot have mounts of its own here; None if it can."""
+    child = start(lambda _: b"", mounts=True)
+    try:
+        child.result(within=_PROBE)
+    except ChildError as error:
+        return str(error).strip().rpartition("\n")[2]
+    finally:
+        child.end()
+    return None
 
 
 def _live(work: Callable[[Callable[[], bool]], bytes], results: int, lifeline: int, *, mounts: bool) -> None:
