@@ -12,6 +12,7 @@ from klet.api.pod import Pod
 from klet.api.pod_resources import is_sidecar
 from klet.api.sysctls import IPC, NET, SAFE_SYSCTLS, matches_sysctl, namespace_of, normalize_sysctl
 from klet.model.causes import Measurement
+from klet.model.reasons import Reason
 
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - compared with, not bound to
 _TCP: Final = "TCP"
@@ -23,7 +24,7 @@ _LINUX: Final = "linux"
 class Rejection:
     """Why a pod is not taken in."""
 
-    reason: str
+    reason: Reason
     message: str
     """Upstream's words, which users see everywhere."""
     measurements: Mapping[str, Measurement] = field(default_factory=dict)
@@ -36,10 +37,10 @@ def check_sysctls(pod: Pod, *, allowed: Sequence[str]) -> Rejection | None:
     for sysctl in (normalize_sysctl(each.name) for each in wanted):
         namespace = namespace_of(sysctl)
         if namespace is None or not any(matches_sysctl(sysctl, pattern) for pattern in (*SAFE_SYSCTLS, *allowed)):
-            return Rejection("SysctlForbidden", f'forbidden sysctl: "{sysctl}" not allowlisted')
+            return Rejection(Reason.SYSCTL_FORBIDDEN, f'forbidden sysctl: "{sysctl}" not allowlisted')
         if (namespace == NET and pod.spec.host_network) or (namespace == IPC and pod.spec.host_ipc):
             message = f'forbidden sysctl: "{sysctl}" not allowed with host {namespace} enabled'
-            return Rejection("SysctlForbidden", message)
+            return Rejection(Reason.SYSCTL_FORBIDDEN, message)
     return None
 
 
@@ -47,9 +48,9 @@ def check_os(pod: Pod) -> Rejection | None:
     """A pod for another operating system."""
     if pod.metadata.labels.get(_OS_LABEL, _LINUX) != _LINUX:
         message = f"Failed to admit pod as the `{_OS_LABEL}` label doesn't match node label"
-        return Rejection("PodOSSelectorNodeLabelDoesNotMatch", message)
+        return Rejection(Reason.POD_OS_SELECTOR_DOES_NOT_MATCH, message)
     if pod.spec.os is not None and pod.spec.os.name not in {"", _LINUX}:
-        return Rejection("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
+        return Rejection(Reason.POD_OS_NOT_SUPPORTED, "Failed to admit pod as the OS field doesn't match node OS")
     return None
 
 
@@ -66,7 +67,7 @@ def check_host_ports(pod: Pod, others: Sequence[Pod]) -> Rejection | None:
     held_by = f"{holder.metadata.namespace}/{holder.metadata.name}"
     protocol = port.protocol or _TCP
     return Rejection(
-        "NodePorts",
+        Reason.NODE_PORTS,
         "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",
         {
             "why": f"host port {port.host_port}/{protocol} is held by pod {held_by}",

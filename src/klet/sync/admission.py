@@ -9,8 +9,9 @@ from typing import Protocol
 
 from klet.admission.checks import Rejection
 from klet.api.pod import Pod
-from klet.model.causes import CauseId, CauseRecorder, Finding
-from klet.model.pods import PodUID, subject_of, uid_of
+from klet.model.causes import CauseId, CauseRecorder
+from klet.model.pods import PodUID, uid_of
+from klet.model.recording import DecisionRecorder
 from klet.pods.store import PodStore
 from klet.status.phase import is_terminal
 from klet.sync.ledger import WorkerLedger
@@ -48,7 +49,7 @@ class AdmittedWorkers:
         self._admission = admission
         self._reject = reject
         """Tells the pod's status."""
-        self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._rejected: set[PodUID] = set()
 
     def wake(self, uid: PodUID) -> None:
@@ -79,14 +80,10 @@ class AdmittedWorkers:
         rejection = self._admission(pod, [other for other in self._pods.all() if self._is_active(other, uid)])
         if rejection is None:
             return True
-        finding = Finding(
-            subject=subject_of(pod),
-            decider=DECIDER,
-            decision=rejection.reason,
-            message=rejection.message,
-            measurements=rejection.measurements,
+        recorded = self._decisions.for_pod(pod).record(
+            rejection.reason, rejection.message, measurements=rejection.measurements, parent=cause
         )
-        self._reject(pod, rejection, self._recorder.record(finding, parent=cause))
+        self._reject(pod, rejection, recorded)
         return False
 
     def _is_active(self, other: Pod, uid: PodUID) -> bool:

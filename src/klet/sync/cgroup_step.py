@@ -11,8 +11,10 @@ from klet.api.container import Container
 from klet.api.pod import Pod, PodStatus
 from klet.errors import KletError
 from klet.host.errors import CgroupError
-from klet.model.causes import CauseId, CauseRecorder, Finding
-from klet.model.pods import PodUID, subject_of, uid_of
+from klet.model.causes import CauseId, CauseRecorder
+from klet.model.pods import PodUID, uid_of
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.model.runtime import PodRuntimeStatus
 from klet.runtime.kill.killer import PodKiller
 from klet.runtime.restart import NEVER, effective_policy
@@ -61,7 +63,7 @@ class CgroupStep:
         self._qos = qos
         self._ledger = ledger
         self._killer = killer
-        self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
     async def prepare(self, pod: Pod, status: PodRuntimeStatus, reported: PodStatus, *, cause: CauseId | None) -> bool:
         """Give the pod its cgroup. True if it had to be killed for that, so that what was seen of it is old."""
@@ -91,12 +93,11 @@ class CgroupStep:
         await self.balance()
 
     async def _kill(self, pod: Pod, status: PodRuntimeStatus, cause: CauseId | None) -> bool:
-        parent = self._record(
-            pod,
-            "PodCgroupMissing",
+        parent = self._decisions.for_pod(pod).record(
+            Reason.POD_CGROUP_MISSING,
             "containers of the pod run, but the pod's cgroup is not there: nothing limits them",
-            "stop the pod and start it in a cgroup of its own",
-            cause,
+            next_step="stop the pod and start it in a cgroup of its own",
+            parent=cause,
         )
         try:
             await self._killer.kill_pod(pod, status, parent=parent)
@@ -112,14 +113,12 @@ class CgroupStep:
             await self._cgroups.ensure(pod)
         except CgroupError as error:
             text = f"unable to ensure pod container exists: {error}"
-            self._record(pod, "FailedCreatePodContainer", text, "try again after a back-off", cause)
+            self._decisions.for_pod(pod).record(
+                Reason.FAILED_CREATE_POD_CONTAINER, text, next_step="try again after a back-off", parent=cause
+            )
             uid = uid_of(pod)
             message = f"failed to ensure that the pod: {uid} cgroups exist and are correctly applied: {error}"
             raise PodCgroupFailed(message) from error
-
-    def _record(self, pod: Pod, decision: str, message: str, next_step: str, cause: CauseId | None) -> CauseId:
-        finding = Finding(subject=subject_of(pod), decider=DECIDER, decision=decision, message=message, next=next_step)
-        return self._recorder.record(finding, parent=cause)
 
 
 def is_running(status: PodStatus) -> bool:

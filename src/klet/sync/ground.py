@@ -8,12 +8,16 @@ from typing import Protocol
 
 from klet.api.pod import Pod, PodStatus
 from klet.errors import KletError
-from klet.model.causes import CauseId, CauseRecorder, Finding
-from klet.model.pods import PodUID, subject_of, uid_of
+from klet.model.causes import CauseId, CauseRecorder
+from klet.model.pods import PodUID, uid_of
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.model.runtime import PodRuntimeStatus
 from klet.sync.cgroup_step import CgroupStep
-from klet.sync.requeue import NETWORK_NOT_READY
 from klet.volumes.errors import WaitFailed
+
+DECIDER = "sync.pod_sync"
+RETRY = "try again after a back-off"
 
 
 class PodDirectories(Protocol):
@@ -76,16 +80,16 @@ class PodGround:
         self._directories = directories
         self._volumes = volumes
         self._pull_secrets = pull_secrets
-        self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
-    def network_error(self, pod: Pod, *, cause: CauseId | None) -> str | None:
-        """Why the pod can have no network now, or None. A pod in the host's network needs none of its own."""
+    def lacks_network(self, pod: Pod, *, cause: CauseId | None) -> bool:
+        """Whether the pod can have no network now. A pod in the host's network needs none of its own."""
         error = self._network.network_error()
         if error is None or pod.spec.host_network:
-            return None
-        text = f"{NETWORK_NOT_READY}: {error}"
-        self._recorder.record(retried(pod, "NetworkNotReady", text), parent=cause)
-        return text
+            return False
+        text = f"network is not ready: {error}"
+        self._decisions.for_pod(pod).record(Reason.NETWORK_NOT_READY, text, next_step=RETRY, parent=cause)
+        return True
 
     async def give_cgroup(
         self, pod: Pod, status: PodRuntimeStatus, reported: PodStatus, *, cause: CauseId | None
@@ -98,8 +102,8 @@ class PodGround:
         try:
             await self._directories.prepare_pod(pod)
         except KletError as error:
-            finding = retried(pod, "Failed", f"error making pod data directories: {error}")
-            self._recorder.record(finding, parent=cause)
+            text = f"error making pod data directories: {error}"
+            self._decisions.for_pod(pod).record(Reason.FAILED, text, next_step=RETRY, parent=cause)
             raise
 
     def register_objects(self, pod: Pod) -> None:
@@ -116,9 +120,9 @@ class PodGround:
             await self._volumes.until_mounted(pod)
         except WaitFailed as error:
             # What is wrong with a volume that is tried again and again has been told by then.
-            decision = "VolumesNotMounted" if error.is_timeout else "FailedMount"
-            finding = retried(pod, decision, f"Unable to attach or mount volumes: {error}")
-            self._recorder.record(finding, parent=cause)
+            decision = Reason.VOLUMES_NOT_MOUNTED if error.is_timeout else Reason.FAILED_MOUNT
+            text = f"Unable to attach or mount volumes: {error}"
+            self._decisions.for_pod(pod).record(decision, text, next_step=RETRY, parent=cause)
             return error
         return None
 
@@ -130,14 +134,9 @@ class PodGround:
             text = (
                 f"Unable to retrieve some image pull secrets ({names}); attempting to pull the image may not succeed."
             )
-            finding = Finding(
-                subject=subject_of(pod),
-                decider="sync.pod_sync",
-                decision="FailedToRetrieveImagePullSecret",
-                message=text,
-                next="pull images without them",
+            self._decisions.for_pod(pod).record(
+                Reason.FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET, text, next_step="pull images without them", parent=cause
             )
-            self._recorder.record(finding, parent=cause)
 
     async def share_anew(self, *, without: PodUID | None = None) -> None:
         """A pod has stopped: share the node out between the others."""
@@ -148,14 +147,3 @@ class PodGround:
         await self._directories.release_volumes(uid_of(pod))
         await self._cgroups.release(pod)
         await self._directories.release_ids(uid_of(pod))
-
-
-def retried(pod: Pod, decision: str, message: str) -> Finding:
-    """A step of a pod failed, and its worker will try it again."""
-    return Finding(
-        subject=subject_of(pod),
-        decider="sync.pod_sync",
-        decision=decision,
-        message=message,
-        next="try again after a back-off",
-    )

@@ -18,8 +18,10 @@ from klet.api.meta import ObjectMeta
 from klet.api.pod import Pod, PodSpec, PodStatus
 from klet.api.times import Time
 from klet.errors import KletError
-from klet.model.causes import CauseRecorder, Finding, Subject
+from klet.model.causes import CauseRecorder, Subject
 from klet.model.pods import SOURCE_ANNOTATION, PodUID, uid_of
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.model.runtime import PodRuntimeStatus
 from klet.pleg.cache import RuntimeCache
 from klet.pods.store import PodStore
@@ -79,7 +81,7 @@ class Leftovers:
         self._files = files
         self._links = links
         self._cgroups = cgroups
-        self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
     async def remove(self, uid: PodUID, status: PodRuntimeStatus | None) -> None:
         """Remove everything of one pod."""
@@ -96,13 +98,8 @@ class Leftovers:
             raise
         await self._cgroups.destroy_uid(uid)
         name, namespace = (status.name, status.namespace) if status else ("", "")
-        self._recorder.record(
-            Finding(
-                subject=Subject(namespace=namespace, name=name, uid=uid),
-                decider=DECIDER,
-                decision="Removed",
-                message="no source has the pod any more; its containers, files and cgroup are removed",
-            )
+        self._decisions.about(Subject(namespace=namespace, name=name, uid=uid)).record(
+            Reason.REMOVED, "no source has the pod any more; its containers, files and cgroup are removed"
         )
 
     async def found(self, known: frozenset[PodUID]) -> frozenset[PodUID]:

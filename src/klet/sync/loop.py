@@ -9,8 +9,10 @@ from typing import Protocol
 
 from klet.allocation.admitted import find_resized, keep_admitted
 from klet.api.pod import Pod
-from klet.model.causes import CauseId, CauseRecorder, Finding
-from klet.model.pods import SOURCE_ANNOTATION, PodUID, full_name, is_mirror, is_static, subject_of, uid_of
+from klet.model.causes import CauseId, CauseRecorder
+from klet.model.pods import SOURCE_ANNOTATION, PodUID, full_name, is_mirror, is_static, uid_of
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.model.runtime import PodRuntimeStatus
 from klet.pleg.cache import RuntimeCache
 from klet.pods.store import PodStore
@@ -72,7 +74,7 @@ class SyncLoop:
         self._probe_news = probe_news
         self._beat = beat
         self._housekeeping = housekeeping
-        self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -129,6 +131,7 @@ class SyncLoop:
             return
         uid = uid_of(pod)
         pod = self._admitted(pod)
+        about = self._decisions.for_pod(pod)
         match kind:
             case ChangeKind.ADD:
                 self._pods.put(pod)
@@ -136,12 +139,14 @@ class SyncLoop:
                 self._update(UpdateKind.CREATE, pod, cause)
             case ChangeKind.UPDATE | ChangeKind.DELETE:
                 self._pods.put(pod)
-                cause = self._record(pod, "PodUpdated", f"source {source} changed the pod", "bring it up to date")
+                changed = f"source {source} changed the pod"
+                cause = about.record(Reason.POD_UPDATED, changed, next_step="bring it up to date")
                 self._update(UpdateKind.UPDATE, pod, cause)
             case ChangeKind.RECONCILE:
                 self._pods.put(pod)
                 if is_readiness_stale(pod):
-                    cause = self._record(pod, "ReadinessGate", "a readiness gate has changed", "report it anew")
+                    changed = "a readiness gate has changed"
+                    cause = about.record(Reason.READINESS_GATE, changed, next_step="report it anew")
                     self._update(UpdateKind.SYNC, pod, cause)
             case ChangeKind.REMOVE:
                 self._remove(uid, pod, source)
@@ -153,7 +158,8 @@ class SyncLoop:
         resized = find_resized(wanted, pod)
         if resized and (known is None or wanted.metadata.generation != known.metadata.generation):
             message = f"other resources are wanted for {', '.join(resized)}; klet does not resize pods that run"
-            self._record(pod, "ResizePending", message, "keep the resources that it was admitted with")
+            following = "keep the resources that it was admitted with"
+            self._decisions.for_pod(pod).record(Reason.RESIZE_PENDING, message, next_step=following)
         return pod
 
     def _take_in_mirror(self, kind: ChangeKind, mirror: Pod) -> None:
@@ -165,9 +171,10 @@ class SyncLoop:
 
     def _remove(self, uid: PodUID, pod: Pod, source: str) -> None:
         self._pods.remove(uid)
-        cause = self._record(pod, "PodRemoved", f"source {source} no longer has the pod", "stop it")
+        why = f"source {source} no longer has the pod"
+        cause = self._decisions.for_pod(pod).record(Reason.POD_REMOVED, why, next_step="stop it")
         if self._changes.all_ready():
-            self._update(UpdateKind.KILL, pod, cause, why=f"source {source} no longer has the pod")
+            self._update(UpdateKind.KILL, pod, cause, why=why)
 
     def _update(self, kind: UpdateKind, pod: Pod, cause: CauseId, *, why: str = "") -> None:
         reading = self._cache.get(uid_of(pod))
@@ -178,12 +185,10 @@ class SyncLoop:
         reading = self._cache.get(uid_of(pod))
         if reading is not None and not reading.status.is_empty:
             message = f"source {source} has the pod, and the runtime has it from before"
-            return self._record(pod, "PodAdded", message, "take it over as it is")
-        return self._record(pod, "PodAdded", f"source {source} has a new pod", "admit and start it")
-
-    def _record(self, pod: Pod, decision: str, message: str, next_step: str) -> CauseId:
-        finding = Finding(subject=subject_of(pod), decider=DECIDER, decision=decision, message=message, next=next_step)
-        return self._recorder.record(finding)
+            following = "take it over as it is"
+        else:
+            message, following = f"source {source} has a new pod", "admit and start it"
+        return self._decisions.for_pod(pod).record(Reason.POD_ADDED, message, next_step=following)
 
 
 def find_replaced(coming: Sequence[Pod], seen: Mapping[PodUID, PodRuntimeStatus]) -> tuple[PodUID, ...]:

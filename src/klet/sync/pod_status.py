@@ -14,10 +14,12 @@ from klet.admission.checks import Rejection
 from klet.aio.clock import Clock
 from klet.api.container_status import ContainerStateTerminated
 from klet.api.pod import Pod, PodStatus
-from klet.model.causes import CauseId, CauseRecorder, Finding
-from klet.model.pods import PodUID, is_static, subject_of, uid_of
+from klet.model.causes import CauseId, CauseRecorder
+from klet.model.pods import PodUID, is_static, uid_of
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult, ProbeView
 from klet.model.qos import compute_qos
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.model.runtime import PodRuntimeStatus, StartFailure
 from klet.runtime.actions import plan_sandbox
 from klet.runtime.restart import restartable_names, restarts_after
@@ -121,7 +123,7 @@ class PodStatuses:
         self._failures = failures
         self._probes = probes
         self._probers = probers
-        self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._facts = facts
         self._clock = clock
 
@@ -160,7 +162,7 @@ class PodStatuses:
             status = change(status)
         if adopts:
             message = f"an earlier life of the agent reported it as {previous.phase}"
-            self._record(pod, "Adopted", message, cause)
+            self._decisions.for_pod(pod).record(Reason.ADOPTED, message, parent=cause)
         self._put(pod, status, previous, cause)
         reported = self._board.get(uid)
         return replace(status, start_time=reported.start_time if reported is not None else None)
@@ -179,7 +181,7 @@ class PodStatuses:
         """The node does not take the pod in: it has failed before it began."""
         status = PodStatus(
             phase=FAILED,
-            reason=rejection.reason,
+            reason=str(rejection.reason),
             message=f"Pod was rejected: {rejection.message}",
             qos_class=pod.status.qos_class or compute_qos(pod),
             observed_generation=pod.metadata.generation,
@@ -226,20 +228,24 @@ class PodStatuses:
 
     def _record_change(self, pod: Pod, old: PodStatus, new: PodStatus, cause: CauseId | None) -> None:
         """Phase and readiness are what people wait for, and the ends of containers what they ask about."""
-        for ended in find_ends(old, new):
-            self._recorder.record(describe_end(pod, ended), parent=cause)
+        for name, ended in find_ends(old, new):
+            self._decisions.for_pod(pod, name).record(
+                Reason.EXITED,
+                describe_end(ended),
+                measurements={"exitCode": ended.exit_code},
+                since=ended.finished_at,
+                parent=cause,
+            )
+        about = self._decisions.for_pod(pod)
         if old.phase != new.phase:
-            self._record(pod, "PhaseChanged", f"{old.phase or 'new'} -> {new.phase}", cause)
+            message = f"{old.phase or 'new'} -> {new.phase}"
+            about.record(Reason.PHASE_CHANGED, message, measurements={"phase": new.phase}, parent=cause)
         if new.reason == DEADLINE_EXCEEDED and old.reason != new.reason:
-            self._record(pod, DEADLINE_EXCEEDED, DEADLINE_MESSAGE, cause)
+            about.record(Reason.DEADLINE_EXCEEDED, DEADLINE_MESSAGE, parent=cause)
         if is_ready(old) != is_ready(new):
             ready = next(condition for condition in new.conditions if condition.type == "Ready")
             why = "every container is ready" if is_ready(new) else ready.message or ready.reason
-            self._record(pod, "Ready" if is_ready(new) else "NotReady", why, cause)
-
-    def _record(self, pod: Pod, decision: str, message: str, cause: CauseId | None) -> None:
-        finding = Finding(subject=subject_of(pod), decider=DECIDER, decision=decision, message=message)
-        self._recorder.record(finding, parent=cause)
+            about.record(Reason.READY if is_ready(new) else Reason.NOT_READY, why, parent=cause)
 
 
 def find_ends(old: PodStatus, new: PodStatus) -> list[tuple[str, ContainerStateTerminated]]:
@@ -248,17 +254,9 @@ def find_ends(old: PodStatus, new: PodStatus) -> list[tuple[str, ContainerStateT
     return [(name, ended) for name, ended in _ends(new) if ended.container_id and ended.container_id not in known]
 
 
-def describe_end(pod: Pod, end: tuple[str, ContainerStateTerminated]) -> Finding:
-    name, ended = end
+def describe_end(ended: ContainerStateTerminated) -> str:
     how = f"by signal {ended.signal}" if ended.signal else f"with exit code {ended.exit_code}"
-    return Finding(
-        subject=subject_of(pod, name),
-        decider=DECIDER,
-        decision="Exited",
-        message=f"it ended {how}" + (f" ({ended.reason})" if ended.reason else ""),
-        measurements={"exitCode": ended.exit_code},
-        since=ended.finished_at,
-    )
+    return f"it ended {how}" + (f" ({ended.reason})" if ended.reason else "")
 
 
 def _ends(status: PodStatus) -> Iterator[tuple[str, ContainerStateTerminated]]:

@@ -10,14 +10,17 @@ from klet.errors import KletError
 from klet.model.causes import CauseId, CauseRecorder
 from klet.model.halts import Halted, PodHalts
 from klet.model.pods import PodUID, uid_of
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.model.runtime import FirstStart, PodRuntimeStatus
 from klet.runtime.actions import PodActions, compute_pod_actions
 from klet.runtime.executor import PodExecutor
 from klet.runtime.kill.killer import PodKiller
 from klet.status.phase import is_terminal
 from klet.sync.deadline import deadline_of
-from klet.sync.ground import PodGround, retried
+from klet.sync.ground import DECIDER, RETRY, PodGround
 from klet.sync.pod_status import PodStatuses
+from klet.sync.requeue import StepFailure
 from klet.sync.worker_state import StatusChange
 from klet.sync.workers import FreshStatuses, StepResult
 
@@ -74,6 +77,7 @@ class PodSync:
         self._ground = ground
         self._halts = halts
         self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
     async def sync(self, pod: Pod, status: PodRuntimeStatus, *, cause: CauseId | None) -> StepResult:
         """One pass: report what is, then do what is missing."""
@@ -83,8 +87,8 @@ class PodSync:
         if is_terminal(reported.phase):
             return StepResult(is_terminal=True, is_over=status.has_ended)
         look_at = deadline_of(pod, reported)
-        if (error := self._ground.network_error(pod, cause=cause)) is not None:
-            return StepResult(errors=(error,), look_at=look_at)
+        if self._ground.lacks_network(pod, cause=cause):
+            return StepResult(failure=StepFailure.NETWORK_NOT_READY, look_at=look_at)
         self._ground.register_objects(pod)
         if await self._ground.give_cgroup(pod, status, reported, cause=cause):
             status = await self._fresh.read_now(uid_of(pod))
@@ -104,12 +108,12 @@ class PodSync:
             return StepResult()
         if (held := self._executor.held_back(pod, actions)) is not None:
             self._ground.refresh_volumes(pod)
-            return StepResult(errors=held.errors, retry_at=held.retry_at)
+            return StepResult(failure=StepFailure.ERROR, retry_at=held.retry_at)
         await self._ground.give_directories(pod, cause=cause)
         if pod.spec.volumes:
             failed = await self._halts.run(uid, self._ground.give_volumes(pod, cause=cause))
             if failed is not None:
-                return StepResult(errors=(str(failed),), retry_at=AT_ONCE if failed.is_timeout else None)
+                return StepResult(failure=StepFailure.ERROR, retry_at=AT_ONCE if failed.is_timeout else None)
         if pod.spec.image_pull_secrets:
             await self._halts.run(uid, self._ground.look_for_pull_secrets(pod, cause=cause))
         if self._halts.is_halted(uid):
@@ -122,7 +126,8 @@ class PodSync:
         is_news = self._statuses.note_starts(uid, outcome.failures, started=outcome.started)
         if is_news and outcome.failures:
             self._statuses.report(pod, status, cause=parent)
-        return StepResult(errors=outcome.errors, retry_at=outcome.retry_at)
+        failure = StepFailure.ERROR if outcome.errors else None
+        return StepResult(failure=failure, retry_at=outcome.retry_at)
 
     async def terminate(
         self,
@@ -164,7 +169,8 @@ class PodSync:
         try:
             await self._killer.kill_pod(pod, status, grace=grace, parent=cause)
         except KletError as error:
-            self._recorder.record(retried(pod, "FailedKillPod", f"error killing pod: {error}"), parent=cause)
+            text = f"error killing pod: {error}"
+            self._decisions.for_pod(pod).record(Reason.FAILED_KILL_POD, text, next_step=RETRY, parent=cause)
             raise
 
     async def _stopped_status(self, pod: Pod) -> PodRuntimeStatus:

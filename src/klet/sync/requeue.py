@@ -1,14 +1,21 @@
 """When a worker looks at its pod again if nothing happens meanwhile (completeWork)."""
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 ERROR_BACKOFF = timedelta(seconds=10)
 NETWORK_BACKOFF = timedelta(seconds=1)
 JITTER = 0.5
-NETWORK_NOT_READY = "network is not ready"
+
+
+class StepFailure(StrEnum):
+    """Why a step did not do all it should, as far as that decides when the next one comes."""
+
+    NETWORK_NOT_READY = "network not ready"
+    """There is no network for pods yet: it may come any moment."""
+    ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +27,7 @@ class Pace:
 
 
 def compute_requeue(
-    errors: Sequence[str],
+    failure: StepFailure | None,
     *,
     retry_at: datetime | None = None,
     look_at: datetime | None = None,
@@ -34,9 +41,9 @@ def compute_requeue(
     but not 1, spreads the pods so that they do not all look at the same instant.
     """
     spread = 1 + JITTER * chance
-    if not errors:
+    if failure is None:
         at = now + resync * spread
-    elif any(NETWORK_NOT_READY in error for error in errors):
+    elif failure is StepFailure.NETWORK_NOT_READY:
         at = now + NETWORK_BACKOFF * spread
     elif retry_at is None:
         at = now + ERROR_BACKOFF * spread

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from klet.api.pod import Pod, PodStatus
 from klet.model.causes import CauseId, Finding
 from klet.model.pods import LONGEST_GRACE, is_static, subject_of
+from klet.model.reasons import Reason
 
 DECIDER = "sync.workers"
 RECENT_EVENTS = 16
@@ -178,7 +179,9 @@ def after_sync(state: WorkerState, *, is_terminal: bool, is_over: bool = False, 
     return Transition(
         state=state,
         wake=True,
-        findings=(_finding(state, "Terminate", "the pod has reached a terminal phase", "stop what is left of it"),),
+        findings=(
+            _finding(state, Reason.TERMINATE, "the pod has reached a terminal phase", "stop what is left of it"),
+        ),
     )
 
 
@@ -186,13 +189,13 @@ def after_terminating(state: WorkerState, *, now: datetime) -> Transition:
     """Nothing of the pod runs any more."""
     if state.is_runtime_only:
         state = replace(state, stage=Stage.FINISHED, terminated_at=now, recent=_recent(state, "runtime pod stopped"))
-        return Transition(state=state, findings=(_finding(state, "Finished", "the orphaned pod has stopped", ""),))
+        return Transition(state=state, findings=(_finding(state, Reason.FINISHED, "the orphaned pod has stopped", ""),))
     state = replace(
         state, stage=Stage.TERMINATED, terminated_at=now, status_change=None, recent=_recent(state, "stopped")
     )
     stopped = _finding(
         state,
-        "Stopped",
+        Reason.STOPPED,
         "no container of the pod runs any more",
         "release its cgroup and directories",
         since=state.terminating_at,
@@ -205,7 +208,9 @@ def after_terminated(state: WorkerState) -> Transition:
     state = replace(state, stage=Stage.FINISHED, recent=_recent(state, "finished"))
     return Transition(
         state=state,
-        findings=(_finding(state, "Finished", "the pod has released all it held", "", since=state.terminating_at),),
+        findings=(
+            _finding(state, Reason.FINISHED, "the pod has released all it held", "", since=state.terminating_at),
+        ),
     )
 
 
@@ -269,7 +274,7 @@ def _begin_terminating(state: WorkerState, update: PodUpdate, why: str, now: dat
         is_evicted=update.evict and not deleted and state.pod.status.phase not in TERMINAL_PHASES,
         recent=_recent(state, "termination requested"),
     )
-    finding = _finding(state, "Terminate", why, "stop its containers within their grace", graceSeconds=state.grace)
+    finding = _finding(state, Reason.TERMINATE, why, "stop its containers within their grace", graceSeconds=state.grace)
     return Transition(state=state, wake=True, findings=(finding,))
 
 
@@ -282,7 +287,7 @@ def _never_started(state: WorkerState, why: str, now: datetime) -> Transition:
         terminated_at=now,
         recent=_recent(state, "ended before it was started"),
     )
-    finding = _finding(state, "Finished", f"{why}, and it was never started", "")
+    finding = _finding(state, Reason.FINISHED, f"{why}, and it was never started", "")
     return Transition(state=state, wake=True, findings=(finding,))
 
 
@@ -291,7 +296,7 @@ def _recent(state: WorkerState, event: str) -> tuple[str, ...]:
 
 
 def _finding(
-    state: WorkerState, decision: str, why: str, next_step: str, *, since: datetime | None = None, **measured: int
+    state: WorkerState, decision: Reason, why: str, next_step: str, *, since: datetime | None = None, **measured: int
 ) -> Finding:
     return Finding(
         subject=subject_of(state.pod),

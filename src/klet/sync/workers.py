@@ -15,12 +15,14 @@ from typing import Protocol
 from klet.aio.clock import Clock
 from klet.api.pod import Pod
 from klet.errors import KletError
-from klet.model.causes import CauseId, CauseRecorder, Finding
+from klet.model.causes import CauseId, CauseRecorder
 from klet.model.halts import PodHalts
-from klet.model.pods import LONGEST_GRACE, PodUID, subject_of, uid_of
+from klet.model.pods import LONGEST_GRACE, PodUID, uid_of
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.model.runtime import PodRuntimeStatus
 from klet.sync.ledger import WorkerLedger
-from klet.sync.requeue import Pace, compute_requeue
+from klet.sync.requeue import Pace, StepFailure, compute_requeue
 from klet.sync.worker_state import (
     DECIDER,
     PodUpdate,
@@ -59,7 +61,7 @@ class StepResult:
     is_terminal: bool = False
     is_over: bool = False
     """Its containers have ended already."""
-    errors: tuple[str, ...] = ()
+    failure: StepFailure | None = None
     retry_at: datetime | None = None
     """When a back-off ends, the earliest if there are several."""
     look_at: datetime | None = None
@@ -119,6 +121,7 @@ class PodWorkers:
         self._ledger = ledger
         self._halts = halts
         self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
         self._pace = pace
         self._on_finished = on_finished
@@ -178,7 +181,10 @@ class PodWorkers:
             self._no_longer_waits(uid, stopped)
         if not stopped.is_set():
             text = "Container runtime did not kill the pod within specified grace period."
-            self._record(self._ledger.state_of(uid), "ExceededGracePeriod", text, "go on stopping it")
+            state = self._ledger.state_of(uid)
+            self._decisions.for_pod(state.pod).record(
+                Reason.EXCEEDED_GRACE_PERIOD, text, next_step="go on stopping it", parent=state.cause
+            )
             raise KillTimeout("timeout waiting to kill pod")
 
     def has(self, uid: PodUID) -> bool:
@@ -279,14 +285,17 @@ class PodWorkers:
             result = await self._dispatch(uid, state, status)
         except Exception as error:  # the boundary of the worker: whatever fails here concerns this pod only
             known = isinstance(error, KletError)
+            text = str(error) or repr(error)
             logger.log(
                 logging.WARNING if known else logging.ERROR,
                 "A step of a pod failed",
-                extra={"pod": state.pod.metadata.name, "uid": uid, "error": str(error) or repr(error)},
+                extra={"pod": state.pod.metadata.name, "uid": uid, "error": text},
                 exc_info=None if known else error,
             )
-            result = StepResult(errors=(str(error) or repr(error),))
-            self._record_failure(state, result.errors[0])
+            result = StepResult(failure=StepFailure.ERROR)
+            self._decisions.for_pod(state.pod).record(
+                Reason.FAILED_SYNC, text, next_step="try again after a back-off", parent=state.cause
+            )
         return self._next_look(result)
 
     async def _fresh_status(self, uid: PodUID, last_step: float) -> PodRuntimeStatus:
@@ -324,22 +333,13 @@ class PodWorkers:
 
     def _next_look(self, result: StepResult) -> datetime:
         return compute_requeue(
-            result.errors,
+            result.failure,
             retry_at=result.retry_at,
             look_at=result.look_at,
             now=self._clock.now(),
             resync=self._pace.resync,
             chance=self._pace.randomness.random(),
         )
-
-    def _record_failure(self, state: WorkerState, text: str) -> None:
-        self._record(state, "FailedSync", text, "try again after a back-off")
-
-    def _record(self, state: WorkerState, decision: str, message: str, next_step: str) -> None:
-        finding = Finding(
-            subject=subject_of(state.pod), decider=DECIDER, decision=decision, message=message, next=next_step
-        )
-        self._recorder.record(finding, parent=state.cause)
 
 
 def kill_patience(pod: Pod, grace: int | None) -> timedelta:

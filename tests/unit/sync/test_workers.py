@@ -21,7 +21,7 @@ from klet.model.halts import PodHalts
 from klet.model.pods import LONGEST_GRACE, PodUID
 from klet.model.runtime import PodRuntimeStatus
 from klet.sync.ledger import WorkerLedger
-from klet.sync.requeue import Pace
+from klet.sync.requeue import Pace, StepFailure
 from klet.sync.worker_state import PodUpdate, Stage, StatusChange, UpdateKind
 from klet.sync.workers import KillTimeout, PodWorkers, StepResult, kill_patience
 from klet.testing.builders import make_pod
@@ -185,7 +185,7 @@ def test_the_newest_update_wins_and_runs_right_after_the_step_that_was_running()
 @pytest.mark.parametrize(
     "failure",
     [
-        pytest.param(StepResult(errors=("no image",)), id="a step that tells of errors"),
+        pytest.param(StepResult(failure=StepFailure.ERROR), id="a step that tells of errors"),
         pytest.param(Broken("no"), id="a step that fails"),
         pytest.param(ValueError("a bug"), id="a bug"),
     ],
@@ -206,7 +206,8 @@ def test_a_failing_step_is_tried_again_after_10_to_15_seconds(failure):
 
 def test_the_end_of_a_back_off_is_waited_for():
     async def test(bench: Bench) -> None:
-        waits = [StepResult(errors=("back-off",), retry_at=at(7)), StepResult(errors=("back-off",), retry_at=at(27))]
+        failed = StepFailure.ERROR
+        waits = [StepResult(failure=failed, retry_at=at(7)), StepResult(failure=failed, retry_at=at(27))]
         bench.scripts["uid-1"] = Script(results=[*waits, StepResult()])
         bench.update(CREATE, make_pod())
         await bench.run_for(50)
@@ -217,7 +218,7 @@ def test_the_end_of_a_back_off_is_waited_for():
 
 def test_a_network_that_is_not_there_is_looked_for_every_second_or_so():
     async def test(bench: Bench) -> None:
-        bench.scripts["uid-1"] = Script(results=[StepResult(errors=("network is not ready: x",))])
+        bench.scripts["uid-1"] = Script(results=[StepResult(failure=StepFailure.NETWORK_NOT_READY)])
         bench.update(CREATE, make_pod())
         await bench.run_for(30)
         gaps = [later - earlier for earlier, later in pairwise(bench.times())]
