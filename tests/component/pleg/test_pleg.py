@@ -18,7 +18,8 @@ from klet.model.network import DnsConfig
 from klet.model.pods import PodUID
 from klet.model.runtime import ContainerId, ContainerState, FirstStart
 from klet.pleg.cache import RuntimeCache
-from klet.pleg.pleg import NEVER, READERS, Pleg, PlegError, PlegSettings
+from klet.pleg.pleg import READERS, Pleg, PlegError, PlegSettings
+from klet.pleg.state import NEVER
 from klet.runtime import labels
 from klet.runtime.config.sandbox_config import SandboxSettings, build_sandbox_config
 from klet.runtime.reader import PodReader, build_sandbox_record
