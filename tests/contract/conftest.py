@@ -278,7 +278,7 @@ def daemon(kind, request):
     if kind != "containerd":
         return None
     if reason := why_impossible():
-        pytest.skip(f"skipped: {reason}")
+        pytest.skip(reason)
     return request.getfixturevalue("containerd_of_the_session")
 
 

@@ -28,7 +28,7 @@ BASE = Path(tempfile.gettempdir()) / "klet-containerd"
 
 def containerd_directory(name):
     if reason := why_impossible():
-        pytest.skip(f"skipped: {reason}")
+        pytest.skip(reason)
     remove_abandoned(BASE)
     return BASE / f"{os.getpid()}-{name}"
 
@@ -51,7 +51,7 @@ def newer_programs():
     try:
         return find_newer_containerd()
     except PackagesMissing as error:
-        pytest.skip(f"skipped: {error}")
+        pytest.skip(f"no newer containerd: run scripts/newer-containerd; {error}")
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -85,7 +85,7 @@ async def registry(tmp_path):
     try:
         program = await asyncio.to_thread(find_registry)
     except PackagesMissing as error:
-        pytest.skip(f"skipped: {error}")
+        pytest.skip(f"no registry: it is fetched once Debian's archive can be reached; {error}")
     (tmp_path / "registry").mkdir()
     async with run_registry(tmp_path / "registry", program=program) as running:
         yield running

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:R
 async def node():
     """A node with nothing but directories, whose daemons are ended."""
     if reason := why_impossible():
-        pytest.skip(f"skipped: {reason}")
+        pytest.skip(reason)
     with tempfile.TemporaryDirectory(prefix="klet-") as directory:
         node = find_node(Path(directory))
         for path in (node.paths.configuration, node.paths.cni_configuration, node.paths.logs, node.paths.pids):

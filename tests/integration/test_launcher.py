@@ -135,7 +135,7 @@ def test_a_broken_venv_is_made_anew(installed):
     assert installed.run("again").stdout == "['again'] / True\n"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="skipped: only root becomes another user")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: run the tests as root")
 def test_a_user_who_may_not_run_the_venvs_python_is_told_so(installed, tmp_path_factory):
     public = Path(f"/tmp/klet-launcher-{os.getpid()}")
     private = tmp_path_factory.mktemp("private")

@@ -29,7 +29,7 @@ HELLO = (ROOT / "examples/hello.yaml").read_text()
 pytestmark = [
     pytest.mark.root,
     pytest.mark.containerd,
-    pytest.mark.skipif(bool(why_impossible()), reason=f"skipped: {why_impossible()}"),
+    pytest.mark.skipif(bool(why_impossible()), reason=why_impossible()),
 ]
 
 
@@ -234,7 +234,7 @@ def test_only_the_owner_may_use_the_kubelet_api(node):
 
 def test_the_example_of_another_runtime(node):
     if not shutil.which("crun"):
-        pytest.skip("skipped: crun is not installed")
+        pytest.skip("no crun: apt-get install crun")
     refused = has_mixed_controllers()
     story = node.up(str(ROOT / "examples/runtimes"), "--timeout", "5s" if refused else "60s", expect=int(refused))
     if refused:
@@ -395,7 +395,9 @@ def _addresses(node):
     return {pod["status"]["podIP"] for pod in node.pods().values()}
 
 
-@pytest.mark.skipif(has_capability(CAP_SYS_RESOURCE), reason="skipped: this machine may lower OOM scores")
+@pytest.mark.skipif(
+    has_capability(CAP_SYS_RESOURCE), reason="only where OOM scores may not be lowered: this machine may"
+)
 def test_containerd_is_told_when_scores_cannot_be_lowered(node):
     node.up()
     assert "restrict_oom_score_adj = true" in (node.state / "etc/containerd.toml").read_text()

@@ -3,7 +3,7 @@
 import os
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -26,6 +26,16 @@ from klet.wire import cri_v1_pb2 as pb
 
 REQUEST_TIMEOUT = timedelta(minutes=2)
 _CNI_DIRECTORIES = ("/usr/lib/cni", "/opt/cni/bin")
+_CNI_PLUGINS = "CNI plugins"
+# What must be installed, and the Debian package that brings it.
+_PACKAGES = {
+    "containerd": "containerd",
+    "containerd-shim-runc-v2": "containerd",
+    "ctr": "containerd",
+    "runc": "runc",
+    "ip": "iproute2",
+    _CNI_PLUGINS: "containernetworking-plugins",
+}
 _START_LIMIT = timedelta(seconds=30)
 _POLL = timedelta(milliseconds=20)
 _REMOVAL_ATTEMPTS = 10
@@ -59,15 +69,19 @@ class PrivateContainerd:
 
 
 def why_impossible() -> str:
-    """What this machine lacks for a private containerd; empty if nothing."""
-    if os.geteuid() != 0:
-        return "containerd needs root"
-    missing = [
-        name for name in ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "ip") if not shutil.which(name)
-    ]
-    if _cni_directory() is None:
-        missing.append("CNI plugins")
-    return f"not installed: {', '.join(missing)}" if missing else ""
+    """What this machine lacks for a private containerd, and how to get it; empty if nothing."""
+    return describe_missing(
+        is_installed=lambda name: bool(_cni_directory() if name == _CNI_PLUGINS else shutil.which(name)),
+        is_root=os.geteuid() == 0,
+    )
+
+
+def describe_missing(*, is_installed: Callable[[str], bool], is_root: bool) -> str:
+    if not is_root:
+        return "needs root: run the tests as root"
+    missing = [name for name in _PACKAGES if not is_installed(name)]
+    packages = dict.fromkeys(_PACKAGES[name] for name in missing)
+    return f"not installed: {', '.join(missing)}: apt-get install {' '.join(packages)}" if missing else ""
 
 
 @asynccontextmanager

@@ -46,7 +46,7 @@ def dbus_daemon(tmp_path: Path):
     try:
         daemon.start()
     except FileNotFoundError:
-        pytest.skip("dbus-daemon is not installed")
+        pytest.skip("no dbus-daemon: apt-get install dbus")
     yield daemon
     daemon.stop()
 

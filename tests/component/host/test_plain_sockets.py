@@ -112,7 +112,7 @@ def test_an_address_of_the_other_family(run):
         try:
             listener = listen("::1")
         except OSError:
-            pytest.skip("this machine has no IPv6 loopback")
+            pytest.skip("no IPv6 loopback: sysctl net.ipv6.conf.lo.disable_ipv6=0, if the kernel knows IPv6")
         with listener:
             request = get_from(listener.getsockname()[1], host="::1")
             async with asyncio.TaskGroup() as group:

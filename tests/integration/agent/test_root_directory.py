@@ -44,7 +44,7 @@ print(*seen())
 def test_it_is_bound_on_itself_once_and_shared_with_all_below(tmp_path):
     unshare = shutil.which("unshare")
     if unshare is None:
-        pytest.skip("skipped: not installed: unshare")
+        pytest.skip("no unshare: apt-get install util-linux")
     command = [unshare, "--mount", "--propagation", "private", sys.executable, "-P", "-c", SCRIPT, str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert ended.stderr == ""

@@ -30,7 +30,14 @@ from klet.testing.control_plane.cluster import ControlPlane, run_control_plane
 from klet.testing.control_plane.furniture import furnish
 from klet.testing.control_plane.nodes import ClusterNode
 from klet.testing.control_plane.processes import Daemon
-from klet.testing.control_plane.programs import KUBECTL, KUBELET, find_program, missing_programs, why_impossible
+from klet.testing.control_plane.programs import (
+    KUBECTL,
+    KUBELET,
+    describe_program,
+    find_program,
+    missing_programs,
+    why_impossible,
+)
 
 PATIENCE = timedelta(seconds=40)
 HEARTBEAT = timedelta(seconds=2)
@@ -140,7 +147,7 @@ async def keep_asking(client: KubeClient, plane: ControlPlane) -> None:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def control_plane(tmp_path_factory):
     if reason := why_impossible(KUBECTL):
-        pytest.skip(f"skipped: {reason}")
+        pytest.skip(reason)
     async with run_control_plane(tmp_path_factory.mktemp("control-plane")) as plane:
         async with plane.client() as client:
             await furnish(client, plane.identities.authority.read_text())
@@ -205,7 +212,7 @@ def nothing_refused(request):
 @pytest.fixture
 def upstream_kubelet():
     if missing_programs((KUBELET,)):
-        pytest.skip("skipped: no kubelet")
+        pytest.skip(describe_program(KUBELET))
 
 
 async def until_ready(api: Api, node: ClusterNode, agent: Daemon) -> Node:

@@ -28,7 +28,7 @@ FLAGS = ("--klet-leave-kernel-tunables",)
 async def control_plane(tmp_path_factory):
     """One with the controllers that approve and sign."""
     if reason := why_impossible(KUBECTL, CONTROLLERS):
-        pytest.skip(f"skipped: {reason}")
+        pytest.skip(reason)
     async with run_control_plane(tmp_path_factory.mktemp("signing-plane"), Roles(controllers=SIGNERS)) as plane:
         async with plane.client() as client:
             await furnish(client, plane.identities.authority.read_text())

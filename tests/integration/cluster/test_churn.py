@@ -5,6 +5,8 @@ import os
 import re
 from pathlib import Path
 
+import pytest
+
 from klet.api.config import ConfigMap
 from klet.api.event import Event
 from klet.api.meta import ObjectMeta
@@ -51,6 +53,7 @@ async def live(api, node, manifest, number: int) -> None:
     await api.until_gone(name)
 
 
+@pytest.mark.deadline(300 + PODS)
 async def test_pods_that_come_and_go_leave_nothing_behind(ready, api, node, containerd, manifest):
     await api.client.create(ConfigMap(metadata=ObjectMeta(name="churned"), data={"k": "v"}), "default")
     numbers = iter(range(PODS))

@@ -51,7 +51,7 @@ wait
 @pytest.fixture(scope="module")
 def kubeadm():
     if reason := why_impossible(KUBECTL, CONTROLLERS, "kubeadm"):
-        pytest.skip(f"skipped: {reason}")
+        pytest.skip(reason)
     return find_program("kubeadm")
 
 

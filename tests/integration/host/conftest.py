@@ -11,7 +11,7 @@ from klet.host.mounts import Propagation
 def root():
     """Skip a test that only root can do."""
     if os.geteuid() != 0:
-        pytest.skip("needs root")
+        pytest.skip("needs root: run the tests as root")
 
 
 @pytest.fixture

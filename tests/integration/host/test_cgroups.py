@@ -170,7 +170,7 @@ async def test_usage_of_the_whole_machine(cgroups):
 
 async def test_unified_values(cgroups, top):
     if cgroups.mode is not CgroupMode.UNIFIED:
-        pytest.skip("needs cgroup version 2")
+        pytest.skip("needs cgroup version 2: test_cgroups_v2.py runs it, after apt-get install qemu-system-x86")
     await cgroups.create(top, CgroupResources(memory_min=MIB, memory_high=32 * MIB, unified={"memory.low": str(MIB)}))
     directory = Path("/sys/fs/cgroup") / top.last
     files = {name: (directory / name).read_text().strip() for name in ("memory.min", "memory.high", "memory.low")}
@@ -180,7 +180,7 @@ async def test_unified_values(cgroups, top):
 async def test_huge_pages(cgroups, top):
     hugetlb = Path("/sys/fs/cgroup") / top.last / "hugetlb.2MB.max"
     if cgroups.mode is not CgroupMode.UNIFIED or 2 * MIB not in find_hugepage_sizes():
-        pytest.skip("needs cgroup version 2 and huge pages of 2 MiB")
+        pytest.skip("needs cgroup version 2 and huge pages: test_cgroups_v2.py, after apt-get install qemu-system-x86")
     await cgroups.create(top, CgroupResources(hugepages={2 * MIB: 6 * MIB}))
     assert int(hugetlb.read_text()) == 6 * MIB
     await cgroups.update(top, CgroupResources(cpu_shares=2))
@@ -189,7 +189,7 @@ async def test_huge_pages(cgroups, top):
 
 async def test_the_kernel_tells_when_memory_crosses_a_threshold(cgroups, hierarchy, top, run_python):
     if cgroups.mode is CgroupMode.UNIFIED:
-        pytest.skip("version 2 has no such thresholds")
+        pytest.skip("only with cgroup version 1: version 2 has no such thresholds")
     await cgroups.create(top, CgroupResources())
     directory = hierarchy.directory("memory", cgroups.path(top))
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
@@ -206,7 +206,7 @@ async def test_a_threshold_of_a_missing_cgroup_is_an_error(tmp_path):
 
 async def test_a_threaded_cgroup_is_refused_for_memory(cgroups, top):
     if cgroups.mode is not CgroupMode.UNIFIED:
-        pytest.skip("needs cgroup version 2")
+        pytest.skip("needs cgroup version 2: test_cgroups_v2.py runs it, after apt-get install qemu-system-x86")
     threaded = top.child("threaded")
     await cgroups.create(threaded, CgroupResources())
     directory = Path("/sys/fs/cgroup") / top.last / "threaded"
@@ -219,7 +219,7 @@ async def test_a_threaded_cgroup_is_refused_for_memory(cgroups, top):
 
 async def test_a_memory_limit_below_the_usage_says_what_is_used(cgroups, hierarchy, top, run_python):
     if cgroups.mode is CgroupMode.UNIFIED:
-        pytest.skip("version 2 takes any limit and reclaims afterwards")
+        pytest.skip("only with cgroup version 1: version 2 takes any limit and reclaims afterwards")
     await cgroups.create(top, CgroupResources())
     run_python(hierarchy, cgroups.path(top), "x = bytearray(b'x') * (16 << 20)")
     with pytest.raises(CgroupError, match=r"unable to set memory limit to 4096 \(current usage: \d+, peak"):

@@ -7,4 +7,4 @@ import pytest
 def root():
     """Skip a test that only root can do."""
     if os.geteuid() != 0:
-        pytest.skip("needs root")
+        pytest.skip("needs root: run the tests as root")

@@ -118,7 +118,7 @@ async def test_huge_pages_are_limited_in_pods_only(hierarchy, cgroups, kubepods,
     of_class = hugepage_limits(hierarchy, cgroups, kubepods.child("burstable"))
     of_pod = hugepage_limits(hierarchy, cgroups, pod_cgroup(kubepods, BURSTABLE))
     if not of_class:
-        pytest.skip("no hugetlb controller, or no huge pages")
+        pytest.skip("no hugetlb controller, or no huge pages: the kernel of this machine has none")
     assert "0" not in of_class
     assert of_pod == {"0"}
 
@@ -181,7 +181,7 @@ async def test_orphans_are_found_held_back_and_removed(cgroups, kubepods, pods):
 
 async def test_a_pod_that_is_half_there_is_not_there(hierarchy, cgroups, kubepods, pods):
     if hierarchy.mode is CgroupMode.UNIFIED:
-        pytest.skip("version 2 has one tree: a cgroup is there or not")
+        pytest.skip("only with cgroup version 1: version 2 has one tree, where a cgroup is there or not")
     await pods.ensure(BEST_EFFORT)
     hierarchy.directory("memory", cgroups.path(pod_cgroup(kubepods, BEST_EFFORT))).rmdir()
     assert not pods.exists(BEST_EFFORT)
@@ -191,7 +191,7 @@ async def test_a_pod_that_is_half_there_is_not_there(hierarchy, cgroups, kubepod
 
 async def test_requested_memory_is_protected(hierarchy, cgroups, kubepods):
     if hierarchy.mode is not CgroupMode.UNIFIED:
-        pytest.skip("needs cgroup version 2")
+        pytest.skip("needs cgroup version 2: test_cgroups_v2.py runs it, after apt-get install qemu-system-x86")
     qos = QosCgroups(cgroups=cgroups, kubepods=kubepods, rules=QosRules(memory_qos=True))
     pods = PodCgroups(cgroups=cgroups, kubepods=kubepods, rules=PodCgroupRules(memory_qos=True))
     await qos.start()

@@ -105,7 +105,7 @@ class MountingNode:
 def root(tmp_path):
     """A private tmpfs for the agent's root, so that no mount can stay behind or reach the rest of the machine."""
     if os.geteuid() != 0:
-        pytest.skip("needs root")
+        pytest.skip("needs root: run the tests as root")
     base = tmp_path / "root"
     base.mkdir()
     mounts.mount("klet-test", base, fs_type="tmpfs", options=["size=8m"])

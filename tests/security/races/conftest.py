@@ -36,7 +36,7 @@ def survives(arena, no_mounts):
 
     def check(victim, *swaps, mounts=False):
         if mounts and no_mounts:
-            pytest.skip(f"skipped: {no_mounts}")
+            pytest.skip(f"no mount namespace: the machine does not allow one; {no_mounts}")
         outcome = race(arena, victim, swaps, seconds=SECONDS, seed=SEED, mounts=mounts)
         print(outcome)  # noqa: T201 - shown with a failure
         assert outcome.harm == "", outcome
@@ -53,7 +53,7 @@ def breaks(arena, no_mounts):
 
     def check(victim, *swaps, mounts=False):
         if mounts and no_mounts:
-            pytest.skip(f"skipped: {no_mounts}")
+            pytest.skip(f"no mount namespace: the machine does not allow one; {no_mounts}")
         outcome = race(arena, victim, swaps, seconds=BROKEN_WITHIN, seed=SEED, mounts=mounts)
         print(outcome)  # noqa: T201 - shown with a failure
         assert outcome.harm, outcome

@@ -34,7 +34,7 @@ ABOVE = (
     Swap(IN_POD, to="pod/volumes/plugin/name"),
 )
 
-needs_groups = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to have a second group")
+needs_groups = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: run the tests as root")
 
 
 class Writer:

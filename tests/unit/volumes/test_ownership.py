@@ -99,7 +99,7 @@ def test_the_walk_is_left_out_if_the_root_is_right(tree, policy, group, bits, sk
     if group is not None:
         os.chown(tree, -1, group)
     elif os.geteuid() != 0:
-        pytest.skip("needs root: another group")
+        pytest.skip("needs root: run the tests as root")
     tree.chmod(bits)
     change_ownership(tree, Ownership(GROUP, policy=policy))
     assert (mode(tree / "dir" / "file") == 0o600) is skipped

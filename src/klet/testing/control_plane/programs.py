@@ -66,9 +66,19 @@ def find_etcd() -> Path:
     return Path(found)
 
 
-def why_impossible(*names: str) -> str:
-    """What a control plane with these programs lacks here; empty if nothing."""
-    missing = missing_programs((API_SERVER, *names))
+def why_impossible(*names: str, environment: Mapping[str, str] = os.environ) -> str:
+    """What a control plane with these programs lacks here, and how to get it; empty if nothing."""
+    missing = missing_programs((API_SERVER, *names), environment)
     if missing:
-        return f"no {missing[0]}"
-    return "" if shutil.which(ETCD) or not missing_programs((ETCD,)) else f"no {ETCD}"
+        return describe_program(missing[0], environment)
+    return "" if shutil.which(ETCD) or not missing_programs((ETCD,), environment) else describe_program(ETCD)
+
+
+def describe_program(name: str, environment: Mapping[str, str] = os.environ) -> str:
+    """Say that a program is missing, and how to get it."""
+    build = "run scripts/upstream" if name in PROGRAMS else f"run scripts/upstream {name}"
+    if name == ETCD:
+        return f"no {name}: apt-get install etcd-server, or {build}"
+    if given := environment.get("KLET_UPSTREAM_BIN"):
+        return f"no {name} in KLET_UPSTREAM_BIN={given}: put it there, or unset the variable and {build}"
+    return f"no {name}: {build}"

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.root, pytest.mark.containerd]
 async def _is_that_old(cri):
     version = (await cri.version(pb.VersionRequest())).runtime_version
     if not version.startswith("1.6."):
-        pytest.skip(f"skipped: the machine has containerd {version}")
+        pytest.skip(f"only with containerd 1.6: the machine has {version}")
 
 
 async def test_user_namespaces(node, manifest):

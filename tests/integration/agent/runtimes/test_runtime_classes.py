@@ -36,7 +36,7 @@ async def sandbox_of(cri, uid):
 
 async def test_a_pod_runs_under_crun_and_its_overhead_counts(node, cri, containerd, manifest, klet_config):
     if not shutil.which("crun"):
-        pytest.skip("skipped: crun is not installed")
+        pytest.skip("no crun: apt-get install crun")
     pod = manifest("quick", main="sleep 1000", spec={"runtimeClassName": "quick"})
     pod["spec"]["containers"][0]["resources"] = LIMITED
     node.write("quick", pod)
