@@ -61,7 +61,7 @@ def convert(cls: type[T], data: object) -> T:
 
 
 def encode(obj: object) -> bytes:
-    """Write an object, or plain data, as JSON. Letters that cannot be written, as of a strange file name, become `?`."""
+    """Write an object, or plain data, as JSON. What cannot be written, as in a strange file name, becomes `?`."""
     try:
         return _ENCODER.encode(obj)
     except UnicodeEncodeError:

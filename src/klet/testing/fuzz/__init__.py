@@ -1,0 +1,1 @@
+"""Fuzzers of everything that reads bytes from outside (`scripts/fuzz`, docs/fuzzing.md)."""

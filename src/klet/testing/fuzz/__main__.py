@@ -1,0 +1,210 @@
+"""Look for inputs that klet reads wrongly, dies of, or takes too long for.
+
+  scripts/fuzz --list                            the targets
+  scripts/fuzz request-heads                     one of them, for a minute
+  scripts/fuzz all --minutes 10                  each of them, one after the other
+  scripts/fuzz manifests --seed 7                the same inputs each time, from the target's own ones alone
+  scripts/fuzz manifests --replay FILE           run what was found again
+
+Without --seed a run goes on with the inputs that earlier ones kept in $KLET_CACHE/fuzz (~/.cache/klet/fuzz). Findings
+are kept there too, each made as small as possible, with the command that runs it again. docs/fuzzing.md says more.
+
+Exit code: 0 if nothing was found, 1 if something was, 2 for wrong arguments, 130 after Ctrl-C.
+"""
+
+import argparse
+import json
+import logging
+import os
+import resource
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from random import SystemRandom
+from typing import Final, TextIO
+
+from klet.aio.clock import Clock, SystemClock
+from klet.testing.control_plane.programs import cache_directory
+from klet.testing.fuzz.corpus import Corpus, CorpusError, read_finding
+from klet.testing.fuzz.engine import Fuzzer, Progress, examine
+from klet.testing.fuzz.judge import judge
+from klet.testing.fuzz.target import Recipe, Target
+from klet.testing.fuzz.targets.all import all_targets
+
+ALL: Final = "all"
+_FOUND, _WRONG, _INTERRUPTED = 1, 2, 130
+_EVERY: Final = 5.0
+"""Seconds between two lines of progress."""
+_MEMORY: Final = 8 << 30
+"""Bytes of addresses: an input that takes all memory is found, and does not take the machine with it."""
+
+
+def main(arguments: Sequence[str], *, out: TextIO = sys.stdout, err: TextIO = sys.stderr) -> int:
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    targets = all_targets()
+    if options.list:
+        _list(targets.values(), out, as_json=options.output == "json")
+        return 0
+    if options.target not in {ALL, *targets} or (options.replay and options.target == ALL):
+        parser.error(f"TARGET must be one of {', '.join(targets)}" + ("" if options.replay else f", {ALL}"))
+    chosen = list(targets.values()) if options.target == ALL else [targets[options.target]]
+    session = Session(options=options, clock=SystemClock(), out=out, err=err)
+    try:
+        found = session.replay(chosen[0]) if options.replay else sum([session.fuzz(target) for target in chosen])
+    except CorpusError as error:
+        err.write(f"scripts/fuzz: {error}\n")
+        return _WRONG
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    return _FOUND if found else 0
+
+
+class Session:
+    """One call of the command."""
+
+    def __init__(self, *, options: argparse.Namespace, clock: Clock, out: TextIO, err: TextIO) -> None:
+        self._options = options
+        self._clock = clock
+        self._out = out
+        self._err = err
+
+    @property
+    def _as_json(self) -> bool:
+        return bool(self._options.output == "json")
+
+    def fuzz(self, target: Target) -> int:
+        """Fuzz one target for its time; return how many findings there are."""
+        is_fresh = self._options.seed is not None
+        seed = self._options.seed if is_fresh else SystemRandom().randrange(1 << 32)
+        corpus = _Fresh(self._corpus(target)) if is_fresh else self._corpus(target)
+        fuzzer = Fuzzer(target=target, seed=seed, keeper=corpus)
+        started = self._clock.monotonic()
+        try:
+            fuzzer.run(is_over=self._ending(target, started))
+        finally:
+            self._report(target, seed, fuzzer.progress, self._clock.monotonic() - started, corpus)
+        return len(fuzzer.progress.findings)
+
+    def replay(self, target: Target) -> int:
+        """Run what a file holds; return how many flaws it shows."""
+        what = read_finding(Path(self._options.replay))
+        with target.opened() as run:
+            if isinstance(what, Recipe):
+                flaws = [(finding.flaw, finding.detail) for finding in examine(run, what, target)]
+            else:
+                verdict = judge(run, what, target.limits)
+                flaws = [(verdict.flaw, verdict.detail)] if verdict.flaw else []
+        for flaw, detail in flaws:
+            self._out.write(f"{target.name}: {flaw}\n{detail}\n")
+        if not flaws:
+            self._out.write(f"{target.name}: nothing is wrong with it\n")
+        return len(flaws)
+
+    def _corpus(self, target: Target) -> Corpus:
+        return Corpus(directory=cache_directory() / "fuzz", target=target.name)
+
+    def _ending(self, target: Target, started: float) -> Callable[[Progress], bool]:
+        limit = timedelta(minutes=self._options.minutes).total_seconds()
+        told = started
+
+        def is_over(progress: Progress) -> bool:
+            nonlocal told
+            now = self._clock.monotonic()
+            if now - told >= _EVERY and not self._as_json:
+                told = now
+                self._err.write(f"{target.name}: {_describe(progress, now - started)}\n")
+            if self._options.executions:
+                return bool(progress.executions >= self._options.executions)
+            return now - started >= limit
+
+        return is_over
+
+    def _report(self, target: Target, seed: int, progress: Progress, took: float, corpus: "Corpus | _Fresh") -> None:
+        if self._as_json:
+            summary = {
+                "target": target.name,
+                "seed": seed,
+                "executions": progress.executions,
+                "executionsPerSecond": round(progress.executions / max(took, 0.001), 1),
+                "measured": progress.measured,
+                "corpus": progress.corpus,
+                "lines": progress.lines,
+                "seconds": round(took, 1),
+                "findings": [{"flaw": each.flaw, "file": str(corpus.save(each))} for each in progress.findings],
+            }
+            self._out.write(json.dumps(summary) + "\n")
+        else:
+            self._out.write(f"{target.name}: {_describe(progress, took)} (seed {seed})\n")
+            for each in progress.findings:
+                self._out.write(f"  {each.flaw}\n    scripts/fuzz {target.name} --replay {corpus.save(each)}\n")
+        self._out.flush()
+
+
+class _Fresh:
+    """A corpus that is added to, but not begun with."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._corpus = corpus
+        self.keep = corpus.keep
+        self.save = corpus.save
+
+    def load(self) -> list[bytes]:
+        return []
+
+
+def _describe(progress: Progress, took: float) -> str:
+    return (
+        f"{progress.executions:,} executions, {progress.executions / max(took, 0.001):,.0f}/s, "
+        f"{progress.measured} measured, corpus {progress.corpus}, {progress.lines} lines, "
+        f"{len(progress.findings)} findings, {took:.0f} s"
+    )
+
+
+def _list(targets: Iterable[Target], out: TextIO, *, as_json: bool) -> None:
+    if as_json:
+        out.write(json.dumps([{"name": target.name, "summary": target.summary} for target in targets]) + "\n")
+        return
+    out.writelines(f"{target.name:<18} {target.summary}\n" for target in targets)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="scripts/fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("target", nargs="?", default="", metavar="TARGET", help="what to fuzz; `all` for everything")
+    parser.add_argument("--list", action="store_true", help="show the targets")
+    parser.add_argument("--minutes", type=_minutes, default=1.0, metavar="N", help="for each target (default: 1)")
+    parser.add_argument("--executions", type=_count, default=0, metavar="N", help="so many inputs instead of a time")
+    parser.add_argument("--seed", type=int, metavar="S", help="make the same inputs each time; read nothing kept")
+    parser.add_argument("--replay", metavar="FILE", help="run one finding again")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="how to report")
+    return parser
+
+
+def _minutes(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 24 * 60:
+        raise argparse.ArgumentTypeError("must be more than 0 and at most a day")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value <= 0:
+        raise argparse.ArgumentTypeError("must be more than 0")
+    return value
+
+
+def _limit_memory() -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    allowed = _MEMORY if most == resource.RLIM_INFINITY else min(_MEMORY, most)
+    resource.setrlimit(resource.RLIMIT_AS, (allowed, most))
+
+
+if __name__ == "__main__":
+    _limit_memory()
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    logging.disable(logging.CRITICAL)  # what klet logs about its inputs would drown the report
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,134 @@
+"""The loop of a fuzzer: take an input that led somewhere, change it, run it, keep it if it led somewhere new.
+
+One seed makes one sequence of inputs from the target's own ones, whatever the machine: nothing that is measured decides
+about the next input. What is kept from before (`corpus.py`) comes first when it is given.
+"""
+
+from collections.abc import Callable, Hashable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from klet.testing.fuzz.corpus import Finding
+from klet.testing.fuzz.coverage import LineCoverage
+from klet.testing.fuzz.growth import find_growth
+from klet.testing.fuzz.judge import judge
+from klet.testing.fuzz.minimise import minimise
+from klet.testing.fuzz.target import Recipe, Run, Target
+
+GROWTH_EVERY: Final = 250
+"""So many inputs are run for each whose growth is measured, which takes as long as hundreds of them."""
+MOST_FINDINGS: Final = 20
+_NEW_ONES: Final = 0.3
+"""How often one of the newest inputs is taken."""
+_NEWEST: Final = 16
+
+
+class Keeper(Protocol):
+    """Where inputs and findings outlive the run."""
+
+    def load(self) -> list[bytes]: ...
+
+    def keep(self, data: bytes) -> None: ...
+
+    def save(self, finding: Finding, /) -> Path | None: ...
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """How far a fuzzer is."""
+
+    executions: int
+    measured: int
+    """Inputs whose growth was measured."""
+    corpus: int
+    lines: int
+    findings: tuple[Finding, ...]
+
+
+class Fuzzer:
+    """Fuzzes one target."""
+
+    def __init__(self, *, target: Target, seed: int, keeper: Keeper, growth_every: int = GROWTH_EVERY) -> None:
+        self._target = target
+        self._seed = seed
+        self._keeper = keeper
+        self._growth_every = growth_every
+        self._random = Random(f"{target.name} {seed}")
+        self._coverage = LineCoverage()
+        self._outcomes: set[Hashable] = set()
+        self._inputs: list[bytes] = []
+        self._findings: dict[str, Finding] = {}
+        self._executions = 0
+        self._measured = 0
+
+    @property
+    def progress(self) -> Progress:
+        return Progress(
+            executions=self._executions,
+            measured=self._measured,
+            corpus=len(self._inputs),
+            lines=self._coverage.seen,
+            findings=tuple(self._findings.values()),
+        )
+
+    def run(self, *, is_over: Callable[[Progress], bool]) -> Progress:
+        """Run inputs until it is over, or so much was found that more says nothing."""
+        with self._target.opened() as run:
+            for data in self._next_inputs():
+                self._execute(run, data)
+                if self._executions % self._growth_every == 0:
+                    self._measure(run)
+                if len(self._findings) >= MOST_FINDINGS or is_over(self.progress):
+                    break
+        return self.progress
+
+    def _next_inputs(self) -> Iterator[bytes]:
+        kept = self._keeper.load()
+        yield from self._target.seeds()
+        yield from kept
+        while True:
+            is_new = self._random.random() < _NEW_ONES
+            parent = self._random.choice(self._inputs[-_NEWEST:] if is_new else self._inputs)
+            yield self._target.mutate(self._random, parent, self._inputs)[: self._target.limits.input_size]
+
+    def _execute(self, run: Run, data: bytes) -> None:
+        self._executions += 1
+        with self._coverage.watching():
+            verdict = judge(run, data, self._target.limits)
+        is_new = self._coverage.take_fresh() or verdict.outcome not in self._outcomes
+        if is_new or not self._inputs:
+            self._outcomes.add(verdict.outcome)
+            self._inputs.append(data)
+            self._keeper.keep(data)
+        if verdict.flaw and verdict.flaw not in self._findings:
+            self._found(self._smaller(run, Finding(verdict.flaw, data, verdict.detail)))
+
+    def _smaller(self, run: Run, finding: Finding) -> Finding:
+        limits = self._target.limits
+        if finding.data and judge(run, finding.data, limits).flaw != finding.flaw:
+            return finding  # what ran before has a part in it
+        small = minimise(finding.data, lambda data: judge(run, data, limits).flaw == finding.flaw)
+        return Finding(finding.flaw, small, judge(run, small, limits).detail or finding.detail)
+
+    def _measure(self, run: Run) -> None:
+        self._measured += 1
+        # Apart from the others, so that a measurement leaves the sequence of inputs alone.
+        random = Random(f"{self._target.name} {self._seed} {self._measured}")
+        recipe = self._target.amplify(random, random.choice(self._inputs))
+        for finding in examine(run, recipe, self._target):
+            if finding.flaw not in self._findings:
+                self._found(finding)
+
+    def _found(self, finding: Finding) -> None:
+        self._findings[finding.flaw] = finding
+        self._keeper.save(finding)
+
+
+def examine(run: Run, recipe: Recipe, target: Target) -> Iterator[Finding]:
+    """What is wrong with a recipe: with its largest input as such, else with the growth up to it."""
+    data = recipe.make(target.limits.largest)
+    verdict = judge(run, data, target.limits)
+    if flaw := verdict.flaw or find_growth(run, recipe, target.limits):
+        yield Finding(flaw, data[: target.limits.input_size], verdict.detail, recipe)

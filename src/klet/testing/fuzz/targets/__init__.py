@@ -1,0 +1,1 @@
+"""What is fuzzed: one module for each kind of bytes from outside."""
