@@ -42,6 +42,18 @@ class Code(StrEnum):
     UNAUTHENTICATED = "Unauthenticated"
 
 
+class PullFailure(StrEnum):
+    """Pulls that failed for a reason which the CRI has a word for (upstream's errors of the image service)."""
+
+    REGISTRY_UNAVAILABLE = "RegistryUnavailable"
+    SIGNATURE_VALIDATION_FAILED = "SignatureValidationFailed"
+
+
+def read_pull_failure(message: str) -> PullFailure | None:
+    """Which of them an error is. The protocol has no code for it: by contract the word begins the message."""
+    return next((failure for failure in PullFailure if message.startswith(failure)), None)
+
+
 class CriError(KletError):
     """The runtime refused, failed or could not be reached."""
 

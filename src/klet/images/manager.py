@@ -1,24 +1,26 @@
 """Makes sure that a container's image is on the node before it starts (image manager, EnsureImageExists)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Protocol
 
 from klet.aio.clock import Clock
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.api.times import Duration
-from klet.cri.errors import Code, CriError
+from klet.cri.errors import Code, CriError, PullFailure, read_pull_failure
 from klet.cri.port import ImageService
 from klet.errors import KletError
 from klet.images.keyring import FittingLogins
 from klet.images.names import ImageNameError, repository_of, with_default_tag
 from klet.images.pull_backoff import MissingImage, PullBackoff
-from klet.model.causes import CauseId, CauseRecorder, Finding, Measurement
+from klet.model.causes import CauseId, CauseRecorder, Measurement
 from klet.model.error_text import join_errors
 from klet.model.foreign_text import shorten
-from klet.model.pods import subject_of, uid_of
+from klet.model.pods import uid_of
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.wire import cri_v1_pb2 as cri
 
 DECIDER = "images.manager"
@@ -66,7 +68,7 @@ class ImageManager:
         self._images = images
         self._logins = logins
         self._backoff = backoff
-        self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
         self._seen: dict[str, _Seen] = {}
 
@@ -83,29 +85,37 @@ class ImageManager:
             name = with_default_tag(container.image)
         except ImageNameError as error:
             message = f'Failed to apply default image tag "{container.image}": {error}'
-            return self._missing(pod, container, "InspectFailed", MissingImage("InvalidImageName", message), parent)
+            missing = MissingImage("InvalidImageName", message)
+            return self._missing(pod, container, Reason.INSPECT_FAILED, missing, parent)
         try:
             found = self._seen_lately(name) or await self._inspect(name)
         except CriError as error:
             missing = MissingImage("ImageInspectError", f'Failed to inspect image "": {error}')
-            return self._missing(pod, container, "InspectFailed", missing, parent)
+            return self._missing(pod, container, Reason.INSPECT_FAILED, missing, parent)
         if container.image_pull_policy == "Never" and found is None:
             text = f'Container image "{container.image}" is not present with pull policy of Never'
             missing = MissingImage("ErrImageNeverPull", text)
-            return self._missing(pod, container, "ErrImageNeverPull", missing, parent)
+            return self._missing(pod, container, Reason.ERR_IMAGE_NEVER_PULL, missing, parent)
         if found is not None and container.image_pull_policy != "Always":
             # Upstream's text without the check of credentials, which klet does not make either.
             text = f'Container image "{container.image}" already present on machine'
-            self._record(pod, container, "Pulled", text, parent)
+            self._decisions.for_pod(pod, container.name).record(
+                Reason.PULLED, text, measurements={"alreadyPresent": True}, parent=parent
+            )
             return _present(found)
         try:
             fitting = await self._logins.find(pod, repository_of(container.image))
         except KletError as error:
-            return self._missing(pod, container, "Failed", MissingImage("ErrImagePull", str(error)), parent)
+            return self._missing(pod, container, Reason.FAILED, MissingImage("ErrImagePull", str(error)), parent)
         if (last := self._backoff.failure_in_force(uid_of(pod), name, now=self._clock.now())) is not None:
             text = f'Back-off pulling image "{container.image}"'
-            following = "pull again when the back-off has passed"
-            self._record(pod, container, "BackOff", text, parent, next_step=following, next_at=last.retry_at)
+            self._decisions.for_pod(pod, container.name).record(
+                Reason.BACK_OFF_PULLING_IMAGE,
+                text,
+                next_step="pull again when the back-off has passed",
+                next_at=last.retry_at,
+                parent=parent,
+            )
             return MissingImage("ImagePullBackOff", f"{text}: {last.reason}: {last.message}", last.retry_at)
         before_pull()
         return await self._pull(pod, container, name, fitting, parent)
@@ -132,7 +142,8 @@ class ImageManager:
         fitting: FittingLogins,
         parent: CauseId | None,
     ) -> PresentImage | MissingImage:
-        self._record(pod, container, "Pulling", f'Pulling image "{container.image}"', parent)
+        about = self._decisions.for_pod(pod, container.name)
+        about.record(Reason.PULLING, f'Pulling image "{container.image}"', parent=parent)
         started = self._clock.monotonic()
         try:
             await self._pull_with_any(name, fitting)
@@ -143,25 +154,29 @@ class ImageManager:
             now = self._clock.now()
             retry_at = now + self._backoff.failed(uid_of(pod), name, missing, now=now)
             failed = f'Failed to pull image "{container.image}": {text}'
-            following = "pull again after a back-off"
             tried: dict[str, Measurement] = {
                 "logins": len(fitting.logins),
                 "missing pull secrets": ", ".join(fitting.missing),
             }
-            self._record(
-                pod, container, "Failed", failed, parent, next_step=following, next_at=retry_at, measurements=tried
+            about.record(
+                Reason.FAILED,
+                failed,
+                measurements=tried,
+                next_step="pull again after a back-off",
+                next_at=retry_at,
+                parent=parent,
             )
             return replace(missing, retry_at=min(retry_at, now + SHOW_BACKOFF))
         self._backoff.pulled(uid_of(pod), name)
         if pulled is None:
             missing = MissingImage("ErrImagePull", f'image "{container.image}" is not there after it was pulled')
-            return self._missing(pod, container, "Failed", missing, parent)
+            return self._missing(pod, container, Reason.FAILED, missing, parent)
         took = Duration.of(timedelta(milliseconds=round((self._clock.monotonic() - started) * 1000))).wire()
         text = (
             f'Successfully pulled image "{container.image}" in {took} ({took} including waiting). '
             f"Image size: {pulled.size} bytes."
         )
-        self._record(pod, container, "Pulled", text, parent)
+        about.record(Reason.PULLED, text, parent=parent)
         return _present(pulled)
 
     async def _pull_with_any(self, name: str, fitting: FittingLogins) -> None:
@@ -185,37 +200,13 @@ class ImageManager:
         self,
         pod: Pod,
         container: Container | EphemeralContainer,
-        decision: str,
+        decision: Reason,
         missing: MissingImage,
         parent: CauseId | None,
     ) -> MissingImage:
-        self._record(pod, container, decision, missing.message, parent, next_step="try again at the next sync")
+        about = self._decisions.for_pod(pod, container.name)
+        about.record(decision, missing.message, next_step="try again at the next sync", parent=parent)
         return missing
-
-    def _record(
-        self,
-        pod: Pod,
-        container: Container | EphemeralContainer,
-        decision: str,
-        message: str,
-        parent: CauseId | None,
-        *,
-        next_step: str = "",
-        next_at: datetime | None = None,
-        measurements: Mapping[str, Measurement] | None = None,
-    ) -> None:
-        self._recorder.record(
-            Finding(
-                subject=subject_of(pod, container.name),
-                decider=DECIDER,
-                decision=decision,
-                message=message,
-                measurements=measurements or {},
-                next=next_step,
-                next_at=next_at,
-            ),
-            parent=parent,
-        )
 
 
 class _Refused(KletError):
@@ -224,13 +215,15 @@ class _Refused(KletError):
 
 def explain_failed_pull(image: str, text: str) -> MissingImage:
     """The waiting state of a failed pull; two kinds of failure have a reason of their own."""
-    for reason, why in (
-        ("RegistryUnavailable", "the registry is unavailable"),
-        ("SignatureValidationFailed", "the signature validation failed"),
-    ):
-        if text.startswith(reason):
-            return MissingImage(reason, f"image pull failed for {image} because {why}{text.removeprefix(reason)}")
-    return MissingImage("ErrImagePull", text)
+    match failure := read_pull_failure(text):
+        case None:
+            return MissingImage("ErrImagePull", text)
+        case PullFailure.REGISTRY_UNAVAILABLE:
+            why = "the registry is unavailable"
+        case PullFailure.SIGNATURE_VALIDATION_FAILED:
+            why = "the signature validation failed"
+    message = f"image pull failed for {image} because {why}{text.removeprefix(failure)}"
+    return MissingImage(str(failure), message)
 
 
 def _text_of(error: KletError) -> str:

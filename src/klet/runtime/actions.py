@@ -8,6 +8,7 @@ from klet.api.pod import Pod
 from klet.model.causes import Finding
 from klet.model.pods import subject_of
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult, ProbeView
+from klet.model.reasons import Reason
 from klet.model.runtime import ContainerId, ContainerRecord, ContainerState, PodRuntimeStatus, SandboxId
 from klet.runtime.hashing import container_hash
 from klet.runtime.init_actions import InitPlan, plan_init_containers
@@ -115,23 +116,27 @@ def _with_new_sandbox(pod: Pod, status: PodRuntimeStatus, sandbox: SandboxPlan) 
     base = PodActions(kill_pod=True, create_sandbox=True, sandbox_id=sandbox.id, attempt=sandbox.attempt)
     if pod.spec.restart_policy == NEVER and sandbox.attempt != 0 and status.containers:
         why = f"{sandbox.why} and the restart policy is Never"
-        return replace(base, create_sandbox=False, findings=(_finding(pod, "KillPod", why),))
+        return replace(base, create_sandbox=False, findings=(_finding(pod, Reason.KILL_POD, why),))
     start = tuple(index for index, container in enumerate(pod.spec.containers) if not _is_done(pod, container, status))
     if not start and any(
         (record := status.newest(container.name)) and record.state is not ContainerState.UNKNOWN
         for container in pod.spec.containers
     ):
         why = f"{sandbox.why} and every container has completed"
-        return replace(base, create_sandbox=False, findings=(_finding(pod, "KillPod", why),))
+        return replace(base, create_sandbox=False, findings=(_finding(pod, Reason.KILL_POD, why),))
     findings: tuple[Finding, ...] = (
         _finding(
-            pod, "CreateSandbox", sandbox.why, attempt=sandbox.attempt, next_step="start the containers in the sandbox"
+            pod,
+            Reason.CREATE_SANDBOX,
+            sandbox.why,
+            attempt=sandbox.attempt,
+            next_step="start the containers in the sandbox",
         ),
     )
     if sandbox.id is not None:
-        findings = (_finding(pod, "SandboxChanged", SANDBOX_CHANGED), *findings)
+        findings = (_finding(pod, Reason.SANDBOX_CHANGED, SANDBOX_CHANGED), *findings)
     if pod.spec.init_containers:
-        first = _finding(pod, "StartInitContainer", INIT_REASON, container=pod.spec.init_containers[0].name)
+        first = _finding(pod, Reason.START_INIT_CONTAINER, INIT_REASON, container=pod.spec.init_containers[0].name)
         return replace(base, start_init=(0,), findings=(*findings, first))
     starts = (_start_finding(pod, pod.spec.containers[index], None) for index in start)
     return replace(base, start=start, findings=(*findings, *starts))
@@ -172,10 +177,10 @@ def _with_regular_containers(
         kill.append(verdict.kill)
         if verdict.restart:
             start.append(index)
-        findings.append(_finding(pod, "KillContainer", verdict.kill.message, container=container.name))
+        findings.append(_finding(pod, Reason.KILL_CONTAINER, verdict.kill.message, container=container.name))
     if not kept and not start:
         # A sidecar must not keep a pod alive whose work is done.
-        done = _finding(pod, "KillPod", "no container is running and none is to be started")
+        done = _finding(pod, Reason.KILL_POD, "no container is running and none is to be started")
         return replace(actions, kill_pod=True, start_init=(), kill=tuple(kill), findings=(*findings, done))
     return replace(actions, start=tuple(start), kill=tuple(kill), findings=tuple(findings))
 
@@ -214,21 +219,21 @@ def _init_kill(container: ContainerId, name: str, message: str, probe: ProbeKind
 
 def _init_findings(pod: Pod, init: InitPlan) -> tuple[Finding, ...]:
     names = [pod.spec.init_containers[index].name for index in init.start]
-    findings = [_finding(pod, "StartInitContainer", INIT_REASON, container=name) for name in names]
+    findings = [_finding(pod, Reason.START_INIT_CONTAINER, INIT_REASON, container=name) for name in names]
     if init.kill_pod:
-        findings.append(_finding(pod, "KillPod", init.why))
+        findings.append(_finding(pod, Reason.KILL_POD, init.why))
     return tuple(findings)
 
 
 def _start_finding(pod: Pod, container: Container, record: ContainerRecord | None) -> Finding:
     if record is None:
-        return _finding(pod, "StartContainer", "it has not run in this sandbox yet", container=container.name)
+        return _finding(pod, Reason.START_CONTAINER, "it has not run in this sandbox yet", container=container.name)
     why = f"it is {record.state} and the restart policy is {effective_policy(container, pod)}"
     measured: dict[str, str | int] = {"exitCode": record.exit_code, "restarts": record.restart_count}
     return Finding(
         subject=subject_of(pod, container.name),
         decider=DECIDER,
-        decision="RestartContainer",
+        decision=Reason.RESTART_CONTAINER,
         message=why,
         measurements=measured,
         since=record.finished_at,
@@ -236,7 +241,7 @@ def _start_finding(pod: Pod, container: Container, record: ContainerRecord | Non
 
 
 def _finding(
-    pod: Pod, decision: str, why: str, *, container: str = "", attempt: int | None = None, next_step: str = ""
+    pod: Pod, decision: Reason, why: str, *, container: str = "", attempt: int | None = None, next_step: str = ""
 ) -> Finding:
     return Finding(
         subject=subject_of(pod, container),

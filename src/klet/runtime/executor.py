@@ -12,8 +12,10 @@ from klet.api.pod_resources import is_sidecar
 from klet.cri.errors import CriError, NotFound
 from klet.cri.port import RuntimeService
 from klet.errors import KletError
-from klet.model.causes import CauseId, CauseRecorder, Finding
-from klet.model.pods import subject_of, uid_of
+from klet.model.causes import CauseId, CauseRecorder
+from klet.model.pods import uid_of
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.model.runtime import ContainerId, FirstStart, PodRuntimeStatus, SandboxRecord, StartFailure
 from klet.runtime.actions import PodActions
 from klet.runtime.config.container_planner import Place
@@ -115,7 +117,7 @@ class PodExecutor:
         self._starter = starter
         self._post_start = post_start
         self._killer = killer
-        self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._turns = turns
 
     def held_back(self, pod: Pod, actions: PodActions) -> SyncOutcome | None:
@@ -173,14 +175,12 @@ class PodExecutor:
                 )
         except CriError as error:
             progress.fail_at("KillPodSandbox" if actions.kill_pod else "KillContainer", target, str(error))
-            finding = Finding(
-                subject=subject_of(pod, "" if actions.kill_pod else target),
-                decider=DECIDER,
-                decision="FailedKillPod" if actions.kill_pod else "FailedKillContainer",
-                message=f"error killing {'pod' if actions.kill_pod else 'container'}: {error}",
-                next="try again after a back-off",
+            self._decisions.for_pod(pod, "" if actions.kill_pod else target).record(
+                Reason.FAILED_KILL_POD if actions.kill_pod else Reason.FAILED_KILL_CONTAINER,
+                f"error killing {'pod' if actions.kill_pod else 'container'}: {error}",
+                next_step="try again after a back-off",
+                parent=parent,
             )
-            self._recorder.record(finding, parent=parent)
             return False
         return True
 
@@ -240,16 +240,14 @@ class PodExecutor:
         except StartError as error:
             stage.progress.fail(container.name, error)
             if not isinstance(error, Backoff | PostStartFailed):
-                finding = Finding(
-                    subject=subject_of(pod, container.name),
-                    decider=DECIDER,
-                    decision="Failed",
-                    message=f"Error: {error.shown}",
+                self._decisions.for_pod(pod, container.name).record(
+                    Reason.FAILED,
+                    f"Error: {error.shown}",
                     measurements={"reason": error.reason},
-                    next="try again after a back-off",
+                    next_step="try again after a back-off",
                     next_at=error.until,
+                    parent=parent,
                 )
-                self._recorder.record(finding, parent=parent)
             return False
         stage.progress.started.add(container.name)
         return True

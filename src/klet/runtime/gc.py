@@ -15,8 +15,10 @@ from klet.api.times import Duration
 from klet.cri.errors import CriError, NotFound
 from klet.cri.port import RuntimeService
 from klet.errors import KletError
-from klet.model.causes import CauseRecorder, Finding, Subject
+from klet.model.causes import CauseRecorder
 from klet.model.pods import PodUID
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.model.runtime import ContainerId, ContainerState, PodRuntimeStatus, SandboxId
 from klet.runtime import labels
 from klet.runtime.gc_plan import (
@@ -137,7 +139,7 @@ class ContainerGc:
         self._logs = logs
         self._fates = fates
         self._seen = seen
-        self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
         self._policy = policy
         self._turns = Turns(at_once=REMOVALS, longest=LONGEST_REMOVAL, clock=clock)
@@ -165,14 +167,8 @@ class ContainerGc:
                     failures.append(str(error))
         if failures:
             message = failures[0] if len(failures) == 1 else f"[{', '.join(failures)}]"
-            finding = Finding(
-                subject=Subject(),
-                decider=DECIDER,
-                decision="ContainerGCFailed",
-                message=message,
-                next=f"try again in {Duration.of(PERIOD).wire()}",
-            )
-            self._recorder.record(finding)
+            following = f"try again in {Duration.of(PERIOD).wire()}"
+            self._decisions.for_node().record(Reason.CONTAINER_GC_FAILED, message, next_step=following)
 
     async def _collect_containers(self, is_over: Callable[[PodUID], bool], group: asyncio.TaskGroup) -> None:
         if not self._fates.are_sources_ready():

@@ -19,10 +19,12 @@ from klet.cri.errors import CriError
 from klet.errors import KletError
 from klet.host.http_client import BodyError, HttpError, PlainHttpError
 from klet.host.http_response import HttpResponse
-from klet.model.causes import CauseId, CauseRecorder, Finding
+from klet.model.causes import CauseId, CauseRecorder
 from klet.model.foreign_text import read_output, shorten
 from klet.model.http_get import HOOK_AGENT, HeaderError, HttpGet, PortError, build_http_get
-from klet.model.pods import LONGEST_GRACE, PodUID, format_pod, subject_of, uid_of
+from klet.model.pods import LONGEST_GRACE, PodUID, format_pod, uid_of
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.model.runtime import ContainerId, PodRuntimeStatus
 from klet.wire import cri_v1_pb2 as cri
 
@@ -74,7 +76,7 @@ class HookRunner:
         self._commands = commands
         self._http = http
         self._pods = pods
-        self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
 
     async def run(self, handler: LifecycleHandler, target: HookTarget, *, parent: CauseId | None) -> None:
@@ -135,9 +137,7 @@ class HookRunner:
                 raise error from None
             where = request.address.authority
             text = f"request to HTTPS lifecycle hook {where} got HTTP response, retry with HTTP succeeded"
-            subject = subject_of(target.pod)
-            finding = Finding(subject=subject, decider=DECIDER, decision="LifecycleHTTPFallback", message=text)
-            self._recorder.record(finding, parent=parent)
+            self._decisions.for_pod(target.pod).record(Reason.LIFECYCLE_HTTP_FALLBACK, text, parent=parent)
 
 
 def without_tls(action: HTTPGetAction) -> HTTPGetAction:

@@ -11,10 +11,10 @@ from klet.api.pod import Pod
 from klet.host.listening import HeldPort, HostPort
 from klet.model.causes import Finding
 from klet.model.pods import subject_of
+from klet.model.reasons import Reason
 from klet.wire import cri_v1_pb2 as cri
 
 DECIDER: Final = "runtime.host_ports"
-HELD: Final = "HostPortHeld"
 
 
 class PortHolders(Protocol):
@@ -49,7 +49,7 @@ def find_held_port(pod: Pod, held: HeldPort) -> Finding:
     return Finding(
         subject=subject_of(pod),
         decider=DECIDER,
-        decision=HELD,
+        decision=Reason.HOST_PORT_HELD,
         message=f"host port {where}/{port.protocol} is held by {held.holder} of the host too; the pod's port mapping "
         "leads connections to the pod, and that process gets none from outside",
         measurements={"hostPort": port.number, "protocol": port.protocol, "heldBy": held.holder},

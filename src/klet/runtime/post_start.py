@@ -5,8 +5,9 @@ import logging
 from klet.api.container import Container
 from klet.api.pod import Pod
 from klet.cri.errors import CriError
-from klet.model.causes import CauseId, CauseRecorder, Finding
-from klet.model.pods import subject_of
+from klet.model.causes import CauseId, CauseRecorder
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.model.runtime import ContainerRecord
 from klet.runtime.actions import KillReason
 from klet.runtime.errors import PostStartFailed
@@ -24,7 +25,7 @@ class PostStart:
     def __init__(self, *, hooks: Hooks, killer: PodKiller, recorder: CauseRecorder) -> None:
         self._hooks = hooks
         self._killer = killer
-        self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
     async def run(self, pod: Pod, container: Container, record: ContainerRecord, *, parent: CauseId | None) -> None:
         """Run the hook, however long it takes; raises PostStartFailed after killing the container."""
@@ -32,11 +33,12 @@ class PostStart:
         if handler is None:
             return
         text = f"running the postStart hook ({describe_handler(handler)}) of container {container.name}"
-        self._record(pod, container, "PostStartHook", text, parent, next_step="the next container is started after it")
+        about = self._decisions.for_pod(pod, container.name)
+        about.record(Reason.POST_START_HOOK, text, next_step="the next container is started after it", parent=parent)
         try:
             await self._hooks.run(handler, HookTarget(pod=pod, container=container, id=record.id), parent=parent)
         except HookError as error:
-            cause = self._record(pod, container, "FailedPostStartHook", "PostStartHook failed", parent)
+            cause = about.record(Reason.FAILED_POST_START_HOOK, "PostStartHook failed", parent=parent)
             await self._kill(pod, record, cause)
             raise PostStartFailed(str(error)) from error
 
@@ -48,10 +50,3 @@ class PostStart:
             logger.error(
                 "A container whose postStart hook failed runs on", extra={"container": record.name, "error": str(error)}
             )
-
-    def _record(
-        self, pod: Pod, container: Container, decision: str, message: str, parent: CauseId | None, next_step: str = ""
-    ) -> CauseId:
-        subject = subject_of(pod, container.name)
-        finding = Finding(subject=subject, decider=DECIDER, decision=decision, message=message, next=next_step)
-        return self._recorder.record(finding, parent=parent)

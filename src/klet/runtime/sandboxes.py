@@ -13,9 +13,11 @@ from klet.api.pod import Pod
 from klet.cri.errors import CriError
 from klet.cri.port import RuntimeService
 from klet.errors import KletError
-from klet.model.causes import CauseId, CauseRecorder, Finding
+from klet.model.causes import CauseId, CauseRecorder, Measurement
 from klet.model.network import DnsConfig
-from klet.model.pods import format_pod, subject_of
+from klet.model.pods import format_pod
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.model.runtime import PodRuntimeStatus, SandboxId
 from klet.runtime.actions import PodActions
 from klet.runtime.config.container_planner import Place
@@ -23,6 +25,7 @@ from klet.runtime.config.sandbox_config import SandboxSettings, build_sandbox_co
 from klet.runtime.errors import SandboxFailed
 from klet.runtime.host_ports import PortHolders, find_held_port, mapped_ports
 from klet.runtime.quirks.held_names import run_sandbox
+from klet.runtime.quirks.network_setup import is_network_failure
 from klet.runtime.reader import build_sandbox_record
 from klet.runtime.runtime_class import RuntimeClasses, find_handler
 from klet.wire import cri_v1_pb2 as cri
@@ -77,6 +80,7 @@ class SandboxMaker:
         self._runtime = runtime
         self._sources = sources
         self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
         self._settings = settings
         self._backoff = Backoff[str](first=FIRST_BACKOFF, longest=LONGEST_BACKOFF)
@@ -147,11 +151,14 @@ class SandboxMaker:
             sandbox = await self._runtime.pod_sandbox_status(cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id))
         except CriError as error:
             text = f"Unable to get pod sandbox status: {error}"
-            self._record(pod, "FailedPodSandBoxStatus", text, parent, next_step="try again after a back-off")
+            self._decisions.for_pod(pod).record(
+                Reason.FAILED_POD_SANDBOX_STATUS, text, next_step="try again after a back-off", parent=parent
+            )
             raise SandboxFailed("", "", f"failed to SyncPod: {error}") from error
         network = sandbox.status.network
         ips = () if pod.spec.host_network or not network.ip else (network.ip, *(ip.ip for ip in network.additional_ips))
-        self._record(pod, "SandboxCreated", f"sandbox attempt {made.config.metadata.attempt} is ready", parent)
+        text = f"sandbox attempt {made.config.metadata.attempt} is ready"
+        self._decisions.for_pod(pod).record(Reason.SANDBOX_CREATED, text, parent=parent)
         return Place(
             sandbox_id=sandbox_id,
             sandbox_config=made.config,
@@ -164,32 +171,13 @@ class SandboxMaker:
         now = self._clock.now()
         delay = self._backoff.next(pod.metadata.uid, now=now)
         until = now + delay
-        self._record(
-            pod,
-            "FailedCreatePodSandBox",
+        measured: dict[str, Measurement] = {"step": "network"} if is_network_failure(error) else {}
+        self._decisions.for_pod(pod).record(
+            Reason.FAILED_CREATE_POD_SANDBOX,
             f"Failed to create pod sandbox: {error}",
-            parent,
+            measurements=measured,
             next_step=f"try again in {delay.total_seconds():g} s",
             next_at=until,
+            parent=parent,
         )
         return SandboxFailed("CreatePodSandbox", format_pod(pod), text, until=until)
-
-    def _record(
-        self,
-        pod: Pod,
-        decision: str,
-        message: str,
-        parent: CauseId | None,
-        *,
-        next_step: str = "",
-        next_at: datetime | None = None,
-    ) -> None:
-        finding = Finding(
-            subject=subject_of(pod),
-            decider=DECIDER,
-            decision=decision,
-            message=message,
-            next=next_step,
-            next_at=next_at,
-        )
-        self._recorder.record(finding, parent=parent)

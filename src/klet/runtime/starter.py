@@ -9,8 +9,10 @@ from klet.api.pod import Pod
 from klet.api.times import Duration
 from klet.cri.errors import CriError, NotFound
 from klet.cri.port import RuntimeService
-from klet.model.causes import CauseId, CauseRecorder, Finding
-from klet.model.pods import format_pod, subject_of
+from klet.model.causes import CauseId, CauseRecorder
+from klet.model.pods import format_pod
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.model.runtime import ContainerId, ContainerRecord, ContainerState, PodRuntimeStatus
 from klet.runtime import errors, labels
 from klet.runtime.config.container_planner import ContainerPlanner, Place, ReadyImage, StartFacts
@@ -80,7 +82,7 @@ class ContainerStarter:
         self._counts = counts
         self._planner = planner
         self._links = links
-        self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
         self._backoff = backoff
 
@@ -107,9 +109,10 @@ class ContainerStarter:
         config = await self._planner.plan(pod, container, place, facts)
         await self._remove_unstarted(container.name, status)
         created = await self._create(config, place)
-        self._record(pod, container.name, "Created", "Container created", parent)
+        about = self._decisions.for_pod(pod, container.name)
+        about.record(Reason.CREATED, "Container created", parent=parent)
         await self._run(created)
-        self._record(pod, container.name, "Started", "Container started", parent)
+        about.record(Reason.STARTED, "Container started", parent=parent)
         log = f"{place.sandbox_config.log_directory}/{config.log_path}"
         await self._links.link(labels.legacy_log_name(pod, container.name, created), log)
         return ContainerRecord(
@@ -137,21 +140,17 @@ class ContainerStarter:
         until = record.finished_at + delay
         where = f"container={container.name} pod={format_pod(pod)}"
         message = f"back-off {Duration.of(delay).wire()} restarting failed {where}"
-        self._recorder.record(
-            Finding(
-                subject=subject_of(pod, container.name),
-                decider=DECIDER,
-                decision="BackOff",
-                message=f"Back-off restarting failed container {container.name} in pod {format_pod(pod)}",
-                measurements={
-                    "backoffSeconds": delay.total_seconds(),
-                    "exitCode": record.exit_code,
-                    "restarts": record.restart_count,
-                },
-                since=record.finished_at,
-                next=f"start again at {until.isoformat(timespec='seconds')}",
-                next_at=until,
-            ),
+        self._decisions.for_pod(pod, container.name).record(
+            Reason.BACK_OFF_RESTARTING_CONTAINER,
+            f"Back-off restarting failed container {container.name} in pod {format_pod(pod)}",
+            measurements={
+                "backoffSeconds": delay.total_seconds(),
+                "exitCode": record.exit_code,
+                "restarts": record.restart_count,
+            },
+            since=record.finished_at,
+            next_step=f"start again at {until.isoformat(timespec='seconds')}",
+            next_at=until,
             parent=parent,
         )
         raise errors.Backoff(errors.CRASH_LOOP_BACKOFF, message, until=until)
@@ -211,10 +210,6 @@ class ContainerStarter:
             await self._runtime.start_container(cri.StartContainerRequest(container_id=container_id))
         except CriError as error:
             raise errors.StartError(errors.RUN_CONTAINER_ERROR, error.message) from error
-
-    def _record(self, pod: Pod, container: str, decision: str, message: str, parent: CauseId | None) -> None:
-        finding = Finding(subject=subject_of(pod, container), decider=DECIDER, decision=decision, message=message)
-        self._recorder.record(finding, parent=parent)
 
 
 def _target(container: Container | EphemeralContainer, status: PodRuntimeStatus) -> str:

@@ -14,6 +14,8 @@ from klet.images.manager import SEEN_FOR, ImageManager, PresentImage
 from klet.images.pull_backoff import MissingImage, PullBackoff
 from klet.journal.memory import MemoryJournal
 from klet.journal.records import CauseQuery
+from klet.model.causes import Finding
+from klet.model.reasons import EventType, Reason
 from klet.testing.builders import make_container, make_pod
 from klet.testing.fake_runtime import FakeImage, FakeRuntime, Fault, RpcFailure, Script, registry_of
 from klet.testing.fake_runtime.faults import Fail
@@ -58,7 +60,10 @@ class Bench:
         self._manager = self._build_manager()
 
     async def events(self) -> list[tuple[str, str]]:
-        return [(found.finding.decision, found.finding.message) for found in await self._journal.find(CauseQuery())]
+        return [(finding.decision, finding.message) for finding in await self.findings()]
+
+    async def findings(self) -> list[Finding]:
+        return [found.finding for found in await self._journal.find(CauseQuery())]
 
     def pulls(self) -> int:
         return sum(call.rpc == "PullImage" for call in self.runtime.calls)
@@ -85,6 +90,31 @@ def test_an_image_that_is_there_is_used(policy):
         assert await bench.ensure("here", policy) == PresentImage(HERE.image_id, 1000, "")
         assert bench.pulls() == 0
         assert await bench.events() == [("Pulled", PULLED.format("here"))]
+
+    on_bench(test)
+
+
+def test_a_record_says_whether_an_image_was_pulled_or_there_before():
+    async def test(bench: Bench) -> None:
+        await bench.ensure("here")
+        await bench.ensure("remote:1")
+        pulled = [finding.measurements for finding in await bench.findings() if finding.decision == Reason.PULLED]
+        assert pulled == [{"alreadyPresent": True}, {}]
+
+    on_bench(test)
+
+
+def test_waiting_for_an_image_is_no_warning_and_a_failed_pull_is_one():
+    async def test(bench: Bench) -> None:
+        bench.runtime.faults.add(Fault("PullImage", Fail(Code.UNKNOWN, "no such host")))
+        await bench.ensure("remote:1")
+        await bench.ensure("remote:1")
+        types = [(finding.decision, finding.decision.event_type) for finding in await bench.findings()]
+        assert types == [
+            ("Pulling", EventType.NORMAL),
+            ("Failed", EventType.WARNING),
+            ("BackOff", EventType.NORMAL),
+        ]
 
     on_bench(test)
 

@@ -8,6 +8,8 @@ from msgspec.structs import replace
 
 from klet.api.container import ContainerPort, EphemeralContainer
 from klet.cri.errors import Code
+from klet.journal.records import CauseQuery
+from klet.model.reasons import Reason
 from klet.model.runtime import ContainerState
 from klet.network.dns import ResolvConfError
 from klet.runtime.actions import ContainerKill, PodActions
@@ -248,6 +250,23 @@ def test_in_a_pod_that_was_killed_for_good_no_ephemeral_container_starts(on_benc
         pod = replace(pod, spec=replace(pod.spec, ephemeral_containers=(EphemeralContainer(name="debug", image="x"),)))
         outcome = await bench.carry_out(pod, status, PodActions(kill_pod=True, start_ephemeral=(0,)))
         assert (outcome.errors, len(bench.calls("CreateContainer"))) == ((), 1)
+
+    on_bench(test)
+
+
+@pytest.mark.parametrize(
+    ("text", "measured"),
+    [
+        pytest.param('failed to setup network for sandbox "s": no plugin', {"step": "network"}, id="no network"),
+        pytest.param("no space left on device", {}, id="something else"),
+    ],
+)
+def test_the_record_of_a_sandbox_that_failed_says_whether_it_was_the_network(on_bench, text, measured):
+    async def test(bench) -> None:
+        bench.runtime.faults.add(Fault("RunPodSandbox", Fail(Code.UNKNOWN, text)))
+        await bench.sync(make_pod("a"))
+        (cause,) = await bench.journal.find(CauseQuery())
+        assert (cause.finding.decision, cause.finding.measurements) == (Reason.FAILED_CREATE_POD_SANDBOX, measured)
 
     on_bench(test)
 

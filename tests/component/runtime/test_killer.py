@@ -7,6 +7,8 @@ from msgspec.structs import replace
 
 from klet.api.handlers import Probe
 from klet.cri.errors import Code, CriError
+from klet.journal.records import CauseQuery
+from klet.model.reasons import Reason
 from klet.runtime.actions import KillReason
 from klet.testing.builders import make_container, make_pod
 from klet.testing.fake_runtime import Fault, Life, OnTerm, Script
@@ -37,6 +39,27 @@ def test_the_runtime_is_given_the_grace(on_bench, deletion, grace, reason, expec
         assert [call.request.timeout for call in bench.calls("StopContainer")] == [expected]
         assert ("Killing", "Stopping container a") in await bench.events()
         assert not (await bench.status(pod)).running()
+
+    on_bench(test)
+
+
+@pytest.mark.parametrize(
+    ("reason", "probe"),
+    [
+        pytest.param(KillReason.LIVENESS_PROBE, "liveness", id="a liveness probe"),
+        pytest.param(KillReason.STARTUP_PROBE, "startup", id="a startup probe"),
+        pytest.param(KillReason.UNKNOWN, None, id="no probe"),
+    ],
+)
+def test_the_record_of_a_kill_names_the_probe_that_is_behind_it(on_bench, reason, probe):
+    async def test(bench) -> None:
+        pod = make_pod("a")
+        await bench.sync(pod)
+        record = (await bench.status(pod)).containers[0]
+        await bench.killer.kill_container(pod, record, message="a probe, they say", reason=reason, parent=None)
+        records = await bench.journal.find(CauseQuery(container="a"))
+        (kill,) = (cause.finding for cause in records if cause.finding.decision == Reason.KILLING)
+        assert kill.measurements.get("probe") == probe
 
     on_bench(test)
 

@@ -12,10 +12,12 @@ from klet.cri.errors import (
     ExecTimeout,
     InvalidRuntime,
     NotFound,
+    PullFailure,
     ResourceExhausted,
     Unavailable,
     Unimplemented,
     error_for,
+    read_pull_failure,
 )
 from klet.model.foreign_text import LONGEST_OUTPUT
 
@@ -94,3 +96,17 @@ def test_no_text_of_a_runtime_is_quoted_whole(error):
     assert len(error.message.encode()) <= LONGEST_OUTPUT
     assert len(str(error).encode()) <= LONGEST_OUTPUT + 100
     assert len(repr(error)) <= LONGEST_OUTPUT + 100
+
+
+@pytest.mark.parametrize(
+    ("message", "failure"),
+    [
+        pytest.param("RegistryUnavailable: 503", PullFailure.REGISTRY_UNAVAILABLE, id="no registry"),
+        pytest.param("RegistryUnavailable", PullFailure.REGISTRY_UNAVAILABLE, id="the word alone"),
+        pytest.param("SignatureValidationFailed: x", PullFailure.SIGNATURE_VALIDATION_FAILED, id="a bad signature"),
+        pytest.param("pull: RegistryUnavailable", None, id="the word does not come first"),
+        pytest.param("no such host", None, id="another failure"),
+    ],
+)
+def test_a_failed_pull_names_its_kind_first(message, failure):
+    assert read_pull_failure(message) is failure

@@ -12,8 +12,10 @@ from klet.api.handlers import LifecycleHandler
 from klet.api.pod import Pod
 from klet.cri.errors import CriError, NotFound
 from klet.cri.port import RuntimeService
-from klet.model.causes import CauseId, CauseRecorder, Finding, Measurement
-from klet.model.pods import subject_of
+from klet.model.causes import CauseId, CauseRecorder, Measurement
+from klet.model.probes import ProbeKind
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.model.runtime import ContainerRecord, PodRuntimeStatus
 from klet.runtime.actions import KillReason
 from klet.runtime.hooks import HookError, HookTarget, describe_handler
@@ -25,6 +27,7 @@ from klet.wire import cri_v1_pb2 as cri
 logger = logging.getLogger(__name__)
 
 DECIDER = "runtime.killer"
+_PROBES = {KillReason.STARTUP_PROBE: ProbeKind.STARTUP, KillReason.LIVENESS_PROBE: ProbeKind.LIVENESS}
 
 
 class Hooks(Protocol):
@@ -39,7 +42,7 @@ class PodKiller:
     def __init__(self, *, runtime: RuntimeService, hooks: Hooks, recorder: CauseRecorder, clock: Clock) -> None:
         self._runtime = runtime
         self._hooks = hooks
-        self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
 
     async def kill_container(
@@ -56,14 +59,15 @@ class PodKiller:
         """Stop one container. A container the runtime no longer knows counts as stopped."""
         spec = _spec_of(pod, record)
         granted = base_grace(pod, spec, reason) if grace is None else grace
-        cause = self._record(
-            pod,
-            record,
-            "Killing",
+        measured: dict[str, Measurement] = {"graceSeconds": stop_timeout(granted, None)}
+        if (probe := _PROBES.get(reason)) is not None:
+            measured["probe"] = str(probe)
+        cause = self._decisions.for_pod(pod, record.name).record(
+            Reason.KILLING,
             message or f"Stopping container {record.name}",
-            parent,
+            measurements=measured,
             next_step="the container ends, or is killed when its grace is over",
-            graceSeconds=stop_timeout(granted, None),
+            parent=parent,
         )
         hook = spec.lifecycle.pre_stop if spec.lifecycle is not None else None
         if hook is None or granted <= 0:
@@ -125,21 +129,21 @@ class PodKiller:
     ) -> CriError | None:
         """A hook that outlasts the grace goes on beside the stop, and ends with the container."""
         kind = describe_handler(handler)
-        self._record(
-            pod,
-            record,
-            "PreStopHook",
+        about = self._decisions.for_pod(pod, record.name)
+        about.record(
+            Reason.PRE_STOP_HOOK,
             f"running the preStop hook ({kind}) of container {record.name}",
-            cause,
+            measurements={"graceSeconds": granted},
             next_step="the container is told to stop when the hook ends, or when its grace is over",
-            graceSeconds=granted,
+            parent=cause,
         )
         async with asyncio.TaskGroup() as group:
             hook = group.create_task(self._run_hook(pod, record, spec, handler, cause), name=f"pre-stop-{record.id}")
             spent = await self._wait_for(hook, at_most=granted)
             if not hook.done():
                 text = "PreStop hook not completed in grace period"
-                self._record(pod, record, "PreStopHookUnfinished", text, cause, graceSeconds=granted)
+                measured = {"graceSeconds": granted}
+                about.record(Reason.PRE_STOP_HOOK_UNFINISHED, text, measurements=measured, parent=cause)
             failure = await self._stop(record, granted - spent, turns)
             hook.cancel()
         return failure
@@ -153,7 +157,8 @@ class PodKiller:
             await self._hooks.run(handler, target, parent=cause)
         except HookError as error:
             logger.warning("A preStop hook failed", extra={"container": record.name, "error": str(error)})
-            self._record(pod, record, "FailedPreStopHook", "PreStopHook failed", cause)
+            about = self._decisions.for_pod(pod, record.name)
+            about.record(Reason.FAILED_PRE_STOP_HOOK, "PreStopHook failed", parent=cause)
 
     async def _wait_for(self, hook: "asyncio.Task[None]", *, at_most: int) -> int:
         """Whole seconds until the hook ended or the time was over."""
@@ -175,27 +180,6 @@ class PodKiller:
         except CriError as error:
             return error
         return None
-
-    def _record(
-        self,
-        pod: Pod,
-        record: ContainerRecord,
-        decision: str,
-        message: str,
-        parent: CauseId | None,
-        *,
-        next_step: str = "",
-        **measured: Measurement,
-    ) -> CauseId:
-        finding = Finding(
-            subject=subject_of(pod, record.name),
-            decider=DECIDER,
-            decision=decision,
-            message=message,
-            measurements=measured,
-            next=next_step,
-        )
-        return self._recorder.record(finding, parent=parent)
 
 
 def _spec_of(pod: Pod, record: ContainerRecord) -> Container:

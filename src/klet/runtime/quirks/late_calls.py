@@ -11,7 +11,9 @@ from klet.aio.clock import Clock
 from klet.cri import calls
 from klet.cri.connection import Transport
 from klet.cri.errors import CriError
-from klet.model.causes import CauseId, CauseRecorder, Finding, Subject
+from klet.model.causes import CauseId, CauseRecorder, Subject
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.runtime import labels
 from klet.wire import cri_v1_pb2 as cri
 from klet.wire.methods import Method, RequestT, ResponseT
@@ -27,7 +29,7 @@ class WatchedTransport:
 
     def __init__(self, *, inner: Transport, recorder: CauseRecorder, clock: Clock) -> None:
         self._inner = inner
-        self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
 
     @property
@@ -68,28 +70,21 @@ class WatchedTransport:
         subject = await self._subject(request)
         if subject is None:
             return None
-        finding = Finding(
-            subject=subject,
-            decider=DECIDER,
-            decision="RuntimeNotAnswering",
-            message=f"the runtime does not answer {name} for this pod; its shim may hang",
+        recorded = self._decisions.about(subject).record(
+            Reason.RUNTIME_NOT_ANSWERING,
+            f"the runtime does not answer {name} for this pod; its shim may hang",
             measurements={"waitedSeconds": patience.total_seconds()},
             since=since,
-            next="wait for the answer; no other pod waits for this one",
+            next_step="wait for the answer; no other pod waits for this one",
             next_at=since + timeout if timeout is not None else None,
         )
-        return subject, self._recorder.record(finding)
+        return subject, recorded
 
     def _tell_answer(self, name: str, told: tuple[Subject, CauseId], answer: object) -> None:
         subject, parent = told
         how = f"with an error: {answer}" if isinstance(answer, CriError) else "at last"
-        finding = Finding(
-            subject=subject,
-            decider=DECIDER,
-            decision="RuntimeAnswered",
-            message=f"the runtime has answered {name} {how}",
-        )
-        self._recorder.record(finding, parent=parent)
+        text = f"the runtime has answered {name} {how}"
+        self._decisions.about(subject).record(Reason.RUNTIME_ANSWERED, text, parent=parent)
 
     async def _subject(self, request: object) -> Subject | None:
         """Whose call it is, as the request says or the runtime's lists, which ask no shim."""
