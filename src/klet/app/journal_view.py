@@ -1,20 +1,20 @@
 """The journal as the HTTP API shows it: records as they are made, and the explanation of one pod or of the node."""
 
-import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import datetime
 from typing import Final, Protocol
 
 from klet.aio.clock import Clock
+from klet.api import klet_v1
 from klet.api.node import Node
 from klet.api.pod import Pod
-from klet.journal.diagnosis import Diagnosis, NodeTroubles, diagnose
-from klet.journal.evidence import Evidence, Reason
-from klet.journal.node_diagnosis import Condition, NodeState, diagnose_node
+from klet.journal.answers import answer_node, answer_pod, answer_pods, answer_record, explained_pod
+from klet.journal.diagnosis import NodeTroubles, diagnose
+from klet.journal.evidence import Evidence
+from klet.journal.node_diagnosis import NodeState, diagnose_node
 from klet.journal.records import CauseQuery
 from klet.journal.store import Journal
-from klet.journal.timeline import Timeline, Waiting, build_timeline
-from klet.model.causes import Cause
+from klet.journal.timeline import build_timeline
 
 MOST_EXPLAINED: Final = 5000
 """How many records an explanation looks at: a probe that fails every second makes many."""
@@ -40,7 +40,7 @@ class NodeHealth(Protocol):
 
 
 class JournalRecords:
-    """Cause records as JSON."""
+    """Answers questions about cause records in the form of the agent's own API."""
 
     def __init__(
         self,
@@ -60,22 +60,26 @@ class JournalRecords:
         """The node as the API server has it, if there is one."""
         self._clock = clock
 
-    async def records(self, *, namespace: str, name: str, since: datetime | None) -> AsyncGenerator[bytes, None]:
+    async def records(
+        self, *, namespace: str, name: str, since: datetime | None
+    ) -> AsyncGenerator[klet_v1.CauseRecord, None]:
         for cause in await self._journal.find(_query(namespace, name, since)):
-            yield _line(cause)
+            yield answer_record(cause)
 
-    async def follow(self, *, namespace: str, name: str, since: datetime | None) -> AsyncGenerator[bytes, None]:
+    async def follow(
+        self, *, namespace: str, name: str, since: datetime | None
+    ) -> AsyncGenerator[klet_v1.CauseRecord, None]:
         query = _query(namespace, name, since)
         with self._journal.follow() as news:
             last = ""
             for cause in await self._journal.find(query):
                 last = cause.id
-                yield _line(cause)
+                yield answer_record(cause)
             async for cause in news:
                 if cause.id > last and query.matches(cause):
-                    yield _line(cause)
+                    yield answer_record(cause)
 
-    async def explain(self, *, namespace: str, name: str) -> bytes | None:
+    async def explain(self, *, namespace: str, name: str) -> klet_v1.Explanation | None:
         query = CauseQuery(namespace=namespace, name=name, limit=MOST_EXPLAINED)
         records = await self._journal.find(query)
         about_node = await self._journal.find(CauseQuery(is_node=True, since=records[0].at)) if records else ()
@@ -93,10 +97,9 @@ class JournalRecords:
             earlier=leaving if pod is not None else None,
             now=now,
         )
-        about = {"namespace": namespace, "name": name, "uid": (pod or leaving or Pod()).metadata.uid}
-        return json.dumps({"pod": about, "now": now.isoformat(), **explanation_to_json(diagnosis, story)}).encode()
+        return answer_pod(explained_pod(namespace, name, pod or leaving), diagnosis, story, now=now)
 
-    async def explain_node(self) -> bytes:
+    async def explain_node(self) -> klet_v1.NodeExplanation:
         story = build_timeline(await self._journal.find(CauseQuery(is_node=True, limit=MOST_EXPLAINED)))
         state = NodeState(
             errors=self._node.errors(),
@@ -105,123 +108,10 @@ class JournalRecords:
             node=self._api_node(),
         )
         diagnosis = diagnose_node(state, Evidence(story.lives[-1].causes if story.lives else ()))
-        return json.dumps(
-            {
-                "node": {"name": self._node_name},
-                "now": self._clock.now().isoformat(),
-                "ready": diagnosis.is_ready,
-                "conditions": [_condition_to_json(condition) for condition in diagnosis.conditions],
-                "summary": diagnosis.summary,
-                "why": [_reason_to_json(reason) for reason in diagnosis.reasons],
-                "timeline": _timeline_to_json(story),
-            }
-        ).encode()
+        return answer_node(self._node_name, diagnosis, story, now=self._clock.now())
 
-    async def pods(self) -> bytes:
-        told = [
-            {"namespace": pod.namespace, "name": pod.name, "last": pod.last.isoformat()}
-            for pod in await self._journal.pods()
-        ]
-        return json.dumps({"nodeName": self._node_name, "pods": told}).encode()
-
-
-def explanation_to_json(diagnosis: Diagnosis, story: Timeline) -> dict[str, object]:
-    """What a pod is, why, what it waits for, and how it came to that."""
-    state = diagnosis.state
-    return {
-        "state": {
-            "phase": state.phase,
-            "ready": state.is_ready,
-            "containersReady": state.containers_ready,
-            "containers": state.containers,
-            "restarts": state.restarts,
-            "terminating": state.is_terminating,
-            "known": state.is_known,
-        },
-        "summary": diagnosis.summary,
-        "why": [_reason_to_json(reason) for reason in diagnosis.reasons],
-        "waitingFor": None if story.waiting is None else _waiting_to_json(story.waiting),
-        "timeline": _timeline_to_json(story),
-    }
-
-
-def cause_to_json(cause: Cause) -> dict[str, object]:
-    """A record in the form of the API."""
-    finding = cause.finding
-    subject = finding.subject
-    return {
-        "id": cause.id,
-        "parent": cause.parent,
-        "at": cause.at.isoformat(),
-        "subject": {
-            "namespace": subject.namespace,
-            "name": subject.name,
-            "uid": subject.uid,
-            "container": subject.container,
-        },
-        "decider": finding.decider,
-        "decision": finding.decision,
-        "message": finding.message,
-        "measurements": dict(finding.measurements),
-        "since": _instant(finding.since),
-        "next": finding.next,
-        "nextAt": _instant(finding.next_at),
-    }
-
-
-def _timeline_to_json(story: Timeline) -> list[dict[str, object]]:
-    return [
-        {
-            **cause_to_json(step.cause),
-            "life": number,
-            "times": step.times,
-            "depth": step.depth,
-            "offsetSeconds": step.offset.total_seconds(),
-            "lastedSeconds": step.lasted.total_seconds() if step.lasted is not None else None,
-        }
-        for number, life in enumerate(story.lives)
-        for step in life.steps
-    ]
-
-
-def _condition_to_json(condition: Condition) -> dict[str, object]:
-    return {
-        "type": condition.type,
-        "status": condition.status,
-        "reason": condition.reason,
-        "message": condition.message,
-        "since": _instant(condition.since),
-    }
-
-
-def _reason_to_json(reason: Reason) -> dict[str, object]:
-    return {
-        "kind": str(reason.kind),
-        "reason": reason.word,
-        "container": reason.container,
-        "message": reason.message,
-        "measurements": dict(reason.measurements),
-        "since": _instant(reason.since),
-        "next": reason.next,
-        "nextAt": _instant(reason.next_at),
-    }
-
-
-def _waiting_to_json(waiting: Waiting) -> dict[str, object]:
-    return {
-        "on": waiting.on,
-        "container": waiting.subject.container,
-        "message": waiting.message,
-        "since": _instant(waiting.since),
-    }
-
-
-def _instant(instant: datetime | None) -> str | None:
-    return instant.isoformat() if instant is not None else None
-
-
-def _line(cause: Cause) -> bytes:
-    return json.dumps(cause_to_json(cause)).encode()
+    async def pods(self) -> klet_v1.RecordedPods:
+        return answer_pods(self._node_name, await self._journal.pods())
 
 
 def _query(namespace: str, name: str, since: datetime | None) -> CauseQuery:

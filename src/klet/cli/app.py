@@ -1,6 +1,5 @@
 """The command line: options and help for each command. The work is in the modules that the commands call."""
 
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -9,8 +8,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import Struct
 
 from klet.aio.wall import WallClock
+from klet.api.klet_v1 import Explanation, UpReport, VersionReport, encode, field_names
 from klet.api.times import Duration, TimeError
 from klet.cli.client import AgentClient
 from klet.cli.node.node import find_node
@@ -46,6 +47,10 @@ PodName = Annotated[
 ]
 
 
+def _json_help(cls: type[Struct]) -> str:
+    return f"Print JSON with the fields {field_names(cls)}."
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         version()
@@ -75,7 +80,7 @@ def up(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Apply the files again whenever they change.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse manifests with unknown fields.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tell every decision of the agent.")] = False,
-    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="Print the result as JSON.")] = "",
+    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help=_json_help(UpReport))] = "",
     state_dir: StateDir = DEFAULT_STATE,
 ) -> None:
     """Make this machine a node, run the pods of FILE…, and wait until each is Ready or has Succeeded."""
@@ -171,7 +176,7 @@ def explain(
         typer.Argument(metavar="POD|node", help="A pod by its name, or its name in the manifest; namespace/name too."),
     ],
     every: Annotated[bool, typer.Option("--all", "-a", help="Tell every decision, of earlier pods too.")] = False,
-    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="Print all of it as JSON.")] = "",
+    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help=_json_help(Explanation))] = "",
     namespace: Namespace = None,
     state_dir: StateDir = DEFAULT_STATE,
 ) -> None:
@@ -187,11 +192,12 @@ def explain(
 
 @app.command()
 def version(
-    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="Print as JSON.")] = "",
+    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help=_json_help(VersionReport))] = "",
 ) -> None:
     """Print klet's version, and the Kubernetes version it stands for."""
     if _is_json(output):
-        print(json.dumps({"klet": __version__, "kubernetes": KUBERNETES_VERSION, "kubelet": KUBELET_VERSION}))
+        report = VersionReport(klet=__version__, kubernetes=KUBERNETES_VERSION, kubelet=KUBELET_VERSION)
+        print(encode(report).decode())
     else:
         print(f"klet {__version__} (Kubernetes {KUBERNETES_VERSION})")
 

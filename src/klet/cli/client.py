@@ -4,16 +4,20 @@ import contextlib
 import http.client
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 from urllib.parse import quote, urlencode
 
-import msgspec
+from msgspec import Struct
 
-from klet.api.codec import decode
-from klet.api.pod import Pod, PodList
+from klet.api import klet_v1
+from klet.api.codec import DecodeError, decode
+from klet.api.klet_v1 import Explanation, NodeExplanation, PodListing, RecordedPods, Why
+from klet.api.pod import Pod
 from klet.errors import KletError
+from klet.version import __version__
+
+T = TypeVar("T", bound=Struct)
 
 CALL_TIMEOUT = 10.0
 
@@ -30,117 +34,14 @@ class AgentUnavailable(KletError):
     """No agent answers on the socket."""
 
 
-class CauseSubject(msgspec.Struct, frozen=True):
-    """What a record is about."""
+class OtherVersion(KletError):
+    """The agent answers in a form that this command does not know."""
 
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-    container: str = ""
-
-
-class CauseRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One decision of the agent, as its journal sends it."""
-
-    at: datetime
-    id: str = ""
-    parent: str | None = None
-    subject: CauseSubject = CauseSubject()
-    decider: str = ""
-    decision: str = ""
-    message: str = ""
-    measurements: Mapping[str, str | int | float | bool] = {}
-    since: datetime | None = None
-    next: str = ""
-
-
-class StoryStep(CauseRecord, frozen=True, kw_only=True, rename="camel"):
-    """A decision, or several equal ones, in the story of a pod."""
-
-    life: int = 0
-    times: int = 1
-    depth: int = 0
-    offset_seconds: float = 0.0
-
-
-class PodState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a pod is, in numbers."""
-
-    phase: str = ""
-    ready: bool = False
-    containers_ready: int = 0
-    containers: int = 0
-    restarts: int = 0
-    terminating: bool = False
-    known: bool = True
-
-
-class Why(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One reason why a pod is as it is."""
-
-    kind: str = "trouble"
-    reason: str = ""
-    container: str = ""
-    message: str = ""
-    measurements: Mapping[str, str | int | float | bool] = {}
-    since: datetime | None = None
-    next: str = ""
-    next_at: datetime | None = None
-
-
-class Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Why something is as it is, and how it came to that."""
-
-    now: datetime
-    summary: str = ""
-    why: tuple[Why, ...] = ()
-    timeline: tuple[StoryStep, ...] = ()
-
-
-class Explanation(Told, frozen=True, kw_only=True, rename="camel"):
-    """What a pod is, and why."""
-
-    pod: CauseSubject = CauseSubject()
-    state: PodState = PodState()
-
-
-class NodeName(msgspec.Struct, frozen=True, kw_only=True):
-    """Which node it is."""
-
-    name: str = ""
-
-
-class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """One condition of the node."""
-
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
-    since: datetime | None = None
-
-
-class NodeExplanation(Told, frozen=True, kw_only=True, rename="camel"):
-    """What the node is, and why."""
-
-    node: NodeName = NodeName()
-    ready: bool = False
-    conditions: tuple[Condition, ...] = ()
-
-
-class ToldPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that the journal remembers."""
-
-    namespace: str
-    name: str
-    last: datetime
-
-
-class ToldPods(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Every pod that the journal remembers, on the node of this name."""
-
-    node_name: str = ""
-    pods: tuple[ToldPod, ...] = ()
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(
+            f"the agent's answer to {path} is not one that klet {__version__} reads ({reason}): "
+            "agent and command are of different versions; restart the agent with this one, or use the klet it came with"
+        )
 
 
 class AgentClient:
@@ -158,29 +59,31 @@ class AgentClient:
             return False
 
     def pods(self) -> tuple[Pod, ...]:
-        return decode(PodList, self._get("/pods")).items
+        return self._read(PodListing, "/pods").items or ()
 
     def all_pods(self) -> tuple[Pod, ...]:
         """Also those that nobody wants any more and that are still terminating."""
-        return decode(PodList, self.raw_pods()).items
+        return self.list_pods().items or ()
 
-    def raw_pods(self) -> bytes:
-        """All pods, as the agent sends them."""
-        return self._get("/klet/v1/pods")
+    def list_pods(self) -> PodListing:
+        """All pods, in the list that the agent sends."""
+        return self._read(PodListing, klet_v1.PODS)
 
-    def explain(self, namespace: str, name: str) -> bytes:
-        return self._get(f"/klet/v1/explain/{quote(namespace)}/{quote(name)}")
+    def explain(self, namespace: str, name: str) -> Explanation:
+        """Raises AgentError with the status 404 if nothing is known of the pod."""
+        path = f"{klet_v1.EXPLAIN}/{quote(namespace)}/{quote(name)}"
+        return _decode(Explanation, path, self._get(path))
 
-    def explain_node(self) -> bytes:
-        return self._get("/klet/v1/node")
+    def explain_node(self) -> NodeExplanation:
+        return self._read(NodeExplanation, klet_v1.NODE)
 
     def why(self, namespace: str, name: str) -> tuple[Why, ...]:
         """What the agent names as the causes of how a pod is; the first explains most."""
-        return msgspec.json.decode(self.explain(namespace, name), type=Explanation).why
+        return self.explain(namespace, name).why
 
-    def told_pods(self) -> ToldPods:
+    def recorded_pods(self) -> RecordedPods:
         """The pods that there are records about, also those that are gone."""
-        return msgspec.json.decode(self._get("/klet/v1/explain"), type=ToldPods)
+        return self._read(RecordedPods, klet_v1.EXPLAIN)
 
     def logs(self, namespace: str, pod: str, container: str, query: Mapping[str, str]) -> Iterator[bytes]:
         """Pieces of a container's log as they come."""
@@ -194,6 +97,16 @@ class AgentClient:
         """An answer without an end of its own."""
         connection = self._connect(timeout=None)
         return AgentStream(connection=connection, response=self._ask(connection, path, query))
+
+    def follow_journal(self, query: Mapping[str, str]) -> "AgentStream":
+        """The agent's decisions, one on each line."""
+        with _known_path(klet_v1.JOURNAL):
+            return self.open(klet_v1.JOURNAL, {"follow": "true", **query})
+
+    def _read(self, cls: type[T], path: str) -> T:
+        """The answer of a path that every agent of this version has."""
+        with _known_path(path):
+            return _decode(cls, path, self._get(path))
 
     def _get(self, path: str) -> bytes:
         connection = self._connect(timeout=CALL_TIMEOUT)
@@ -238,6 +151,23 @@ class AgentClient:
             if self._is_supervised():
                 advice = "the node is up and its supervisor starts the agent again: ask again in a few seconds"
         return AgentUnavailable(f"no agent answers at {self._socket_path} ({reason}); {advice}")
+
+
+@contextlib.contextmanager
+def _known_path(path: str) -> Iterator[None]:
+    try:
+        yield
+    except AgentError as error:
+        if error.status != http.client.NOT_FOUND:
+            raise
+        raise OtherVersion(path, "there is no such path") from error
+
+
+def _decode(cls: type[T], path: str, body: bytes) -> T:
+    try:
+        return decode(cls, body)
+    except DecodeError as error:
+        raise OtherVersion(path, str(error)) from error
 
 
 class AgentStream:

@@ -4,12 +4,11 @@ import shutil
 import sys
 from typing import Final
 
-import msgspec
-
-from klet.cli.client import AgentClient, AgentError, Explanation, NodeExplanation
+from klet.api.klet_v1 import Explanation, encode_readable
+from klet.cli.client import AgentClient, AgentError
 from klet.cli.explanation import render_explanation, render_node
 from klet.cli.json_text import as_json_text
-from klet.cli.names import PodName, UnclearName, choose_name, is_node, parse_reference, pod_names, told_names
+from klet.cli.names import PodName, UnclearName, choose_name, is_node, parse_reference, pod_names, recorded_names
 from klet.cli.terminal_text import as_terminal_text
 
 NARROWEST: Final = 40
@@ -26,20 +25,18 @@ def print_explanation(
     reference = parse_reference(text, namespace=namespace)
 
     def remembered() -> frozenset[PodName]:
-        told = client.told_pods()
-        return told_names(told.pods, node_name=told.node_name)
+        recorded = client.recorded_pods()
+        return recorded_names(recorded.pods, node_name=recorded.node_name)
 
-    body = _explain(client, choose_name(reference, pod_names(client.all_pods()), remembered))
+    explanation = _explain(client, choose_name(reference, pod_names(client.all_pods()), remembered))
     if as_json:
-        _show(as_json_text(msgspec.json.decode(body)))
+        _show(as_json_text(encode_readable(explanation)))
     else:
-        explanation = msgspec.json.decode(body, type=Explanation)
         _show(render_explanation(explanation, width=_width(), is_whole=is_whole))
 
 
 def _print_node(client: AgentClient, text: str, *, as_json: bool, is_whole: bool) -> None:
-    body = client.explain_node()
-    explanation = msgspec.json.decode(body, type=NodeExplanation)
+    explanation = client.explain_node()
     name = text.partition("/")[2]
     if name not in {"", explanation.node.name}:
         raise UnclearName(
@@ -47,7 +44,7 @@ def _print_node(client: AgentClient, text: str, *, as_json: bool, is_whole: bool
             f"pod/node/{name}"
         )
     if as_json:
-        _show(as_json_text(msgspec.json.decode(body)))
+        _show(as_json_text(encode_readable(explanation)))
     else:
         _show(render_node(explanation, width=_width(), is_whole=is_whole))
 
@@ -61,7 +58,7 @@ def _width() -> int:
     return min(WIDEST, max(NARROWEST, shutil.get_terminal_size(fallback=(80, 24)).columns))
 
 
-def _explain(client: AgentClient, name: PodName) -> bytes:
+def _explain(client: AgentClient, name: PodName) -> Explanation:
     try:
         return client.explain(name.namespace, name.name)
     except AgentError as error:

@@ -4,7 +4,7 @@ import textwrap
 from datetime import datetime, timedelta
 from typing import Final
 
-from klet.cli.client import Condition, Explanation, NodeExplanation, PodState, Told, Why
+from klet.api.klet_v1 import Explanation, NodeCondition, NodeExplanation, PodState, Why
 from klet.cli.durations import human_duration
 from klet.cli.timeline import fold_story, render_beginning, render_folded, render_story
 
@@ -37,7 +37,7 @@ def render_node(explanation: NodeExplanation, *, width: int, is_whole: bool) -> 
     return "\n".join([head, "", *reasons, "", "Conditions:", *conditions, "", *story]).rstrip() + "\n"
 
 
-def _render_reasons(told: Told, *, width: int) -> list[str]:
+def _render_reasons(told: Explanation | NodeExplanation, *, width: int) -> list[str]:
     lines = _wrap(told.summary, "Well", width=width) if told.summary else []
     for why in told.why[:MOST_REASONS]:
         lines += _render_why(why, now=told.now, width=width)
@@ -46,7 +46,7 @@ def _render_reasons(told: Told, *, width: int) -> list[str]:
     return lines
 
 
-def _render_condition(condition: Condition, *, now: datetime, width: int) -> list[str]:
+def _render_condition(condition: NodeCondition, *, now: datetime, width: int) -> list[str]:
     since = f", since {_clock(condition.since, now=now)}" if condition.since is not None else ""
     words = ": ".join(word for word in (condition.reason, condition.message) if word)
     return _wrap(f"{condition.type} is {condition.status}{since}" + (f" ({words})" if words else ""), "", width=width)
@@ -81,7 +81,7 @@ def _render_why(why: Why, *, now: datetime, width: int) -> list[str]:
     return lines
 
 
-def _render_timeline(explanation: Told, *, width: int, is_whole: bool) -> list[str]:
+def _render_timeline(explanation: Explanation | NodeExplanation, *, width: int, is_whole: bool) -> list[str]:
     steps = explanation.timeline
     if not steps:
         return ["Nothing is recorded about it yet."]

@@ -5,9 +5,10 @@ import threading
 from datetime import datetime
 from typing import Self
 
-import msgspec
-
-from klet.cli.client import AgentClient, AgentError, AgentStream, AgentUnavailable, CauseRecord
+from klet.api import klet_v1
+from klet.api.codec import DecodeError, decode
+from klet.api.klet_v1 import CauseRecord
+from klet.cli.client import AgentClient, AgentError, AgentStream, AgentUnavailable, OtherVersion
 
 RECONNECT_SECONDS = 0.5
 
@@ -18,7 +19,7 @@ class JournalFeed:
     def __init__(self, *, client: AgentClient, since: datetime) -> None:
         self._client = client
         self._since = since
-        self._records: queue.SimpleQueue[CauseRecord] = queue.SimpleQueue()
+        self._records: queue.SimpleQueue[CauseRecord | OtherVersion] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._stream: AgentStream | None = None
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
@@ -34,31 +35,40 @@ class JournalFeed:
         self._thread.join(timeout=2)
 
     def wait(self, seconds: float) -> list[CauseRecord]:
-        """What came, waiting for the first record at most so long."""
+        """What came, waiting for the first record at most so long. Raises OtherVersion if it cannot be read."""
         found: list[CauseRecord] = []
         try:
-            found.append(self._records.get(timeout=seconds))
+            found.append(_readable(self._records.get(timeout=seconds)))
             while True:
-                found.append(self._records.get_nowait())
+                found.append(_readable(self._records.get_nowait()))
         except queue.Empty:
             return found
 
     def _run(self) -> None:
         while not self._closing.is_set():
             try:
-                self._stream = self._client.open("/klet/v1/journal", self._query())
+                self._stream = self._client.follow_journal({"since": self._since.isoformat().replace("+00:00", "Z")})
                 with self._stream as stream:
                     for line in stream.lines():
                         self._take(line)
             except (AgentUnavailable, AgentError):
                 pass  # between two lives of the agent; asked again below
+            except OtherVersion as error:
+                self._records.put(error)
+                return
             self._closing.wait(RECONNECT_SECONDS)
 
-    def _query(self) -> dict[str, str]:
-        return {"follow": "true", "since": self._since.isoformat().replace("+00:00", "Z")}
-
     def _take(self, line: bytes) -> None:
-        record = msgspec.json.decode(line, type=CauseRecord)
+        try:
+            record = decode(CauseRecord, line)
+        except DecodeError as error:
+            raise OtherVersion(klet_v1.JOURNAL, str(error)) from error
         if record.at > self._since:
             self._since = record.at
         self._records.put(record)
+
+
+def _readable(item: CauseRecord | OtherVersion) -> CauseRecord:
+    if isinstance(item, OtherVersion):
+        raise item
+    return item

@@ -3,5 +3,5 @@
 import msgspec
 
 
-def as_json_text(value: object) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
+def as_json_text(data: bytes) -> str:
+    return msgspec.json.format(data, indent=2).decode() + "\n"

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from klet.api.klet_v1 import RecordedPod
 from klet.api.pod import Pod
-from klet.cli.client import ToldPod
 from klet.errors import KletError
 
 
@@ -80,7 +80,7 @@ def pod_names(pods: Iterable[Pod]) -> frozenset[PodName]:
     return frozenset(PodName(pod.metadata.namespace, pod.metadata.name, manifest_name(pod)) for pod in pods)
 
 
-def told_names(pods: Iterable[ToldPod], *, node_name: str) -> frozenset[PodName]:
+def recorded_names(pods: Iterable[RecordedPod], *, node_name: str) -> frozenset[PodName]:
     """The names of pods that only the journal may know: every one may have been a static pod of this node."""
     return frozenset(PodName(pod.namespace, pod.name, pod.name.removesuffix(f"-{node_name}")) for pod in pods)
 

@@ -7,8 +7,10 @@ from enum import StrEnum
 from math import ceil
 from typing import Protocol
 
-import msgspec
+from msgspec.structs import replace
 
+from klet.api.codec import encode, to_builtins
+from klet.api.pod import Pod
 from klet.cli.client import AgentClient
 from klet.cli.journal_feed import JournalFeed
 from klet.cli.json_text import as_json_text
@@ -37,11 +39,10 @@ class PodFormat(StrEnum):
 
 def print_pods(client: AgentClient, *, namespace: str | None, form: PodFormat, clock: Instants) -> None:
     if form in {PodFormat.JSON, PodFormat.YAML}:
-        value = msgspec.json.decode(client.raw_pods())
-        value["items"] = [
-            item for item in value["items"] or [] if namespace in {None, item["metadata"].get("namespace")}
-        ]
-        _write(as_json_text(value) if form is PodFormat.JSON else _as_yaml_text(value))
+        listing = client.list_pods()
+        listing = replace(listing, items=_of_namespace(listing.items or (), namespace))
+        is_json = form is PodFormat.JSON
+        _write(as_json_text(encode(listing)) if is_json else _as_yaml_text(to_builtins(listing)))
         return
     rows = _rows(client, namespace=namespace, is_wide=form is PodFormat.WIDE, clock=clock)
     if rows:
@@ -104,9 +105,14 @@ def _as_yaml_text(value: object) -> str:
 
 
 def _rows(client: AgentClient, *, namespace: str | None, is_wide: bool, clock: Instants) -> dict[str, list[str]]:
-    pods = [pod for pod in client.all_pods() if namespace in {None, pod.metadata.namespace}]
-    pods.sort(key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
+    pods = sorted(
+        _of_namespace(client.all_pods(), namespace), key=lambda pod: (pod.metadata.namespace, pod.metadata.name)
+    )
     return {pod.metadata.uid: pod_columns(build_row(pod, now=clock.now()), is_wide=is_wide) for pod in pods}
+
+
+def _of_namespace(pods: tuple[Pod, ...], namespace: str | None) -> tuple[Pod, ...]:
+    return tuple(pod for pod in pods if namespace in {None, pod.metadata.namespace})
 
 
 def _without_age(row: list[str] | None) -> list[str] | None:

@@ -1,6 +1,6 @@
 """Chooses what `klet up` tells of the agent's decisions: what a user waits for, not every step on the way."""
 
-from klet.cli.client import CauseRecord
+from klet.api.klet_v1 import CauseRecord
 from klet.cli.timeline import render_record
 
 TROUBLES = frozenset({"NetworkNotReady", "ManifestRejected", "Unhealthy"})

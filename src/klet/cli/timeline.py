@@ -3,11 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, TypeAlias
+from typing import Final
 
-from klet.cli.client import CauseRecord, StoryStep
-
-Measurement: TypeAlias = str | int | float | bool
+from klet.api.klet_v1 import CauseRecord, Measurement, TimelineStep
 
 BESIDE_THE_POINT: Final = frozenset(
     {"Created", "KillContainer", "MissingClusterDNS", "RestartContainer", "StartContainer", "StartInitContainer"}
@@ -21,11 +19,11 @@ SAID_TWICE: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
 class Line:
     """One line of the folded story."""
 
-    step: StoryStep
+    step: TimelineStep
     times: int
 
 
-def render_story(steps: Sequence[StoryStep]) -> list[str]:
+def render_story(steps: Sequence[TimelineStep]) -> list[str]:
     """Every decision, life by life, each indented under the one it follows from."""
     lines: list[str] = []
     life = -1
@@ -37,12 +35,12 @@ def render_story(steps: Sequence[StoryStep]) -> list[str]:
     return lines
 
 
-def fold_story(steps: Iterable[StoryStep]) -> list[Line]:
+def fold_story(steps: Iterable[TimelineStep]) -> list[Line]:
     """The newest life in short: without what is beside the point, and each thing told once, when it was last so."""
     told = list(steps)
     newest = [step for step in told if step.life == told[-1].life and not _is_noise(step)]
     times: dict[tuple[str, str, str], int] = {}
-    last: dict[tuple[str, str, str], StoryStep] = {}
+    last: dict[tuple[str, str, str], TimelineStep] = {}
     for step in newest:
         key = (step.subject.container, step.decision, step.message)
         times[key] = times.get(key, 0) + step.times
@@ -57,7 +55,7 @@ def render_folded(line: Line, *, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def render_beginning(step: StoryStep) -> str:
+def render_beginning(step: TimelineStep) -> str:
     named = f", uid {step.subject.uid}" if step.subject.uid else ""
     return f"from {step.at - timedelta(seconds=step.offset_seconds):%Y-%m-%d %H:%M:%S} UTC{named}"
 
@@ -94,11 +92,11 @@ def render_measurements(measurements: Mapping[str, Measurement]) -> str:
     )
 
 
-def _offset(step: StoryStep) -> str:
+def _offset(step: TimelineStep) -> str:
     return f"+{render_duration(timedelta(seconds=step.offset_seconds)):>7}"
 
 
-def _is_noise(step: StoryStep) -> bool:
+def _is_noise(step: TimelineStep) -> bool:
     if step.decision in BESIDE_THE_POINT or (step.decision == "Pulled" and "already present" in step.message):
         return True
     return step.decision == "Failed" and step.measurements.get("reason") in SAID_TWICE

@@ -13,6 +13,7 @@ from types import FrameType
 import msgspec
 
 from klet.aio.clock import Clock
+from klet.api.klet_v1 import PodResult, UpReport
 from klet.api.pod import Pod
 from klet.cli.apply_plan import PodKey, plan_apply, read_applied
 from klet.cli.checking import node_name
@@ -53,24 +54,6 @@ class UpOptions:
     strict: bool = False
     as_json: bool = False
     verbose: bool = False
-
-
-class PodResult(msgspec.Struct, frozen=True):
-    """How one pod ended up, for `-o json`."""
-
-    namespace: str
-    name: str
-    result: str
-    reason: str = ""
-
-
-class UpReport(msgspec.Struct, frozen=True, rename="camel"):
-    """What `klet up -o json` prints."""
-
-    state_dir: str
-    pods: tuple[PodResult, ...]
-    errors: tuple[str, ...]
-    warnings: tuple[str, ...]
 
 
 class Up:

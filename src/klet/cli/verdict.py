@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from klet.api.container_status import ContainerStatus
+from klet.api.klet_v1 import Why
 from klet.api.pod import Pod
-from klet.cli.client import Why
 
 
 @dataclass(frozen=True, slots=True)

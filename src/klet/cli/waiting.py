@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from klet.aio.clock import Clock
+from klet.api.klet_v1 import CauseRecord, Why
 from klet.api.pod import Pod
 from klet.cli.apply_plan import PodKey
-from klet.cli.client import AgentError, AgentUnavailable, CauseRecord, Why
+from klet.cli.client import AgentError, AgentUnavailable
 from klet.cli.manifests import DIGEST_ANNOTATION
 from klet.cli.names import manifest_name
 from klet.cli.progress import Progress

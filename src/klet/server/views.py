@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from datetime import datetime
 from typing import Protocol
 
+from klet.api import klet_v1
 from klet.api.pod import Pod
 from klet.model.runtime import ContainerId
 from klet.server.log_query import LogQuery
@@ -42,24 +43,26 @@ class HealthView(Protocol):
 
 
 class JournalView(Protocol):
-    """Cause records as JSON."""
+    """Cause records, and what they explain."""
 
-    def records(self, *, namespace: str, name: str, since: datetime | None) -> AsyncGenerator[bytes, None]:
-        """Records so far, one JSON object each."""
+    def records(
+        self, *, namespace: str, name: str, since: datetime | None
+    ) -> AsyncGenerator[klet_v1.CauseRecord, None]:
+        """Records so far."""
         ...
 
-    def follow(self, *, namespace: str, name: str, since: datetime | None) -> AsyncGenerator[bytes, None]:
+    def follow(self, *, namespace: str, name: str, since: datetime | None) -> AsyncGenerator[klet_v1.CauseRecord, None]:
         """Records so far and then each new one."""
         ...
 
-    async def explain(self, *, namespace: str, name: str) -> bytes | None:
-        """Why a pod is as it is, and its causal timeline, as one JSON document; None if nothing is known of it."""
+    async def explain(self, *, namespace: str, name: str) -> klet_v1.Explanation | None:
+        """Why a pod is as it is, and its causal timeline; None if nothing is known of it."""
         ...
 
-    async def explain_node(self) -> bytes:
-        """Why the node is ready or not, condition by condition, and its causal timeline, as one JSON document."""
+    async def explain_node(self) -> klet_v1.NodeExplanation:
+        """Why the node is ready or not, condition by condition, and its causal timeline."""
         ...
 
-    async def pods(self) -> bytes:
-        """The pods that there are records about, also those that are gone, as one JSON document."""
+    async def pods(self) -> klet_v1.RecordedPods:
+        """The pods that there are records about, also those that are gone."""
         ...

@@ -2,22 +2,39 @@
 
 import asyncio
 import json
+import re
 
 import pytest
+import yaml
 from aiohttp import web
 
 from klet.aio.clock import SystemClock
-from klet.cli.client import AgentClient, AgentError, AgentUnavailable
+from klet.api.klet_v1 import CauseRecord, NodeExplanation, PodListing
+from klet.cli.client import AgentClient, AgentError, AgentUnavailable, OtherVersion
 from klet.cli.explain import print_explanation
 from klet.cli.journal_feed import JournalFeed
 from klet.cli.names import UnclearName
+from klet.cli.pod_commands import PodFormat, print_pods
+from klet.testing.strict import decode_strictly
 
 POD = b'{"metadata":{"name":"web-node","namespace":"default","uid":"u"},"spec":{"nodeName":"node","containers":[]}}'
+PODS = b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[' + POD + b"]}"
 RECORD = (
-    b'{"id":"1","at":"2030-01-01T00:00:00Z","subject":{"namespace":"default","name":"web-node"},"decision":"Start"}\n'
+    b'{"id":"1","parent":null,"at":"2030-01-01T00:00:00Z",'
+    b'"subject":{"namespace":"default","name":"web-node","uid":"u","container":""},"decider":"test","decision":"Start",'
+    b'"message":"","measurements":{},"since":null,"next":"","nextAt":null}\n'
 )
 
-NODE = b'{"node":{"name":"n1"},"now":"2030-01-01T00:00:00Z","ready":true,"summary":"nothing is wrong"}'
+NODE = (
+    b'{"node":{"name":"n1"},"now":"2030-01-01T00:00:00+00:00","ready":true,"conditions":[],'
+    b'"summary":"nothing is wrong","why":[],"timeline":[]}'
+)
+
+
+def test_the_answers_of_the_fake_agent_are_those_of_the_schema():
+    decode_strictly(PodListing, PODS)
+    decode_strictly(CauseRecord, RECORD)
+    decode_strictly(NodeExplanation, NODE)
 
 
 class FakeAgent:
@@ -26,6 +43,8 @@ class FakeAgent:
     def __init__(self):
         self.queries = []
         self.release = asyncio.Event()
+        self.node_body = NODE
+        self.record = RECORD
 
     def application(self):
         application = web.Application()
@@ -42,13 +61,13 @@ class FakeAgent:
         return web.Response(text="ok")
 
     async def pods(self, _request):
-        return web.Response(body=b'{"items":[' + POD + b"]}", content_type="application/json")
+        return web.Response(body=PODS, content_type="application/json")
 
     async def explain(self, _request):
         return web.Response(status=404, text="nothing is recorded")
 
     async def node(self, _request):
-        return web.Response(body=NODE, content_type="application/json")
+        return web.Response(body=self.node_body, content_type="application/json")
 
     async def logs(self, request):
         self.queries.append((request.path, dict(request.query)))
@@ -64,8 +83,8 @@ class FakeAgent:
         self.queries.append((request.path, dict(request.query)))
         response = web.StreamResponse()
         await response.prepare(request)
-        await response.write(RECORD[:20])
-        await response.write(RECORD[20:] + RECORD[:10])
+        await response.write(self.record[:20])
+        await response.write(self.record[20:] + self.record[:10])
         await self.release.wait()
         return response
 
@@ -145,3 +164,57 @@ async def test_the_node_is_explained(agent, client, capsys, text):
 async def test_another_node_is_not_this_one(agent, client):
     with pytest.raises(UnclearName, match="this agent's node is 'n1', not 'n2'"):
         await asyncio.to_thread(print_explanation, client, "node/n2", namespace=None, as_json=False)
+
+
+@pytest.mark.parametrize("form", [PodFormat.JSON, PodFormat.YAML])
+@pytest.mark.parametrize(("namespace", "names"), [(None, ["web-node"]), ("default", ["web-node"]), ("other", [])])
+async def test_pods_are_printed_as_the_agent_sends_them(agent, client, capsys, form, namespace, names):
+    await asyncio.to_thread(print_pods, client, namespace=namespace, form=form, clock=SystemClock())
+    printed = yaml.safe_load(capsys.readouterr().out)
+    assert printed == {**json.loads(PODS), "items": json.loads(PODS)["items"] if names else []}
+    assert list(printed) == ["kind", "apiVersion", "metadata", "items"]
+
+
+async def test_fields_of_a_newer_agent_are_ignored(agent, client):
+    agent.node_body = b'{"more":1,' + NODE[1:]
+    agent.record = b'{"more":{"x":1},' + RECORD[1:]
+    assert (await asyncio.to_thread(client.explain_node)).node.name == "n1"
+    assert (await asyncio.to_thread(follow, client))[0].decision == "Start"
+
+
+async def test_fields_that_an_older_agent_does_not_send_have_defaults(agent, client):
+    agent.node_body = b'{"now":"2030-01-01T00:00:00Z"}'
+    assert (await asyncio.to_thread(client.explain_node)).why == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        pytest.param(b"{}", "missing required field `now`", id="a field that nothing replaces"),
+        pytest.param(b'{"now":"2030-01-01T00:00:00Z","ready":"yes"}', "ready: Expected `bool`", id="another type"),
+        pytest.param(b"[+]ping ok", "invalid JSON", id="no JSON"),
+        pytest.param(b"\xff", "invalid JSON", id="no text"),
+    ],
+)
+async def test_an_agent_that_speaks_another_version_is_a_clear_error(agent, client, body, said):
+    agent.node_body = body
+    with pytest.raises(OtherVersion, match=re.escape("the agent's answer to /klet/v1/node is not one that")) as caught:
+        await asyncio.to_thread(client.explain_node)
+    assert said in str(caught.value)
+    assert "restart the agent" in str(caught.value)
+
+
+async def test_a_path_that_the_agent_does_not_have_is_another_version_too(agent, client):
+    with pytest.raises(OtherVersion, match=r"/klet/v1/explain .*there is no such path"):
+        await asyncio.to_thread(client.recorded_pods)
+
+
+async def test_a_journal_that_cannot_be_read_is_a_clear_error(agent, client):
+    agent.record = b'{"decision":"Start","padding":"................"}\n'
+    with pytest.raises(OtherVersion, match=r"/klet/v1/journal .*missing required field `at`"):
+        await asyncio.to_thread(follow, client)
+
+
+def follow(client):
+    with JournalFeed(client=client, since=SystemClock().now()) as feed:
+        return feed.wait(5)

@@ -1,5 +1,4 @@
 """The agent's API over a real Unix socket: who may open it, what it answers, how its streams end."""
-# ruff: noqa: ARG002 - the fakes keep the signatures of the views
 
 import asyncio
 import json
@@ -9,7 +8,7 @@ import socket
 import stat
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import aiohttp
@@ -19,6 +18,16 @@ from msgspec.structs import replace
 from klet.aio.clock import SystemClock
 from klet.aio.tasks import first_of
 from klet.api.container_status import ContainerState, ContainerStateRunning, ContainerStatus
+from klet.api.klet_v1 import (
+    CauseRecord,
+    CauseSubject,
+    ExplainedNode,
+    ExplainedPod,
+    Explanation,
+    NodeExplanation,
+    PodListing,
+    RecordedPods,
+)
 from klet.api.pod import Pod, PodStatus
 from klet.errors import KletError
 from klet.host.inotify import Change, ChangeKind, watch_directory
@@ -29,8 +38,10 @@ from klet.server.routes.health import HealthRoutes
 from klet.server.routes.klet import KletRoutes
 from klet.server.routes.pods import PodRoutes
 from klet.testing.builders import make_pod
+from klet.testing.strict import decode_strictly
 
 PROMPTLY = 5
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 def running_pod() -> Pod:
@@ -91,21 +102,24 @@ class Journal:
     def __init__(self) -> None:
         self.ended = asyncio.Event()
 
-    async def records(self, *, namespace: str, name: str, since: datetime | None) -> AsyncGenerator[bytes, None]:
-        yield json.dumps([namespace, name, since and since.isoformat()]).encode()
+    async def records(self, *, namespace: str, name: str, since: datetime | None) -> AsyncGenerator[CauseRecord, None]:
+        yield CauseRecord(at=NOW, subject=CauseSubject(namespace=namespace, name=name), since=since)
 
-    async def follow(self, *, namespace: str, name: str, since: datetime | None) -> AsyncGenerator[bytes, None]:
+    async def follow(self, *, namespace: str, name: str, since: datetime | None) -> AsyncGenerator[CauseRecord, None]:
         try:
-            yield json.dumps([namespace, name, since and since.isoformat()]).encode()
+            yield CauseRecord(at=NOW, subject=CauseSubject(namespace=namespace, name=name), since=since)
             await asyncio.Event().wait()
         finally:
             self.ended.set()
 
-    async def explain(self, *, namespace: str, name: str) -> bytes | None:
-        return b'{"known":true}' if name == "web" else None
+    async def explain(self, *, namespace: str, name: str) -> Explanation | None:
+        return Explanation(pod=ExplainedPod(namespace=namespace, name=name), now=NOW) if name == "web" else None
 
-    async def pods(self) -> bytes:
-        return b'{"pods":[]}'
+    async def explain_node(self) -> NodeExplanation:
+        return NodeExplanation(node=ExplainedNode(name="n1"), now=NOW, ready=True)
+
+    async def pods(self) -> RecordedPods:
+        return RecordedPods(node_name="n1")
 
 
 class Bench:
@@ -228,7 +242,9 @@ async def test_no_pods_are_null(bench):
 
 async def test_pods_on_their_way_out_are_on_klets_own_list_alone(bench):
     bench.pods.leaving = (make_pod("main", name="old"),)
-    document = json.loads((await bench.get("/klet/v1/pods"))[1])
+    body = (await bench.get("/klet/v1/pods"))[1]
+    decode_strictly(PodListing, body.encode())
+    document = json.loads(body)
     assert [pod["metadata"]["name"] for pod in document["items"]] == ["old", "web"]
     assert "old" not in (await bench.get("/pods"))[1]
 
@@ -336,13 +352,19 @@ async def test_followers_do_not_keep_the_agent_from_ending(tmp_path):
 async def test_cause_records(bench):
     since = "2030-01-01T00:00:00+00:00"
     answer = await bench.get(f"/klet/v1/journal?namespace=default&name=web&since={since.replace('+', '%2B')}")
-    assert answer == (200, f'["default", "web", "{since}"]\n')
-    assert await bench.get("/klet/v1/explain/default/web") == (200, '{"known":true}')
+    assert (answer[0], answer[1][-1]) == (200, "\n")
+    record = decode_strictly(CauseRecord, answer[1].encode())
+    assert record.subject == CauseSubject(namespace="default", name="web")
+    assert record.since == datetime.fromisoformat(since)
+    status, body = await bench.get("/klet/v1/explain/default/web")
+    assert (status, decode_strictly(Explanation, body.encode()).pod.name) == (200, "web")
+    status, body = await bench.get("/klet/v1/node")
+    assert (status, decode_strictly(NodeExplanation, body.encode()).node.name) == (200, "n1")
     assert await bench.get("/klet/v1/explain/default/gone") == (
         404,
         'nothing is recorded about pod "default/gone"',
     )
-    assert await bench.get("/klet/v1/explain") == (200, '{"pods":[]}')
+    assert await bench.get("/klet/v1/explain") == (200, '{"nodeName": "n1", "pods": []}')
 
 
 @pytest.mark.parametrize(
@@ -360,7 +382,8 @@ async def test_a_time_that_cannot_be_read_is_refused(bench, since, says):
 
 async def test_cause_records_can_be_followed_until_the_client_leaves(bench):
     async with bench.session.get("/klet/v1/journal?follow=true") as answer:
-        assert await answer.content.readline() == b'["", "", null]\n'
+        record = decode_strictly(CauseRecord, await answer.content.readline())
+        assert (record.subject, record.since) == (CauseSubject(), None)
         answer.close()
     async with asyncio.timeout(PROMPTLY):
         await bench.journal.ended.wait()

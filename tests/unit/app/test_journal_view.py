@@ -1,20 +1,31 @@
 import json
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from klet.api.klet_v1 import Explanation, NodeExplanation, RecordedPods, encode
 from klet.api.meta import ObjectMeta
 from klet.api.node import Node, NodeCondition, NodeStatus
+from klet.api.times import Time
 from klet.app.journal_view import JournalRecords
 from klet.journal.store import Journal
 from klet.model.causes import Finding, Subject
 from klet.model.pods import subject_of
 from klet.testing.builders import make_pod
 from klet.testing.clock import ManualClock
+from klet.testing.strict import decode_strictly
 
 POD = make_pod(name="web-node", uid="u2")
 EARLIER = make_pod(name="web-node", uid="u1", deleted=True)
+
+
+def as_sent(answer):
+    """What a client reads; the answer fits the schema to the letter."""
+    body = encode(answer)
+    decode_strictly(type(answer), body)
+    return json.loads(body)
 
 
 class Pods:
@@ -52,7 +63,7 @@ async def explain(tmp_path):
             at = clock.now() + timedelta(seconds=5)
             journal.record(Finding(subject=subject, decider="test", decision=decision, next="go", next_at=at))
         told = await view.explain(namespace="default", name=name)
-        return (json.loads(told) if told is not None else None), json.loads(await view.pods())
+        return (as_sent(told) if told is not None else None), as_sent(await view.pods())
 
     yield ask
     await journal.close()
@@ -117,7 +128,7 @@ async def test_the_node(tmp_path):
         api_node=lambda: Node(metadata=ObjectMeta(name="n1"), status=NodeStatus(conditions=(condition,))),
         clock=clock,
     )
-    told = json.loads(await view.explain_node())
+    told = as_sent(await view.explain_node())
     await journal.close()
     assert (told["node"], told["ready"]) == ({"name": "n1"}, False)
     assert [(each["type"], each["status"]) for each in told["conditions"]] == [
@@ -130,3 +141,55 @@ async def test_the_node(tmp_path):
         ("AgentStarted", 1),
         ("NetworkNotReady", 1),
     ]
+
+
+async def test_answers_are_written_byte_for_byte_as_version_1_has_them(tmp_path):
+    """The file holds what agents sent before there was a schema: order, spaces, escapes, forms of times."""
+    clock = ManualClock()
+    journal = Journal(path=tmp_path / "journal.db", clock=clock)
+    await journal.open()
+
+    def record(subject, decision, parent=None, **more):
+        return journal.record(Finding(subject=subject, decider="test", decision=decision, **more), parent=parent)
+
+    record(Subject(), "AgentStarted")
+    added = record(subject_of(POD), "PodAdded", message="neu — ünï \x7f \u2028")
+    clock.advance(timedelta(milliseconds=1500))
+    record(
+        Subject("default", "web-node", "u2", "main"),
+        "BackOff",
+        added,
+        measurements={"a": 1, "b": 2.0, "c": True, "d": "x", "e": 1e22},
+        since=clock.now(),
+        next="start it again",
+        next_at=clock.now() + timedelta(seconds=10),
+    )
+    clock.advance(timedelta(seconds=1))
+    record(Subject(), "NetworkNotReady")
+    condition = NodeCondition(
+        type="PIDPressure",
+        status="False",
+        reason="KubeletHasSufficientPID",
+        last_transition_time=Time.of(clock.now()),
+    )
+    view = JournalRecords(
+        journal=journal,
+        pods=Pods(POD),
+        node=SimpleNamespace(
+            errors=lambda: ("runtime is down",), network_error=lambda: "no plugin", well_at=clock.now()
+        ),
+        node_name="n1",
+        api_node=lambda: Node(metadata=ObjectMeta(name="n1"), status=NodeStatus(conditions=(condition,))),
+        clock=clock,
+    )
+    answers = {
+        b"explain": encode(await view.explain(namespace="default", name="web-node")),
+        b"node": encode(await view.explain_node()),
+        b"pods": encode(await view.pods()),
+        b"journal": b"\n".join([encode(each) async for each in view.records(namespace="", name="", since=None)]),
+    }
+    await journal.close()
+    written = b"\n=\n".join(b"\n".join(pair) for pair in answers.items()) + b"\n"
+    assert written == (Path(__file__).parent / "klet_v1_answers.txt").read_bytes()
+    for cls, name in ((Explanation, b"explain"), (NodeExplanation, b"node"), (RecordedPods, b"pods")):
+        assert encode(decode_strictly(cls, answers[name])) == answers[name]

@@ -3,19 +3,19 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from klet.cli.client import (
-    CauseSubject,
-    Condition,
+from klet.api.klet_v1 import (
+    ExplainedNode,
+    ExplainedPod,
     Explanation,
+    NodeCondition,
     NodeExplanation,
-    NodeName,
     PodState,
-    StoryStep,
+    TimelineStep,
     Why,
 )
 from klet.cli.explanation import render_explanation, render_node
 
-POD = CauseSubject(namespace="default", name="web-node")
+POD = ExplainedPod(namespace="default", name="web-node")
 
 
 def render(explanation: Explanation, *, is_whole: bool = False) -> list[str]:
@@ -103,7 +103,7 @@ def test_a_healthy_pod_says_so(now):
 
 
 def test_what_happened_is_folded_unless_all_is_wanted(now):
-    story = tuple(StoryStep(at=now, decision=word) for word in ("PodAdded", "Created", "Started", "Started"))
+    story = tuple(TimelineStep(at=now, decision=word) for word in ("PodAdded", "Created", "Started", "Started"))
     explanation = Explanation(pod=POD, now=now, timeline=story)
     assert render(explanation)[3:] == [
         f"What happened, from {now:%Y-%m-%d %H:%M:%S} UTC",
@@ -128,14 +128,14 @@ def test_the_agents_answer_is_read_whole(now):
 
 
 def test_the_node_condition_by_condition(now):
-    ready = Condition(type="Ready", status="False", reason="KubeletNotReady", message="no network", since=now)
-    enough = Condition(type="MemoryPressure", status="False", reason="KubeletHasSufficientMemory")
+    ready = NodeCondition(type="Ready", status="False", reason="KubeletNotReady", message="no network", since=now)
+    enough = NodeCondition(type="MemoryPressure", status="False", reason="KubeletHasSufficientMemory")
     explanation = NodeExplanation(
-        node=NodeName(name="n1"),
+        node=ExplainedNode(name="n1"),
         now=now,
         conditions=(ready, enough),
         why=(Why(reason="NetworkNotReady", message="no network", next="ask again"),),
-        timeline=(StoryStep(at=now, decision="AgentStarted"),),
+        timeline=(TimelineStep(at=now, decision="AgentStarted"),),
     )
     assert render_node(explanation, width=80, is_whole=False).splitlines() == [
         "node/n1: not ready",
@@ -153,7 +153,7 @@ def test_the_node_condition_by_condition(now):
 
 
 def test_a_node_that_is_well(now):
-    explanation = NodeExplanation(node=NodeName(name="n1"), now=now, ready=True, summary="nothing is wrong")
+    explanation = NodeExplanation(node=ExplainedNode(name="n1"), now=now, ready=True, summary="nothing is wrong")
     assert render_node(explanation, width=80, is_whole=True).splitlines()[:3] == [
         "node/n1: ready",
         "",

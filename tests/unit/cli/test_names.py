@@ -1,6 +1,6 @@
 import pytest
 
-from klet.cli.client import ToldPod
+from klet.api.klet_v1 import RecordedPod
 from klet.cli.names import (
     PodReference,
     UnclearName,
@@ -11,7 +11,7 @@ from klet.cli.names import (
     manifest_name,
     parse_reference,
     pod_names,
-    told_names,
+    recorded_names,
 )
 
 
@@ -89,8 +89,8 @@ def told(now):
     """Names that the journal remembers."""
 
     def build(*names):
-        pods = [ToldPod(namespace=namespace, name=name, last=now) for namespace, name in names]
-        return told_names(pods, node_name="node")
+        pods = [RecordedPod(namespace=namespace, name=name, last=now) for namespace, name in names]
+        return recorded_names(pods, node_name="node")
 
     return build
 

@@ -1,5 +1,6 @@
 import json
 
+import msgspec
 import pytest
 
 from klet.cli.json_text import as_json_text
@@ -22,6 +23,6 @@ def test_control_characters_are_shown(text, shown):
 
 def test_json_stays_what_it_was():
     value = {"message": "\x1b[2J\x9b\u202e", "\x9b": ["\x00"]}
-    text = as_terminal_text(as_json_text(value))
+    text = as_terminal_text(as_json_text(msgspec.json.encode(value)))
     assert json.loads(text) == value
     assert text.isascii()

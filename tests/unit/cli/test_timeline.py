@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from klet.cli.client import CauseRecord, CauseSubject, StoryStep
+from klet.api.klet_v1 import CauseRecord, CauseSubject, TimelineStep
 from klet.cli.timeline import fold_story, render_duration, render_folded, render_record, render_story
 
 
@@ -10,10 +10,10 @@ from klet.cli.timeline import fold_story, render_duration, render_folded, render
 def step(now):
     """A step so many seconds after the beginning."""
 
-    def build(seconds: float, decision: str, message: str = "", *, container: str = "", **fields) -> StoryStep:
+    def build(seconds: float, decision: str, message: str = "", *, container: str = "", **fields) -> TimelineStep:
         subject = CauseSubject(container=container, uid="u1")
         fields = {"subject": subject, **fields}
-        return StoryStep(
+        return TimelineStep(
             at=now + timedelta(seconds=seconds), decision=decision, message=message, offset_seconds=seconds, **fields
         )
 

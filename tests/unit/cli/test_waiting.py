@@ -3,9 +3,10 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
+from klet.api.klet_v1 import CauseRecord, CauseSubject, Why
 from klet.api.pod import PodCondition
 from klet.cli.apply_plan import PodKey
-from klet.cli.client import AgentError, AgentUnavailable, CauseRecord, CauseSubject, Why
+from klet.cli.client import AgentError, AgentUnavailable
 from klet.cli.verdict import Broken, Done, Pending
 from klet.cli.waiting import Awaited, PodWaiter, find_applied
 

@@ -4,7 +4,9 @@ from contextlib import aclosing, suppress
 from datetime import datetime
 
 from aiohttp import web
+from msgspec import Struct
 
+from klet.api import klet_v1
 from klet.server.routes.pods import pod_list
 from klet.server.views import JournalView, PodView
 
@@ -43,19 +45,23 @@ class KletRoutes:
             await response.prepare(request)
             async with aclosing(found) as records:
                 async for record in records:
-                    await response.write(record + b"\n")
+                    await response.write(klet_v1.encode(record) + b"\n")
             await response.write_eof()
         return response
 
     async def _node(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's signature
-        return web.Response(body=await self._journal.explain_node(), content_type="application/json")
+        return _answer(await self._journal.explain_node())
 
     async def _told(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's signature
-        return web.Response(body=await self._journal.pods(), content_type="application/json")
+        return _answer(await self._journal.pods())
 
     async def _explain(self, request: web.Request) -> web.Response:
         path = request.match_info
-        body = await self._journal.explain(namespace=path["namespace"], name=path["pod"])
-        if body is None:
+        found = await self._journal.explain(namespace=path["namespace"], name=path["pod"])
+        if found is None:
             return web.Response(status=404, text=f'nothing is recorded about pod "{path["namespace"]}/{path["pod"]}"')
-        return web.Response(body=body, content_type="application/json")
+        return _answer(found)
+
+
+def _answer(answer: Struct) -> web.Response:
+    return web.Response(body=klet_v1.encode(answer), content_type="application/json")

@@ -6,6 +6,7 @@ from contextlib import aclosing, suppress
 from aiohttp import web
 
 from klet.api.codec import encode
+from klet.api.klet_v1 import PodListing
 from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.server.log_query import Refusal, choose_instance, parse_log_query
@@ -54,8 +55,7 @@ class PodRoutes:
 
 def pod_list(pods: Sequence[Pod]) -> web.Response:
     """Pods as the kubelet lists them: none is null, as Go writes it."""
-    items = encode(pods) if pods else b"null"
-    body = b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":' + items + b"}\n"
+    body = encode(PodListing(items=tuple(pods) or None)) + b"\n"
     return web.Response(body=body, content_type="application/json")
 
 

@@ -1,0 +1,142 @@
+"""Cause records, diagnoses and timelines in the form of the agent's own API. Pure."""
+
+from datetime import datetime
+
+from klet.api import klet_v1
+from klet.api.pod import Pod
+from klet.journal.diagnosis import Diagnosis, PodState
+from klet.journal.evidence import Reason
+from klet.journal.node_diagnosis import Condition, NodeDiagnosis
+from klet.journal.records import ToldPod
+from klet.journal.timeline import Step, Timeline, Waiting
+from klet.model.causes import Cause
+
+
+def answer_pod(
+    pod: klet_v1.ExplainedPod, diagnosis: Diagnosis, story: Timeline, *, now: datetime
+) -> klet_v1.Explanation:
+    """Build what a pod is, why, what it waits for, and how it came to that."""
+    return klet_v1.Explanation(
+        pod=pod,
+        now=now,
+        state=_state(diagnosis.state),
+        summary=diagnosis.summary,
+        why=tuple(_why(reason) for reason in diagnosis.reasons),
+        waiting_for=_waiting_for(story.waiting) if story.waiting is not None else None,
+        timeline=_timeline(story),
+    )
+
+
+def answer_node(name: str, diagnosis: NodeDiagnosis, story: Timeline, *, now: datetime) -> klet_v1.NodeExplanation:
+    """Build what the node is, why, and how it came to that."""
+    return klet_v1.NodeExplanation(
+        node=klet_v1.ExplainedNode(name=name),
+        now=now,
+        ready=diagnosis.is_ready,
+        conditions=tuple(_condition(condition) for condition in diagnosis.conditions),
+        summary=diagnosis.summary,
+        why=tuple(_why(reason) for reason in diagnosis.reasons),
+        timeline=_timeline(story),
+    )
+
+
+def answer_pods(node_name: str, pods: tuple[ToldPod, ...]) -> klet_v1.RecordedPods:
+    """Build the list of pods that there are records about."""
+    found = (klet_v1.RecordedPod(namespace=pod.namespace, name=pod.name, last=pod.last) for pod in pods)
+    return klet_v1.RecordedPods(node_name=node_name, pods=tuple(found))
+
+
+def answer_record(cause: Cause) -> klet_v1.CauseRecord:
+    """Build one line of the journal."""
+    finding = cause.finding
+    return klet_v1.CauseRecord(
+        id=cause.id,
+        parent=cause.parent,
+        at=cause.at,
+        subject=_subject(cause),
+        decider=finding.decider,
+        decision=finding.decision,
+        message=finding.message,
+        measurements=finding.measurements,
+        since=finding.since,
+        next=finding.next,
+        next_at=finding.next_at,
+    )
+
+
+def explained_pod(namespace: str, name: str, pod: Pod | None) -> klet_v1.ExplainedPod:
+    return klet_v1.ExplainedPod(namespace=namespace, name=name, uid=pod.metadata.uid if pod is not None else "")
+
+
+def _timeline(story: Timeline) -> tuple[klet_v1.TimelineStep, ...]:
+    return tuple(_step(step, life=number) for number, life in enumerate(story.lives) for step in life.steps)
+
+
+def _step(step: Step, *, life: int) -> klet_v1.TimelineStep:
+    finding = step.cause.finding
+    return klet_v1.TimelineStep(
+        id=step.cause.id,
+        parent=step.cause.parent,
+        at=step.cause.at,
+        subject=_subject(step.cause),
+        decider=finding.decider,
+        decision=finding.decision,
+        message=finding.message,
+        measurements=finding.measurements,
+        since=finding.since,
+        next=finding.next,
+        next_at=finding.next_at,
+        life=life,
+        times=step.times,
+        depth=step.depth,
+        offset_seconds=step.offset.total_seconds(),
+        lasted_seconds=step.lasted.total_seconds() if step.lasted is not None else None,
+    )
+
+
+def _subject(cause: Cause) -> klet_v1.CauseSubject:
+    subject = cause.finding.subject
+    return klet_v1.CauseSubject(
+        namespace=subject.namespace, name=subject.name, uid=subject.uid, container=subject.container
+    )
+
+
+def _state(state: PodState) -> klet_v1.PodState:
+    return klet_v1.PodState(
+        phase=state.phase,
+        ready=state.is_ready,
+        containers_ready=state.containers_ready,
+        containers=state.containers,
+        restarts=state.restarts,
+        terminating=state.is_terminating,
+        known=state.is_known,
+    )
+
+
+def _condition(condition: Condition) -> klet_v1.NodeCondition:
+    return klet_v1.NodeCondition(
+        type=condition.type,
+        status=condition.status,
+        reason=condition.reason,
+        message=condition.message,
+        since=condition.since,
+    )
+
+
+def _why(reason: Reason) -> klet_v1.Why:
+    return klet_v1.Why(
+        kind=str(reason.kind),
+        reason=reason.word,
+        container=reason.container,
+        message=reason.message,
+        measurements=reason.measurements,
+        since=reason.since,
+        next=reason.next,
+        next_at=reason.next_at,
+    )
+
+
+def _waiting_for(waiting: Waiting) -> klet_v1.WaitingFor:
+    return klet_v1.WaitingFor(
+        on=waiting.on, container=waiting.subject.container, message=waiting.message, since=waiting.since
+    )
