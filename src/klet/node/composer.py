@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from klet.api.node import Node, NodeCondition, NodeStatus
 from klet.model.causes import Finding
-from klet.node.findings import REBOOTED
+from klet.model.reasons import Reason
 from klet.node.initial_node import build_initial_node, repair_labels
 from klet.node.observation import Observation
 from klet.node.settings import NodeSettings
@@ -77,8 +77,8 @@ class NodeComposer:
         """The node holds: which findings there are to tell. A reboot is told once in the life of the agent."""
         self._was_unschedulable = node.spec.unschedulable
         self._reported_in_use(node.status.volumes_in_use)
-        told = tuple(each for each in findings if each.decision != REBOOTED or not self._told_reboot)
-        self._told_reboot = self._told_reboot or any(each.decision == REBOOTED for each in told)
+        told = tuple(each for each in findings if each.decision != Reason.REBOOTED or not self._told_reboot)
+        self._told_reboot = self._told_reboot or any(each.decision == Reason.REBOOTED for each in told)
         return told
 
     async def _compose(self, original: Node, node: Node) -> Draft:

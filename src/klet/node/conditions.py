@@ -13,8 +13,9 @@ from klet.api.node import NodeCondition
 from klet.api.times import Time
 from klet.model.causes import Finding
 from klet.model.error_text import join_errors
+from klet.model.reasons import Reason
 from klet.node.capacity import REQUIRED, Resources
-from klet.node.findings import NODE_NOT_READY, NODE_READY, find_status_change
+from klet.node.findings import find_status_change
 from klet.node.settings import EPHEMERAL_STORAGE
 
 Conditions = tuple[NodeCondition, ...]
@@ -32,7 +33,7 @@ class _Words:
     status: str
     reason: str
     message: str
-    event: str
+    event: Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +50,31 @@ PRESSURES: Final = (
             TRUE,
             "KubeletHasInsufficientMemory",
             "kubelet has insufficient memory available",
-            "NodeHasInsufficientMemory",
+            Reason.NODE_HAS_INSUFFICIENT_MEMORY,
         ),
         _Words(
-            FALSE, "KubeletHasSufficientMemory", "kubelet has sufficient memory available", "NodeHasSufficientMemory"
+            FALSE,
+            "KubeletHasSufficientMemory",
+            "kubelet has sufficient memory available",
+            Reason.NODE_HAS_SUFFICIENT_MEMORY,
         ),
     ),
     _Pressure(
         "DiskPressure",
-        _Words(TRUE, "KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure"),
-        _Words(FALSE, "KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure"),
+        _Words(TRUE, "KubeletHasDiskPressure", "kubelet has disk pressure", Reason.NODE_HAS_DISK_PRESSURE),
+        _Words(FALSE, "KubeletHasNoDiskPressure", "kubelet has no disk pressure", Reason.NODE_HAS_NO_DISK_PRESSURE),
     ),
     _Pressure(
         "PIDPressure",
-        _Words(TRUE, "KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"),
-        _Words(FALSE, "KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"),
+        _Words(
+            TRUE,
+            "KubeletHasInsufficientPID",
+            "kubelet has insufficient PID available",
+            Reason.NODE_HAS_INSUFFICIENT_PID,
+        ),
+        _Words(
+            FALSE, "KubeletHasSufficientPID", "kubelet has sufficient PID available", Reason.NODE_HAS_SUFFICIENT_PID
+        ),
     ),
 )
 
@@ -112,7 +123,7 @@ def set_ready(
         return Changed((*before, ready))
     if was.status == ready.status:
         return Changed(put_condition(before, replace(ready, last_transition_time=was.last_transition_time)))
-    finding = find_status_change(node, NODE_NOT_READY if errors else NODE_READY, why=ready.message)
+    finding = find_status_change(node, Reason.NODE_NOT_READY if errors else Reason.NODE_READY, why=ready.message)
     return Changed(put_condition(before, ready), (finding,))
 
 

@@ -1,38 +1,11 @@
-"""What the node has to tell about itself. Decisions and messages are upstream's event reasons and texts, so that an
-event recorder can hand them on as they are; those in `WARNINGS` are events of type Warning, the others Normal.
-"""
+"""What the node reports of itself: upstream's event reasons and texts, which become Events as they are."""
 
 from typing import Final
 
 from klet.model.causes import Finding, Subject
+from klet.model.reasons import Reason
 
 DECIDER: Final = "node.status"
-
-STARTING: Final = "Starting"
-REBOOTED: Final = "Rebooted"
-CGROUP_V1: Final = "CgroupV1"
-NODE_READY: Final = "NodeReady"
-NODE_NOT_READY: Final = "NodeNotReady"
-NODE_SCHEDULABLE: Final = "NodeSchedulable"
-NODE_NOT_SCHEDULABLE: Final = "NodeNotSchedulable"
-
-WARNINGS: Final = frozenset({REBOOTED, CGROUP_V1})
-STATUS_REASONS: Final = frozenset(
-    {
-        NODE_READY,
-        NODE_NOT_READY,
-        NODE_SCHEDULABLE,
-        NODE_NOT_SCHEDULABLE,
-        "NodeHasInsufficientMemory",
-        "NodeHasSufficientMemory",
-        "NodeHasDiskPressure",
-        "NodeHasNoDiskPressure",
-        "NodeHasInsufficientPID",
-        "NodeHasSufficientPID",
-    }
-)
-NODE_EVENTS: Final = STATUS_REASONS | WARNINGS | {STARTING}
-"""Every decision of this package that is an event on the Node."""
 
 _CGROUP_V1_TEXT: Final = (
     "cgroup v1 detected. cgroup v1 support is deprecated and will be removed in a future release. "
@@ -42,15 +15,15 @@ _CGROUP_V1_TEXT: Final = (
 
 
 def find_starting() -> Finding:
-    return _about_node(STARTING, "Starting kubelet.")
+    return _about_node(Reason.STARTING, "Starting kubelet.")
 
 
 def find_cgroup_v1() -> Finding:
-    return _about_node(CGROUP_V1, _CGROUP_V1_TEXT)
+    return _about_node(Reason.CGROUP_V1, _CGROUP_V1_TEXT)
 
 
-def find_status_change(node: str, reason: str, *, why: str = "") -> Finding:
-    """One of `STATUS_REASONS`; `why` goes to the journal alone."""
+def find_status_change(node: str, reason: Reason, *, why: str = "") -> Finding:
+    """The node is ready, schedulable or under pressure, or no longer; `why` goes to the journal alone."""
     measurements = {"why": why} if why else {}
     return Finding(
         subject=Subject(),
@@ -62,8 +35,8 @@ def find_status_change(node: str, reason: str, *, why: str = "") -> Finding:
 
 
 def find_reboot(node: str, boot_id: str) -> Finding:
-    return _about_node(REBOOTED, f"Node {node} has been rebooted, boot id: {boot_id}")
+    return _about_node(Reason.REBOOTED, f"Node {node} has been rebooted, boot id: {boot_id}")
 
 
-def _about_node(decision: str, message: str) -> Finding:
+def _about_node(decision: Reason, message: str) -> Finding:
     return Finding(subject=Subject(), decider=DECIDER, decision=decision, message=message)

@@ -10,7 +10,9 @@ from klet.aio.clock import Clock
 from klet.api.node import Node
 from klet.errors import level_for
 from klet.kube.errors import AlreadyExists, Forbidden, KubeError
-from klet.model.causes import CauseRecorder, Finding, Subject
+from klet.model.causes import CauseRecorder, Finding
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.node.board import NodeBoard
 from klet.node.composer import Draft
 from klet.node.initial_node import adopt_node, build_status_patch
@@ -59,6 +61,7 @@ class NodeRegistrar:
         """Whether no device plugin is remembered: then what an adopted node says of devices is not true."""
         self._board = board
         self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
 
     async def register(self) -> Node:
@@ -91,7 +94,7 @@ class NodeRegistrar:
             logger.debug("Node not created", extra={"node": draft.node.metadata.name, "error": str(error)})
             return await self._adopt(draft.node)
         self._initial.settle(node, ())
-        self._record("NodeRegistered", "the API server had no node of this name")
+        self._record(Reason.NODE_REGISTERED, "the API server had no node of this name")
         return node
 
     async def _adopt(self, initial: Node) -> Node:
@@ -100,11 +103,9 @@ class NodeRegistrar:
         adopted = adopt_node(existing, initial, reset_devices=self._reset_devices())
         if patch := build_status_patch(existing, adopted):
             existing = await self._api.patch(Node, name, patch=patch, subresource="status")
-        self._record("NodeAdopted", "the API server has a node of this name")
+        self._record(Reason.NODE_ADOPTED, "the API server has a node of this name")
         return existing
 
-    def _record(self, decision: str, message: str) -> None:
-        logger.info(message, extra={"decision": decision})
-        self._recorder.record(
-            Finding(subject=Subject(), decider=DECIDER, decision=decision, message=message, next="tell its status")
-        )
+    def _record(self, decision: Reason, message: str) -> None:
+        logger.info(message, extra={"decision": str(decision)})
+        self._decisions.for_node().record(decision, message, next_step="tell its status")

@@ -15,9 +15,11 @@ from klet.aio.broadcast import Broadcast, Subscription
 from klet.aio.clock import Clock
 from klet.aio.tasks import first_of
 from klet.cri.errors import CriError
-from klet.model.causes import CauseRecorder, Finding, Subject
+from klet.model.causes import CauseRecorder
 from klet.model.error_text import join_errors
 from klet.model.foreign_text import LONGEST_WORD, shorten
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.wire import cri_v1_pb2 as cri
 
 logger = logging.getLogger(__name__)
@@ -129,7 +131,7 @@ class RuntimeChecks:
     def __init__(self, *, runtime: StatusCall, state: RuntimeState, recorder: CauseRecorder, clock: Clock) -> None:
         self._runtime = runtime
         self._state = state
-        self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
 
     async def run(self) -> None:
@@ -149,22 +151,17 @@ class RuntimeChecks:
             return False
         before, report = self._state.report, judge_status(answer)
         self._state.note(report)
-        self._record(RUNTIME_READY, before.runtime_error, report.runtime_error)
-        self._record(NETWORK_READY, before.network_error, report.network_error)
+        self._record(Reason.RUNTIME_READY, Reason.RUNTIME_NOT_READY, before.runtime_error, report.runtime_error)
+        self._record(Reason.NETWORK_READY, Reason.NETWORK_NOT_READY, before.network_error, report.network_error)
         return report.runtime_error is None and report.network_error is None
 
-    def _record(self, condition: str, before: str | None, now: str | None) -> None:
+    def _record(self, ready: Reason, not_ready: Reason, before: str | None, now: str | None) -> None:
         if before == now:
             return
-        decision = condition if now is None else condition.replace("Ready", "NotReady")
-        self._recorder.record(
-            Finding(
-                subject=Subject(),
-                decider=DECIDER,
-                decision=decision,
-                message=now or "the container runtime says so",
-                next="" if now is None else "ask again every second",
-            )
+        self._decisions.for_node().record(
+            ready if now is None else not_ready,
+            now or "the container runtime says so",
+            next_step="" if now is None else "ask again every second",
         )
 
 

@@ -19,10 +19,11 @@ from klet.api.node import (
     NodeSystemInfo,
 )
 from klet.model.causes import Finding
+from klet.model.reasons import Reason
 from klet.node.addresses import set_addresses
 from klet.node.capacity import compute_allocatable, compute_capacity
 from klet.node.conditions import find_missing_capacity, set_pressures, set_ready
-from klet.node.findings import NODE_NOT_SCHEDULABLE, NODE_SCHEDULABLE, find_reboot, find_status_change
+from klet.node.findings import find_reboot, find_status_change
 from klet.node.observation import ImageRecord, Machine, Observation, Unknown
 from klet.node.runtime_state import RuntimeReport
 from klet.node.settings import NodeSettings
@@ -143,5 +144,5 @@ def _find_reboot(node: Node, machine: Machine | Unknown) -> tuple[Finding, ...]:
 def _find_scheduling_change(node: Node, *, was_unschedulable: bool) -> tuple[Finding, ...]:
     if node.spec.unschedulable == was_unschedulable:
         return ()
-    reason = NODE_NOT_SCHEDULABLE if node.spec.unschedulable else NODE_SCHEDULABLE
+    reason = Reason.NODE_NOT_SCHEDULABLE if node.spec.unschedulable else Reason.NODE_SCHEDULABLE
     return (find_status_change(node.metadata.name, reason),)
