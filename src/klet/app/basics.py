@@ -11,6 +11,7 @@ from klet.app.runtime_port import open_runtime
 from klet.app.settings import AgentSettings
 from klet.cri.client import CriClient
 from klet.events.recorder import EventingRecorder
+from klet.host.machine.cache import MachineCache
 from klet.journal.store import Journal
 from klet.model.causes import CauseRecorder
 from klet.wire import cri_v1_pb2 as cri
@@ -20,10 +21,11 @@ DISK_THREADS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basics:
-    """Time, chance, threads for the disk, the runtime, and where causes are recorded."""
+    """Time, chance, the machine, threads for the disk, the runtime, and where causes are recorded."""
 
     clock: Clock
     randomness: random.Random
+    machine: MachineCache
     threads: Threads
     runtime: CriClient
     runtime_version: cri.VersionResponse
@@ -37,7 +39,9 @@ class Basics:
 
 
 @asynccontextmanager
-async def open_basics(settings: AgentSettings, *, clock: Clock, has_events: bool) -> AsyncIterator[Basics]:
+async def open_basics(
+    settings: AgentSettings, *, machine: MachineCache, clock: Clock, has_events: bool
+) -> AsyncIterator[Basics]:
     """Open the journal and the runtime; raises KletError if one of them cannot be had."""
     async with AsyncExitStack() as opened:
         threads = Threads(limit=DISK_THREADS)
@@ -50,6 +54,7 @@ async def open_basics(settings: AgentSettings, *, clock: Clock, has_events: bool
         yield Basics(
             clock=clock,
             randomness=random.Random(),
+            machine=machine,
             threads=threads,
             runtime=runtime,
             runtime_version=await runtime.version(cri.VersionRequest()),

@@ -5,11 +5,9 @@ places that are taken by something else. All of it is asked before anything is m
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from klet.api.quantity import ZERO, Quantity
-from klet.app.machine_facts import MachineFacts
 from klet.app.resource_settings import LIMITED_SWAP, machine_capacity
 from klet.app.settings import AgentSettings
 from klet.config.command_line import Settings
@@ -19,6 +17,7 @@ from klet.config.thresholds import Signal, parse_thresholds
 from klet.errors import KletError
 from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
 from klet.host.cpulist import format_cpu_list
+from klet.host.machine.info import MachineInfo
 from klet.model.pod_resources import MEMORY
 from klet.resources.names import pods_root
 from klet.runtime.config.id_blocks import choose_range
@@ -28,7 +27,7 @@ SWAP_REFUSED = (
 )
 
 
-def check_machine(given: Settings, machine: MachineFacts) -> None:
+def check_machine(given: Settings, machine: MachineInfo) -> None:
     """Raise ConfigError for the first setting that this machine cannot keep."""
     config = given.config
     if config.fail_swap_on and machine.swap:
@@ -77,11 +76,9 @@ def _check_socket(socket: Path, *, root: Path) -> None:
         raise ConfigError(f"socket (--klet-socket) {socket}: there is no directory {socket.parent}: make it first")
 
 
-def _reservation_problems(given: Settings, machine: MachineFacts) -> Iterator[str]:
+def _reservation_problems(given: Settings, machine: MachineInfo) -> Iterator[str]:
     system, kube = effective_reservations(given.config)
-    # The agent may be kept on some of the CPUs; the machine has them all.
-    whole = replace(machine, cpus=len(machine.online_cpus) or machine.cpus)
-    for name, capacity in machine_capacity(whole).items():
+    for name, capacity in machine_capacity(machine).items():
         reserved = system.get(name, ZERO) + kube.get(name, ZERO)
         if name == MEMORY:
             reserved += _kept_from_eviction(given, capacity)

@@ -3,10 +3,10 @@
 from datetime import timedelta
 
 from klet.api.quantity import ZERO, Format, Quantity
-from klet.app.machine_facts import MachineFacts
 from klet.config.command_line import Settings
 from klet.config.reserved import effective_reservations, parse_qos_reserved
 from klet.host.cgroups.resources import DEFAULT_PERIOD
+from klet.host.machine.info import MachineInfo
 from klet.model.pod_resources import CPU, MEMORY
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.config.linux_resources import MemoryQosRules, ResourceRules, SwapRules
@@ -14,7 +14,7 @@ from klet.runtime.config.linux_resources import MemoryQosRules, ResourceRules, S
 LIMITED_SWAP = "LimitedSwap"
 
 
-def cut_container_rules(given: Settings, machine: MachineFacts) -> ResourceRules:
+def cut_container_rules(given: Settings, machine: MachineInfo) -> ResourceRules:
     """What the runtime is told of each container and sandbox."""
     config = given.config
     is_unified = _is_unified(machine)
@@ -36,7 +36,7 @@ def cut_container_rules(given: Settings, machine: MachineFacts) -> ResourceRules
     )
 
 
-def cut_pod_cgroup_rules(given: Settings, machine: MachineFacts) -> PodCgroupRules:
+def cut_pod_cgroup_rules(given: Settings, machine: MachineInfo) -> PodCgroupRules:
     """What a pod as a whole is limited to."""
     config = given.config
     return PodCgroupRules(
@@ -47,7 +47,7 @@ def cut_pod_cgroup_rules(given: Settings, machine: MachineFacts) -> PodCgroupRul
     )
 
 
-def cut_qos_rules(given: Settings, machine: MachineFacts) -> QosRules:
+def cut_qos_rules(given: Settings, machine: MachineInfo) -> QosRules:
     """What the QoS classes share."""
     reserved = parse_qos_reserved(given.config.qos_reserved) if given.gates.enabled("QOSReserved") else {}
     return QosRules(
@@ -58,11 +58,11 @@ def cut_qos_rules(given: Settings, machine: MachineFacts) -> QosRules:
     )
 
 
-def _is_unified(machine: MachineFacts) -> bool:
+def _is_unified(machine: MachineInfo) -> bool:
     return machine.cgroup_version == 2
 
 
-def _has_memory_qos(given: Settings, machine: MachineFacts) -> bool:
+def _has_memory_qos(given: Settings, machine: MachineInfo) -> bool:
     return _is_unified(machine) and given.gates.enabled("MemoryQoS")
 
 
@@ -72,7 +72,7 @@ def _cpu_period(given: Settings) -> int:
     return given.config.cpu_cfs_quota_period // timedelta(microseconds=1)
 
 
-def cut_allocatable(given: Settings, machine: MachineFacts) -> dict[str, Quantity]:
+def cut_allocatable(given: Settings, machine: MachineInfo) -> dict[str, Quantity]:
     """What is left of the machine's CPUs and memory for pods after both reservations."""
     system, kubelet = effective_reservations(given.config)
     return {
@@ -81,10 +81,10 @@ def cut_allocatable(given: Settings, machine: MachineFacts) -> dict[str, Quantit
     }
 
 
-def machine_capacity(machine: MachineFacts) -> dict[str, Quantity]:
+def machine_capacity(machine: MachineInfo) -> dict[str, Quantity]:
     """The machine's CPUs and memory."""
     return {CPU: Quantity.of(machine.cpus), MEMORY: Quantity.of(machine.memory, Format.BINARY_SI)}
 
 
-def _allocatable_memory(given: Settings, machine: MachineFacts) -> int:
+def _allocatable_memory(given: Settings, machine: MachineInfo) -> int:
     return cut_allocatable(given, machine)[MEMORY].value()

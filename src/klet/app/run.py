@@ -16,7 +16,6 @@ from klet.app.kubelet_api import ApiSockets, KubeletApi, build_kubelet_api, buil
 from klet.app.lifecycle import run_parts
 from klet.app.log_format import start_logging
 from klet.app.machine_checks import check_machine, check_places
-from klet.app.machine_facts import read_machine_facts
 from klet.app.objects import standalone_objects
 from klet.app.pod_sources import build_sources, source_names
 from klet.app.ports import Place, open_ports
@@ -31,7 +30,9 @@ from klet.config.loader import load_command_line
 from klet.errors import KletError
 from klet.host import mounts
 from klet.host.addresses import find_node_addresses
-from klet.host.cgroups.discover import find_hierarchy
+from klet.host.machine.cache import MachineCache
+from klet.host.machine.info import MachineInfo
+from klet.host.machine.reader import MachineReader
 from klet.host.open_files import allow_open_files
 from klet.host.sysctls import Sysctls
 from klet.model.causes import Finding, Subject
@@ -61,12 +62,13 @@ def main(argv: list[str]) -> int:
 
     What else the configuration made klet warn of stands in lines before that one.
     """
+    machine = MachineCache(reader=MachineReader())
     try:
-        parsed = load_command_line(argv, cgroup_v1=find_hierarchy().mode.version == 1)
+        parsed = load_command_line(argv, cgroup_v1=machine.info().cgroup_version == 1)
         if isinstance(parsed, ShowText):
             sys.stdout.write(parsed.text)
             return 0
-        settings = settle(parsed)
+        settings = settle(parsed, machine.info())
     except KletError as error:
         # Before logging is set up: its settings may be what is wrong.
         for warning in error.warnings if isinstance(error, ConfigError) else ():
@@ -79,7 +81,7 @@ def main(argv: list[str]) -> int:
     if parsed.config.max_open_files > 0:
         allow_open_files(parsed.config.max_open_files)
     try:
-        uvloop.run(run_agent(parsed, settings))
+        uvloop.run(run_agent(parsed, settings, machine))
     except KletError as error:
         logger.error("The agent cannot go on", extra={"error": str(error)})
         return 1
@@ -89,9 +91,8 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def settle(given: Settings) -> AgentSettings:
+def settle(given: Settings, machine: MachineInfo) -> AgentSettings:
     """Fit the settings to this machine; only looks at it."""
-    machine = read_machine_facts()
     with warned(given.warnings), suffixed(f", path: {given.sources}"):
         check_machine(given, machine)
         check_serving(given)
@@ -100,7 +101,7 @@ def settle(given: Settings) -> AgentSettings:
     return settings
 
 
-async def run_agent(given: Settings, settings: AgentSettings) -> None:
+async def run_agent(given: Settings, settings: AgentSettings, machine: MachineCache) -> None:
     """Open the ports, wire the parts, run them."""
     clock = SystemClock()
     async with AsyncExitStack() as opened:
@@ -110,7 +111,7 @@ async def run_agent(given: Settings, settings: AgentSettings) -> None:
         make_root(settings.root, mounts)
         opened.enter_context(hold_root(settings.root))
         basics = await opened.enter_async_context(
-            open_basics(settings, clock=clock, has_events=not given.flags.is_standalone)
+            open_basics(settings, machine=machine, clock=clock, has_events=not given.flags.is_standalone)
         )
         driver = await find_cgroup_driver(basics.runtime, configured=settings.cgroup_driver, clock=clock)
         settings = replace(settings, cgroup_driver=driver)
@@ -184,6 +185,6 @@ def _record_start(basics: Basics, settings: AgentSettings) -> None:
     )
     basics.recorder.record(finding)
     basics.recorder.record(find_starting())
-    if find_hierarchy().mode.version == 1:
+    if basics.machine.info().cgroup_version == 1:
         basics.recorder.record(find_cgroup_v1())
     logger.info("The agent has started", extra={"node": settings.node_name, "runtime": version.runtime_version})

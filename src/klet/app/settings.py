@@ -7,12 +7,12 @@ from pathlib import Path
 
 from klet.api.quantity import Quantity
 from klet.api.sysctls import normalize_sysctl
-from klet.app.machine_facts import MachineFacts
 from klet.app.resource_settings import cut_allocatable, cut_container_rules, cut_pod_cgroup_rules, cut_qos_rules
 from klet.config.command_line import Settings
 from klet.config.configuration import KubeletConfiguration
 from klet.config.flags import choose_node_name
 from klet.config.unusable import usable_servers
+from klet.host.machine.info import MachineInfo
 from klet.network.dns import DnsSettings
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.config.container_config import ContainerSettings
@@ -66,7 +66,7 @@ class AgentSettings:
     """Patterns of kernel parameters that pods may set besides the safe ones."""
 
 
-def cut_settings(given: Settings, machine: MachineFacts) -> AgentSettings:
+def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
     """Choose what each part gets."""
     config, flags = given.config, given.flags
     root = Path(flags.root_dir)
@@ -83,7 +83,7 @@ def cut_settings(given: Settings, machine: MachineFacts) -> AgentSettings:
         request_timeout=min(config.runtime_request_timeout, LONGEST_REQUEST),
         resync=config.sync_frequency,
         longest_crash_backoff=config.crash_loop_back_off.max_container_restart_period or LONGEST_CRASH_BACKOFF,
-        parallel_starts=given.klet.max_parallel_starts or STARTS_PER_CPU * machine.cpus,
+        parallel_starts=given.klet.max_parallel_starts or STARTS_PER_CPU * machine.agent_cpus,
         cgroup_root=config.cgroup_root,
         cgroup_driver=config.cgroup_driver,
         cgroups_per_qos=config.cgroups_per_qos,
@@ -121,7 +121,7 @@ def choose_legacy_logs(logs: Path) -> Path:
 
 
 def _container_settings(
-    config: KubeletConfiguration, root: Path, resources: ResourceRules, machine: MachineFacts
+    config: KubeletConfiguration, root: Path, resources: ResourceRules, machine: MachineInfo
 ) -> ContainerSettings:
     return ContainerSettings(
         security=SecuritySettings(

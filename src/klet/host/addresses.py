@@ -1,13 +1,76 @@
-"""Under which address the machine is found by others."""
+"""Which addresses the machine has, and under which one it is found by others."""
 
 import socket
 from collections.abc import Iterable
-from ipaddress import ip_address
-from typing import Final
+from datetime import timedelta
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from klet.aio.clock import Clock
+from klet.aio.tasks import first_of
+from klet.aio.threads import Threads
+from klet.host.errors import HostError
+from klet.host.interfaces import read_local_addresses
+from klet.model.unknown import Unknown
+
+IPAddress: TypeAlias = IPv4Address | IPv6Address
+
+NO_DEFAULT_ROUTE: Final = Unknown("no default routes found")
 
 # Addresses for documentation: a datagram socket that is connected to them sends nothing.
 _FAR: Final = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 _DISCARD: Final = 9
+
+
+class AddressFacts(Struct, frozen=True, kw_only=True):
+    """What is known of the machine's addresses. They may change at any time."""
+
+    local: frozenset[IPAddress] = frozenset()
+    """On the interfaces of the machine."""
+    looked_up: tuple[IPAddress, ...] = ()
+    """What the resolver says of the machine's name."""
+    default: IPAddress | Unknown = NO_DEFAULT_ROUTE
+    """Where traffic to the world comes from."""
+
+
+class AddressReader:
+    """Reads the addresses; of the resolver, which may hang, it keeps the last answer."""
+
+    def __init__(self, *, threads: Threads, patience: timedelta, clock: Clock) -> None:
+        self._threads = threads
+        self._patience = patience
+        self._clock = clock
+        self._looked_up: tuple[IPAddress, ...] = ()
+        self._is_looking_up = False
+
+    async def read(self, *, name: str, prefer: int, lookup: bool) -> AddressFacts:
+        """With `lookup`, the resolver is asked too; if that takes long, its last answer holds."""
+        try:
+            local = read_local_addresses()
+        except HostError as error:
+            return AddressFacts(default=Unknown(str(error)))
+        if lookup:
+            await first_of(self._ask_resolver(name), self._clock.sleep(self._patience))
+        default = find_default_address(prefer=prefer)
+        return AddressFacts(
+            local=local,
+            looked_up=self._looked_up if lookup else (),
+            default=NO_DEFAULT_ROUTE if default is None else ip_address(default),
+        )
+
+    async def _ask_resolver(self, name: str) -> None:
+        if not self._is_looking_up:
+            self._is_looking_up = True
+            await self._threads.run(self._look_up, name)
+
+    def _look_up(self, name: str) -> None:
+        """In a thread, which nobody may wait for any more: the answer is kept all the same."""
+        try:
+            self._looked_up = tuple(ip_address(text) for text in look_up_addresses(name))
+        finally:
+            self._is_looking_up = False
 
 
 def find_node_addresses(given: Iterable[str]) -> tuple[str, ...]:

@@ -6,7 +6,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from klet.host.errors import file_error
+from klet.aio.threads import Threads
+from klet.host.errors import FileError, file_error
 
 _BLOCK = 512
 
@@ -33,6 +34,24 @@ class TreeUsage:
 
     used: int = 0
     inodes: int = 0
+
+
+class FilesystemCapacity:
+    """The size of the filesystem that holds a path: read until it succeeds once, then kept."""
+
+    def __init__(self, *, path: Path, threads: Threads) -> None:
+        self._path = path
+        self._threads = threads
+        self._size: int | None = None
+
+    async def read(self) -> int | None:
+        """In bytes; None while it cannot be read."""
+        if self._size is None:
+            try:
+                self._size = (await self._threads.run(filesystem_usage, self._path)).capacity
+            except FileError:
+                return None
+        return self._size
 
 
 def filesystem_usage(path: Path) -> FilesystemUsage:

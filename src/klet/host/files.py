@@ -36,6 +36,16 @@ def read_text(path: Path, *, limit: int = READ_LIMIT) -> str:
     return read_bytes(path, limit=limit).decode("utf-8", errors="replace")
 
 
+def list_names(directory: Path) -> tuple[str, ...]:
+    """The names in a directory of the kernel, in no order; none where there is no such directory."""
+    try:
+        return tuple(entry.name for entry in directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    except OSError as error:
+        raise file_error("list", directory, error) from error
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a kernel file in one system call, as cgroupfs and procfs need it."""
     try:

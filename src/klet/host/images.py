@@ -7,7 +7,6 @@ import asyncio
 import hashlib
 import io
 import json
-import platform
 import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from klet.host.containerd_config import PAUSE_IMAGE
 from klet.host.errors import ProcessFailed
+from klet.host.machine.reader import host_architecture
 from klet.host.pause import build_pause_program
 
 BUSYBOX_IMAGE = "klet.local/busybox:1"
@@ -122,12 +122,6 @@ async def import_image(
     """Give an image archive to containerd, whose CRI side learns of it by an event some milliseconds later."""
     images = ("images", "import", "--snapshotter", snapshotter, str(tar))
     await _output(ctr, "--address", address, "--namespace", namespace, *images)
-
-
-def host_architecture() -> str:
-    """The machine klet runs on, in the words of image platforms."""
-    machine = platform.machine()
-    return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
 
 
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"

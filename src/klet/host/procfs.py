@@ -1,48 +1,23 @@
-"""/proc, read into values: parsers over text, and a reader whose root tests put elsewhere."""
+"""Processes in /proc, read into values: parsers over text, and a reader whose root tests put elsewhere.
+
+What /proc says of the machine is in `klet.host.machine`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Final
 
 from klet.host.errors import MalformedFile
 from klet.host.files import read_bytes, read_text
+from klet.model.foreign_text import shorten
 
 CAP_SYS_ADMIN = 21
 CAP_SYS_RESOURCE = 24
 KIB = 1 << 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """Memory of the machine in bytes."""
-
-    total: int
-    free: int
-    available: int
-    swap_total: int
-    swap_free: int
-
-
-@dataclass(frozen=True, slots=True)
-class Swap:
-    """A swap device or file, in bytes."""
-
-    path: str
-    kind: str
-    size: int
-    used: int
-
-
-@dataclass(frozen=True, slots=True)
-class LoadAverage:
-    """The load over 1, 5 and 15 minutes, and how many threads run of how many."""
-
-    one: float
-    five: float
-    fifteen: float
-    running: int
-    threads: int
+_MOST_DIGITS: Final = 20
+_SHOWN: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,55 +48,6 @@ class ProcessStatus:
         return bool(self.effective_capabilities >> number & 1)
 
 
-def parse_meminfo(text: str) -> Memory:
-    """MemAvailable is missing before Linux 3.14; then free memory is what is known to be available."""
-    fields = parse_colons(text)
-    total, free = _kib(fields, "MemTotal", "meminfo"), _kib(fields, "MemFree", "meminfo")
-    return Memory(
-        total=total,
-        free=free,
-        available=_kib(fields, "MemAvailable", "meminfo") if "MemAvailable" in fields else free,
-        swap_total=_kib(fields, "SwapTotal", "meminfo") if "SwapTotal" in fields else 0,
-        swap_free=_kib(fields, "SwapFree", "meminfo") if "SwapFree" in fields else 0,
-    )
-
-
-def parse_boot_time(stat: str) -> datetime:
-    """When the machine started, from /proc/stat."""
-    for line in stat.splitlines():
-        name, _, value = line.partition(" ")
-        if name == "btime" and value.strip().isdigit():
-            return datetime.fromtimestamp(int(value), UTC)
-    raise MalformedFile("/proc/stat has no line `btime <seconds>`")
-
-
-def parse_uptime(text: str) -> timedelta:
-    try:
-        return timedelta(seconds=float(text.partition(" ")[0]))
-    except ValueError:
-        raise MalformedFile(f"uptime {text!r} does not begin with a number of seconds") from None
-
-
-def parse_load_average(text: str) -> LoadAverage:
-    try:
-        one, five, fifteen, tasks, _ = text.split()
-        running, _, threads = tasks.partition("/")
-        return LoadAverage(float(one), float(five), float(fifteen), int(running), int(threads))
-    except ValueError:
-        raise MalformedFile(f"loadavg {text!r} is not `1m 5m 15m running/threads pid`") from None
-
-
-def parse_swaps(text: str) -> tuple[Swap, ...]:
-    lines = text.splitlines()[1:]
-    return tuple(_parse_swap(line) for line in lines if line.strip())
-
-
-def parse_cpu_models(cpuinfo: str) -> tuple[str, ...]:
-    """The model name of each processor; empty names where the architecture gives none."""
-    blocks = (parse_colons(block) for block in cpuinfo.split("\n\n"))
-    return tuple(block.get("model name", "") for block in blocks if "processor" in block)
-
-
 def parse_process_stat(text: str) -> ProcessStat:
     """The name stands in brackets and may itself hold brackets, spaces and newlines: the last bracket ends it."""
     pid, _, rest = text.partition(" (")
@@ -139,7 +65,7 @@ def parse_process_stat(text: str) -> ProcessStat:
             start_ticks=int(fields[19]),
         )
     except (IndexError, ValueError):
-        raise MalformedFile(f"process stat {text!r} is not `pid (name) state …` with 22 fields or more") from None
+        raise MalformedFile(f"process stat {quote(text)} is not `pid (name) state …` with 22 fields or more") from None
 
 
 def parse_process_status(text: str) -> ProcessStatus:
@@ -149,7 +75,7 @@ def parse_process_status(text: str) -> ProcessStatus:
             name=fields["Name"],
             uid=int(fields["Uid"].split()[0]),
             gid=int(fields["Gid"].split()[0]),
-            resident=_kib(fields, "VmRSS", "process status") if "VmRSS" in fields else 0,
+            resident=parse_kib(fields, "VmRSS", "process status") if "VmRSS" in fields else 0,
             effective_capabilities=int(fields["CapEff"], 16),
         )
     except (KeyError, IndexError, ValueError) as error:
@@ -162,7 +88,7 @@ def parse_process_cgroups(text: str) -> dict[str, str]:
     for line in text.splitlines():
         parts = line.split(":", 2)
         if len(parts) != 3:
-            raise MalformedFile(f"process cgroup line {line!r} is not `id:controllers:path`")
+            raise MalformedFile(f"process cgroup line {quote(line)} is not `id:controllers:path`")
         cgroups.update(dict.fromkeys(parts[1].split(","), parts[2]))
     return cgroups
 
@@ -183,35 +109,6 @@ class ProcReader:
 
     def __init__(self, *, root: Path = Path("/")) -> None:
         self._proc = root / "proc"
-
-    def memory(self) -> Memory:
-        return parse_meminfo(read_text(self._proc / "meminfo"))
-
-    def swaps(self) -> tuple[Swap, ...]:
-        """The active swap areas; none where the kernel was built without swap."""
-        path = self._proc / "swaps"
-        return parse_swaps(read_text(path)) if path.exists() else ()
-
-    def boot_time(self) -> datetime:
-        return parse_boot_time(read_text(self._proc / "stat"))
-
-    def boot_id(self) -> str:
-        return read_text(self._proc / "sys/kernel/random/boot_id").strip()
-
-    def uptime(self) -> timedelta:
-        return parse_uptime(read_text(self._proc / "uptime"))
-
-    def load_average(self) -> LoadAverage:
-        return parse_load_average(read_text(self._proc / "loadavg"))
-
-    def kernel_version(self) -> str:
-        return read_text(self._proc / "sys/kernel/osrelease").strip()
-
-    def max_pid(self) -> int:
-        return int(read_text(self._proc / "sys/kernel/pid_max"))
-
-    def cpu_models(self) -> tuple[str, ...]:
-        return parse_cpu_models(read_text(self._proc / "cpuinfo"))
 
     def process_stat(self, pid: int) -> ProcessStat:
         return parse_process_stat(read_text(self._process(pid) / "stat"))
@@ -235,17 +132,27 @@ def start_time(process: ProcessStat, *, boot_time: datetime, ticks_per_second: i
     return boot_time + timedelta(seconds=process.start_ticks / ticks_per_second)
 
 
-def _parse_swap(line: str) -> Swap:
-    # The file name is escaped as in the mount table, so it holds no space.
-    fields = line.split()
-    try:
-        return Swap(fields[0], fields[1], int(fields[2]) * KIB, int(fields[3]) * KIB)
-    except (IndexError, ValueError):
-        raise MalformedFile(f"swaps line {line!r} is not `name type size used priority`") from None
-
-
-def _kib(fields: Mapping[str, str], name: str, source: str) -> int:
+def parse_kib(fields: Mapping[str, str], name: str, source: str) -> int:
+    """A field in kB, as bytes."""
     number, _, unit = fields.get(name, "").partition(" ")
-    if not number.isdigit() or unit not in {"kB", ""}:
-        raise MalformedFile(f"{source}: field {name} is {fields.get(name, 'missing')!r}, expected a number of kB")
+    if not is_number(number) or unit not in {"kB", ""}:
+        found = quote(fields.get(name, "missing"))
+        raise MalformedFile(f"{source}: field {name} is {found}, expected a number of kB")
     return int(number) * KIB
+
+
+def parse_number(text: str, name: str) -> int:
+    """A file that holds one whole number."""
+    if not is_number(text.strip()):
+        raise MalformedFile(f"{name} is {quote(text)}, expected a whole number")
+    return int(text)
+
+
+def is_number(text: str) -> bool:
+    """Digits, and not more than the kernel's largest number has."""
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+
+
+def quote(text: str) -> str:
+    """A foreign text for an error: never the whole of a long one."""
+    return repr(shorten(text, _SHOWN))

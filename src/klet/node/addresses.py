@@ -6,7 +6,8 @@ from msgspec.structs import replace
 
 from klet.api.node import Node, NodeAddress
 from klet.api.validation.formats import parse_ip
-from klet.node.observation import AddressFacts, IPAddress, Unknown
+from klet.host.addresses import AddressFacts, IPAddress
+from klet.model.unknown import Unknown
 from klet.node.settings import NodeSettings
 
 INTERNAL_IP: Final = "InternalIP"

@@ -3,11 +3,14 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from msgspec import Struct, field
+
 from klet.api.pod_resources import HUGEPAGES_PREFIX
 from klet.api.quantity import ZERO, Format, Quantity
 from klet.api.validation.resources import is_extended_resource
+from klet.host.machine.info import MachineInfo
 from klet.model.pod_resources import CPU, PODS
-from klet.node.observation import DeviceResources, Machine, Unknown
+from klet.model.unknown import Unknown
 from klet.node.settings import EPHEMERAL_STORAGE, MEMORY, NodeSettings, Reservations
 
 Resources = Mapping[str, Quantity]
@@ -16,9 +19,17 @@ REQUIRED: Final = (CPU, MEMORY, PODS)
 """Without these a node is not ready."""
 
 
+class DeviceResources(Struct, frozen=True, kw_only=True):
+    """What device plugins offer; `removed` names what they offered before and do not any more."""
+
+    capacity: Resources = field(default_factory=dict)
+    allocatable: Resources = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
+
+
 def compute_capacity(
     before: Resources,
-    machine: Machine | Unknown,
+    machine: MachineInfo | Unknown,
     *,
     storage: int | None,
     devices: DeviceResources,
@@ -59,7 +70,7 @@ def find_reservation_problems(capacity: Resources, reservations: Reservations) -
             )
 
 
-def machine_capacity(machine: Machine) -> dict[str, Quantity]:
+def machine_capacity(machine: MachineInfo) -> dict[str, Quantity]:
     """CPUs, memory and huge pages."""
     return {
         CPU: Quantity.of(machine.cpus),
@@ -75,7 +86,7 @@ def is_hugepage(resource: str) -> bool:
     return resource.startswith(HUGEPAGES_PREFIX)
 
 
-def _max_pods(machine: Machine, settings: NodeSettings) -> int:
+def _max_pods(machine: MachineInfo, settings: NodeSettings) -> int:
     if settings.pods_per_core <= 0:
         return settings.max_pods
     return min(machine.cpus * settings.pods_per_core, settings.max_pods)

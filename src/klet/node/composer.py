@@ -1,4 +1,4 @@
-"""Makes the node's object anew from the one that is there and from what is observed."""
+"""Composes the node's object from the one that is there and the inputs of its status."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -11,17 +11,17 @@ from klet.api.node import Node, NodeCondition, NodeStatus
 from klet.model.causes import Finding
 from klet.model.reasons import Reason
 from klet.node.initial_node import build_initial_node, repair_labels
-from klet.node.observation import Observation
 from klet.node.settings import NodeSettings
 from klet.node.status import compose_status
+from klet.node.status_inputs import StatusInputs
 
 logger = logging.getLogger(__name__)
 
 
-class Observer(Protocol):
-    """Looks at what a status is made of."""
+class InputsReader(Protocol):
+    """Reads what a status is computed from."""
 
-    async def observe(self, node: Node) -> Observation: ...
+    async def read(self, node: Node) -> StatusInputs: ...
 
 
 class Cidrs(Protocol):
@@ -46,12 +46,12 @@ class NodeComposer:
     def __init__(
         self,
         *,
-        observer: Observer,
+        inputs: InputsReader,
         cidrs: Cidrs,
         reported_in_use: Callable[[Iterable[str]], None],
         settings: NodeSettings,
     ) -> None:
-        self._observer = observer
+        self._inputs = inputs
         self._cidrs = cidrs
         self._reported_in_use = reported_in_use
         """Told of the volumes that the API server knows to be in use: only now a controller leaves them attached."""
@@ -82,7 +82,7 @@ class NodeComposer:
         return told
 
     async def _compose(self, original: Node, node: Node) -> Draft:
-        seen = await self._observer.observe(node)
+        seen = await self._inputs.read(node)
         composed = compose_status(node, seen, self._settings, was_unschedulable=self._was_unschedulable)
         if composed.problems != self._problems:
             self._problems = composed.problems

@@ -3,12 +3,23 @@
 from datetime import timedelta
 from typing import Final, Protocol
 
+from msgspec import Struct
+
 from klet.aio.clock import Clock
 from klet.cri.errors import CriError
-from klet.node.observation import ImageRecord, Unknown
+from klet.model.unknown import Unknown
 from klet.wire import cri_v1_pb2 as cri
 
 EVERY: Final = timedelta(seconds=30)
+
+
+class ImageRecord(Struct, frozen=True):
+    """An image that the runtime holds."""
+
+    id: str
+    digests: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    size: int = 0
 
 
 class ImageListing(Protocol):

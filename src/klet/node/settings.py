@@ -10,7 +10,7 @@ from klet.config.configuration import KubeletConfiguration
 from klet.config.flags import KubeletFlags, parse_node_ips
 from klet.config.reserved import effective_reservations
 from klet.config.thresholds import Amount, Signal, parse_thresholds
-from klet.node.observation import IPAddress
+from klet.host.addresses import IPAddress
 
 EXTERNAL_CLOUD = "external"
 MEMORY = "memory"
@@ -38,7 +38,7 @@ class Reservations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
-    """What the node's object is made of besides what is observed."""
+    """What the node's object is made of besides the inputs of its status."""
 
     name: str
     architecture: str = "amd64"

@@ -1,4 +1,4 @@
-"""The node's status from what is observed, setter by setter in upstream's order. Pure."""
+"""The node's status from its inputs, setter by setter in upstream's order. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,15 +18,18 @@ from klet.api.node import (
     NodeSwapStatus,
     NodeSystemInfo,
 )
+from klet.host.machine.info import MachineInfo
 from klet.model.causes import Finding
 from klet.model.reasons import Reason
+from klet.model.unknown import Unknown
 from klet.node.addresses import set_addresses
 from klet.node.capacity import compute_allocatable, compute_capacity
 from klet.node.conditions import find_missing_capacity, set_pressures, set_ready
 from klet.node.findings import find_reboot, find_status_change
-from klet.node.observation import ImageRecord, Machine, Observation, Unknown
+from klet.node.image_list import ImageRecord
 from klet.node.runtime_state import RuntimeReport
 from klet.node.settings import NodeSettings
+from klet.node.status_inputs import StatusInputs
 from klet.version import KUBELET_VERSION
 
 OPERATING_SYSTEM: Final = "linux"
@@ -43,7 +46,7 @@ class Composed:
 
 
 def compose_status(
-    node: Node, seen: Observation, settings: NodeSettings, *, was_unschedulable: bool = False
+    node: Node, seen: StatusInputs, settings: NodeSettings, *, was_unschedulable: bool = False
 ) -> Composed:
     """Run all setters over a node. One that fails leaves its part as it is; the rest still run."""
     addressed = set_addresses(node, seen.addresses, settings)
@@ -94,7 +97,7 @@ def list_handlers(report: RuntimeReport) -> tuple[NodeRuntimeHandler, ...]:
     )
 
 
-def _set_machine(status: NodeStatus, seen: Observation, settings: NodeSettings) -> NodeStatus:
+def _set_machine(status: NodeStatus, seen: StatusInputs, settings: NodeSettings) -> NodeStatus:
     capacity = compute_capacity(
         status.capacity, seen.machine, storage=seen.storage, devices=seen.devices, settings=settings
     )
@@ -102,7 +105,7 @@ def _set_machine(status: NodeStatus, seen: Observation, settings: NodeSettings) 
         status.allocatable, capacity, devices=seen.devices, reservations=settings.reservations
     )
     info = status.node_info
-    if isinstance(seen.machine, Machine):
+    if isinstance(seen.machine, MachineInfo):
         machine = seen.machine
         info = replace(
             info,
@@ -114,7 +117,7 @@ def _set_machine(status: NodeStatus, seen: Observation, settings: NodeSettings) 
     return replace(status, capacity=capacity, allocatable=allocatable, node_info=info)
 
 
-def _set_versions(info: NodeSystemInfo, seen: Observation, settings: NodeSettings) -> NodeSystemInfo:
+def _set_versions(info: NodeSystemInfo, seen: StatusInputs, settings: NodeSettings) -> NodeSystemInfo:
     info = replace(info, operating_system=OPERATING_SYSTEM, architecture=settings.architecture)
     if isinstance(seen.versions, Unknown):
         return info
@@ -134,7 +137,7 @@ def _features(before: NodeFeatures | None, report: RuntimeReport) -> NodeFeature
     return NodeFeatures(supplemental_groups_policy=report.supplemental_groups_policy)
 
 
-def _find_reboot(node: Node, machine: Machine | Unknown) -> tuple[Finding, ...]:
+def _find_reboot(node: Node, machine: MachineInfo | Unknown) -> tuple[Finding, ...]:
     told = node.status.node_info.boot_id
     if isinstance(machine, Unknown) or not told or told == machine.boot_id:
         return ()

@@ -17,6 +17,8 @@ from klet.embedded.identities import User
 from klet.embedded.questions import Everything
 from klet.embedded.server import EmbeddedApi, build_api, serving
 from klet.embedded.store import Store
+from klet.host.addresses import AddressFacts
+from klet.host.machine.info import MachineInfo, SystemVersions
 from klet.journal.memory import MemoryJournal
 from klet.kube.access import Access, Login
 from klet.kube.client import KubeClient
@@ -28,13 +30,12 @@ from klet.kube.watch import Scope, Watcher
 from klet.node.board import NodeBoard
 from klet.node.composer import NodeComposer
 from klet.node.lease import LeaseKeeper, LeaseTerms
-from klet.node.observation import AddressFacts, Machine, SystemVersions
-from klet.node.observer import NodeInputs, NodeObserver
 from klet.node.pod_cidrs import PodCidrs, RuntimeCidrs
 from klet.node.registrar import NodeRegistrar
 from klet.node.reporter import Pace, StatusReporter
 from klet.node.runtime_state import RuntimeReport, RuntimeState
 from klet.node.settings import NodeSettings, ReportTimes
+from klet.node.status_inputs import PartReports, StatusInputsReader
 from klet.node.status_sync import Heartbeats, StatusSync
 from klet.testing.attachable import AttachableDisks
 from klet.testing.clock import HastyClock
@@ -47,23 +48,28 @@ TIMES = ReportTimes()
 
 
 class MadeUpMachine:
-    """A machine with one address."""
+    """A machine that a test can boot again."""
 
     def __init__(self) -> None:
         self.boot_id = "boot-1"
 
-    def machine(self) -> Machine:
-        return Machine(cpus=2, memory=4 << 30, machine_id="m", system_uuid="u", boot_id=self.boot_id)
+    def info(self) -> MachineInfo:
+        return MachineInfo(cpus=2, memory=4 << 30, machine_id="m", system_uuid="u", boot_id=self.boot_id)
 
     def versions(self) -> SystemVersions:
         return SystemVersions("6.1.0", "Debian")
 
-    async def storage(self) -> int | None:
-        return 100 << 30
 
-    async def addresses(self, **_wanted) -> AddressFacts:
+class MadeUpAddresses:
+    """One address."""
+
+    async def read(self, **_wanted) -> AddressFacts:
         mine = ip_address("192.0.2.10")
         return AddressFacts(local=frozenset({mine}), default=mine)
+
+
+async def read_storage() -> int:
+    return 100 << 30
 
 
 class QuietRuntime:
@@ -194,19 +200,22 @@ def build_agent(api, client, transport, clock, settings, registers, times) -> Ag
         randomness=chance,
         clock=clock,
     )
-    observer = NodeObserver(
+    inputs = StatusInputsReader(
         machine=machine,
+        addresses=MadeUpAddresses(),
         health=state,
         runtime=runtime,
         images=NoImages(),
-        inputs=NodeInputs(pressures=lambda: frozenset(pressures), volumes_in_use=volumes.volumes_in_use),
+        parts=PartReports(
+            storage=read_storage,
+            pressures=lambda: frozenset(pressures),
+            volumes_in_use=volumes.volumes_in_use,
+        ),
         settings=settings,
         clock=clock,
     )
     cidrs = PodCidrs(users=(RuntimeCidrs(runtime=runtime),))
-    composer = NodeComposer(
-        observer=observer, cidrs=cidrs, reported_in_use=volumes.mark_reported_in_use, settings=settings
-    )
+    composer = NodeComposer(inputs=inputs, cidrs=cidrs, reported_in_use=volumes.mark_reported_in_use, settings=settings)
     registrar = NodeRegistrar(
         api=client, initial=composer, reset_devices=lambda: False, board=board, recorder=journal, clock=clock
     )
@@ -227,7 +236,7 @@ def build_agent(api, client, transport, clock, settings, registers, times) -> Ag
         nodes=informer,
         wakes=(state.changes, volumes.in_use_changes),
         known=board,
-        errors=observer.errors,
+        errors=inputs.errors,
         pace=Pace(times=times, clock=clock, randomness=chance),
     )
     lease = LeaseKeeper(

@@ -8,15 +8,16 @@ import pytest
 from msgspec.structs import replace
 
 from klet.app.machine_checks import check_machine, check_places
-from klet.app.machine_facts import MachineFacts
 from klet.app.settings import cut_settings
 from klet.config.command_line import Settings, parse_command_line
 from klet.config.errors import ConfigError
 from klet.config.sections import MemorySwap
+from klet.host.machine.info import Cpu, MachineInfo
 
 GIB = 1 << 30
-MACHINE = MachineFacts(hostname="node", cpus=2, memory=8 * GIB, online_cpus=frozenset(range(4)))
-V1 = change(MACHINE, cgroup_version=1)
+CPUS = tuple(Cpu(number, core=number, socket=0, node=0) for number in range(4))
+MACHINE = MachineInfo(hostname="node", cpus=4, agent_cpus=2, memory=8 * GIB, topology=CPUS)
+V1 = replace(MACHINE, cgroup_version=1)
 
 
 def settings(*arguments: str, **changes) -> Settings:
@@ -33,7 +34,7 @@ def settings(*arguments: str, **changes) -> Settings:
 @pytest.mark.parametrize(
     ("given", "machine", "message"),
     [
-        pytest.param(settings(), change(MACHINE, swap=GIB), "running with swap on is not supported, please disable "
+        pytest.param(settings(), replace(MACHINE, swap=GIB), "running with swap on is not supported, please disable "
                      "swap or set --fail-swap-on flag to false", id="swap"),
         pytest.param(settings(memory_swap=MemorySwap(swap_behavior="LimitedSwap")), V1, 'memorySwap.swapBehavior '
                      '"LimitedSwap" needs cgroup v2', id="limited swap on cgroup v1"),
@@ -67,9 +68,9 @@ def test_what_the_machine_cannot_keep(given, machine, message):
     ("given", "machine"),
     [
         pytest.param(settings(), MACHINE, id="defaults"),
-        pytest.param(settings("--fail-swap-on=false"), change(MACHINE, swap=GIB), id="swap that is allowed"),
+        pytest.param(settings("--fail-swap-on=false"), replace(MACHINE, swap=GIB), id="swap that is allowed"),
         pytest.param(settings("--reserved-cpus=0-3"), MACHINE, id="all CPUs reserved"),
-        pytest.param(settings("--reserved-cpus=0-9"), change(MACHINE, online_cpus=frozenset(), cpus=10),
+        pytest.param(settings("--reserved-cpus=0-9"), replace(MACHINE, topology=(), cpus=10),
                      id="CPUs that nobody can count"),
         pytest.param(settings("--kube-reserved=cpu=4"), MACHINE, id="the agent itself may be kept on fewer CPUs"),
         pytest.param(settings("--kube-reserved=memory=8Gi", "--eviction-hard=memory.available<1Gi",

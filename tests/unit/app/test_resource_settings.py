@@ -5,20 +5,20 @@ from dataclasses import replace as change
 import pytest
 from msgspec.structs import replace
 
-from klet.app.machine_facts import MachineFacts
 from klet.app.resource_settings import cut_allocatable, cut_container_rules, cut_pod_cgroup_rules, cut_qos_rules
 from klet.app.settings import cut_settings
 from klet.config.command_line import Settings, parse_command_line
 from klet.config.sections import MemorySwap
+from klet.host.machine.info import MachineInfo
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.config.id_blocks import UserIdSettings
 from klet.runtime.config.linux_resources import MemoryQosRules, ResourceRules, SwapRules
 
 GIB = 1 << 30
-V2 = MachineFacts(
-    hostname="node", cpus=2, memory=8 * GIB, swap=2 * GIB, hugepage_sizes=(2 << 20,), has_swap_controller=True
+V2 = MachineInfo(
+    hostname="node", cpus=2, memory=8 * GIB, swap=2 * GIB, hugepages={2 << 20: 0}, has_swap_controller=True
 )
-V1 = MachineFacts(hostname="node", cpus=2, memory=8 * GIB, cgroup_version=1)
+V1 = MachineInfo(hostname="node", cpus=2, memory=8 * GIB, cgroup_version=1)
 
 
 def settings(*arguments: str, **changes) -> Settings:
@@ -111,6 +111,11 @@ def test_a_period_of_its_own():
 def test_what_is_left_for_pods(arguments, expected):
     left = cut_allocatable(settings(*arguments), V2)
     assert {name: str(amount) for name, amount in left.items()} == expected
+
+
+def test_pods_get_all_cpus_of_the_machine_though_the_agent_runs_on_few():
+    left = cut_allocatable(settings(), replace(V2, cpus=4, agent_cpus=2))
+    assert str(left["cpu"]) == "4"
 
 
 def test_users_of_their_own():

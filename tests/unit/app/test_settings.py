@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from klet.app.machine_facts import MachineFacts
-from klet.app.settings import LONGEST_REQUEST, choose_legacy_logs, cut_settings
+from klet.app.settings import LONGEST_REQUEST, STARTS_PER_CPU, choose_legacy_logs, cut_settings
 from klet.config.command_line import Settings, parse_command_line
+from klet.host.machine.info import MachineInfo
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def cut(*arguments: str):
 
     parsed = parse_command_line(("--address=127.0.0.1", *arguments), read_file=missing, list_dir=missing)
     assert isinstance(parsed, Settings)
-    return cut_settings(parsed, MachineFacts(hostname="Node", cpus=2, memory=1 << 30))
+    return cut_settings(parsed, MachineInfo(hostname="Node", cpus=4, agent_cpus=2, memory=1 << 30))
 
 
 def test_name_servers_that_are_none_are_left_out():
@@ -37,3 +37,8 @@ def test_name_servers_that_are_none_are_left_out():
 def test_a_deadline_that_grpc_would_take_for_the_past_is_cut():
     assert cut("--runtime-request-timeout=2562047h").request_timeout == LONGEST_REQUEST
     assert cut("--runtime-request-timeout=3m").request_timeout == timedelta(minutes=3)
+
+
+def test_starts_in_flight_go_by_the_cpus_that_the_agent_may_use():
+    assert cut().parallel_starts == 2 * STARTS_PER_CPU
+    assert cut("--klet-max-parallel-starts=3").parallel_starts == 3

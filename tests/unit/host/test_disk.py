@@ -2,7 +2,8 @@ import os
 
 import pytest
 
-from klet.host.disk import filesystem_usage, tree_usage
+from klet.aio.threads import Threads
+from klet.host.disk import FilesystemCapacity, filesystem_usage, tree_usage
 from klet.host.errors import FileMissing
 
 
@@ -42,3 +43,17 @@ def test_what_is_missing_is_named(tmp_path):
         tree_usage(tmp_path / "nothing")
     with pytest.raises(FileMissing, match="cannot read the filesystem of"):
         filesystem_usage(tmp_path / "nothing")
+
+
+async def test_the_capacity_is_read_until_it_succeeds_once_and_then_kept(tmp_path):
+    threads = Threads(limit=1)
+    try:
+        capacity = FilesystemCapacity(path=tmp_path / "root", threads=threads)
+        assert await capacity.read() is None
+        (tmp_path / "root").mkdir()
+        found = await capacity.read()
+        assert found == filesystem_usage(tmp_path).capacity
+        (tmp_path / "root").rmdir()
+        assert await capacity.read() == found
+    finally:
+        threads.close()

@@ -6,8 +6,9 @@ import pytest
 
 from klet.api.meta import ObjectMeta
 from klet.api.node import Node, NodeAddress, NodeStatus
+from klet.host.addresses import AddressFacts
+from klet.model.unknown import Unknown
 from klet.node.addresses import PROVIDED_IP, find_address_problem, host_ips, needs_lookup, set_addresses
-from klet.node.observation import AddressFacts, Unknown
 from klet.node.settings import NodeSettings
 
 FOUR, OTHER_FOUR, SIX = ip_address("10.0.0.1"), ip_address("10.0.0.2"), ip_address("fd00::1")

@@ -4,13 +4,20 @@ import pytest
 
 from klet.api.quantity import Format, Quantity
 from klet.config.configuration import KubeletConfiguration
-from klet.node.capacity import compute_allocatable, compute_capacity, find_reservation_problems, machine_capacity
-from klet.node.observation import DeviceResources, Machine, Unknown
+from klet.host.machine.info import MachineInfo
+from klet.model.unknown import Unknown
+from klet.node.capacity import (
+    DeviceResources,
+    compute_allocatable,
+    compute_capacity,
+    find_reservation_problems,
+    machine_capacity,
+)
 from klet.node.settings import NodeSettings, Reservations, cut_reservations
 
 NONE = DeviceResources()
 UNRESERVED = Reservations()
-SMALL = Machine(cpus=2, memory=1024)
+SMALL = MachineInfo(cpus=2, memory=1024)
 GIB = 1 << 30
 MIB = 1 << 20
 
@@ -36,7 +43,7 @@ def test_the_worked_example():
         eviction_hard={"memory.available": "100Mi", "nodefs.available": "10%", "imagefs.available": "15%"},
         enforce_node_allocatable=("pods",),
     )
-    machine = Machine(cpus=4, memory=8 * GIB, hugepages={2 * MIB: 512})
+    machine = MachineInfo(cpus=4, memory=8 * GIB, hugepages={2 * MIB: 512})
     capacity, allocatable = of(machine, storage=100 * GIB, reservations=cut_reservations(config))
     assert capacity["memory"].value() == 8589934592
     assert texts(capacity) == {
@@ -149,6 +156,6 @@ def test_reservations_beyond_the_capacity():
 
 
 def test_formats_are_those_that_users_know():
-    capacity = machine_capacity(Machine(cpus=2, memory=3 * GIB + 1024, hugepages={GIB: 1}))
+    capacity = machine_capacity(MachineInfo(cpus=2, memory=3 * GIB + 1024, hugepages={GIB: 1}))
     assert texts(capacity) == {"cpu": "2", "memory": "3145729Ki", "hugepages-1Gi": "1Gi"}
     assert capacity["memory"].format is Format.BINARY_SI

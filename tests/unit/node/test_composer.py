@@ -1,6 +1,5 @@
 """A node made anew from the one that is there."""
 
-from dataclasses import replace as with_fields
 from datetime import timedelta
 
 import pytest
@@ -9,16 +8,18 @@ from msgspec.structs import replace
 from klet.api.meta import ObjectMeta
 from klet.api.node import Node, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo
 from klet.api.times import Time
+from klet.host.machine.info import MachineInfo, SystemVersions
+from klet.model.unknown import Unknown
 from klet.node.composer import NodeComposer, has_changed
-from klet.node.observation import Machine, Observation, SystemVersions, Unknown
 from klet.node.runtime_state import RuntimeReport
 from klet.node.settings import NodeSettings
+from klet.node.status_inputs import StatusInputs
 from klet.testing.builders import NOW
 
 LATER = Time.of(NOW + timedelta(seconds=10))
-SEEN = Observation(
+SEEN = StatusInputs(
     now=Time.of(NOW),
-    machine=Machine(cpus=1, memory=1, boot_id="b"),
+    machine=MachineInfo(cpus=1, memory=1, boot_id="b"),
     versions=SystemVersions("6", "x"),
     runtime=RuntimeReport(runtime_error=None, network_error=None),
     storage=1,
@@ -27,7 +28,7 @@ SETTINGS = NodeSettings(name="n1", has_external_cloud=True)
 
 
 class Scripted:
-    """Observes what it was told to, and takes pod CIDRs."""
+    """Reads the inputs that a test sets, and takes pod CIDRs."""
 
     def __init__(self):
         self.seen = SEEN
@@ -37,7 +38,7 @@ class Scripted:
     def report(self, names):
         self.in_use.append(tuple(names))
 
-    async def observe(self, _node):
+    async def read(self, _node):
         return self.seen
 
     async def apply(self, _cidrs):
@@ -51,7 +52,7 @@ def world() -> Scripted:
 
 @pytest.fixture
 def composer(world) -> NodeComposer:
-    return NodeComposer(observer=world, cidrs=world, reported_in_use=world.report, settings=SETTINGS)
+    return NodeComposer(inputs=world, cidrs=world, reported_in_use=world.report, settings=SETTINGS)
 
 
 async def test_the_initial_node_has_a_status(composer):
@@ -62,7 +63,7 @@ async def test_the_initial_node_has_a_status(composer):
 
 async def test_a_node_that_is_as_it_was_has_not_changed(composer, world):
     first = (await composer.compose_initial()).node
-    world.seen = with_fields(SEEN, now=LATER)
+    world.seen = replace(SEEN, now=LATER)
     draft = await composer.compose(first)
     assert not draft.is_changed
     assert draft.node.status.conditions[-1].last_heartbeat_time == LATER
@@ -78,7 +79,7 @@ async def test_new_cidrs_and_wrong_labels_are_changes(composer, world):
 
 async def test_volumes_are_marked_as_reported_once_the_node_holds(composer, world):
     first = (await composer.compose_initial()).node
-    world.seen = with_fields(SEEN, volumes_in_use=("a", "b"))
+    world.seen = replace(SEEN, volumes_in_use=("a", "b"))
     draft = await composer.compose(first)
     assert draft.is_changed
     assert world.in_use == []
@@ -105,7 +106,7 @@ async def test_a_cordon_is_told_when_it_is_settled(composer):
 
 
 async def test_a_problem_is_logged_when_it_is_new(composer, world, caplog):
-    world.seen = with_fields(SEEN, versions=Unknown("no os-release"))
+    world.seen = replace(SEEN, versions=Unknown("no os-release"))
     for _ in range(3):
         await composer.compose_initial()
     assert [record.error for record in caplog.records] == ["no os-release"]

@@ -1,7 +1,5 @@
 """A node's status, setter by setter."""
 
-from dataclasses import replace as with_fields
-
 import pytest
 from msgspec.structs import replace
 
@@ -16,16 +14,20 @@ from klet.api.node import (
     NodeSystemInfo,
 )
 from klet.api.times import Time
-from klet.node.observation import AddressFacts, ImageRecord, Machine, Observation, SystemVersions, Unknown
+from klet.host.addresses import AddressFacts
+from klet.host.machine.info import MachineInfo, SystemVersions
+from klet.model.unknown import Unknown
+from klet.node.image_list import ImageRecord
 from klet.node.runtime_state import RuntimeHandler, RuntimeReport
 from klet.node.settings import NodeSettings
 from klet.node.status import compose_status, list_images
+from klet.node.status_inputs import StatusInputs
 from klet.testing.builders import NOW
 from klet.version import KUBELET_VERSION
 
 WELL = RuntimeReport(runtime_error=None, network_error=None)
-MACHINE = Machine(cpus=2, memory=1 << 30, machine_id="m", system_uuid="u", boot_id="b")
-SEEN = Observation(
+MACHINE = MachineInfo(cpus=2, memory=1 << 30, machine_id="m", system_uuid="u", boot_id="b")
+SEEN = StatusInputs(
     now=Time.of(NOW),
     machine=MACHINE,
     versions=SystemVersions("6.1.0", "Debian GNU/Linux 12 (bookworm)"),
@@ -63,7 +65,7 @@ def test_what_the_machine_and_its_system_are():
 
 def test_a_system_that_cannot_be_read_leaves_all_versions():
     node = with_info(kernel_version="5", os_image="o", kubelet_version="v1", kube_proxy_version="p")
-    outcome = composed(with_fields(SEEN, versions=Unknown("error getting version info: no os-release")), node)
+    outcome = composed(replace(SEEN, versions=Unknown("error getting version info: no os-release")), node)
     info = outcome.node.status.node_info
     assert (info.kernel_version, info.os_image, info.kubelet_version, info.kube_proxy_version) == ("5", "o", "v1", "p")
     assert (info.boot_id, info.operating_system) == ("b", "linux")
@@ -71,7 +73,7 @@ def test_a_system_that_cannot_be_read_leaves_all_versions():
 
 
 def test_a_machine_that_cannot_be_read_keeps_its_ids():
-    outcome = composed(with_fields(SEEN, machine=Unknown("no meminfo")), with_info(machine_id="old", boot_id="old"))
+    outcome = composed(replace(SEEN, machine=Unknown("no meminfo")), with_info(machine_id="old", boot_id="old"))
     assert outcome.node.status.node_info.machine_id == "old"
     assert outcome.findings[0].decision == "NodeHasSufficientMemory"
     assert outcome.problems == ("no meminfo",)
@@ -91,13 +93,13 @@ def test_a_reboot_is_told(told, messages):
 
 
 def test_swap_is_told_where_there_is_some():
-    swapping = composed(with_fields(SEEN, machine=with_fields(MACHINE, swap=4096)))
+    swapping = composed(replace(SEEN, machine=replace(MACHINE, swap=4096)))
     assert swapping.node.status.node_info.swap == NodeSwapStatus(capacity=4096)
     assert composed().node.status.node_info.swap is None
 
 
 def test_addresses_that_cannot_be_found_are_a_problem():
-    seen = with_fields(SEEN, addresses=AddressFacts(default=Unknown("no route")))
+    seen = replace(SEEN, addresses=AddressFacts(default=Unknown("no route")))
     outcome = composed(seen, settings=NodeSettings(name="n1"))
     assert outcome.problems == ("can't get ip address of node n1. error: no route",)
     assert outcome.node.status.addresses == ()
@@ -114,7 +116,7 @@ def test_the_port_of_the_agent():
 
 
 def test_a_node_without_capacity_is_not_ready():
-    outcome = composed(with_fields(SEEN, storage=None, errors=("runtime",)))
+    outcome = composed(replace(SEEN, storage=None, errors=("runtime",)))
     assert outcome.node.status.conditions[-1].message == (
         "[runtime, missing node capacity for resources: ephemeral-storage]"
     )
@@ -136,7 +138,7 @@ def test_images_are_the_largest_with_their_names():
 
 def test_images_that_cannot_be_listed_are_emptied():
     node = replace(NODE, status=NodeStatus(images=(ContainerImage(names=("old",)),)))
-    outcome = composed(with_fields(SEEN, images=Unknown("error getting image list: down")), node)
+    outcome = composed(replace(SEEN, images=Unknown("error getting image list: down")), node)
     assert outcome.node.status.images == ()
     assert outcome.problems == ("error getting image list: down",)
 
@@ -148,7 +150,7 @@ def test_what_the_runtime_can_do():
         handlers=(RuntimeHandler(name="runc", user_namespaces=True),),
         supplemental_groups_policy=False,
     )
-    status = composed(with_fields(SEEN, runtime=report)).node.status
+    status = composed(replace(SEEN, runtime=report)).node.status
     (handler,) = status.runtime_handlers
     assert (handler.name, handler.features.user_namespaces, handler.features.recursive_read_only_mounts) == (
         "runc", True, False,
@@ -171,7 +173,7 @@ def test_features_that_the_runtime_does_not_tell_are_left():
 )
 def test_volumes_in_use(seen, expected):
     node = replace(NODE, status=NodeStatus(volumes_in_use=("old",)))
-    assert composed(with_fields(SEEN, volumes_in_use=seen), node).node.status.volumes_in_use == expected
+    assert composed(replace(SEEN, volumes_in_use=seen), node).node.status.volumes_in_use == expected
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from klet.config.places import hide_credentials
 from klet.host.addresses import find_node_addresses
 from klet.kube.announcer import Announcer
 from klet.node.addresses import host_ips
-from klet.node.observer import NodeInputs
 from klet.sources.config import PodSink
 
 
@@ -107,7 +106,6 @@ async def build_cluster_parts(
         clients=clients,
         informers=informers,
         cidrs=cidrs,
-        inputs=NodeInputs(volumes_in_use=agent.volumes.volumes_in_use),
     )
     announcer = Announcer(
         server=hide_credentials(cluster.identity.access.server),

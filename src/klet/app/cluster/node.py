@@ -1,6 +1,5 @@
 """Joins the agent with its Node at the API server: registration, status, lease, and the pods' network."""
 
-import platform
 from datetime import timedelta
 
 from klet.app.basics import Basics
@@ -8,19 +7,18 @@ from klet.app.cluster.connection import ClusterClients, ClusterInformers
 from klet.app.settings import AgentSettings
 from klet.app.wiring import Agent, Part
 from klet.config.command_line import Settings
-from klet.host.machine import MachineReader, go_architecture
-from klet.host.procfs import ProcReader
+from klet.host.addresses import AddressReader
+from klet.host.disk import FilesystemCapacity
 from klet.node.board import NodeBoard
 from klet.node.bridge_network import BridgeNames, BridgeNetwork
 from klet.node.composer import NodeComposer
-from klet.node.host_facts import HostFacts
 from klet.node.image_list import ImageList
 from klet.node.lease import LeaseKeeper, LeaseTerms
-from klet.node.observer import NodeInputs, NodeObserver
 from klet.node.pod_cidrs import CidrUser, PodCidrs, RuntimeCidrs
 from klet.node.registrar import NodeRegistrar
 from klet.node.reporter import Pace, StatusReporter
 from klet.node.settings import ReportTimes, cut_node_settings
+from klet.node.status_inputs import PATIENCE, PartReports, StatusInputsReader
 from klet.node.status_sync import Heartbeats, StatusSync
 
 
@@ -33,29 +31,29 @@ def build_node_parts(
     clients: ClusterClients,
     informers: ClusterInformers,
     cidrs: PodCidrs,
-    inputs: NodeInputs,
 ) -> tuple[Part, ...]:
     """What keeps the Node at the API server true."""
     config, clock, randomness = given.config, basics.clock, basics.randomness
     node = cut_node_settings(
-        config, given.flags, name=settings.node_name, architecture=go_architecture(platform.machine())
+        config, given.flags, name=settings.node_name, architecture=basics.machine.info().architecture
     )
     board = NodeBoard()
     images = ImageList(images=basics.runtime, clock=clock)
-    facts = HostFacts(
-        root=settings.root, machine=MachineReader(), proc=ProcReader(), threads=basics.threads, clock=clock
-    )
-    observer = NodeObserver(
-        machine=facts,
+    inputs = StatusInputsReader(
+        machine=basics.machine,
+        addresses=AddressReader(threads=basics.threads, patience=PATIENCE, clock=clock),
         health=agent.runtime,
         runtime=basics.runtime,
         images=images,
-        inputs=inputs,
+        parts=PartReports(
+            storage=FilesystemCapacity(path=settings.root, threads=basics.threads).read,
+            volumes_in_use=agent.volumes.volumes_in_use,
+        ),
         settings=node,
         clock=clock,
     )
     composer = NodeComposer(
-        observer=observer,
+        inputs=inputs,
         cidrs=cidrs,
         reported_in_use=agent.volumes.mark_reported_in_use,
         settings=node,
@@ -85,7 +83,7 @@ def build_node_parts(
         nodes=informers.node,
         wakes=(agent.runtime.changes, agent.volumes.in_use_changes),
         known=board,
-        errors=observer.errors,
+        errors=inputs.errors,
         pace=Pace(times=times, clock=clock, randomness=randomness),
     )
     lease = LeaseKeeper(

@@ -40,8 +40,8 @@ from klet.host.cni import build_cni_list
 from klet.host.containerd_config import ContainerdSettings, build_containerd_config
 from klet.host.containerd_probe import CAP_SYS_RESOURCE, find_snapshotter, has_capability
 from klet.host.files import read_text, remove_tree, write_atomic, write_text
+from klet.host.machine.reader import MachineReader
 from klet.host.processes import run_process
-from klet.host.procfs import ProcReader
 from klet.version import __version__
 
 INSTALL_DEADLINE = timedelta(minutes=10)
@@ -141,7 +141,7 @@ class Preparation:
     def _forget_earlier_boot(self) -> None:
         """Remove run files of a machine that has started anew: they tell of processes, mounts and leases long gone."""
         note = self._node.paths.run / "boot"
-        now = ProcReader().boot_id()
+        now = MachineReader().boot_id()
         if note.exists() and note.read_text() != now:
             remove_tree(self._node.paths.run)
         note.parent.mkdir(parents=True, exist_ok=True)

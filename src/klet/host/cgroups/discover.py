@@ -7,10 +7,10 @@ from klet.host.cgroups.layout import CGROUP_ROOT, detect_layout
 from klet.host.cgroups.v1 import V1Hierarchy
 from klet.host.cgroups.v2 import V2Hierarchy
 from klet.host.errors import CgroupMissing
-from klet.host.files import read_text
+from klet.host.files import list_names, read_text
 from klet.host.mountinfo import parse_mountinfo
 
-_HUGEPAGES = re.compile(r"hugepages-(\d+)kB")
+_HUGEPAGES = re.compile(r"hugepages-([0-9]{1,15})kB")
 
 
 def find_hierarchy(
@@ -32,8 +32,7 @@ def find_hierarchy(
 
 def find_hugepage_sizes(directory: Path = Path("/sys/kernel/mm/hugepages")) -> tuple[int, ...]:
     """The huge page sizes of the machine in bytes."""
-    names = (entry.name for entry in directory.iterdir()) if directory.is_dir() else ()
-    return tuple(sorted(int(match[1]) << 10 for name in names if (match := _HUGEPAGES.fullmatch(name))))
+    return tuple(sorted(int(match[1]) << 10 for name in list_names(directory) if (match := _HUGEPAGES.fullmatch(name))))
 
 
 def has_swap_controller(version: int, *, root: Path = CGROUP_ROOT, own: Path = Path("/proc/self/cgroup")) -> bool:

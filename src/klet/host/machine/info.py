@@ -1,0 +1,73 @@
+"""Facts of the machine, as immutable values (upstream: cAdvisor's MachineInfo and VersionInfo). Pure."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct, field
+
+_ARCHITECTURES: Final = {
+    "x86_64": "amd64",
+    "aarch64": "arm64",
+    "armv7l": "arm",
+    "armv6l": "arm",
+    "i686": "386",
+    "i386": "386",
+    "loongarch64": "loong64",
+}
+
+
+class Cpu(Struct, frozen=True, order=True):
+    """One logical CPU; cores are numbered within their socket, as the kernel does."""
+
+    number: int
+    core: int
+    socket: int
+    node: int
+
+
+class MachineInfo(Struct, frozen=True, kw_only=True):
+    """What the machine is. Sizes are in bytes."""
+
+    cpus: int
+    """Online CPUs."""
+    memory: int
+    swap: int = 0
+    hugepages: Mapping[int, int] = field(default_factory=dict)
+    """How many there are of each size."""
+    topology: tuple[Cpu, ...] = ()
+    """The online CPUs by number; none: not known."""
+    agent_cpus: int = 1
+    """How many of the CPUs the agent itself may run on."""
+    page_size: int = 4096
+    architecture: str = ""
+    """In Kubernetes' words."""
+    hostname: str = ""
+    machine_id: str = ""
+    system_uuid: str = ""
+    boot_id: str = ""
+    cgroup_version: int = 2
+    has_swap_controller: bool = False
+    has_selinux: bool = False
+    thermal_paths: tuple[str, ...] = ()
+    """Files on overheated CPUs that containers must not see."""
+
+    @property
+    def online_cpus(self) -> frozenset[int]:
+        """By number; none: not known."""
+        return frozenset(cpu.number for cpu in self.topology)
+
+    @property
+    def hugepage_sizes(self) -> tuple[int, ...]:
+        return tuple(sorted(self.hugepages))
+
+
+class SystemVersions(Struct, frozen=True):
+    """The operating system: the release of its kernel, and the name of its image."""
+
+    kernel: str
+    image: str
+
+
+def go_architecture(machine: str) -> str:
+    """The name that Kubernetes has for an architecture, which uname(2) calls differently."""
+    return _ARCHITECTURES.get(machine, machine)

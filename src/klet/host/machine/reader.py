@@ -1,0 +1,203 @@
+"""Reads the facts of the machine from /proc, /sys and /etc below a root (upstream: cAdvisor's machine package).
+
+Every file has a limit of a few times what the kernel writes there, and every number one of digits.
+"""
+
+import os
+import platform
+import re
+import shlex
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from klet.host.cgroups.discover import find_hierarchy, find_hugepage_sizes, has_swap_controller
+from klet.host.cpulist import parse_cpu_list
+from klet.host.errors import FileError, FileMissing, MalformedFile
+from klet.host.files import list_names, read_text
+from klet.host.machine.info import Cpu, MachineInfo, SystemVersions, go_architecture
+from klet.host.machine.usage import UsageReader
+from klet.host.procfs import parse_colons, parse_number, quote
+
+_NODE: Final = re.compile(r"node([0-9]{1,5})")
+_CPU: Final = re.compile(r"cpu([0-9]{1,5})")
+_CPUS: Final = "sys/devices/system/cpu"
+_NODES: Final = "sys/devices/system/node"
+_THERMAL: Final = "thermal_throttle"
+_LONGEST_WORD: Final = 4 << 10
+_LONGEST_LIST: Final = 64 << 10
+
+
+class MachineReader:
+    """Reads one machine; klet's own has its root at /."""
+
+    def __init__(self, *, root: Path = Path("/")) -> None:
+        self._root = root
+
+    def info(self) -> MachineInfo:
+        """All facts. Raises HostError without memory or cgroups; what else the kernel does not tell is left out."""
+        memory = UsageReader(root=self._root).memory()
+        topology = self._known_topology()
+        cgroups = self._root / "sys/fs/cgroup"
+        hierarchy = find_hierarchy(mountinfo=self._root / "proc/self/mountinfo", hugepages=self._hugepages)
+        version = hierarchy.mode.version
+        return MachineInfo(
+            cpus=len(topology) or os.cpu_count() or 1,
+            memory=memory.total,
+            swap=memory.swap_total,
+            hugepages=self.hugepages(),
+            topology=topology,
+            agent_cpus=len(os.sched_getaffinity(0)),
+            page_size=os.sysconf("SC_PAGE_SIZE"),
+            architecture=host_architecture(),
+            hostname=socket.gethostname(),
+            machine_id=_or_nothing(self.machine_id),
+            system_uuid=_or_nothing(self.system_uuid),
+            boot_id=_or_nothing(self.boot_id),
+            cgroup_version=version,
+            has_swap_controller=has_swap_controller(version, root=cgroups, own=self._root / "proc/self/cgroup"),
+            has_selinux=(self._root / "sys/fs/selinux/enforce").exists(),
+            thermal_paths=self.thermal_paths(),
+        )
+
+    def versions(self) -> SystemVersions:
+        return SystemVersions(self.kernel_version(), self.os_release().get("PRETTY_NAME", "Linux"))
+
+    def machine_id(self) -> str:
+        return self._first("etc/machine-id", "var/lib/dbus/machine-id")
+
+    def system_uuid(self) -> str:
+        return self._first(
+            "sys/class/dmi/id/product_uuid",
+            "proc/device-tree/system-id",
+            "proc/device-tree/vm,uuid",
+            "etc/machine-id",
+        )
+
+    def boot_id(self) -> str:
+        return self._word("proc/sys/kernel/random/boot_id")
+
+    def kernel_version(self) -> str:
+        return self._word("proc/sys/kernel/osrelease")
+
+    def os_release(self) -> dict[str, str]:
+        return parse_os_release(self._list(self._existing("etc/os-release", "usr/lib/os-release")))
+
+    def online_cpus(self) -> frozenset[int]:
+        return parse_cpu_list(self._list(f"{_CPUS}/online"))
+
+    def cpu_models(self) -> tuple[str, ...]:
+        """Not among the facts: the kernel asks each CPU for its frequency to answer this."""
+        return parse_cpu_models(read_text(self._root / "proc/cpuinfo"))
+
+    def hugepages(self) -> dict[int, int]:
+        """How many huge pages there are of each size in bytes."""
+        directory = self._hugepages
+        return {
+            size: self._number(directory / f"hugepages-{size >> 10}kB" / "nr_hugepages")
+            for size in find_hugepage_sizes(directory)
+        }
+
+    def topology(self) -> tuple[Cpu, ...]:
+        """The online CPUs. What the kernel does not tell is 0: one socket, one NUMA node; a core is its CPU's own."""
+        nodes = self._nodes()
+        return tuple(
+            Cpu(
+                number=number,
+                core=self._topology_number(number, "core_id", missing=number),
+                socket=self._topology_number(number, "physical_package_id", missing=0),
+                node=nodes.get(number, 0),
+            )
+            for number in sorted(self.online_cpus())
+        )
+
+    def thermal_paths(self) -> tuple[str, ...]:
+        """`thermal_throttle` of each CPU that has it, in the order of the CPUs, as containers would see it."""
+        names = list_names(self._root / _CPUS)
+        numbers = sorted(int(match[1]) for name in names if (match := _CPU.fullmatch(name)))
+        paths = (f"{_CPUS}/cpu{number}/{_THERMAL}" for number in numbers)
+        return tuple(f"/{path}" for path in paths if (self._root / path).exists())
+
+    @property
+    def _hugepages(self) -> Path:
+        return self._root / "sys/kernel/mm/hugepages"
+
+    def _known_topology(self) -> tuple[Cpu, ...]:
+        try:
+            return self.topology()
+        except FileError:
+            return ()
+
+    def _nodes(self) -> dict[int, int]:
+        """The NUMA node of each CPU."""
+        numbers = (int(match[1]) for name in list_names(self._root / _NODES) if (match := _NODE.fullmatch(name)))
+        return {cpu: node for node in numbers for cpu in self._cpus_of(node)}
+
+    def _cpus_of(self, node: int) -> frozenset[int]:
+        try:
+            return parse_cpu_list(self._list(f"{_NODES}/node{node}/cpulist"))
+        except FileError:
+            return frozenset()
+
+    def _topology_number(self, cpu: int, name: str, *, missing: int) -> int:
+        path = f"{_CPUS}/cpu{cpu}/topology/{name}"
+        try:
+            text = self._word(path)
+        except FileError:
+            return missing
+        # -1 stands for unknown, which some virtual machines report.
+        return missing if text == "-1" else parse_number(text, path)
+
+    def _first(self, *paths: str) -> str:
+        """The content of the first file that can be read; device-tree strings end with a NUL."""
+        for path in paths:
+            try:
+                return self._word(path).strip("\0")
+            except FileError:
+                continue
+        raise FileMissing(f"none of {', '.join(paths)} can be read", path=self._root / paths[0])
+
+    def _existing(self, *paths: str) -> str:
+        return next((path for path in paths if (self._root / path).exists()), paths[0])
+
+    def _number(self, path: Path) -> int:
+        return parse_number(read_text(path, limit=_LONGEST_WORD), str(path))
+
+    def _word(self, path: str) -> str:
+        return read_text(self._root / path, limit=_LONGEST_WORD).strip()
+
+    def _list(self, path: str) -> str:
+        return read_text(self._root / path, limit=_LONGEST_LIST)
+
+
+def host_architecture() -> str:
+    """The architecture of this machine, in the words of Kubernetes and of image platforms."""
+    return go_architecture(platform.machine())
+
+
+def parse_os_release(text: str) -> dict[str, str]:
+    """Shell-like assignments, as os-release(5) has them."""
+    values: dict[str, str] = {}
+    for line in text.splitlines():
+        name, equals, value = line.strip().partition("=")
+        if equals and not name.startswith("#"):
+            try:
+                values[name] = "".join(shlex.split(value))
+            except ValueError as error:
+                raise MalformedFile(f"os-release line {quote(line)}: {error}") from error
+    return values
+
+
+def parse_cpu_models(cpuinfo: str) -> tuple[str, ...]:
+    """The model name of each processor; empty names where the architecture gives none."""
+    blocks = (parse_colons(block) for block in cpuinfo.split("\n\n"))
+    return tuple(block.get("model name", "") for block in blocks if "processor" in block)
+
+
+def _or_nothing(read: Callable[[], str]) -> str:
+    """A machine without identifiers is a machine all the same."""
+    try:
+        return read()
+    except FileError:
+        return ""

@@ -1,0 +1,187 @@
+"""What is read of a machine whose files a test writes."""
+
+import os
+
+import pytest
+
+from klet.host.errors import CgroupMissing, FileMissing, HostError, MalformedFile
+from klet.host.machine.info import Cpu, SystemVersions
+from klet.host.machine.reader import MachineReader, parse_cpu_models, parse_os_release
+
+MOUNTS = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n"
+OLD_MOUNTS = "30 20 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(path, text):
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    return write
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return MachineReader(root=tmp_path)
+
+
+def test_os_release():
+    text = '# comment\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\nODD=\'a "b"\'\n\nBARE\n'
+    assert parse_os_release(text) == {
+        "PRETTY_NAME": "Debian GNU/Linux 12 (bookworm)", "ID": "debian", "ODD": 'a "b"',
+    }  # fmt: skip
+    with pytest.raises(MalformedFile, match="os-release line"):
+        parse_os_release('A="unfinished')
+
+
+def test_os_release_has_a_second_place(machine, write):
+    write("usr/lib/os-release", "ID=alpine\n")
+    assert machine.os_release() == {"ID": "alpine"}
+
+
+def test_machine_id_has_a_second_place(machine, write):
+    with pytest.raises(FileMissing, match="machine-id"):
+        machine.machine_id()
+    write("var/lib/dbus/machine-id", "bb\n")
+    assert machine.machine_id() == "bb"
+    write("etc/machine-id", "aa\n")
+    assert machine.machine_id() == "aa"
+
+
+def test_system_uuid_falls_back(machine, write):
+    write("etc/machine-id", "aa\n")
+    assert machine.system_uuid() == "aa"
+    write("proc/device-tree/vm,uuid", "cc\0")
+    assert machine.system_uuid() == "cc"
+    write("sys/class/dmi/id/product_uuid", "dd\n")
+    assert machine.system_uuid() == "dd"
+
+
+def test_topology(machine, write):
+    write("sys/devices/system/cpu/online", "0-1,4\n")
+    write("sys/devices/system/node/node0/cpulist", "0-1\n")
+    write("sys/devices/system/node/node1/cpulist", "4-5\n")
+    write("sys/devices/system/node/possible", "0-1\n")
+    for number, core, socket in ((0, 0, 0), (1, 0, 0), (4, 2, 1)):
+        write(f"sys/devices/system/cpu/cpu{number}/topology/core_id", f"{core}\n")
+        write(f"sys/devices/system/cpu/cpu{number}/topology/physical_package_id", f"{socket}\n")
+    assert machine.topology() == (Cpu(0, 0, 0, 0), Cpu(1, 0, 0, 0), Cpu(4, 2, 1, 1))
+
+
+def test_topology_that_the_kernel_does_not_tell(machine, write):
+    write("sys/devices/system/cpu/online", "0-1\n")
+    write("sys/devices/system/cpu/cpu1/topology/physical_package_id", "-1\n")
+    assert machine.topology() == (Cpu(0, 0, 0, 0), Cpu(1, 1, 0, 0))
+
+
+def test_huge_pages_are_counted_by_size(machine, write):
+    assert machine.hugepages() == {}
+    write("sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "0\n")
+    write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "512\n")
+    assert machine.hugepages() == {2 << 20: 512, 1 << 30: 0}
+
+
+@pytest.fixture
+def smallest(write):
+    """Files without which there is no machine."""
+    write("proc/meminfo", "MemTotal: 1024 kB\nMemFree: 1 kB\nSwapTotal: 8 kB\nSwapFree: 8 kB\n")
+    write("proc/self/mountinfo", MOUNTS)
+    write("proc/self/cgroup", "0::/system.slice\n")
+
+
+def test_a_whole_machine(machine, smallest, write):
+    write("sys/devices/system/cpu/online", "0-3\n")
+    write("etc/machine-id", "mid\n")
+    write("sys/class/dmi/id/product_uuid", "uuid\n")
+    write("proc/sys/kernel/random/boot_id", "boot\n")
+    write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "3\n")
+    write("sys/fs/cgroup/system.slice/memory.swap.max", "max\n")
+    write("sys/fs/selinux/enforce", "1")
+    write("sys/devices/system/cpu/cpu1/thermal_throttle/count", "0\n")
+    info = machine.info()
+    assert (info.cpus, info.online_cpus) == (4, {0, 1, 2, 3})
+    assert (info.memory, info.swap, info.hugepages) == (1 << 20, 8192, {2 << 20: 3})
+    assert (info.machine_id, info.system_uuid, info.boot_id) == ("mid", "uuid", "boot")
+    assert (info.cgroup_version, info.has_swap_controller, info.has_selinux) == (2, True, True)
+    assert info.thermal_paths == ("/sys/devices/system/cpu/cpu1/thermal_throttle",)
+    assert info.page_size == os.sysconf("SC_PAGE_SIZE")
+    assert info.agent_cpus == len(os.sched_getaffinity(0))
+    assert info.hostname
+    assert info.architecture
+
+
+def test_a_machine_that_says_little_of_itself(machine, smallest):
+    info = machine.info()
+    assert (info.machine_id, info.system_uuid, info.boot_id) == ("", "", "")
+    assert (info.topology, info.hugepages, info.thermal_paths) == ((), {}, ())
+    assert info.cpus == os.cpu_count()
+    assert not info.has_swap_controller
+    assert not info.has_selinux
+
+
+def test_the_first_version_of_cgroups(machine, smallest, write):
+    write("proc/self/mountinfo", OLD_MOUNTS)
+    write("sys/fs/cgroup/memory/memory.memsw.limit_in_bytes", "0\n")
+    info = machine.info()
+    assert (info.cgroup_version, info.has_swap_controller) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "error"),
+    [
+        pytest.param("proc/meminfo", "", MalformedFile, id="no memory"),
+        pytest.param("proc/self/mountinfo", "", CgroupMissing, id="no cgroups"),
+        pytest.param("sys/devices/system/cpu/online", "0-", MalformedFile, id="CPUs that nobody can count"),
+        pytest.param("sys/devices/system/cpu/cpu0/topology/core_id", "x", MalformedFile, id="a core without a number"),
+        pytest.param("sys/devices/system/node/node0/cpulist", "9" * 99, MalformedFile, id="a CPU beyond all numbers"),
+        pytest.param("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "many", MalformedFile,
+                     id="huge pages that nobody can count"),
+        pytest.param("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "9" * 5000, HostError,
+                     id="more huge pages than a number holds"),
+    ],
+)  # fmt: skip
+def test_files_that_are_not_as_documented(machine, smallest, write, path, text, error):
+    write("sys/devices/system/cpu/online", "0\n")
+    write(path, text)
+    with pytest.raises(error) as caught:
+        machine.info()
+    assert len(str(caught.value)) < 1000
+
+
+def test_an_identifier_without_end_is_none(machine, smallest, write):
+    write("etc/machine-id", "x" * (1 << 20))
+    assert machine.info().machine_id == ""
+
+
+def test_a_long_line_of_os_release_is_not_quoted_whole():
+    with pytest.raises(MalformedFile) as caught:
+        parse_os_release('A="' + "x" * 50_000)
+    assert len(str(caught.value)) < 1000
+
+
+def test_the_system(machine, write):
+    write("proc/sys/kernel/osrelease", "6.1.0\n")
+    with pytest.raises(FileMissing):
+        machine.versions()
+    write("etc/os-release", 'PRETTY_NAME="Debian GNU/Linux 12"\n')
+    assert machine.versions() == SystemVersions("6.1.0", "Debian GNU/Linux 12")
+    write("etc/os-release", "ID=strange\n")
+    assert machine.versions() == SystemVersions("6.1.0", "Linux")
+
+
+def test_thermal_files_come_in_the_order_of_the_cpus(machine, tmp_path):
+    assert machine.thermal_paths() == ()
+    for cpu in ("cpu10", "cpu2", "cpu1x", "cpufreq"):
+        (tmp_path / "sys/devices/system/cpu" / cpu / "thermal_throttle").mkdir(parents=True)
+    (tmp_path / "sys/devices/system/cpu/cpu3").mkdir()
+    names = [path.split("/")[-2] for path in machine.thermal_paths()]
+    assert names == ["cpu2", "cpu10"]
+
+
+def test_cpu_models(machine, write):
+    text = "processor\t: 0\nmodel name\t: Fast 3000\n\nprocessor\t: 1\n\nHardware : board\n"
+    assert parse_cpu_models(text) == ("Fast 3000", "")
+    write("proc/cpuinfo", text)
+    assert machine.cpu_models() == ("Fast 3000", "")
