@@ -14,13 +14,20 @@ AUTHORITIES = "SSL_CERT_FILE"
 """Where OpenSSL finds the authorities that it trusts by default."""
 FORK_SUPPORT = "GRPC_ENABLE_FORK_SUPPORT"
 """Whether gRPC prepares for a child that goes on using its connections; read once, when it is imported."""
+OTHERS_WRITE = 0o022
 YOUNG = 5000
 """So many new objects are looked through for garbage at a time: nearly all go by themselves long before."""
 
 
 def main() -> int:
     """Run klet with the process's own arguments."""
+    forbid_writing_by_others()
     return dispatch(sys.argv[0], sys.argv[1:])
+
+
+def forbid_writing_by_others() -> None:
+    """Take from everybody but the owner the right to write to new files, whoever started klet with whatever umask."""
+    os.umask(os.umask(OTHERS_WRITE) | OTHERS_WRITE)
 
 
 def dispatch(program: str, arguments: Sequence[str]) -> int:
