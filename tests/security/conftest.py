@@ -12,7 +12,7 @@ import os
 import ssl
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -72,6 +72,7 @@ class Asked:
     method: str
     path: str
     body: bytes
+    is_agent: bool
 
 
 @dataclass
@@ -117,6 +118,16 @@ class ApiServer:
         stored["spec"] |= spec | {"nodeName": "node"}
         return self.api.store.put(key, stored)
 
+    async def until(self, holds: Callable[[], bool], *, what: str) -> None:
+        """Wait for a state of what is stored."""
+        with self.api.store.changes() as changes:
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    while not holds():
+                        await changes.get()
+            except TimeoutError:
+                pytest.fail(f"{what} never came")
+
     def objects(self, resource: str) -> list[dict[str, Any]]:
         """All that is stored of a kind."""
         return self.api.store.all(resource)
@@ -133,7 +144,8 @@ async def run_api_server(pki: Any, *, tokens: dict[str, User], rights: Any) -> A
 
     @web.middleware
     async def note(request: web.Request, handler: Any) -> web.StreamResponse:
-        requests.append(Asked(request.method, request.path, await request.read()))
+        is_agent = request.headers.get("Authorization") == f"Bearer {NODE_TOKEN}"
+        requests.append(Asked(request.method, request.path, await request.read(), is_agent))
         return await handler(request)
 
     application = api.handler.application()
@@ -269,10 +281,15 @@ class Target:
 
     async def told(self, decision: str, *, about: str, uid: str = "") -> str:
         """The message of a decision about a pod of the API server or of the node, once there is one."""
-        async for record in self.agent.records(name=about):
-            if record["decision"] == decision and uid in {"", record["subject"]["uid"]}:
-                return record["message"]
-        raise AssertionError(f"{about}: {decision} never came")
+        try:
+            async with asyncio.timeout(PATIENCE), aclosing(self.agent.records(name=about)) as records:
+                async for record in records:
+                    if record["decision"] == decision and uid in {"", record["subject"]["uid"]}:
+                        return record["message"]
+        except TimeoutError:
+            pass
+        story = await self.agent.text(f"/klet/v1/journal?name={about}")
+        pytest.fail(f"{about}: {decision} never came; the journal says:\n{story}\nthe agent says:\n{self.agent.log}")
 
     def memory(self) -> int:
         """Bytes that the agent's process has in memory."""
