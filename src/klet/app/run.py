@@ -35,7 +35,8 @@ from klet.host.machine.info import MachineInfo
 from klet.host.machine.reader import MachineReader
 from klet.host.open_files import allow_open_files
 from klet.host.sysctls import Sysctls
-from klet.model.causes import Finding, Subject
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.node.cgroup_driver import find_cgroup_driver
 from klet.node.findings import find_cgroup_v1, find_starting
 from klet.node.kernel_tunables import TunablePolicy, apply_tunables, choose_tunable_policy
@@ -176,14 +177,11 @@ async def _build_api(
 
 def _record_start(basics: Basics, settings: AgentSettings) -> None:
     version = basics.runtime_version
-    finding = Finding(
-        subject=Subject(),
-        decider="app.run",
-        decision="AgentStarted",
-        message=f"node {settings.node_name} on {version.runtime_name} {version.runtime_version}",
-        next="read the runtime and the pod sources",
+    DecisionRecorder(basics.recorder, decider="app.run").for_node().record(
+        Reason.AGENT_STARTED,
+        f"node {settings.node_name} on {version.runtime_name} {version.runtime_version}",
+        next_step="read the runtime and the pod sources",
     )
-    basics.recorder.record(finding)
     basics.recorder.record(find_starting())
     if basics.machine.info().cgroup_version == 1:
         basics.recorder.record(find_cgroup_v1())

@@ -7,22 +7,18 @@ from klet.certs.messages import Purpose
 from klet.certs.pairs import CertificatePair
 from klet.certs.rotation import Held
 from klet.model.causes import Finding, Subject
+from klet.model.reasons import Reason
 
 BOOTSTRAP: Final = "certs.bootstrap"
 ROTATOR: Final = "certs.rotator"
 FOLLOWER: Final = "certs.followers"
-
-REQUESTED: Final = "CertificateRequested"
-IN_FORCE: Final = "CertificateInForce"
-NOT_RENEWED: Final = "CertificateNotRenewed"
-LOST: Final = "ClientCertificateLost"
 
 
 def find_request(purpose: Purpose, reason: str) -> Finding:
     return Finding(
         subject=Subject(),
         decider=ROTATOR,
-        decision=REQUESTED,
+        decision=Reason.CERTIFICATE_REQUESTED,
         message=f"a {purpose.value} certificate is requested: {reason}",
         measurements={"certificate": purpose.value},
         next="wait for the API server to issue it",
@@ -34,7 +30,7 @@ def find_in_force(purpose: Purpose, pair: CertificatePair, held: Held) -> Findin
     return Finding(
         subject=Subject(),
         decider=ROTATOR,
-        decision=IN_FORCE,
+        decision=Reason.CERTIFICATE_IN_FORCE,
         message=f"the {purpose.value} certificate in {pair.certificate_file} is in force until {show(ends)}",
         measurements={"certificate": purpose.value, "ends": show(ends)},
         since=held.facts.not_before,
@@ -47,7 +43,7 @@ def find_first(pair: CertificatePair) -> Finding:
     return Finding(
         subject=Subject(),
         decider=BOOTSTRAP,
-        decision=IN_FORCE,
+        decision=Reason.CERTIFICATE_IN_FORCE,
         message=f"the node has its first client certificate, in {pair.certificate_file}",
         measurements={"certificate": Purpose.CLIENT.value},
     )
@@ -59,7 +55,7 @@ def find_failure(purpose: Purpose, what: str, error: str, held: Held | None) -> 
     return Finding(
         subject=Subject(),
         decider=ROTATOR,
-        decision=NOT_RENEWED,
+        decision=Reason.CERTIFICATE_NOT_RENEWED,
         message=f"{what}: {error}; {left}",
         measurements={"certificate": purpose.value},
         next="try again, at the latest after 32 seconds",
@@ -70,7 +66,7 @@ def find_lost(*, is_server_well: bool) -> Finding:
     return Finding(
         subject=Subject(),
         decider=FOLLOWER,
-        decision=LOST,
+        decision=Reason.CLIENT_CERTIFICATE_LOST,
         message="there has been no valid client certificate for more than five minutes, and the API server "
         + ("answers" if is_server_well else "does not answer"),
         next="end, so that the next start tries the bootstrap credentials" if is_server_well else "go on asking",

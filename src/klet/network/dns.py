@@ -7,14 +7,12 @@ from klet.api.pod import Pod, PodDNSConfig
 from klet.errors import KletError
 from klet.model.network import DnsConfig
 from klet.model.pods import format_pod
+from klet.model.reasons import Reason
 
 MAX_NAMESERVERS = 3
 MAX_SEARCHES = 32
 MAX_SEARCH_LENGTH = 253
 MAX_SEARCH_LINE = 2048
-MISSING_CLUSTER_DNS = "MissingClusterDNS"
-CONFIG_FORMING = "DNSConfigForming"
-CHECK_LIMITS = "CheckLimitsForResolvConf"
 CLUSTER_SEARCHES = 3
 """So many searches of a pod are the cluster's."""
 
@@ -36,7 +34,7 @@ class DnsSettings:
 class DnsWarning:
     """Something a pod did not get, with the reason that events have for it."""
 
-    reason: str
+    reason: Reason
     message: str
 
 
@@ -105,7 +103,7 @@ def _base(pod: Pod, host: DnsConfig | None, settings: DnsSettings) -> tuple[DnsC
             f'pod: "{format_pod(pod)}". kubelet does not have ClusterDNS IP configured and cannot create Pod using '
             '"ClusterFirst" policy. Falling back to "Default" policy.'
         )
-        return _of_host(host, settings), (DnsWarning(MISSING_CLUSTER_DNS, message),)
+        return _of_host(host, settings), (DnsWarning(Reason.MISSING_CLUSTER_DNS, message),)
     domain = settings.cluster_domain
     own = (f"{pod.metadata.namespace}.svc.{domain}", f"svc.{domain}", domain) if domain else ()
     return DnsConfig(settings.cluster_dns, _unique((*own, *(host.searches if host else ()))), ("ndots:5",)), ()
@@ -139,7 +137,7 @@ def _limit(config: DnsConfig) -> DnsDecision:
             "Nameserver limits were exceeded, some nameservers have been omitted, "
             f"the applied nameserver line is: {line}"
         )
-        warnings.append(DnsWarning(CONFIG_FORMING, message))
+        warnings.append(DnsWarning(Reason.DNS_CONFIG_FORMING, message))
     searches = [search for search in config.searches[:MAX_SEARCHES] if len(search) <= MAX_SEARCH_LENGTH]
     while len(" ".join(searches)) > MAX_SEARCH_LINE:
         searches.pop()
@@ -148,7 +146,7 @@ def _limit(config: DnsConfig) -> DnsDecision:
         message = (
             f"Search Line limits were exceeded, some search paths have been omitted, the applied search line is: {line}"
         )
-        warnings.append(DnsWarning(CONFIG_FORMING, message))
+        warnings.append(DnsWarning(Reason.DNS_CONFIG_FORMING, message))
     return DnsDecision(DnsConfig(servers, tuple(searches), config.options), tuple(warnings))
 
 

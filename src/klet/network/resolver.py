@@ -7,11 +7,12 @@ from klet.aio.threads import Threads
 from klet.api.pod import Pod
 from klet.host.errors import HostError
 from klet.host.files import read_text
-from klet.model.causes import CauseRecorder, Finding, Subject
+from klet.model.causes import CauseRecorder
 from klet.model.network import DnsConfig
-from klet.model.pods import PodUID, subject_of, uid_of
+from klet.model.pods import PodUID, uid_of
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.network.dns import (
-    CHECK_LIMITS,
     DnsSettings,
     DnsWarning,
     ResolvConfError,
@@ -34,7 +35,7 @@ class PodResolver:
         self._resolv_conf = resolv_conf
         self._settings = settings
         self._threads = threads
-        self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._told: dict[tuple[PodUID, DnsWarning], None] = {}
         self._is_checked = False
 
@@ -43,9 +44,7 @@ class PodResolver:
         decision = decide_dns(pod, await self._of_host(), self._settings)
         for warning in decision.warnings:
             if self._is_news(uid_of(pod), warning):
-                self._recorder.record(
-                    Finding(subject=subject_of(pod), decider=DECIDER, decision=warning.reason, message=warning.message)
-                )
+                self._decisions.for_pod(pod).record(warning.reason, warning.message)
         return decision.config
 
     def _is_news(self, uid: PodUID, warning: DnsWarning) -> bool:
@@ -73,5 +72,5 @@ class PodResolver:
     def _tell_once(self, problem: str | None) -> None:
         """The node's file is judged when it is first read: what pods do not get of it is told of each pod."""
         if problem is not None and not self._is_checked:
-            self._recorder.record(Finding(subject=Subject(), decider=DECIDER, decision=CHECK_LIMITS, message=problem))
+            self._decisions.for_node().record(Reason.CHECK_LIMITS_FOR_RESOLV_CONF, problem)
         self._is_checked = True

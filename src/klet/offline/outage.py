@@ -14,7 +14,9 @@ from klet.aio.broadcast import Subscription
 from klet.aio.clock import Clock
 from klet.aio.tasks import first_of
 from klet.kube.errors import KubeError
-from klet.model.causes import CauseRecorder, Finding, Subject
+from klet.model.causes import CauseRecorder
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +84,7 @@ class OutageWatch:
         self._reach = reach
         self._ask = ask
         self._patience = patience
-        self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
 
     async def run(self) -> None:
@@ -116,8 +118,8 @@ class OutageWatch:
         self._outage.begin(since)
         logger.debug("The API server counts as away", extra={"since": since.isoformat()})
         began = self._clock.monotonic()
-        self._record(
-            "ApiServerAway",
+        self._decisions.for_node().record(
+            Reason.API_SERVER_AWAY,
             f"the API server has not answered since {since:%Y-%m-%dT%H:%M:%SZ}; pods go on as they are",
             since=since,
             next_step="tell it what happened when it is back",
@@ -126,18 +128,12 @@ class OutageWatch:
         self._outage.end()
         seconds = round(self._clock.monotonic() - began + self._patience.total_seconds())
         logger.debug("The API server does not count as away any more", extra={"duration": seconds})
-        self._record(
-            "ApiServerBack",
+        self._decisions.for_node().record(
+            Reason.API_SERVER_BACK,
             f"the API server answers again after {seconds} s",
             since=since,
             next_step="take over what it has changed",
         )
-
-    def _record(self, decision: str, message: str, *, since: datetime, next_step: str) -> None:
-        finding = Finding(
-            subject=Subject(), decider=DECIDER, decision=decision, message=message, since=since, next=next_step
-        )
-        self._recorder.record(finding)
 
 
 async def _until(outcomes: Subscription[bool], *, answered: bool) -> None:

@@ -4,13 +4,11 @@ from klet.api.pod import Pod
 from klet.model.causes import Finding
 from klet.model.pods import subject_of
 from klet.model.probes import ProbeKind, ProbeResult
+from klet.model.reasons import Reason
 from klet.probes.decision import ProbeRules, ProbeState, Round
 from klet.probes.handler import Answer, Outcome
 
 DECIDER = "probes"
-UNHEALTHY = "Unhealthy"
-PROBE_WARNING = "ProbeWarning"
-BAD_PERIODS = "ProbePeriodsIgnored"
 
 
 def describe_outcome(pod: Pod, rules: ProbeRules, state: ProbeState, ended: Round, outcome: Outcome) -> Finding | None:
@@ -20,20 +18,26 @@ def describe_outcome(pod: Pod, rules: ProbeRules, state: ProbeState, ended: Roun
     what = str(rules.kind).capitalize()
     if outcome.error:
         message = f"{what} probe errored and resulted in {outcome.answer} state: {outcome.error}"
-        return _finding(pod, rules, UNHEALTHY, message)
+        return _finding(pod, rules, Reason.UNHEALTHY, message)
     if outcome.answer is Answer.WARNING:
-        return _finding(pod, rules, PROBE_WARNING, f"{what} probe warning: {outcome.output}")
+        return _finding(pod, rules, Reason.PROBE_WARNING, f"{what} probe warning: {outcome.output}")
     if outcome.answer is not Answer.FAILURE:
         return None
     failures = state.count + 1 if state.last is ProbeResult.FAILURE else 1
     message = f"{what} probe failed: {outcome.output}"
     following = _next(rules, failures, is_decided=bool(ended.writes))
-    return _finding(pod, rules, UNHEALTHY, message, failures=failures, following=following)
+    return _finding(pod, rules, Reason.UNHEALTHY, message, failures=failures, following=following)
 
 
 def describe_bad_periods(pod: Pod, why: str) -> Finding:
     following = "the probes run at their periodSeconds"
-    return Finding(subject=subject_of(pod), decider=DECIDER, decision=BAD_PERIODS, message=why, next=following)
+    return Finding(
+        subject=subject_of(pod),
+        decider=DECIDER,
+        decision=Reason.PROBE_PERIODS_IGNORED,
+        message=why,
+        next=following,
+    )
 
 
 def _next(rules: ProbeRules, failures: int, *, is_decided: bool) -> str:
@@ -47,7 +51,7 @@ def _next(rules: ProbeRules, failures: int, *, is_decided: bool) -> str:
 
 
 def _finding(
-    pod: Pod, rules: ProbeRules, decision: str, message: str, *, failures: int = 0, following: str = ""
+    pod: Pod, rules: ProbeRules, decision: Reason, message: str, *, failures: int = 0, following: str = ""
 ) -> Finding:
     measured: dict[str, str | int] = {"probe": str(rules.kind)}
     if failures:

@@ -12,8 +12,10 @@ from klet.aio.broadcast import Subscription
 from klet.api.pod import Pod
 from klet.host.files import is_plain_name
 from klet.kube.informer import ObjectKey
-from klet.model.causes import CauseRecorder, Finding
+from klet.model.causes import CauseRecorder
 from klet.model.pods import UID_RULE, PodUID, subject_of
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.sources.config import API, PodSink
 
 logger = logging.getLogger(__name__)
@@ -45,7 +47,7 @@ class ApiSource:
         self._node = node
         self._pods = pods
         self._sink = sink
-        self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._judged: dict[tuple[str, str], tuple[Pod, str]] = {}
         """Each pod as it was last looked at, and what is wrong with it."""
 
@@ -79,9 +81,7 @@ class ApiSource:
     def _reject(self, pod: Pod, problem: str) -> None:
         message = f"Error validating pod from {API}: {problem}, ignoring"
         logger.warning("Pod left out: it has a bad name", extra={"pod": subject_of(pod).name, "error": problem})
-        self._recorder.record(
-            Finding(subject=subject_of(pod), decider=DECIDER, decision="FailedValidation", message=message)
-        )
+        self._decisions.for_pod(pod).record(Reason.FAILED_VALIDATION, message)
 
 
 def find_bad_name(pod: Pod) -> str:

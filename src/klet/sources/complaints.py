@@ -4,7 +4,9 @@ import logging
 from collections.abc import Container
 from dataclasses import dataclass
 
-from klet.model.causes import CauseId, CauseRecorder, Finding, Subject
+from klet.model.causes import CauseId, CauseRecorder, Subject
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 
 logger = logging.getLogger(__name__)
 
@@ -13,8 +15,7 @@ class Complaints:
     """The complaints that stand, by the name of what they are about."""
 
     def __init__(self, *, decider: str, recorder: CauseRecorder) -> None:
-        self._decider = decider
-        self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=decider)
         self._standing: dict[str, _Complaint] = {}
 
     def about(self, name: str, message: str, *, subject: Subject, consequence: str, digest: str = "") -> None:
@@ -23,14 +24,8 @@ class Complaints:
         if standing is not None and (standing.digest, standing.message) == (digest, message):
             return
         logger.error("Manifest not used", extra={"error": message})
-        cause = self._recorder.record(
-            Finding(
-                subject=subject,
-                decider=self._decider,
-                decision="ManifestRejected",
-                message=f"{message}; {consequence}",
-                next="the manifest to be corrected",
-            )
+        cause = self._decisions.about(subject).record(
+            Reason.MANIFEST_REJECTED, f"{message}; {consequence}", next_step="the manifest to be corrected"
         )
         self._standing[name] = _Complaint(digest=digest, message=message, subject=subject, cause=cause)
 
@@ -40,13 +35,8 @@ class Complaints:
         if complaint is None:
             return
         logger.info("Manifest no longer bad", extra={"error": complaint.message})
-        finding = Finding(
-            subject=complaint.subject,
-            decider=self._decider,
-            decision="ManifestSettled",
-            message="what was wrong with the manifest is corrected or gone",
-        )
-        self._recorder.record(finding, parent=complaint.cause)
+        text = "what was wrong with the manifest is corrected or gone"
+        self._decisions.about(complaint.subject).record(Reason.MANIFEST_SETTLED, text, parent=complaint.cause)
 
     def settle_others(self, names: Container[str]) -> None:
         """Only these names still exist."""

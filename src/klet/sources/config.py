@@ -12,8 +12,10 @@ from typing import Protocol
 
 from klet.aio.clock import Clock
 from klet.api.pod import Pod
-from klet.model.causes import CauseRecorder, Finding
+from klet.model.causes import CauseRecorder
 from klet.model.pods import PodUID, subject_of, uid_of
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.sources.merge import PodChanges, duplicate_message, merge_pods
 
 logger = logging.getLogger(__name__)
@@ -34,7 +36,7 @@ class PodConfig:
 
     def __init__(self, *, sources: Iterable[str], recorder: CauseRecorder, clock: Clock) -> None:
         self._states = {source: _SourceState() for source in sources}
-        self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
         self._changes: deque[PodChanges] = deque()
         self._arrived = asyncio.Event()
@@ -86,9 +88,7 @@ class PodConfig:
             logger.warning(
                 "Pod left out: another one has its name", extra={"pod": subject_of(pod).name, "source": source}
             )
-            self._recorder.record(
-                Finding(subject=subject_of(pod), decider=DECIDER, decision="FailedValidation", message=message)
-            )
+            self._decisions.for_pod(pod).record(Reason.FAILED_VALIDATION, message)
         state.rejected = frozenset(map(uid_of, duplicates))
 
 

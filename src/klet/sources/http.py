@@ -16,7 +16,9 @@ from yarl import URL
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.api.static_pods import StaticOrigin
-from klet.model.causes import CauseRecorder, Finding, Subject
+from klet.model.causes import CauseRecorder, Subject
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.sources.complaints import Complaints
 from klet.sources.config import PodSink
 from klet.sources.decode import MAX_MANIFEST, Origin, decode_pods
@@ -132,7 +134,7 @@ class Failures:
 
     def __init__(self, *, url: str, recorder: CauseRecorder) -> None:
         self._url = url
-        self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._count = 0
 
     def count(self, message: str) -> None:
@@ -143,19 +145,16 @@ class Failures:
         else:
             logger.debug("Manifests not read from the URL", extra={"error": message})
         if self._count == 0:
-            self._record("SourceUnavailable", f"{message}; the pods stay as they are", next_step="an answer of the URL")
+            text = f"{message}; the pods stay as they are"
+            self._decisions.for_node().record(Reason.SOURCE_UNAVAILABLE, text, next_step="an answer of the URL")
         self._count += 1
 
     def reset(self) -> None:
         if self._count:
             logger.info("Manifests read from the URL again", extra={"url": self._url, "failures": self._count})
-            self._record("SourceAvailable", f"{self._url} answers again after {self._count} failures")
+            text = f"{self._url} answers again after {self._count} failures"
+            self._decisions.for_node().record(Reason.SOURCE_AVAILABLE, text)
         self._count = 0
-
-    def _record(self, decision: str, message: str, *, next_step: str = "") -> None:
-        self._recorder.record(
-            Finding(subject=Subject(), decider=DECIDER, decision=decision, message=message, next=next_step)
-        )
 
 
 _CHUNK: Final = 64 * 1024

@@ -5,11 +5,10 @@ from typing import Final
 
 from klet.model.causes import Finding
 from klet.model.pods import subject_of
+from klet.model.reasons import Reason
 from klet.volumes.state import ActualMount, DesiredMount
 
 DECIDER: Final = "volumes.manager"
-FAILED_MOUNT: Final = "FailedMount"
-FAILED_UNMOUNT: Final = "FailedUnmount"
 _NEXT: Final = "try again after a back-off"
 
 
@@ -17,7 +16,7 @@ def mount_failed(desired: DesiredMount, error: str, *, retry_at: datetime) -> Fi
     return Finding(
         subject=subject_of(desired.pod),
         decider=DECIDER,
-        decision=FAILED_MOUNT,
+        decision=Reason.FAILED_MOUNT,
         message=f'MountVolume.SetUp failed for volume "{desired.volume.name}" : {error}',
         measurements={"volume": desired.volume.name, "plugin": desired.plugin.name},
         next=_NEXT,
@@ -30,7 +29,7 @@ def unmount_failed(actual: ActualMount, error: str, *, retry_at: datetime) -> Fi
     return Finding(
         subject=actual.subject,
         decider=DECIDER,
-        decision=FAILED_UNMOUNT,
+        decision=Reason.FAILED_UNMOUNT,
         message=f'UnmountVolume.TearDown failed for volume "{actual.key.volume}" : {error}',
         measurements={"volume": actual.name, "plugin": actual.plugin.name},
         next=_NEXT,

@@ -20,8 +20,10 @@ from klet.app.settings import AgentSettings
 from klet.app.wiring import Part
 from klet.config.klet import KletConfiguration
 from klet.events.recorder import EventApi
-from klet.model.causes import CauseRecorder, Finding, Subject
-from klet.model.pods import PodUID, subject_of, uid_of
+from klet.model.causes import CauseRecorder
+from klet.model.pods import PodUID, uid_of
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
 from klet.objectcache.trust_anchors import choose_bundles
 from klet.offline.keeper import PodKeeper, PodSink
 from klet.offline.objects import KeptObjects, Objects, forget_unused
@@ -182,7 +184,7 @@ class RememberedStart:
         self._informers = informers
         self._cidrs = cidrs
         self._statuses = statuses
-        self._recorder = recorder
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
     async def run(self) -> None:
         """Ends when it is settled where the pods of this life come from."""
@@ -226,26 +228,12 @@ class RememberedStart:
         )
         next_step = "compare with the API server when it is back"
         logger.warning("The pods come from memory", extra={"since": since.isoformat(), "count": len(pods)})
-        node = Finding(
-            subject=Subject(),
-            decider=DECIDER,
-            decision="StartedFromMemory",
-            message=message,
-            measurements={"pods": len(pods)},
-            since=since,
-            next=next_step,
+        decision = Reason.STARTED_FROM_MEMORY
+        cause = self._decisions.for_node().record(
+            decision, message, measurements={"pods": len(pods)}, since=since, next_step=next_step
         )
-        cause = self._recorder.record(node)
         for pod in pods:
-            finding = Finding(
-                subject=subject_of(pod),
-                decider=DECIDER,
-                decision="StartedFromMemory",
-                message=message,
-                since=since,
-                next=next_step,
-            )
-            self._recorder.record(finding, parent=cause)
+            self._decisions.for_pod(pod).record(decision, message, since=since, next_step=next_step, parent=cause)
 
 
 def choose_shown_bundles(bundles: Sequence[ClusterTrustBundle], pods: Iterable[Pod]) -> tuple[ClusterTrustBundle, ...]:
