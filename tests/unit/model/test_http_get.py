@@ -1,3 +1,5 @@
+import tracemalloc
+
 import pytest
 from msgspec.structs import replace
 
@@ -123,3 +125,14 @@ def test_follow(location, url, port, target):
 
 def test_a_location_that_cannot_be_read():
     assert follow(build_address("http", "h", 81, "/"), "http://h:x/") is None
+
+
+def test_a_long_location_takes_little_memory():
+    """A container may answer a probe with tens of KiB of it, which a pattern that goes back took hundreds of times."""
+    location = "/" + "- " * 32_000
+    tracemalloc.start()
+    try:
+        assert follow(build_address("http", "127.0.0.1", 80, "/"), location.replace(" ", "%20")) is not None
+        assert tracemalloc.get_traced_memory()[1] < 64 * len(location)
+    finally:
+        tracemalloc.stop()
