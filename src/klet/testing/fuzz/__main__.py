@@ -25,8 +25,7 @@ from random import SystemRandom
 from typing import Final, TextIO
 
 from klet.aio.clock import Clock, SystemClock
-from klet.testing.control_plane.programs import cache_directory
-from klet.testing.fuzz.corpus import Corpus, CorpusError, read_finding
+from klet.testing.fuzz.corpus import Corpus, CorpusError, cache_directory, read_finding
 from klet.testing.fuzz.engine import Fuzzer, Progress, examine
 from klet.testing.fuzz.judge import judge
 from klet.testing.fuzz.target import Recipe, Target
@@ -103,7 +102,7 @@ class Session:
         return len(flaws)
 
     def _corpus(self, target: Target) -> Corpus:
-        return Corpus(directory=cache_directory() / "fuzz", target=target.name)
+        return Corpus(directory=cache_directory(os.environ), target=target.name)
 
     def _ending(self, target: Target, started: float) -> Callable[[Progress], bool]:
         limit = timedelta(minutes=self._options.minutes).total_seconds()

@@ -6,7 +6,7 @@
 import hashlib
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,12 @@ MOST: Final = 4000
 """Inputs that are read back: those kept last."""
 _LONGEST_FILE: Final = 4 << 20
 RECIPE_SUFFIX: Final = ".growth.json"
+
+
+def cache_directory(environment: Mapping[str, str]) -> Path:
+    """Where everything of the fuzzers is kept."""
+    home = environment.get("KLET_CACHE")
+    return (Path(home) if home else Path.home() / ".cache" / "klet") / "fuzz"
 
 
 class CorpusError(KletError):

@@ -1,9 +1,10 @@
 """What a fuzz target is: inputs to begin with, how to change them, what to run, and what it may cost."""
 
+import zlib
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from random import Random
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -11,6 +12,11 @@ Run: TypeAlias = Callable[[bytes], Hashable]
 """Runs the code on one input. Returns what came of it in a word or two: a word never seen keeps the input."""
 Mutate: TypeAlias = Callable[[Random, bytes, Sequence[bytes]], bytes]
 """Makes a new input of one input, with others at hand to take pieces from."""
+
+
+_LARGE: Final = 1024
+_MOST_SIZES: Final = 97
+_MIDDLE_SIZE: Final = 61
 
 
 class Flaw(Exception):
@@ -33,6 +39,14 @@ class Recipe(Struct, frozen=True):
 
 
 Amplify: TypeAlias = Callable[[Random, bytes], Recipe]
+
+
+def piece_size(data: bytes) -> int:
+    """Into pieces of what size to cut an input that comes bit by bit.
+
+    Each input has a size of its own, the large ones of a recipe all the same: their costs are compared.
+    """
+    return zlib.crc32(data) % _MOST_SIZES + 1 if len(data) < _LARGE else _MIDDLE_SIZE
 
 
 class Limits(Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from klet.logs.file import TailSearch
 from klet.logs.line import LogError, LogStream
 from klet.logs.render import LogOptions, LogRenderer
 from klet.testing.fuzz.mutators import amplify_bytes, change_bytes, change_lines, choose_of, put_words
-from klet.testing.fuzz.target import Flaw, Limits, Run, Target
+from klet.testing.fuzz.target import Flaw, Limits, Run, Target, piece_size
 
 Render: TypeAlias = Callable[[LogOptions, bytes, int], bytes]
 """What a client sees of a log that is read in blocks of that size."""
@@ -94,9 +94,9 @@ def check_log(render: Render, data: bytes) -> object:
     """Read the log twice, in whole and in blocks; raises Flaw."""
     choice = zlib.crc32(data)
     options = _OPTIONS[choice % len(_OPTIONS)]
-    _check_tail(data, lines=choice % 5, block=choice % 61 + 1)
+    _check_tail(data, lines=choice % 5, block=piece_size(data))
     whole = _outcome(render, options, data, max(1, len(data)))
-    if _outcome(render, options, data, max(choice % 97 + 1, len(data) // 1000)) != whole:
+    if _outcome(render, options, data, piece_size(data)) != whole:
         raise Flaw("shows another log when it is read in other blocks")
     if isinstance(whole, str):
         return whole
@@ -115,7 +115,6 @@ def _outcome(render: Render, options: LogOptions, data: bytes, block: int) -> by
 
 
 def _check_tail(data: bytes, *, lines: int, block: int) -> None:
-    block = max(block, len(data) // 1000)
     search = TailSearch(blocks=_Blocks(data), lines=lines, block_size=block)
     for _ in range(len(data) // block + 2):
         if (start := search.step()) is not None:

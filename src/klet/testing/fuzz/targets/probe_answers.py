@@ -5,7 +5,6 @@ the next request must still be one request. A gRPC answer goes over a real conne
 """
 
 import asyncio
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -33,7 +32,7 @@ from klet.testing.fuzz.mutators import (
     choose_of,
     put_words,
 )
-from klet.testing.fuzz.target import Flaw, Run, Target
+from klet.testing.fuzz.target import Flaw, Run, Target, piece_size
 from klet.wire import cri_v1_pb2 as cri
 
 Read: TypeAlias = Callable[[bytes, int], HttpResponse]
@@ -141,7 +140,7 @@ def read_answer(data: bytes, size: int) -> HttpResponse:
 
 def _check_http(read: Read, data: bytes) -> object:
     whole = _http_outcome(read, data, max(1, len(data)))
-    pieces = _http_outcome(read, data, max(zlib.crc32(data) % 97 + 1, len(data) // 1000))
+    pieces = _http_outcome(read, data, piece_size(data))
     if not _agree(whole, pieces):
         raise Flaw("reads another answer when it comes in pieces")
     if isinstance(whole, str):
@@ -170,12 +169,13 @@ def _http_outcome(read: Read, data: bytes, size: int) -> HttpResponse | str:
 
 
 def _check_redirection(location: str) -> None:
+    """What the client does with it: only what stays on the same host is followed."""
     following = follow(_ADDRESS, location)
-    if following is None:
+    if following is None or following.host != _ADDRESS.host:
         return
     _check_request(write_request(following, "", ()), following)
     again = follow(following, location)
-    if again is not None:
+    if again is not None and again.host == _ADDRESS.host:
         _check_request(write_request(again, "name", (("Accept", "*/*"),), referer=following.url), again)
 
 

@@ -4,7 +4,6 @@ What klet accepts must mean the same to all of them: method, target, fields, and
 ambiguous is refused, or a request could be smuggled past whoever stands in front.
 """
 
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
@@ -14,7 +13,7 @@ from aiohttp.http_parser import HttpRequestParser
 
 from klet.server.http1 import MessageLimits, Refusal, RequestMessage, RequestReader, write_plain, write_refusal
 from klet.testing.fuzz.mutators import amplify_bytes, change_bytes, change_lines, choose_of, put_words
-from klet.testing.fuzz.target import Flaw, Limits, Run, Target
+from klet.testing.fuzz.target import Flaw, Limits, Run, Target, piece_size
 from klet.testing.fuzz.targets.rfc9112 import Conversation, Request, read_conversation
 
 Reader: TypeAlias = Callable[[bytes, int], list[RequestMessage | Refusal]]
@@ -96,7 +95,6 @@ SEEDS: Final = (
 _UNFRAMED: Final = frozenset(
     {b"connection", b"upgrade", b"content-length", b"transfer-encoding", b"expect", b"te", b"trailer"}
 )
-_PIECES: Final = 64
 
 
 def request_heads(read: Reader | None = None) -> Target:
@@ -133,7 +131,7 @@ def read_requests(data: bytes, size: int) -> list[RequestMessage | Refusal]:
 def check_connection(read: Reader, data: bytes) -> tuple[object, ...]:
     """Compare the readers; raises Flaw."""
     found = read(data, max(1, len(data)))
-    if _what_counts(read(data, max(zlib.crc32(data) % _PIECES + 1, len(data) // 1000))) != _what_counts(found):
+    if _what_counts(read(data, piece_size(data))) != _what_counts(found):
         raise Flaw("reads other requests when they come in pieces")
     expected = read_conversation(data)
     messages = [message for message in found if isinstance(message, RequestMessage)]
