@@ -20,10 +20,10 @@ from klet.server.auth.build import AuthSettings, build_gate
 from klet.server.auth.certificates import ClientAuthorities
 from klet.server.auth.reviews import Reviewer
 from klet.server.configz import encode_configuration
-from klet.server.guard import Routes
+from klet.server.endpoints import Routes
 from klet.server.listener import Address, HealthListener, ReadOnlyListener, SecureListener, take
 from klet.server.routes.health import HealthRoutes
-from klet.server.routes.node import DisabledRoutes, NodeRoutes
+from klet.server.routes.node import NodeRoutes
 from klet.server.routes.pods import PodRoutes
 from klet.server.routes.streams import StreamRoutes
 from klet.server.runtime_pods import RuntimePods
@@ -42,7 +42,7 @@ class ApiSockets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiRoutes:
-    """The paths, by how much they let a client do."""
+    """What serves the paths; the table of endpoints says which of them each listener has."""
 
     health: HealthRoutes
     pods: PodRoutes
@@ -51,10 +51,6 @@ class ApiRoutes:
 
     def all(self) -> tuple[Routes, ...]:
         return self.health, self.pods, self.streams, self.node
-
-    def without_debugging(self) -> tuple[Routes, ...]:
-        """What is left where nobody may reach into pods."""
-        return DisabledRoutes(), self.health, self.pods
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +115,9 @@ async def build_kubelet_api(
     if config.healthz_port > 0:
         name = f"{named('healthzBindAddress')}, {named('healthzPort')}"
         address = Address(host=config.healthz_bind_address, port=config.healthz_port, name=name)
-        parts.append(HealthListener(address=address, routes=(routes.health,), clock=basics.clock))
+        parts.append(HealthListener(address=address, routes=routes.all(), clock=basics.clock))
     if sockets.readers is not None:
-        parts.append(ReadOnlyListener(listener=sockets.readers, routes=routes.without_debugging(), clock=basics.clock))
+        parts.append(ReadOnlyListener(listener=sockets.readers, routes=routes.all(), clock=basics.clock))
     if sockets.secure is None:
         return KubeletApi(parts=tuple(parts), requested=None)
     authorities = await _load_authorities(config, basics)
@@ -146,15 +142,14 @@ async def build_kubelet_api(
         randomness=basics.randomness,
         clock=basics.clock,
     )
-    has_debugging = config.enable_debugging_handlers
     listener = SecureListener(
         listener=sockets.secure,
         contexts=contexts,
         certified=certified,
         gate=gate,
-        routes=routes.all() if has_debugging else routes.without_debugging(),
+        routes=routes.all(),
         clock=basics.clock,
-        has_debugging=has_debugging,
+        has_debugging=config.enable_debugging_handlers,
     )
     if isinstance(plan, Requested):
         return KubeletApi(parts=(*parts, listener), requested=contexts)

@@ -1,18 +1,19 @@
 """What happens to every request before its handler: is there such a path, who asks, and may they."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Sequence
+from functools import partial
 from html import escape
-from typing import Final, Protocol, TypeAlias, assert_never
+from typing import Final, Protocol, assert_never
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from klet.server.auth.gate import Admission, Asked, Turned
+from klet.server.endpoints import AREAS, Area, Door, Handler, Routes, WithoutDebugging
 from klet.server.front import Front, front_of
-from klet.server.places import Inside, Moved, Outside, Place
+from klet.server.places import Inside, Moved, Outside, Place, find_health, find_place
 from klet.server.tls.stream import CLIENT_CERTIFICATE
 
-Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _NOSNIFF: Final = {"X-Content-Type-Options": "nosniff"}
 
 
@@ -22,21 +23,39 @@ class Gatekeeper(Protocol):
     async def admit(self, asked: Asked) -> Admission: ...
 
 
-class Routes(Protocol):
-    """A family of paths."""
-
-    def add_to(self, router: web.UrlDispatcher) -> None: ...
-
-
 def build_application(
-    routes: Iterable[Routes], *, gate: Gatekeeper | None, find: Callable[[str], Place]
+    routes: Sequence[Routes], *, door: Door, gate: Gatekeeper | None = None, has_debugging: bool = True
 ) -> web.Application:
-    """The API for one listener. `find` knows its paths; without a gate everybody who can connect comes in."""
+    """The endpoints of one listener. On all but the API's own port everybody who can connect comes in, without a gate.
+
+    `has_debugging` is `enableDebuggingHandlers`.
+    """
+    if (door is Door.API) != (gate is not None):
+        raise ValueError(f"the listener {door} has a gate, or has none, against the table of endpoints")
+    find = find_health if door is Door.HEALTH else partial(find_place, has_debugging=has_debugging)
     application = web.Application(middlewares=[_guard(gate, find)])
     application.on_response_prepare.append(_forget_server)
-    for each in routes:
-        each.add_to(application.router)
+    for area in AREAS:
+        if has_debugging or area.without_debugging is WithoutDebugging.KEPT:
+            _add_endpoints(application.router, area, door, routes)
+        elif area.without_debugging is WithoutDebugging.REFUSED:
+            # Paths are matched decoded: `.` alone would not match one with a line break (%0A).
+            application.router.add_route("*", f"{area.root.removesuffix('/')}/{{rest:(?s:.*)}}", _refuse)
     return application
+
+
+def _add_endpoints(router: web.UrlDispatcher, area: Area, door: Door, routes: Sequence[Routes]) -> None:
+    for endpoint in area.endpoints:
+        handler = endpoint.find_handler(routes) if endpoint.find_handler is not None else None
+        if handler is None or door not in area.doors_of(endpoint):
+            continue
+        for path in endpoint.paths:
+            for method in endpoint.methods or ("*",):
+                router.add_route(method, path, handler)
+
+
+async def _refuse(request: web.Request) -> web.Response:  # noqa: ARG001 - aiohttp's signature
+    return web.Response(status=405, text="Debug endpoints are disabled.\n", headers=_NOSNIFF)
 
 
 def _guard(gate: Gatekeeper | None, find: Callable[[str], Place]) -> Middleware:

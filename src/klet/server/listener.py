@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -22,11 +21,11 @@ from klet.api.validation.formats import parse_ip
 from klet.errors import KletError
 from klet.host.listening import find_listener
 from klet.server.accept import accept_connections
+from klet.server.endpoints import Door, Routes
 from klet.server.front import Front, FrontLimits
-from klet.server.guard import Gatekeeper, Routes, build_application
+from klet.server.guard import Gatekeeper, build_application
 from klet.server.http1 import FIELD_LIMIT, HEAD_LIMIT
 from klet.server.lobby import Lobby, LobbyLimits, Visit
-from klet.server.places import Place, find_health, find_place
 from klet.server.request_log import request_logger
 from klet.server.tls.certified import CertifiedConnections
 from klet.server.tls.serving import Serving
@@ -99,7 +98,7 @@ class SocketListener:
     async def run(self) -> None:
         listener = self._bind()
         try:
-            application = build_application(self._routes, gate=None, find=partial(find_place, has_debugging=True))
+            application = build_application(self._routes, door=Door.SOCKET)
             async with _handlers(application) as make_handler:
                 logger.info("Serving the agent's API", extra={"socket": str(self._path)})
                 await accept_connections(listener, _plain_fronts(make_handler, self._clock), clock=self._clock)
@@ -154,8 +153,9 @@ class SecureListener:
 
     async def run(self) -> None:
         try:
-            find = partial(find_place, has_debugging=self._has_debugging)
-            application = build_application(self._routes, gate=self._gate, find=find)
+            application = build_application(
+                self._routes, door=Door.API, gate=self._gate, has_debugging=self._has_debugging
+            )
             async with _handlers(application) as make_handler:
                 lobby = Lobby(limits=self._limits.lobby, clock=self._clock)
                 buffer = bytearray(_READ_SIZE)
@@ -189,9 +189,9 @@ class ReadOnlyListener:
         self._clock = clock
 
     async def run(self) -> None:
-        find = partial(find_place, has_debugging=False)
+        application = build_application(self._routes, door=Door.READERS, has_debugging=False)
         logger.info("Serving the kubelet API for readers", extra=_where(self._listener))
-        await _serve_plainly(self._listener, self._routes, find, self._clock)
+        await _serve_plainly(self._listener, application, self._clock)
 
 
 class HealthListener:
@@ -212,15 +212,12 @@ class HealthListener:
                 await self._clock.sleep(LISTEN_AGAIN)
                 continue
             logger.info("Serving health", extra=_where(listener))
-            await _serve_plainly(listener, self._routes, find_health, self._clock)
+            await _serve_plainly(listener, build_application(self._routes, door=Door.HEALTH), self._clock)
 
 
-async def _serve_plainly(
-    listener: socket.socket, routes: Sequence[Routes], find: Callable[[str], Place], clock: Clock
-) -> None:
+async def _serve_plainly(listener: socket.socket, application: web.Application, clock: Clock) -> None:
     """HTTP for everybody; the listener is closed at the end."""
     try:
-        application = build_application(routes, gate=None, find=find)
         async with _handlers(application) as make_handler:
             await accept_connections(listener, _plain_fronts(make_handler, clock), clock=clock)
     finally:

@@ -1,23 +1,15 @@
-"""Which paths the API has at all, before anybody is asked who they are: upstream's multiplexer. Pure."""
+"""Which paths the API has at all, before anybody is asked who they are: upstream's multiplexer. Pure.
 
+The table of endpoints is indexed once, so that a path costs the same however many endpoints there are.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-_PREFIXES: Final = frozenset(
-    {
-        *("pods", "run", "exec", "attach", "portForward", "containerLogs", "stats", "logs", "runningpods"),
-        *("checkpoint", "klet"),
-    }
-)
-_WITH_SLASH: Final = frozenset({"/stats", "/logs", "/runningpods", "/checkpoint", "/debug/pprof"})
-_EXACT: Final = frozenset(
-    {
-        *("/healthz", "/healthz/ping", "/healthz/log", "/healthz/syncloop", "/healthz/device-plugin"),
-        *("/metrics", "/metrics/cadvisor", "/metrics/resource", "/metrics/probes", "/metrics/slis"),
-        *("/configz", "/debug/flags/v"),
-    }
-)
-_ONLY_FOR_DEBUGGING: Final = frozenset({"/configz", "/checkpoint", "/debug/flags/v"})
+from klet.server.endpoints import AREAS, Area, Door, Standing, WithoutDebugging
+
+OTHER: Final = "other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +32,71 @@ class Moved:
 Place: TypeAlias = Inside | Outside | Moved
 
 
+@dataclass(frozen=True, slots=True)
+class PathLabels:
+    """What labels of metrics say of a path: words of the table, never what a client has written."""
+
+    path: str
+    is_long_running: bool = False
+
+
+class Paths:
+    """The paths of some areas."""
+
+    def __init__(self, areas: Iterable[Area]) -> None:
+        self._exact: dict[str, PathLabels] = {}
+        self._trees: dict[str, PathLabels] = {}
+        self._moved: dict[str, Moved] = {}
+        for area in areas:
+            self._add(area)
+
+    def find(self, path: str) -> Place:
+        if (moved := self._moved.get(path)) is not None:
+            return moved
+        return Inside() if self._labels(path) is not None else Outside()
+
+    def labels(self, path: str) -> PathLabels:
+        return self._labels(path) or PathLabels(OTHER)
+
+    def _add(self, area: Area) -> None:
+        if area.is_tree:
+            self._trees["/".join(area.segments)] = PathLabels(area.label, area.is_long_running)
+            if area.root.endswith("/"):
+                self._moved[area.root.removesuffix("/")] = Moved(area.root)
+            return
+        for endpoint in area.endpoints:
+            if endpoint.standing is not Standing.GATED:
+                labels = PathLabels(endpoint.label or area.label, area.is_long_running)
+                self._exact.update(dict.fromkeys(endpoint.paths, labels))
+
+    def _labels(self, path: str) -> PathLabels | None:
+        if (found := self._exact.get(path)) is not None or not path.startswith("/"):
+            return found
+        first, _, below = path[1:].partition("/")
+        return self._trees.get(first) or self._trees.get(f"{first}/{below.partition('/')[0]}")
+
+
 def find_place(path: str, *, has_debugging: bool) -> Place:
     """`has_debugging` is `enableDebuggingHandlers`."""
-    first = path.removeprefix("/").partition("/")[0]
-    if not has_debugging and (path in _ONLY_FOR_DEBUGGING or first == "checkpoint"):
-        return Outside()
-    if path in _WITH_SLASH:
-        return Moved(f"{path}/")
-    is_known = path.startswith("/") and (first in _PREFIXES or path in _EXACT or path.startswith("/debug/pprof/"))
-    return Inside() if is_known else Outside()
+    return (_ALL if has_debugging else _WITHOUT_DEBUGGING).find(path)
 
 
 def find_health(path: str) -> Place:
     """The paths of the listener that tells of health alone."""
-    return Inside() if path in {"/healthz", "/healthz/ping"} else Outside()
+    return Inside() if path in _HEALTH else Outside()
+
+
+def label_path(path: str) -> PathLabels:
+    """The labels of a request for metrics."""
+    return _ALL.labels(path)
+
+
+_ALL: Final = Paths(AREAS)
+_WITHOUT_DEBUGGING: Final = Paths(area for area in AREAS if area.without_debugging is not WithoutDebugging.GONE)
+_HEALTH: Final = frozenset(
+    path
+    for area in AREAS
+    for endpoint in area.endpoints
+    if Door.HEALTH in area.doors_of(endpoint)
+    for path in endpoint.paths
+)

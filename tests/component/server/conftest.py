@@ -30,7 +30,7 @@ from klet.server.auth.reviews import LIMITS, Retrying, ReviewLimits
 from klet.server.auth.tokens import TokenAuthenticator
 from klet.server.listener import Address, DoorLimits, SecureListener, SocketListener, take
 from klet.server.routes.health import HealthRoutes
-from klet.server.routes.node import DisabledRoutes, NodeRoutes
+from klet.server.routes.node import NodeRoutes
 from klet.server.routes.pods import PodRoutes
 from klet.server.routes.streams import StreamRoutes
 from klet.server.runtime_pods import RuntimePods
@@ -304,14 +304,13 @@ async def run_kubelet(pki: Pki, directory: Path, setup: Setup) -> AsyncIterator[
             allows_anonymous=setup.allows_anonymous,
             is_fine_grained=True,
         )
-        routes = kubelet.routes if setup.has_debugging else (DisabledRoutes(), *kubelet.routes[:2])
         taken = take(Address(host="127.0.0.1", port=0, name="address, port"))
         listener = SecureListener(
             listener=taken,
             contexts=contexts,
             certified=certified,
             gate=gate,
-            routes=routes,
+            routes=kubelet.routes,
             clock=clock,
             has_debugging=setup.has_debugging,
             limits=setup.limits,

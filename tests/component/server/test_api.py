@@ -13,7 +13,6 @@ from yarl import URL
 
 from klet.aio.clock import SystemClock
 from klet.server.listener import Address, HealthListener, ListenError, ReadOnlyListener, take
-from klet.server.routes.node import DisabledRoutes
 from klet.testing.clock import ManualClock
 
 
@@ -151,10 +150,9 @@ def test_an_address_of_another_machine(host, expected):
 
 async def test_the_listener_for_readers(kubelet, logged):
     taken = take(Address(host="127.0.0.1", port=0, name="address, readOnlyPort"))
-    routes = (DisabledRoutes(), *kubelet.routes[:2])
     async with asyncio.TaskGroup() as group:
         async with logged("for readers"):
-            task = group.create_task(ReadOnlyListener(listener=taken, routes=routes, clock=SystemClock()).run())
+            task = group.create_task(ReadOnlyListener(listener=taken, routes=kubelet.routes, clock=SystemClock()).run())
         async with aiohttp.ClientSession(f"http://127.0.0.1:{taken.getsockname()[1]}") as session:
             for path, expected in (
                 ("/healthz/syncloop", (200, "ok")),

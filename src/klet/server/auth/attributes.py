@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from klet.server.endpoints import AREAS, PROXY, Right
+
 _VERBS: Final[Mapping[str, str]] = {
     "POST": "create",
     "GET": "get",
@@ -11,18 +13,6 @@ _VERBS: Final[Mapping[str, str]] = {
     "PATCH": "patch",
     "DELETE": "delete",
 }
-_OWN: Final[Mapping[str, str]] = {
-    "stats": "stats",
-    "metrics": "metrics",
-    "logs": "log",
-    "checkpoint": "checkpoint",
-    "statusz": "statusz",
-    "flagz": "configz",
-}
-_FINE: Final[Mapping[str, str]] = {"pods": "pods", "runningpods": "pods", "healthz": "healthz", "configz": "configz"}
-_REACHING_IN: Final = frozenset({"exec", "attach", "run", "portForward"})
-"""What lets a client act in a pod. A WebSocket begins with GET, so the method says nothing about it."""
-_PROXY: Final = "proxy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +26,12 @@ class Attributes:
 def read_attributes(method: str, path: str, *, is_fine_grained: bool, streams_by_method: bool) -> Attributes:
     """`is_fine_grained` is the gate KubeletFineGrainedAuthz; `streams_by_method` is upstream's rule for streams."""
     verb = _VERBS.get(method, "")
-    first = path.removeprefix("/").partition("/")[0]
-    if first in _REACHING_IN and not streams_by_method:
-        return Attributes("create", (_PROXY,))
-    if first in _OWN:
-        return Attributes(verb, (_OWN[first],))
-    if is_fine_grained and first in _FINE:
-        return Attributes(verb, (_FINE[first], _PROXY))
-    return Attributes(verb, (_PROXY,))
+    right = _RIGHTS.get(path.removeprefix("/").partition("/")[0], PROXY)
+    if right.is_create and not streams_by_method:
+        verb = "create"
+    if not right.or_proxy:
+        return Attributes(verb, (right.subresource,))
+    return Attributes(verb, (right.subresource, PROXY.subresource) if is_fine_grained else (PROXY.subresource,))
+
+
+_RIGHTS: Final[Mapping[str, Right]] = {area.segments[0]: area.right for area in AREAS}

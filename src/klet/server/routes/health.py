@@ -11,11 +11,7 @@ class HealthRoutes:
     def __init__(self, *, health: HealthView) -> None:
         self._health = health
 
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        router.add_route("*", "/healthz", self._all)
-        router.add_route("*", "/healthz/{name}", self._one)
-
-    async def _all(self, request: web.Request) -> web.Response:
+    async def check_all(self, request: web.Request) -> web.Response:
         excluded = set(request.query.getall("exclude", []))
         checks = self._health.checks()
         text, is_well = render_checks(checks, excluded)
@@ -23,9 +19,10 @@ class HealthRoutes:
             return web.Response(text="ok")
         return web.Response(status=200 if is_well else 500, text=text)
 
-    async def _one(self, request: web.Request) -> web.Response:
+    async def check_one(self, request: web.Request) -> web.Response:
+        """The check that the path ends with."""
         checks = self._health.checks()
-        name = request.match_info["name"]
+        name = request.path.rpartition("/")[2]
         if name not in checks:
             return web.Response(status=404, text="404 page not found\n")
         error = checks[name]

@@ -18,17 +18,10 @@ class KletRoutes:
         self._pods = pods
         self._journal = journal
 
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        router.add_get("/klet/v1/pods", self._list, allow_head=False)
-        router.add_get("/klet/v1/journal", self._records, allow_head=False)
-        router.add_get("/klet/v1/node", self._node, allow_head=False)
-        router.add_get("/klet/v1/explain", self._told, allow_head=False)
-        router.add_get("/klet/v1/explain/{namespace}/{pod}", self._explain, allow_head=False)
-
-    async def _list(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's signature
+    async def list_pods(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's signature
         return pod_list((*self._pods.terminating(), *self._pods.pods()))
 
-    async def _records(self, request: web.Request) -> web.StreamResponse:
+    async def read_journal(self, request: web.Request) -> web.StreamResponse:
         """JSON lines; with `follow` the connection stays and each new record follows at once."""
         query = request.query
         read = self._journal.follow if query.get("follow", "false") not in {"false", "0"} else self._journal.records
@@ -49,13 +42,13 @@ class KletRoutes:
             await response.write_eof()
         return response
 
-    async def _node(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's signature
+    async def explain_node(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's signature
         return _answer(await self._journal.explain_node())
 
-    async def _told(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's signature
+    async def list_recorded(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's signature
         return _answer(await self._journal.pods())
 
-    async def _explain(self, request: web.Request) -> web.Response:
+    async def explain_pod(self, request: web.Request) -> web.Response:
         path = request.match_info
         found = await self._journal.explain(namespace=path["namespace"], name=path["pod"])
         if found is None:

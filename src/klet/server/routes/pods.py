@@ -20,15 +20,10 @@ class PodRoutes:
         self._pods = pods
         self._logs = logs
 
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        router.add_get("/pods", self._list, allow_head=False)
-        router.add_get("/pods/", self._list, allow_head=False)
-        router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._read_logs, allow_head=False)
-
-    async def _list(self, request: web.Request) -> web.StreamResponse:
+    async def list_pods(self, request: web.Request) -> web.StreamResponse:
         return not_acceptable(request) or pod_list(self._pods.pods())
 
-    async def _read_logs(self, request: web.Request) -> web.StreamResponse:
+    async def read_logs(self, request: web.Request) -> web.StreamResponse:
         path = request.match_info
         query = parse_log_query(request.query)
         if isinstance(query, Refusal):

@@ -54,31 +54,19 @@ class StreamRoutes:
         self._running = running
         self._runtime = runtime
 
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        container = "/{namespace}/{pod}/{container}"
-        with_uid = "/{namespace}/{pod}/{uid}/{container}"
-        for path in (container, with_uid):
-            router.add_post(f"/run{path}", _answering(self._run))
-            for name, find in (("exec", self._exec), ("attach", self._attach)):
-                for method in ("GET", "POST"):
-                    router.add_route(method, f"/{name}{path}", _answering(self._streaming(find)))
-        for path in ("/{namespace}/{pod}", "/{namespace}/{pod}/{uid}"):
-            for method in ("GET", "POST"):
-                router.add_route(method, f"/portForward{path}", _answering(self._streaming(self._port_forward)))
+    async def exec(self, request: web.Request) -> web.StreamResponse:
+        return await _answer(request, _streaming(self._exec_url))
 
-    def _streaming(
-        self, find: Callable[[web.Request], Awaitable[str]]
-    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        async def stream(request: web.Request) -> web.StreamResponse:
-            url = await find(request)
-            front = front_of(request)
-            if front is None or front.upgrade is None:
-                raise Refused(500, "Upgrade request required\n")
-            return await _join(front, front.upgrade, read_endpoint(url))
+    async def attach(self, request: web.Request) -> web.StreamResponse:
+        return await _answer(request, _streaming(self._attach_url))
 
-        return stream
+    async def port_forward(self, request: web.Request) -> web.StreamResponse:
+        return await _answer(request, _streaming(self._port_forward_url))
 
-    async def _exec(self, request: web.Request) -> str:
+    async def run(self, request: web.Request) -> web.StreamResponse:
+        return await _answer(request, self._run)
+
+    async def _exec_url(self, request: web.Request) -> str:
         options = _streams(request)
         pod = self._pod(request)
         wanted = cri.ExecRequest(
@@ -91,7 +79,7 @@ class StreamRoutes:
         )
         return (await self._runtime.exec(wanted)).url
 
-    async def _attach(self, request: web.Request) -> str:
+    async def _attach_url(self, request: web.Request) -> str:
         options = _streams(request)
         pod = self._pod(request)
         name = request.match_info["container"]
@@ -108,7 +96,7 @@ class StreamRoutes:
         )
         return (await self._runtime.attach(wanted)).url
 
-    async def _port_forward(self, request: web.Request) -> str:
+    async def _port_forward_url(self, request: web.Request) -> str:
         front = front_of(request)
         ports: tuple[int, ...] | BadOptions = ()
         if front is not None and front.upgrade is not None and _is_websocket(front.upgrade):
@@ -170,6 +158,21 @@ class Spliced(web.StreamResponse):
         return None
 
 
+def _streaming(
+    find: Callable[[web.Request], Awaitable[str]],
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """Join the client with what the runtime has at the URL that is found."""
+
+    async def stream(request: web.Request) -> web.StreamResponse:
+        url = await find(request)
+        front = front_of(request)
+        if front is None or front.upgrade is None:
+            raise Refused(500, "Upgrade request required\n")
+        return await _join(front, front.upgrade, read_endpoint(url))
+
+    return stream
+
+
 async def _join(front: Front, upgrade: RequestHead, endpoint: Endpoint) -> web.StreamResponse:
     """Let the runtime answer, and leave the two alone if it agrees."""
     link = Link(front)
@@ -215,26 +218,22 @@ def _forwarded(
     return RequestHead(upgrade.method, endpoint.target, "1.1", tuple(headers))
 
 
-def _answering(
-    handle: Callable[[web.Request], Awaitable[web.StreamResponse]],
-) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """Turn what went wrong into upstream's answers."""
-
-    async def answer(request: web.Request) -> web.StreamResponse:
-        try:
-            return await handle(request)
-        except Refused as refused:
-            return web.Response(status=refused.status, text=refused.body)
-        except NotFound as error:
-            return web.Response(status=404, text=str(error))
-        except ResourceExhausted as error:
-            return web.Response(status=429, text=str(error), headers=_RETRY_AFTER)
-        except CriError as error:
-            return web.Response(status=500, text=str(error))
-        except LinkError as error:
-            return web.Response(status=500, text=f"{error}\n", headers=_NOSNIFF)
-
-    return answer
+async def _answer(
+    request: web.Request, handle: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Turn what goes wrong into upstream's answers."""
+    try:
+        return await handle(request)
+    except Refused as refused:
+        return web.Response(status=refused.status, text=refused.body)
+    except NotFound as error:
+        return web.Response(status=404, text=str(error))
+    except ResourceExhausted as error:
+        return web.Response(status=429, text=str(error), headers=_RETRY_AFTER)
+    except CriError as error:
+        return web.Response(status=500, text=str(error))
+    except LinkError as error:
+        return web.Response(status=500, text=f"{error}\n", headers=_NOSNIFF)
 
 
 def _streams(request: web.Request) -> StreamOptions:

@@ -1,0 +1,377 @@
+"""The endpoints of the HTTP API in one table: path, methods, the right that they need, where they are served, handler.
+
+Everything that knows paths comes from this table: routing and its 404 and 405 (`guard`), which paths there are at all
+(`places`), the right to ask the authorizer for (`auth/attributes`), labels of metrics (`places`), and the tables in
+docs/kubelet-api.md (`scripts/generate-endpoints`). A handler is a method of one of the classes in `routes/`.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Final, TypeAlias, TypeVar
+
+from aiohttp import web
+
+from klet.api import klet_v1
+from klet.server.routes.health import HealthRoutes
+from klet.server.routes.klet import KletRoutes
+from klet.server.routes.node import NodeRoutes
+from klet.server.routes.pods import PodRoutes
+from klet.server.routes.streams import StreamRoutes
+
+Routes: TypeAlias = HealthRoutes | PodRoutes | StreamRoutes | NodeRoutes | KletRoutes
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+FindHandler: TypeAlias = Callable[[Sequence[Routes]], Handler | None]
+R = TypeVar("R", HealthRoutes, PodRoutes, StreamRoutes, NodeRoutes, KletRoutes)
+
+
+class Door(StrEnum):
+    """A listener. Its value is its name in the documentation."""
+
+    API = "API"
+    """Port 10250: whoever asks must be known and have the endpoint's right; anonymous users if that is configured."""
+    READERS = "readers"
+    """`readOnlyPort`: everybody who can connect."""
+    HEALTH = "health"
+    """Port 10248: everybody who can connect."""
+    SOCKET = "socket"
+    """`klet.sock`: its owner, without a further check."""
+
+
+class WithoutDebugging(StrEnum):
+    """What becomes of paths with `enableDebuggingHandlers: false`, and always on the port for readers."""
+
+    KEPT = "stays"
+    REFUSED = "405"
+    GONE = "404"
+
+
+class Standing(StrEnum):
+    """Whether klet serves what upstream's kubelet serves there."""
+
+    SERVED = "served"
+    NOT_YET = "not yet"
+    """The path is known, so that who asks must be allowed to; the answer is 404."""
+    GATED = "gated"
+    """Behind an alpha gate of upstream that is off: there is no such path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """What the authorizer is asked for: a subresource of this node, with the verb of the method."""
+
+    subresource: str
+    or_proxy: bool = False
+    """Whether `nodes/proxy` is enough; with the gate KubeletFineGrainedAuthz off, nothing else counts."""
+    is_create: bool = False
+    """Whether the verb is `create` whatever the method, since a WebSocket begins with GET."""
+
+
+PROXY: Final = Right("proxy")
+REACH_IN: Final = Right("proxy", is_create=True)
+PODS: Final = Right("pods", or_proxy=True)
+HEALTHZ: Final = Right("healthz", or_proxy=True)
+CONFIGZ: Final = Right("configz", or_proxy=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One thing that can be asked for, under one or more paths."""
+
+    paths: tuple[str, ...]
+    methods: tuple[str, ...]
+    """Empty: any."""
+    find_handler: FindHandler | None
+    about: str
+    doors: frozenset[Door] | None = None
+    """Where it is served, if not where its area is."""
+    label: str = ""
+    """The path in labels of metrics, if not that of its area."""
+    standing: Standing = Standing.SERVED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Area:
+    """Endpoints that share a root, a right and where they are served."""
+
+    root: str
+    """With a slash at its end, the path without it leads there (307)."""
+    is_tree: bool = True
+    """Whether every path below the root is known, if only to answer 404; otherwise only those of the endpoints are."""
+    right: Right = PROXY
+    doors: frozenset[Door] = frozenset({Door.API, Door.SOCKET})
+    without_debugging: WithoutDebugging = WithoutDebugging.REFUSED
+    label: str
+    """The path in labels of metrics: never what a client has written."""
+    is_long_running: bool = False
+    """As the label of upstream's metrics has it."""
+    endpoints: tuple[Endpoint, ...]
+
+    @property
+    def segments(self) -> tuple[str, ...]:
+        return tuple(self.root.strip("/").split("/"))
+
+    def doors_of(self, endpoint: Endpoint) -> frozenset[Door]:
+        return self.doors if endpoint.doors is None else endpoint.doors
+
+
+def _by(owner: type[R], method: Callable[[R, web.Request], Awaitable[web.StreamResponse]]) -> FindHandler:
+    """Find the handler among the routes that a listener has; None if it has none of this kind."""
+
+    def find(routes: Sequence[Routes]) -> Handler | None:
+        return next((partial(method, each) for each in routes if isinstance(each, owner)), None)
+
+    return find
+
+
+_READ: Final = frozenset({Door.API, Door.READERS, Door.SOCKET})
+_KEPT: Final = WithoutDebugging.KEPT
+_GONE: Final = WithoutDebugging.GONE
+_NOT_YET: Final = Standing.NOT_YET
+_ANY: Final = ()
+_GET: Final = ("GET",)
+_POST: Final = ("POST",)
+_GET_POST: Final = ("GET", "POST")
+
+
+def _containers(root: str) -> tuple[str, ...]:
+    return f"{root}/{{namespace}}/{{pod}}/{{container}}", f"{root}/{{namespace}}/{{pod}}/{{uid}}/{{container}}"
+
+
+_CHECK_ALL: Final = _by(HealthRoutes, HealthRoutes.check_all)
+_CHECK_ONE: Final = _by(HealthRoutes, HealthRoutes.check_one)
+_STREAMS: Final = "`input`, `output`, `error`, `tty`; must be an upgrade"
+_LOG_OPTIONS: Final = (
+    "a container's log: `follow`, `previous`, `tailLines`, `sinceSeconds`, `sinceTime`, `limitBytes`, `timestamps`"
+)
+_CONFIGURATION: Final = (
+    "the effective KubeletConfiguration; header values, users, passwords and queries of URLs are `<masked>`"
+)
+
+AREAS: Final[tuple[Area, ...]] = (
+    Area(
+        root="/healthz",
+        is_tree=False,
+        right=HEALTHZ,
+        doors=_READ,
+        without_debugging=_KEPT,
+        label="healthz",
+        endpoints=(
+            Endpoint(("/healthz",), _ANY, _CHECK_ALL, "all checks; `verbose`, `exclude=<check>`", frozenset(Door)),
+            Endpoint(("/healthz/ping",), _ANY, _CHECK_ONE, "one check", frozenset(Door)),
+            Endpoint(("/healthz/log", "/healthz/syncloop"), _ANY, _CHECK_ONE, "one check"),
+            Endpoint(("/healthz/device-plugin",), _ANY, _CHECK_ONE, "one check", standing=_NOT_YET),
+        ),
+    ),
+    Area(
+        root="/pods",
+        right=PODS,
+        doors=_READ,
+        without_debugging=_KEPT,
+        label="pods",
+        endpoints=(
+            Endpoint(
+                ("/pods", "/pods/"),
+                _GET,
+                _by(PodRoutes, PodRoutes.list_pods),
+                "pods of this node with their statuses",
+            ),
+        ),
+    ),
+    Area(
+        root="/runningpods/",
+        right=PODS,
+        label="runningpods",
+        endpoints=(
+            Endpoint(
+                ("/runningpods/",),
+                _GET,
+                _by(NodeRoutes, NodeRoutes.list_running),
+                "what the runtime runs, as far as it knows",
+            ),
+        ),
+    ),
+    Area(
+        root="/containerLogs",
+        label="containerLogs",
+        endpoints=(
+            Endpoint(
+                ("/containerLogs/{namespace}/{pod}/{container}",),
+                _GET,
+                _by(PodRoutes, PodRoutes.read_logs),
+                _LOG_OPTIONS,
+            ),
+        ),
+    ),
+    Area(
+        root="/exec",
+        right=REACH_IN,
+        label="exec",
+        is_long_running=True,
+        endpoints=(
+            Endpoint(
+                _containers("/exec"),
+                _GET_POST,
+                _by(StreamRoutes, StreamRoutes.exec),
+                f"`command` (repeated), {_STREAMS}",
+            ),
+        ),
+    ),
+    Area(
+        root="/attach",
+        right=REACH_IN,
+        label="attach",
+        is_long_running=True,
+        endpoints=(Endpoint(_containers("/attach"), _GET_POST, _by(StreamRoutes, StreamRoutes.attach), _STREAMS),),
+    ),
+    Area(
+        root="/portForward",
+        right=REACH_IN,
+        label="portForward",
+        endpoints=(
+            Endpoint(
+                ("/portForward/{namespace}/{pod}", "/portForward/{namespace}/{pod}/{uid}"),
+                _GET_POST,
+                _by(StreamRoutes, StreamRoutes.port_forward),
+                "`port` with WebSockets; must be an upgrade",
+            ),
+        ),
+    ),
+    Area(
+        root="/run",
+        right=REACH_IN,
+        label="run",
+        endpoints=(
+            Endpoint(
+                _containers("/run"),
+                _POST,
+                _by(StreamRoutes, StreamRoutes.run),
+                "`cmd`, split at spaces; the answer is all that the command says",
+            ),
+        ),
+    ),
+    Area(
+        root="/configz",
+        is_tree=False,
+        right=CONFIGZ,
+        without_debugging=_GONE,
+        label="configz",
+        endpoints=(Endpoint(("/configz",), _ANY, _by(NodeRoutes, NodeRoutes.show_configuration), _CONFIGURATION),),
+    ),
+    Area(
+        root="/klet",
+        doors=frozenset({Door.SOCKET}),
+        without_debugging=_KEPT,
+        label="klet",
+        endpoints=(
+            Endpoint(
+                (klet_v1.PODS,),
+                _GET,
+                _by(KletRoutes, KletRoutes.list_pods),
+                "`/pods`, and those that are still terminating",
+            ),
+            Endpoint(
+                (klet_v1.JOURNAL,),
+                _GET,
+                _by(KletRoutes, KletRoutes.read_journal),
+                "cause records, one on each line; `follow`, `namespace`, `name`, `since`",
+            ),
+            Endpoint((klet_v1.NODE,), _GET, _by(KletRoutes, KletRoutes.explain_node), "why the node is ready or not"),
+            Endpoint(
+                (klet_v1.EXPLAIN,),
+                _GET,
+                _by(KletRoutes, KletRoutes.list_recorded),
+                "the pods that there are records about",
+            ),
+            Endpoint(
+                (f"{klet_v1.EXPLAIN}/{{namespace}}/{{pod}}",),
+                _GET,
+                _by(KletRoutes, KletRoutes.explain_pod),
+                "why a pod is as it is",
+            ),
+        ),
+    ),
+    Area(
+        root="/stats/",
+        right=Right("stats"),
+        doors=_READ,
+        without_debugging=_KEPT,
+        label="stats",
+        endpoints=(
+            Endpoint(
+                ("/stats/summary", "/stats/summary/"), _GET_POST, None, "usage of node and pods", standing=_NOT_YET
+            ),
+        ),
+    ),
+    Area(
+        root="/metrics",
+        is_tree=False,
+        right=Right("metrics"),
+        doors=_READ,
+        without_debugging=_KEPT,
+        label="metrics",
+        endpoints=(
+            Endpoint(("/metrics",), _ANY, None, "metrics of the agent", standing=_NOT_YET),
+            *(
+                Endpoint((f"/{label}",), _ANY, None, "metrics", label=label, standing=_NOT_YET)
+                for label in ("metrics/cadvisor", "metrics/resource", "metrics/probes")
+            ),
+            Endpoint(("/metrics/slis",), _ANY, None, "metrics", label="other", standing=_NOT_YET),
+        ),
+    ),
+    Area(
+        root="/logs/",
+        right=Right("log"),
+        label="logs",
+        endpoints=(
+            Endpoint(("/logs/", "/logs/{path}"), _GET, None, "files of `/var/log`, services", standing=_NOT_YET),
+        ),
+    ),
+    Area(
+        root="/checkpoint/",
+        right=Right("checkpoint"),
+        without_debugging=_GONE,
+        label="checkpoint",
+        endpoints=(
+            Endpoint(
+                ("/checkpoint/{namespace}/{pod}/{container}",),
+                _POST,
+                None,
+                "checkpoint of a container",
+                standing=_NOT_YET,
+            ),
+        ),
+    ),
+    Area(
+        root="/debug/pprof/",
+        label="debug",
+        is_long_running=True,
+        endpoints=(Endpoint(("/debug/pprof/{profile}",), _GET, None, "profiles of the process", standing=_NOT_YET),),
+    ),
+    Area(
+        root="/debug/flags/v",
+        is_tree=False,
+        without_debugging=_GONE,
+        label="debug",
+        is_long_running=True,
+        endpoints=(Endpoint(("/debug/flags/v",), ("PUT",), None, "how much the agent logs", standing=_NOT_YET),),
+    ),
+    Area(
+        root="/flagz",
+        is_tree=False,
+        right=Right("configz"),
+        without_debugging=_GONE,
+        label="other",
+        endpoints=(Endpoint(("/flagz",), _GET, None, "gate ComponentFlagz", standing=Standing.GATED),),
+    ),
+    Area(
+        root="/statusz",
+        is_tree=False,
+        right=Right("statusz"),
+        doors=_READ,
+        without_debugging=_KEPT,
+        label="other",
+        endpoints=(Endpoint(("/statusz",), _GET, None, "gate ComponentStatusz", standing=Standing.GATED),),
+    ),
+)
