@@ -158,10 +158,10 @@ class Pleg:
 
     def _do(self, step: Step | None) -> None:
         match step:
-            case ReadPod(uid, after):
-                self._queue.add_after(uid, after)
-            case FindOwner(container_id, after):
-                self._searches.add_after(container_id, after)
+            case ReadPod():
+                self._queue.add_after(step.uid, step.after)
+            case FindOwner():
+                self._searches.add_after(step.container_id, step.after)
             case RelistNow():
                 self._relist_now.set()
             case None:
