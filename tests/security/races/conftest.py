@@ -54,7 +54,8 @@ def breaks(arena, no_mounts):
     def check(victim, *swaps, mounts=False):
         if mounts and no_mounts:
             pytest.skip(f"no mount namespace: the machine does not allow one; {no_mounts}")
-        outcome = race(arena, victim, swaps, seconds=BROKEN_WITHIN, seed=SEED, mounts=mounts)
+        limits = {"seconds": BROKEN_WITHIN, "busy": BROKEN_WITHIN / 2}
+        outcome = race(arena, victim, swaps, seed=SEED, mounts=mounts, **limits)
         print(outcome)  # noqa: T201 - shown with a failure
         assert outcome.harm, outcome
         return outcome.harm

@@ -100,8 +100,11 @@ class NaivePodWriter(PodWriter):
 
 
 class NaiveWriter(Writer):
+    attempts = 5
+    numbers = itertools.count()
+
     def attempt(self):
-        made = self.volume / "..2030"
+        made = self.volume / f"..2030.{next(self.numbers)}"
         made.mkdir()
         made.chmod(0o755)
         for path, file in NEW.items():

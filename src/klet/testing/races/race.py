@@ -1,5 +1,6 @@
 """Sets an attacker on a victim until the victim does harm or the time is over."""
 
+import os
 import signal
 from collections.abc import Callable
 from types import FrameType
@@ -19,6 +20,8 @@ _GRACE: Final = 30.0
 _BETWEEN_LOOKS: Final = 16
 """Attempts between two looks at the sentinels: a look may cost more than an attempt. Harm stays; a mount may not."""
 _REFUSALS: Final = 3
+_SHARE: Final = 30
+"""A victim gets at least one part in so many of a processor."""
 
 
 class Victim(Protocol):
@@ -60,20 +63,27 @@ def race(
     *,
     seconds: float,
     seed: int,
+    busy: float = 0.0,
     mounts: bool = False,
 ) -> Outcome:
-    """Run one race. The victim is built in its own process; with `mounts` it may mount there."""
+    """Run one race. The victim is built in its own process; with `mounts` it may mount there.
+
+    It takes that many seconds, and longer where the victim was not `busy` for so many: on a machine with a lot to do
+    neither side gets to move.
+    """
     attacker = Attacker(arena=arena, swaps=swaps, seed=seed)
     oracle = Oracle(arena)
 
     def defend() -> Outcome:
-        return _Defence(victim=victim(), oracle=oracle, between_looks=1 if mounts else _BETWEEN_LOOKS).run(seconds)
+        return _Defence(victim=victim(), oracle=oracle, between_looks=1 if mounts else _BETWEEN_LOOKS).run(
+            seconds, busy
+        )
 
     attacking = confined.start(lambda is_over: msgspec.json.encode(attacker.run(is_over)))
     try:
         defending = confined.start(lambda _: msgspec.json.encode(defend()), mounts=mounts)
         try:
-            outcome = msgspec.json.decode(defending.result(within=seconds + _GRACE), type=Outcome)
+            outcome = msgspec.json.decode(defending.result(within=max(seconds, busy * _SHARE) + _GRACE), type=Outcome)
         finally:
             defending.end()
         attacking.stop()
@@ -96,12 +106,12 @@ class _Defence:
         self._refused = 0
         self._refusals: set[str] = set()
 
-    def run(self, seconds: float) -> Outcome:
+    def run(self, seconds: float, busy: float) -> Outcome:
         clock = SystemClock()
         started = clock.monotonic()
         harm: str | None = None
         signal.signal(signal.SIGALRM, _stalled)
-        while harm is None and clock.monotonic() < started + seconds:
+        while harm is None and (clock.monotonic() < started + seconds or _processor_time() < busy):
             harm = self._attempt()
         return Outcome(
             harm=harm or self._oracle.look() or "",
@@ -136,6 +146,12 @@ class _Defence:
         self._refused += 1
         if len(self._refusals) < _REFUSALS:
             self._refusals.add(f"{type(error).__name__}: {error}")
+
+
+def _processor_time() -> float:
+    """Seconds that this process has computed."""
+    used = os.times()
+    return used.user + used.system
 
 
 def _stalled(_number: int, _frame: FrameType | None) -> None:
