@@ -98,7 +98,9 @@ def build_address(scheme: str, host: str, port: int, path: str) -> Address:
 
 
 def follow(address: Address, location: str) -> Address | None:
-    """Where a redirection leads; None if that cannot be read as an address."""
+    """Where a redirection leads; None if that cannot be read as an address, as with control characters in Go."""
+    if _BAD_VALUE.search(location):
+        return None
     try:
         parts = urlsplit(location)
         port = parts.port

@@ -127,6 +127,12 @@ def test_a_location_that_cannot_be_read():
     assert follow(build_address("http", "h", 81, "/"), "http://h:x/") is None
 
 
+@pytest.mark.parametrize("location", ["http://h:81/a\x00b", "/a\x01b", "\x7f", "http://h/?\x0b"])
+def test_a_redirection_with_control_characters_leads_nowhere(location):
+    """They would be in the Referer of the next request."""
+    assert follow(build_address("http", "h", 81, "/"), location) is None
+
+
 def test_a_long_location_takes_little_memory():
     """A container may answer a probe with tens of KiB of it, which a pattern that goes back took hundreds of times."""
     location = "/" + "- " * 32_000
