@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Final, Protocol, TypeAlias
 
 import msgspec
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from msgspec import Struct
 
 from klet.api.config import ConfigMap, Secret
@@ -27,7 +28,7 @@ from klet.checkpoint.upstream import (
     PodStateFormat,
 )
 from klet.offline.object_formats import PlainFormat, SealedFormat
-from klet.offline.sealing import load_sealer
+from klet.offline.sealing import NONCE_SIZE, load_sealer
 from klet.offline.snapshot import PodsFormat, SurroundingsFormat
 from klet.status.checkpoint import MemoryFormat
 from klet.testing.fuzz.mutators import (
@@ -109,13 +110,24 @@ def _plain() -> object:
     return PlainFormat(kind="ConfigMap", owner="default/a", struct=ConfigMap)
 
 
+class _Sealer:
+    """Seals the same in the same way each time: one seed has to make one sequence of inputs."""
+
+    def seal(self, data: bytes, *, owner: bytes) -> bytes:
+        nonce = hashlib.sha256(data).digest()[:NONCE_SIZE]
+        return nonce + AESGCM(_SEALED_KEY).encrypt(nonce, data, owner)
+
+    def open(self, sealed: bytes, *, owner: bytes) -> bytes:
+        return load_sealer(_SEALED_KEY).open(sealed, owner=owner)
+
+
 def _secret() -> object:
-    return SealedFormat(kind="Secret", owner="default/a", struct=Secret, sealer=load_sealer(_SEALED_KEY))
+    return SealedFormat(kind="Secret", owner="default/a", struct=Secret, sealer=_Sealer())
 
 
 def _seal_secret(content: bytes) -> bytes:
     """The content of the encrypted part."""
-    sealed = load_sealer(_SEALED_KEY).seal(content, owner=b"Secret\ndefault/a")
+    sealed = _Sealer().seal(content, owner=b"Secret\ndefault/a")
     return _sealed_by("Secret")(msgspec.json.encode({"owner": "default/a", "sealed": sealed}))
 
 
