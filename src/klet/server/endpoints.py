@@ -314,10 +314,14 @@ AREAS: Final[tuple[Area, ...]] = (
         endpoints=(
             Endpoint(("/metrics",), _ANY, None, "metrics of the agent", standing=_NOT_YET),
             *(
-                Endpoint((f"/{label}",), _ANY, None, "metrics", label=label, standing=_NOT_YET)
-                for label in ("metrics/cadvisor", "metrics/resource", "metrics/probes")
+                Endpoint((f"/{label}",), _ANY, None, about, label=label, standing=_NOT_YET)
+                for label, about in (
+                    ("metrics/cadvisor", "usage of containers"),
+                    ("metrics/resource", "CPU and memory of node, pods and containers"),
+                    ("metrics/probes", "results of probes"),
+                )
             ),
-            Endpoint(("/metrics/slis",), _ANY, None, "metrics", label="other", standing=_NOT_YET),
+            Endpoint(("/metrics/slis",), _ANY, None, "results of checks", label="other", standing=_NOT_YET),
         ),
     ),
     Area(

@@ -1,0 +1,78 @@
+"""Writes the tables of docs/kubelet-api.md from the table of endpoints. Pure; `scripts/generate-endpoints` runs it."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from klet.server.endpoints import AREAS, PROXY, Area, Door, Endpoint, Right, Standing
+
+PATHS: Final = "paths"
+MISSING: Final = "missing"
+RIGHTS: Final = "rights"
+
+
+def write_tables(text: str) -> str:
+    """Put the tables that the endpoints give between their marks; the rest stays."""
+    for name, lines in ((PATHS, _paths()), (MISSING, _missing()), (RIGHTS, _rights())):
+        start, end = f"<!-- {name}: written by scripts/generate-endpoints -->", f"<!-- end of {name} -->"
+        if (text.count(start), text.count(end)) != (1, 1):
+            raise ValueError(f"the marks of {name} do not stand in the text once each")
+        before, _, rest = text.partition(start)
+        after = rest.partition(end)[2]
+        text = "\n".join([f"{before}{start}", *lines, f"{end}{after}"])
+    return text
+
+
+def _paths() -> Iterator[str]:
+    yield "| path | methods | on | without debugging | |"
+    yield "| --- | --- | --- | --- | --- |"
+    for area, endpoint in _endpoints():
+        if endpoint.standing is Standing.SERVED:
+            cells = (
+                _path_cell(endpoint),
+                ", ".join(endpoint.methods) or "any",
+                _doors_cell(area.doors_of(endpoint)),
+                area.without_debugging,
+                endpoint.about,
+            )
+            yield f"| {' | '.join(cells)} |"
+
+
+def _missing() -> Iterator[str]:
+    yield "| path | methods | |"
+    yield "| --- | --- | --- |"
+    for _, endpoint in _endpoints():
+        if endpoint.standing is not Standing.SERVED:
+            cells = (_path_cell(endpoint), ", ".join(endpoint.methods) or "any", endpoint.about)
+            yield f"| {' | '.join(cells)} |"
+
+
+def _rights() -> Iterator[str]:
+    yield "| path | resource |"
+    yield "| --- | --- |"
+    by_right: dict[Right, list[str]] = {}
+    for area in AREAS:
+        name = f"`/{area.segments[0]}`"
+        if name not in (names := by_right.setdefault(area.right, [])):
+            names.append(name)
+    for right, names in by_right.items():
+        if right != PROXY:
+            yield f"| {', '.join(names)} | {_right_cell(right)} |"
+    yield f"| everything else | {_right_cell(PROXY)} |"
+
+
+def _endpoints() -> Iterator[tuple[Area, Endpoint]]:
+    return ((area, endpoint) for area in AREAS for endpoint in area.endpoints)
+
+
+def _path_cell(endpoint: Endpoint) -> str:
+    return ", ".join(f"`{path}`" for path in endpoint.paths)
+
+
+def _doors_cell(doors: frozenset[Door]) -> str:
+    return "all" if doors == frozenset(Door) else ", ".join(door for door in Door if door in doors)
+
+
+def _right_cell(right: Right) -> str:
+    text = f"`nodes/{right.subresource}`"
+    text += ", else `nodes/proxy`" if right.or_proxy else ""
+    return text + (", verb `create`" if right.is_create else "")

@@ -1,0 +1,148 @@
+"""Every row of the table of endpoints, asked for over the network: who is refused, what is there."""
+
+import asyncio
+import re
+
+import aiohttp
+import pytest
+
+from klet.aio.clock import SystemClock
+from klet.server.endpoints import AREAS, Door, Standing, WithoutDebugging
+from klet.server.listener import Address, HealthListener, ReadOnlyListener, take
+from klet.server.routes.klet import KletRoutes
+
+VALUES = {"namespace": "default", "pod": "web", "container": "main", "uid": "web-uid"}
+VERBS = {"GET": "get", "POST": "create", "PUT": "update", "DELETE": "delete"}
+ROWS = [
+    (area, endpoint, method, re.sub(r"{(\w+)}", lambda found: VALUES.get(found[1], "x"), path))
+    for area in AREAS
+    for endpoint in area.endpoints
+    for path in endpoint.paths
+    for method in endpoint.methods or VERBS
+]
+KNOWN = [row for row in ROWS if row[1].standing is not Standing.GATED]
+NOTHING_THERE = (404, "404: Page Not Found")
+NO_PATH = (404, "404 page not found\n")
+
+
+class Denies:
+    """Lets nobody do anything, and notes what was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    async def allows(self, user, verb, subresource):
+        self.asked.append((user.name, verb, subresource))
+        return False
+
+
+def right_of(area, method):
+    """What must be asked for: the verb, and each subresource that would be enough."""
+    verb = "create" if area.right.is_create else VERBS[method]
+    return verb, [area.right.subresource, "proxy"] if area.right.or_proxy else [area.right.subresource]
+
+
+def all_routes(kubelet):
+    """Also those of klet's own API, which no port has."""
+    return (*kubelet.routes, KletRoutes(pods=kubelet.pods, journal=None))
+
+
+async def ask(session, rows):
+    answers = {}
+    for _, _, method, path in rows:
+        async with session.request(method, path, allow_redirects=False) as answer:
+            answers[method, path] = answer.status, await answer.text()
+    return answers
+
+
+@pytest.mark.parametrize("credentials", [None, "Bearer nonsense", "Basic eDp5"])
+async def test_who_is_unknown_is_refused_everywhere(start, credentials):
+    authorizer = Denies()
+    headers = {"Authorization": credentials} if credentials else {}
+    async with start(authorizer=authorizer) as kubelet, kubelet.session(None, headers=headers) as session:
+        answers = await ask(session, KNOWN)
+    assert answers == dict.fromkeys(answers, (401, "Unauthorized"))
+    assert authorizer.asked == []
+
+
+@pytest.mark.parametrize(("name", "user"), [("admin", "admin"), (None, "system:anonymous")])
+async def test_who_lacks_the_right_of_the_row_is_refused(start, name, user):
+    authorizer = Denies()
+    async with start(authorizer=authorizer, allows_anonymous=True) as kubelet, kubelet.session(name) as session:
+        for row in KNOWN:
+            area, _, method, path = row
+            verb, subresources = right_of(area, method)
+            authorizer.asked.clear()
+            [(status, body)] = (await ask(session, [row])).values()
+            assert (method, path, status) == (method, path, 403)
+            assert f"user={user}, verb={verb}, resource=nodes, subresource(s)=[{' '.join(subresources)}]" in body
+            assert authorizer.asked == [(user, verb, each) for each in subresources]
+
+
+async def test_the_api_serves_what_the_table_says(kubelet):
+    async with kubelet.session() as session:
+        answers = await ask(session, ROWS)
+    for area, endpoint, method, path in ROWS:
+        answer = answers[method, path]
+        if endpoint.standing is Standing.GATED:
+            assert (path, answer) == (path, NO_PATH)
+        elif endpoint.standing is Standing.NOT_YET:
+            assert (path, answer[0]) == (path, 404)
+        elif Door.API not in area.doors_of(endpoint):
+            assert (path, answer) == (path, NOTHING_THERE)
+        else:
+            assert answer[0] in {200, 400, 500}, path  # streams miss their upgrade
+
+
+async def test_without_debugging_the_api_serves_what_the_table_says(start):
+    async with start(has_debugging=False) as kubelet, kubelet.session() as session:
+        answers = await ask(session, ROWS)
+    assert_without_debugging(answers, Door.API)
+
+
+async def test_the_port_for_readers_serves_what_the_table_says(kubelet, logged):
+    taken = take(Address(host="127.0.0.1", port=0, name="address, readOnlyPort"))
+    listener = ReadOnlyListener(listener=taken, routes=all_routes(kubelet), clock=SystemClock())
+    async with asyncio.TaskGroup() as group:
+        async with logged("for readers"):
+            task = group.create_task(listener.run())
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{taken.getsockname()[1]}") as session:
+            answers = await ask(session, ROWS)
+        task.cancel()
+    assert_without_debugging(answers, Door.READERS)
+
+
+async def test_the_port_of_health_serves_what_the_table_says(kubelet, unused_tcp_port, logged):
+    address = Address(host="127.0.0.1", port=unused_tcp_port, name="healthzBindAddress, healthzPort")
+    listener = HealthListener(address=address, routes=all_routes(kubelet), clock=SystemClock())
+    async with asyncio.TaskGroup() as group:
+        async with logged("Serving health"):
+            task = group.create_task(listener.run())
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{unused_tcp_port}") as session:
+            answers = await ask(session, ROWS)
+        task.cancel()
+    assert answers == {
+        (method, path): (200, "ok") if Door.HEALTH in area.doors_of(endpoint) else NO_PATH
+        for area, endpoint, method, path in ROWS
+    }
+
+
+def test_every_handler_is_found_among_the_routes(kubelet):
+    routes = all_routes(kubelet)
+    rows = [(endpoint.find_handler, path) for _, endpoint, _, path in ROWS if endpoint.find_handler is not None]
+    assert [path for find, path in rows if find(routes) is None] == []
+    assert [path for find, path in rows if find(()) is not None] == []
+
+
+def assert_without_debugging(answers, door):
+    for area, endpoint, method, path in ROWS:
+        answer = answers[method, path]
+        if endpoint.standing is Standing.GATED or area.without_debugging is WithoutDebugging.GONE:
+            assert (path, answer) == (path, NO_PATH)
+        elif area.without_debugging is WithoutDebugging.REFUSED:
+            assert (path, answer) == (path, (405, "Debug endpoints are disabled.\n"))
+        elif endpoint.standing is Standing.NOT_YET:
+            assert (path, answer[0]) == (path, 404)
+        else:
+            is_served = door in area.doors_of(endpoint)
+            assert (path, answer[0]) == (path, 200 if is_served else 404)
