@@ -15,7 +15,6 @@ import pytest
 from klet.api.config import Secret
 from klet.api.meta import ObjectMeta
 from klet.embedded.identities import User
-from klet.testing.builders import IMAGE
 from klet.testing.fake_runtime import ExecResult, FakeImage, Script, registry_of
 
 PRIVATE = "registry.example.com/team/private:1"
