@@ -3,6 +3,7 @@
 Set-up, call and tear-down of a test have its deadline each, and the import of a test module that of its directory.
 """
 
+import faulthandler
 import os
 from collections.abc import Generator
 from pathlib import Path, PurePath
@@ -20,6 +21,7 @@ T = TypeVar("T")
 
 NAME: Final = __name__
 _GRACE: Final = "10"
+_LONGEST_REASON: Final = 300
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,6 +30,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--record", metavar="FILE", help="write each result to FILE, and leave out what it has already")
     parser.addini("deadlines", "deadlines in seconds, as <directory>: <seconds>", type="linelist", default=[])
     parser.addini("deadline_grace", "seconds for a test to end after its deadline", default=_GRACE)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests() -> Generator[None, T, T]:
+    """Let the stacks of a process that hangs in a conftest be seen: faulthandler would write where pytest captures."""
+    was_enabled = faulthandler.is_enabled()
+    descriptor = os.dup(2)
+    faulthandler.enable(file=descriptor)
+    try:
+        return (yield)
+    finally:
+        if was_enabled:
+            faulthandler.enable(file=2)
+        else:
+            faulthandler.disable()
+        os.close(descriptor)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -195,4 +213,5 @@ def classify(report: pytest.TestReport) -> Outcome | None:
 def _skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     if not report.skipped or not isinstance(report.longrepr, tuple):
         return ""
-    return report.longrepr[2].removeprefix("Skipped: ").removeprefix("skipped: ")
+    reason = report.longrepr[2].removeprefix("Skipped: ").removeprefix("skipped: ")
+    return " ".join(reason.split())[:_LONGEST_REASON]

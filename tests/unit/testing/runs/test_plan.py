@@ -1,0 +1,64 @@
+from pathlib import Path
+
+import pytest
+
+from klet.testing.runs.plan import Part, Stage, plan_arguments, plan_whole
+
+REPOSITORY = Path(__file__).parents[4]
+
+
+@pytest.fixture
+def tests(tmp_path):
+    """A directory of tests with the given files."""
+
+    def make(*names):
+        for name in names:
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        return tmp_path
+
+    return make
+
+
+def shown(stages, directory):
+    return [
+        [(part.name, *(each.replace(f"{directory}/", "") for each in part.arguments)) for part in stage.parts]
+        for stage in stages
+    ]
+
+
+def test_what_uses_the_machine_runs_beside_what_does_not_and_the_simulation_last(tests):
+    directory = tests(
+        "unit/test_a.py",
+        "component/deep/test_b.py",
+        "integration/host/test_cgroups_v2.py",
+        "contract/test_c.py",
+        "simulation/test_d.py",
+        "brand_new/test_e.py",
+        "data/table.py",
+    )
+    assert shown(plan_whole(directory), directory) == [
+        [
+            ("machine", "brand_new", "contract", "integration", "--ignore=integration/host/test_cgroups_v2.py"),
+            ("beside", "integration/host/test_cgroups_v2.py", "component", "unit"),
+        ],
+        [("simulation", "simulation")],
+    ]
+
+
+def test_parts_without_tests_are_left_out(tests):
+    directory = tests("unit/test_a.py", "integration/conftest.py")
+    assert shown(plan_whole(directory), directory) == [[("beside", "unit")]]
+
+
+def test_arguments_are_one_part(tests):
+    assert plan_arguments(["-k", "a b"]) == (Stage((Part("tests", ("-k", "a b"), is_attended=True),)),)
+
+
+def test_no_test_of_this_repository_is_left_out():
+    planned = {
+        argument for stage in plan_whole(REPOSITORY / "tests") for part in stage.parts for argument in part.arguments
+    }
+    for path in (REPOSITORY / "tests").rglob("test_*.py"):
+        assert planned & {str(path), *map(str, path.parents)}, path
