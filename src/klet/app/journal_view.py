@@ -32,6 +32,9 @@ class NodeHealth(Protocol):
     """How the node itself is."""
 
     @property
+    def has_answered(self) -> bool: ...
+
+    @property
     def well_at(self) -> datetime | None: ...
 
     def errors(self) -> Sequence[str]: ...
@@ -104,6 +107,7 @@ class JournalRecords:
         state = NodeState(
             errors=self._node.errors(),
             network_error=self._node.network_error(),
+            has_answered=self._node.has_answered,
             well_at=self._node.well_at,
             node=self._api_node(),
         )

@@ -6,9 +6,17 @@ from datetime import timedelta
 from typing import Final
 
 from klet.api.klet_v1 import CauseRecord, Measurement, TimelineStep
+from klet.model.reasons import Reason
 
 BESIDE_THE_POINT: Final = frozenset(
-    {"Created", "KillContainer", "MissingClusterDNS", "RestartContainer", "StartContainer", "StartInitContainer"}
+    {
+        Reason.CREATED,
+        Reason.KILL_CONTAINER,
+        Reason.MISSING_CLUSTER_DNS,
+        Reason.RESTART_CONTAINER,
+        Reason.START_CONTAINER,
+        Reason.START_INIT_CONTAINER,
+    }
 )
 """Decisions that only matter to those who want every step: what came of them is told too."""
 SAID_TWICE: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
@@ -97,6 +105,8 @@ def _offset(step: TimelineStep) -> str:
 
 
 def _is_noise(step: TimelineStep) -> bool:
-    if step.decision in BESIDE_THE_POINT or (step.decision == "Pulled" and "already present" in step.message):
+    if step.decision in BESIDE_THE_POINT:
         return True
-    return step.decision == "Failed" and step.measurements.get("reason") in SAID_TWICE
+    if step.decision == Reason.PULLED:
+        return step.measurements.get("alreadyPresent") is True
+    return step.decision == Reason.FAILED and step.measurements.get("reason") in SAID_TWICE

@@ -20,10 +20,10 @@ from klet.api.references import ObjectReference
 from klet.api.times import Time
 from klet.errors import KletError
 from klet.events.correlator import LONGEST_MESSAGE, Correlator, Count, Drop, Post
-from klet.events.kinds import EventType, event_type
 from klet.model.causes import CauseId, CauseRecorder, Finding, Subject
 from klet.model.foreign_text import shorten
 from klet.model.pods import PodUID
+from klet.model.reasons import EventType
 
 logger = logging.getLogger(__name__)
 
@@ -94,17 +94,17 @@ class EventingRecorder:
 
     def record(self, finding: Finding, *, parent: CauseId | None = None) -> CauseId:
         cause = self._inner.record(finding, parent=parent)
-        if event_type(finding) is not None:
+        if finding.decision.event_type is not None:
             if len(self._queue) == QUEUE:
                 # What is news when the API server is back is what happened last.
                 oldest, _ = self._take()
-                logger.debug("Event dropped: too many wait", extra={"reason": oldest.decision})
+                logger.debug("Event dropped: too many wait", extra={"reason": str(oldest.decision)})
                 self._dropped += 1
             if len(finding.message) > LONGEST_MESSAGE // 4:
                 finding = replace(finding, message=shorten(finding.message, LONGEST_MESSAGE))
             self._queue.append((finding, Time.of(self._clock.now())))
             self._arrived.set()
-            self._warnings += event_type(finding) is EventType.WARNING
+            self._warnings += finding.decision.event_type is EventType.WARNING
             self._note_pressing()
         return cause
 
@@ -135,7 +135,7 @@ class EventingRecorder:
 
     def _take(self) -> tuple[Finding, Time]:
         taken = self._queue.popleft()
-        self._warnings -= event_type(taken[0]) is EventType.WARNING
+        self._warnings -= taken[0].decision.event_type is EventType.WARNING
         self._note_pressing()
         return taken
 
@@ -174,7 +174,7 @@ class EventWriter:
         flood = 0
         while True:
             finding, at = await self._findings.next()
-            if event_type(finding) is EventType.NORMAL:
+            if finding.decision.event_type is EventType.NORMAL:
                 await self._let_starts_go_first(at)
             event = self._make(finding, at)
             match self._correlator.decide(event, now=self._clock.now()):
@@ -225,13 +225,13 @@ class EventWriter:
 
     def _make(self, finding: Finding, at: Time) -> Event:
         involved = self._reference(finding.subject)
-        kind = event_type(finding)
+        kind = finding.decision.event_type
         assert kind is not None
         nanoseconds = int(self._clock.now().timestamp() * 1_000_000_000) + self._randomness.randrange(1000)
         return Event(
             metadata=ObjectMeta(name=f"{involved.name}.{nanoseconds:x}", namespace=involved.namespace or "default"),
             involved_object=involved,
-            reason=finding.decision,
+            reason=str(finding.decision),
             message=finding.message,
             source=EventSource(component=COMPONENT, host=self._node_name),
             first_timestamp=at,

@@ -5,7 +5,7 @@ from datetime import datetime
 from klet.api import klet_v1
 from klet.api.pod import Pod
 from klet.journal.diagnosis import Diagnosis, PodState
-from klet.journal.evidence import Reason
+from klet.journal.evidence import Why
 from klet.journal.node_diagnosis import Condition, NodeDiagnosis
 from klet.journal.records import ToldPod
 from klet.journal.timeline import Step, Timeline, Waiting
@@ -55,7 +55,7 @@ def answer_record(cause: Cause) -> klet_v1.CauseRecord:
         at=cause.at,
         subject=_subject(cause),
         decider=finding.decider,
-        decision=finding.decision,
+        decision=str(finding.decision),
         message=finding.message,
         measurements=finding.measurements,
         since=finding.since,
@@ -80,7 +80,7 @@ def _step(step: Step, *, life: int) -> klet_v1.TimelineStep:
         at=step.cause.at,
         subject=_subject(step.cause),
         decider=finding.decider,
-        decision=finding.decision,
+        decision=str(finding.decision),
         message=finding.message,
         measurements=finding.measurements,
         since=finding.since,
@@ -123,7 +123,7 @@ def _condition(condition: Condition) -> klet_v1.NodeCondition:
     )
 
 
-def _why(reason: Reason) -> klet_v1.Why:
+def _why(reason: Why) -> klet_v1.Why:
     return klet_v1.Why(
         kind=str(reason.kind),
         reason=reason.word,

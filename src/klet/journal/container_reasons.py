@@ -7,8 +7,9 @@ from typing import Final
 from klet.api.container import Container
 from klet.api.container_status import ContainerStateTerminated, ContainerStatus
 from klet.api.handlers import Probe
-from klet.journal.evidence import Evidence, Kind, Reason, plain_error
+from klet.journal.evidence import Evidence, Kind, Why, plain_error
 from klet.model.causes import Cause, Measurement
+from klet.model.reasons import Reason
 
 IMAGE_WORDS: Final = frozenset(
     {
@@ -25,9 +26,6 @@ QUIET_WORDS: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Waiting that has no reason of its own."""
 START_ERROR: Final = "StartError"
 """containerd's word for a container whose process could not be started."""
-STARTED: Final = "Started"
-UNHEALTHY: Final = "Unhealthy"
-KILLING: Final = "Killing"
 LONGEST_WORDS: Final = 160
 _MISSING_SECRETS: Final = "missing pull secrets"
 DEFAULT_PERIOD: Final = 10
@@ -50,19 +48,19 @@ class Seat:
     @property
     def run(self) -> Evidence:
         """The records since it last started."""
-        return self.records.after(self.records.newest_of(STARTED))
+        return self.records.after(self.records.newest_of(Reason.STARTED))
 
     @property
     def ended_run(self) -> Evidence:
         """The records of the run that ended last."""
         if self.status.state.running is None:
             return self.run
-        current = self.records.newest_of(STARTED)
+        current = self.records.newest_of(Reason.STARTED)
         earlier = self.records.before(current)
-        return earlier.after(earlier.newest_of(STARTED))
+        return earlier.after(earlier.newest_of(Reason.STARTED))
 
 
-def explain_container(seat: Seat, *, now: datetime) -> Reason | None:
+def explain_container(seat: Seat, *, now: datetime) -> Why | None:
     """What is wrong with a container, or what it is about; None if there is nothing to say."""
     state = seat.status.state
     if state.waiting is not None:
@@ -74,7 +72,7 @@ def explain_container(seat: Seat, *, now: datetime) -> Reason | None:
     return None
 
 
-def _waiting(seat: Seat, word: str, message: str) -> Reason | None:
+def _waiting(seat: Seat, word: str, message: str) -> Why | None:
     if word in QUIET_WORDS:
         return _under_way(seat)
     if word in IMAGE_WORDS:
@@ -83,43 +81,46 @@ def _waiting(seat: Seat, word: str, message: str) -> Reason | None:
     if last is not None and word == "CrashLoopBackOff":
         return _ended(seat, last, word)
     following = seat.run.newest
-    return Reason(
+    return Why(
         word=word,
         container=seat.spec.name,
         message=f"{seat.who} cannot be started: {plain_error(message) or word}",
         measurements={"restarts": seat.status.restart_count},
-        since=_since(seat.run.of("Failed", "FailedPostStartHook")),
+        since=_since(seat.run.of(Reason.FAILED, Reason.FAILED_POST_START_HOOK)),
         next="start it again",
         next_at=following.finding.next_at if following is not None else None,
     )
 
 
-def _under_way(seat: Seat) -> Reason | None:
+def _under_way(seat: Seat) -> Why | None:
     """What the newest record about a container that is about to start says it is doing."""
     newest = seat.records.newest
     if newest is None:
         return None
-    doing = {
-        "Pulling": (f'the image "{seat.spec.image}" of {seat.who} is being pulled', "start the container with it"),
-        "PostStartHook": (f"the postStart hook of {seat.who} is running", "the container counts as started after it"),
-    }.get(newest.finding.decision)
-    if doing is None:
-        return None
-    return Reason(
+    match newest.finding.decision:
+        case Reason.PULLING:
+            text = f'the image "{seat.spec.image}" of {seat.who} is being pulled'
+            following = "start the container with it"
+        case Reason.POST_START_HOOK:
+            text = f"the postStart hook of {seat.who} is running"
+            following = "the container counts as started after it"
+        case _:
+            return None
+    return Why(
         kind=Kind.PROGRESS,
-        word=newest.finding.decision,
+        word=str(newest.finding.decision),
         container=seat.spec.name,
-        message=doing[0],
+        message=text,
         measurements={"image": seat.spec.image},
         since=newest.at,
-        next=doing[1],
+        next=following,
     )
 
 
-def _no_image(seat: Seat, word: str, message: str) -> Reason:
+def _no_image(seat: Seat, word: str, message: str) -> Why:
     image = seat.spec.image
-    tries = seat.records.after(seat.records.newest_of(STARTED, "Pulled"))
-    newest = tries.of("BackOff", "Failed").newest
+    tries = seat.records.after(seat.records.newest_of(Reason.STARTED, Reason.PULLED))
+    newest = tries.of(Reason.BACK_OFF_PULLING_IMAGE, Reason.FAILED).newest
     next_at = newest.finding.next_at if newest is not None else None
     if word == "ErrImageNeverPull":
         text = f'the image "{image}" of {seat.who} is not on this node, and its imagePullPolicy is Never'
@@ -127,12 +128,12 @@ def _no_image(seat: Seat, word: str, message: str) -> Reason:
         text = f'the image "{image}" of {seat.who} has a name that is not valid: {plain_error(message)}'
     else:
         text = f'the image "{image}" of {seat.who} cannot be pulled: {plain_error(message)}{_without_secrets(tries)}'
-    return Reason(
+    return Why(
         word=word,
         container=seat.spec.name,
         message=text,
         measurements={"image": image},
-        since=_since(tries.of("Failed", "InspectFailed", "ErrImageNeverPull")),
+        since=_since(tries.of(Reason.FAILED, Reason.INSPECT_FAILED, Reason.ERR_IMAGE_NEVER_PULL)),
         next="pull it again" if next_at is not None else "look again whether it is there",
         next_at=next_at,
     )
@@ -145,12 +146,12 @@ def _without_secrets(tries: Evidence) -> str:
     return f"; image pull secrets that it was tried without: {missing}" if missing else ""
 
 
-def _ended(seat: Seat, ended: ContainerStateTerminated, word: str, *, kind: Kind = Kind.TROUBLE) -> Reason:
+def _ended(seat: Seat, ended: ContainerStateTerminated, word: str, *, kind: Kind = Kind.TROUBLE) -> Why:
     """A container that ended, and how; what follows is in the newest record about it."""
     following = seat.run.newest
     next_at = following.finding.next_at if following is not None and kind is Kind.TROUBLE else None
     word, message, measured = _how(seat, ended, word)
-    return Reason(
+    return Why(
         kind=kind,
         word=word,
         container=seat.spec.name,
@@ -172,7 +173,11 @@ def _how(seat: Seat, ended: ContainerStateTerminated, word: str) -> tuple[str, s
         return "RunContainerError", text, {"command": command} if command else {}
     failure = _fatal_probe(seat.ended_run)
     if failure is not None:
-        return UNHEALTHY, f"{seat.who} was killed: {_answer(failure)}{times}", dict(failure.finding.measurements)
+        return (
+            str(Reason.UNHEALTHY),
+            f"{seat.who} was killed: {_answer(failure)}{times}",
+            dict(failure.finding.measurements),
+        )
     if ended.reason == "OOMKilled":
         limit = seat.spec.resources.limits.get("memory")
         limited = f" (its memory limit is {limit})" if limit is not None else ""
@@ -185,23 +190,23 @@ def _how(seat: Seat, ended: ContainerStateTerminated, word: str) -> tuple[str, s
 
 def _fatal_probe(run: Evidence) -> Cause | None:
     """The last answer of the probe for which a run was ended, if it was."""
-    kill = run.of(KILLING, "KillContainer").where(lambda cause: "probe" in cause.finding.message).newest
+    kill = run.of(Reason.KILLING).where(lambda cause: "probe" in cause.finding.measurements).newest
     return _unhealthy(run.before(kill), "liveness", "startup") if kill is not None else None
 
 
-def _failing_probe(seat: Seat, *, now: datetime) -> Reason | None:
+def _failing_probe(seat: Seat, *, now: datetime) -> Why | None:
     """A container that runs, and whose liveness or startup probe fails at the moment."""
     failure = _unhealthy(seat.run, "liveness", "startup")
     if failure is None:
         return None
     probe = seat.spec.startup_probe if _probe_of(failure) == "startup" else seat.spec.liveness_probe
-    kill = seat.run.after(failure).newest_of(KILLING)
+    kill = seat.run.after(failure).newest_of(Reason.KILLING)
     if kill is None and not _is_fresh(failure, probe, now=now):
         return None
     finding = failure.finding
     ending = f"{seat.who} is being killed" if kill is not None else f"{seat.who} is about to be killed"
-    return Reason(
-        word=UNHEALTHY,
+    return Why(
+        word=str(Reason.UNHEALTHY),
         container=seat.spec.name,
         message=f"{ending}: {_answer(failure)}",
         measurements=dict(finding.measurements) | {"restarts": seat.status.restart_count},
@@ -211,7 +216,7 @@ def _failing_probe(seat: Seat, *, now: datetime) -> Reason | None:
     )
 
 
-def _not_ready(seat: Seat, *, now: datetime) -> Reason | None:
+def _not_ready(seat: Seat, *, now: datetime) -> Why | None:
     if seat.status.ready or (seat.is_init and seat.spec.restart_policy != "Always"):
         return None
     is_starting = seat.spec.startup_probe is not None and not seat.status.started
@@ -223,7 +228,7 @@ def _not_ready(seat: Seat, *, now: datetime) -> Reason | None:
     failure = _unhealthy(seat.run, kind)
     if failure is None:
         first = timedelta(seconds=probe.initial_delay_seconds)
-        return Reason(
+        return Why(
             kind=Kind.PROGRESS,
             word="NotReady",
             container=seat.spec.name,
@@ -234,8 +239,8 @@ def _not_ready(seat: Seat, *, now: datetime) -> Reason | None:
         )
     next_at = _next_probe(failure, probe, now=now)
     period = probe.period_seconds or DEFAULT_PERIOD
-    return Reason(
-        word=UNHEALTHY,
+    return Why(
+        word=str(Reason.UNHEALTHY),
         container=seat.spec.name,
         message=f"{seat.who} is not ready: {_answer(failure)}",
         measurements=dict(failure.finding.measurements) | {"periodSeconds": period},
@@ -245,7 +250,7 @@ def _not_ready(seat: Seat, *, now: datetime) -> Reason | None:
     )
 
 
-def _past_end(seat: Seat) -> Reason | None:
+def _past_end(seat: Seat) -> Why | None:
     """A container that runs well now, and did not always."""
     last = seat.status.last_state.terminated
     if last is None or not seat.status.restart_count:
@@ -259,7 +264,7 @@ def _unhealthy(records: Evidence, *kinds: str) -> Cause | None:
 
 def _probe_of(cause: Cause) -> str:
     """The kind of probe that a record tells the failure of; empty for other records."""
-    return str(cause.finding.measurements.get("probe", "")) if cause.finding.decision == UNHEALTHY else ""
+    return str(cause.finding.measurements.get("probe", "")) if cause.finding.decision == Reason.UNHEALTHY else ""
 
 
 def _answer(failure: Cause) -> str:

@@ -11,6 +11,7 @@ import msgspec
 from klet.errors import KletError
 from klet.journal.records import CauseQuery, ToldPod, from_microseconds, to_id, to_microseconds, to_number
 from klet.model.causes import Cause, CauseId, Finding, Measurement, Subject
+from klet.model.reasons import read_reason
 
 
 class JournalError(KletError):
@@ -211,7 +212,7 @@ def _to_row(cause: Cause) -> Row:
         subject.uid,
         subject.container,
         finding.decider,
-        finding.decision,
+        str(finding.decision),
         finding.message,
         msgspec.json.encode(dict(finding.measurements)).decode(),
         None if finding.since is None else to_microseconds(finding.since),
@@ -231,7 +232,7 @@ def _from_row(row: Row) -> Cause:
         finding=Finding(
             subject=Subject(namespace=namespace, name=name, uid=uid, container=container),
             decider=decider,
-            decision=decision,
+            decision=read_reason(decision),
             message=message,
             measurements=measurements,
             since=None if since is None else from_microseconds(since),

@@ -7,7 +7,7 @@ from typing import Final
 
 from klet.api.pod import Pod
 from klet.journal.container_reasons import Seat, explain_container
-from klet.journal.evidence import Evidence, Kind, Reason
+from klet.journal.evidence import Evidence, Kind, Why
 from klet.journal.pod_reasons import (
     explain_end,
     explain_failing_sync,
@@ -19,10 +19,18 @@ from klet.journal.pod_reasons import (
 )
 from klet.journal.timeline import ENDINGS, Timeline
 from klet.model.causes import Cause
+from klet.model.reasons import Reason
 
 FAILURES: Final = (
-    *("DeadlineExceeded", "BackOff", "Failed", "FailedCreatePodSandBox", "FailedMount", "NetworkNotReady"),
-    *("Unhealthy", "Exited"),
+    Reason.DEADLINE_EXCEEDED,
+    Reason.BACK_OFF_RESTARTING_CONTAINER,
+    Reason.BACK_OFF_PULLING_IMAGE,
+    Reason.FAILED,
+    Reason.FAILED_CREATE_POD_SANDBOX,
+    Reason.FAILED_MOUNT,
+    Reason.NETWORK_NOT_READY,
+    Reason.UNHEALTHY,
+    Reason.EXITED,
 )
 """Of a pod that is gone, the records that tell what was wrong with it."""
 
@@ -57,7 +65,7 @@ class Diagnosis:
     state: PodState
     summary: str
     """One sentence when nothing is wrong; otherwise empty."""
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Why, ...]
     """The one that explains most comes first."""
 
 
@@ -87,9 +95,7 @@ def diagnose(
     return Diagnosis(state=state, summary=_summary(pod, state) if is_well else "", reasons=tuple(ordered))
 
 
-def _find_reasons(
-    pod: Pod, records: Evidence, state: PodState, node: NodeTroubles, *, now: datetime
-) -> Iterator[Reason]:
+def _find_reasons(pod: Pod, records: Evidence, state: PodState, node: NodeTroubles, *, now: datetime) -> Iterator[Why]:
     if pod.status.phase in {"Succeeded", "Failed"}:
         end = explain_end(pod, records)
         if end is not None:
@@ -99,8 +105,8 @@ def _find_reasons(
             yield replace(reason, next=reason.next or "nothing: a pod that is over does not run again")
         return
     for error in node.errors:
-        yield Reason(
-            word="RuntimeNotReady",
+        yield Why(
+            word=str(Reason.RUNTIME_NOT_READY),
             message=f"the runtime of this node is not well, and nothing new is begun: {error}",
             since=node.since,
             next="ask the runtime again every second",
@@ -121,7 +127,7 @@ def _find_reasons(
     yield from explain_host_ports(records)
 
 
-def _stop_reasons(pod: Pod, records: Evidence, silent: Sequence[Reason], *, now: datetime) -> Iterator[Reason]:
+def _stop_reasons(pod: Pod, records: Evidence, silent: Sequence[Why], *, now: datetime) -> Iterator[Why]:
     hung = {reason.container for reason in silent}
     found = [reason for reason in explain_stop(pod, records, now=now) if reason.container not in hung]
     if not found and not silent and (failing := explain_failing_sync(records, now=now)) is not None:
@@ -132,7 +138,7 @@ def _stop_reasons(pod: Pod, records: Evidence, silent: Sequence[Reason], *, now:
         yield from _under_way(records)
 
 
-def _container_reasons(pod: Pod, records: Evidence, *, now: datetime) -> Iterator[Reason]:
+def _container_reasons(pod: Pod, records: Evidence, *, now: datetime) -> Iterator[Why]:
     init = {status.name: status for status in pod.status.init_container_statuses}
     for spec in pod.spec.init_containers:
         if (status := init.get(spec.name)) is not None:
@@ -147,7 +153,7 @@ def _container_reasons(pod: Pod, records: Evidence, *, now: datetime) -> Iterato
                 yield reason
 
 
-def _remaining(pod: Pod, records: Evidence, *, now: datetime) -> Iterator[Reason]:
+def _remaining(pod: Pod, records: Evidence, *, now: datetime) -> Iterator[Why]:
     """What is left to say of a pod that is not ready, and of which nothing tells why."""
     if (failing := explain_failing_sync(records, now=now)) is not None:
         yield failing
@@ -156,19 +162,19 @@ def _remaining(pod: Pod, records: Evidence, *, now: datetime) -> Iterator[Reason
         conditions = {condition.type: condition.status for condition in pod.status.conditions}
         if conditions.get(gate.condition_type) != "True":
             text = f'the readiness gate "{gate.condition_type}" of the pod is not True'
-            yield Reason(word="ReadinessGatesNotReady", message=text, next="whoever sets that condition")
+            yield Why(word="ReadinessGatesNotReady", message=text, next="whoever sets that condition")
             return
     yield from _under_way(records)
 
 
-def _under_way(records: Evidence) -> Iterator[Reason]:
+def _under_way(records: Evidence) -> Iterator[Why]:
     """The newest decision, for want of anything better."""
     newest = records.newest
     if newest is not None:
         told = newest.finding
-        yield Reason(
+        yield Why(
             kind=Kind.PROGRESS,
-            word=told.decision,
+            word=str(told.decision),
             container=told.subject.container,
             message=told.message or "it is under way",
             since=newest.at,
@@ -177,12 +183,12 @@ def _under_way(records: Evidence) -> Iterator[Reason]:
         )
 
 
-def _predecessor(earlier: Pod, records: Evidence, *, now: datetime) -> Iterator[Reason]:
+def _predecessor(earlier: Pod, records: Evidence, *, now: datetime) -> Iterator[Why]:
     """Why a pod has to wait for another one that has its name."""
     whole = [*explain_silence(records), *explain_stop(earlier, records, now=now)]
     prefix = "an earlier pod of this name has not stopped yet, and this one waits for it"
     if not whole:
-        yield Reason(word="Terminating", message=prefix, measurements={"uid": earlier.metadata.uid})
+        yield Why(word="Terminating", message=prefix, measurements={"uid": earlier.metadata.uid})
     for reason in whole:
         yield replace(reason, kind=Kind.TROUBLE, message=f"{prefix}: {reason.message}")
 
@@ -190,28 +196,31 @@ def _predecessor(earlier: Pod, records: Evidence, *, now: datetime) -> Iterator[
 def _remembered(records: Evidence) -> Diagnosis:
     """A pod that only the journal knows."""
     manifest = explain_manifest(records)
-    phases = [cause.finding.message.rpartition(" -> ")[2] for cause in records.about("").of("PhaseChanged").causes]
-    state = PodState(phase=phases[-1] if phases else "", is_known=False)
-    end = records.about("").newest_of("PodRemoved", "Terminate", *ENDINGS)
-    asked = records.about("").newest_of("PodRemoved") or records.about("").newest_of("Terminate") or end
+    own = records.about("")
+    phase = own.newest_of(Reason.PHASE_CHANGED)
+    state = PodState(
+        phase=str(phase.finding.measurements.get("phase", "")) if phase is not None else "", is_known=False
+    )
+    end = own.newest_of(Reason.POD_REMOVED, Reason.TERMINATE, *ENDINGS)
+    asked = own.newest_of(Reason.POD_REMOVED) or own.newest_of(Reason.TERMINATE) or end
     reasons = [] if manifest is None else [manifest]
     if asked is not None:
         reasons.append(_past(asked))
-    before = records.before(records.about("").newest_of("Terminate") or asked)
+    before = records.before(own.newest_of(Reason.TERMINATE) or asked)
     failures = before.of(*FAILURES).where(lambda cause: cause.finding.measurements.get("exitCode") != 0)
-    if (trouble := failures.newest) is not None and not before.after(trouble).of("Ready").causes:
+    if (trouble := failures.newest) is not None and not before.after(trouble).of(Reason.READY).causes:
         reasons.append(_past(trouble))
     if asked is None and manifest is None:
         text = "no source has the pod, and the agent does not run it"
-        reasons.append(Reason(kind=Kind.PAST, word="Gone", message=text))
+        reasons.append(Why(kind=Kind.PAST, word="Gone", message=text))
     return Diagnosis(state=state, summary="", reasons=tuple(reasons))
 
 
-def _past(cause: Cause) -> Reason:
+def _past(cause: Cause) -> Why:
     finding = cause.finding
-    return Reason(
+    return Why(
         kind=Kind.PAST,
-        word=finding.decision,
+        word=str(finding.decision),
         container=finding.subject.container,
         message=finding.message,
         measurements=dict(finding.measurements),

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from klet.model.causes import Cause, Measurement
+from klet.model.reasons import AnyReason
 
 
 class Kind(StrEnum):
@@ -22,7 +23,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
+class Why:
     """Why a pod is as it is: one cause with its measurements, since when, and what comes next."""
 
     word: str
@@ -49,7 +50,7 @@ class Evidence:
     def where(self, holds: Callable[[Cause], bool]) -> "Evidence":
         return Evidence(tuple(cause for cause in self.causes if holds(cause)))
 
-    def of(self, *decisions: str) -> "Evidence":
+    def of(self, *decisions: AnyReason) -> "Evidence":
         return self.where(lambda cause: cause.finding.decision in decisions)
 
     def after(self, cause: Cause | None) -> "Evidence":
@@ -67,7 +68,7 @@ class Evidence:
     def newest(self) -> Cause | None:
         return self.causes[-1] if self.causes else None
 
-    def newest_of(self, *decisions: str) -> Cause | None:
+    def newest_of(self, *decisions: AnyReason) -> Cause | None:
         return self.of(*decisions).newest
 
 

@@ -7,16 +7,14 @@ from functools import partial
 from typing import Final
 
 from klet.api.node import Node, NodeCondition
-from klet.journal.evidence import Evidence, Kind, Reason
+from klet.journal.evidence import Evidence, Kind, Why
 from klet.model.causes import Cause
 from klet.model.error_text import join_errors
+from klet.model.reasons import Reason
 
 READY: Final = "Ready"
-NO_NETWORK_YET: Final = "network state unknown"
 ASK_AGAIN: Final = "ask the runtime again every second"
-AWAY: Final = ("ApiServerAway", "ApiServerBack")
 CERTIFICATES: Final = ("client", "server")
-NOT_RENEWED: Final = ("CertificateNotRenewed", "CertificateInForce")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +24,8 @@ class NodeState:
     errors: Sequence[str] = ()
     """What is wrong with the runtime."""
     network_error: str | None = None
+    has_answered: bool = True
+    """Whether the runtime has said how it is since the agent started."""
     well_at: datetime | None = None
     """When the runtime last said that it is ready."""
     node: Node | None = None
@@ -51,7 +51,7 @@ class NodeDiagnosis:
     conditions: tuple[Condition, ...]
     summary: str
     """One sentence when nothing is wrong; otherwise empty."""
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Why, ...]
 
 
 def diagnose_node(state: NodeState, records: Evidence) -> NodeDiagnosis:
@@ -63,7 +63,7 @@ def diagnose_node(state: NodeState, records: Evidence) -> NodeDiagnosis:
     reasons = [*troubles, *_api_reasons(ready, told, records), *_certificate_reasons(records)]
     if state.node is not None and state.node.spec.unschedulable:
         text = "the node is cordoned: nothing new is scheduled on it"
-        reasons.append(Reason(kind=Kind.PROGRESS, word="NodeNotSchedulable", message=text))
+        reasons.append(Why(kind=Kind.PROGRESS, word=str(Reason.NODE_NOT_SCHEDULABLE), message=text))
     since = f" since {ready.since:%H:%M:%S} UTC" if ready.since is not None else ""
     return NodeDiagnosis(
         is_ready=ready.status == "True",
@@ -73,31 +73,30 @@ def diagnose_node(state: NodeState, records: Evidence) -> NodeDiagnosis:
     )
 
 
-def _runtime_reasons(state: NodeState, records: Evidence) -> Iterator[Reason]:
+def _runtime_reasons(state: NodeState, records: Evidence) -> Iterator[Why]:
     for error in state.errors:
-        told = records.newest_of("RuntimeNotReady")
-        yield Reason(
-            word="RuntimeNotReady",
+        told = records.newest_of(Reason.RUNTIME_NOT_READY)
+        yield Why(
+            word=str(Reason.RUNTIME_NOT_READY),
             message=f"{error}; nothing new is begun",
             since=told.at if told is not None else state.well_at,
             next=ASK_AGAIN,
         )
     if state.network_error is None:
         return
-    told = records.newest_of("NetworkNotReady")
-    is_first = state.network_error == NO_NETWORK_YET
-    yield Reason(
-        kind=Kind.PROGRESS if is_first else Kind.TROUBLE,
-        word="NetworkNotReady",
-        message="the runtime has not told yet how its network is"
-        if is_first
-        else f"{state.network_error}; pods that want a network of their own wait",
+    told = records.newest_of(Reason.NETWORK_NOT_READY)
+    yield Why(
+        kind=Kind.TROUBLE if state.has_answered else Kind.PROGRESS,
+        word=str(Reason.NETWORK_NOT_READY),
+        message=f"{state.network_error}; pods that want a network of their own wait"
+        if state.has_answered
+        else "the runtime has not told yet how its network is",
         since=told.at if told is not None else None,
         next=ASK_AGAIN,
     )
 
 
-def _judge_ready(troubles: Sequence[Reason], told: NodeCondition | None, records: Evidence) -> Condition:
+def _judge_ready(troubles: Sequence[Why], told: NodeCondition | None, records: Evidence) -> Condition:
     """Ready as the agent has it now; what the API server was told may be older."""
     status = "False" if troubles else "True"
     if told is not None and told.status == status and told.last_transition_time is not None:
@@ -105,7 +104,7 @@ def _judge_ready(troubles: Sequence[Reason], told: NodeCondition | None, records
     elif troubles:
         since = min((each.since for each in troubles if each.since is not None), default=None)
     else:
-        well = records.newest_of("NetworkReady", "RuntimeReady")
+        well = records.newest_of(Reason.NETWORK_READY, Reason.RUNTIME_READY)
         since = well.at if well is not None else None
     return Condition(
         type=READY,
@@ -116,12 +115,15 @@ def _judge_ready(troubles: Sequence[Reason], told: NodeCondition | None, records
     )
 
 
-def _api_reasons(ready: Condition, told: dict[str, NodeCondition], records: Evidence) -> Iterator[Reason]:
+def _api_reasons(ready: Condition, told: dict[str, NodeCondition], records: Evidence) -> Iterator[Why]:
     """What only the API server, or who else writes there, has against the node."""
-    away = records.newest_of(*AWAY)
-    if away is not None and away.finding.decision == AWAY[0]:
-        yield Reason(
-            word=AWAY[0], message=away.finding.message, since=away.finding.since or away.at, next=away.finding.next
+    away = records.newest_of(Reason.API_SERVER_AWAY, Reason.API_SERVER_BACK)
+    if away is not None and away.finding.decision == Reason.API_SERVER_AWAY:
+        yield Why(
+            word=str(away.finding.decision),
+            message=away.finding.message,
+            since=away.finding.since or away.at,
+            next=away.finding.next,
         )
     for condition in told.values():
         if condition.type == READY and condition.status != ready.status:
@@ -132,23 +134,24 @@ def _api_reasons(ready: Condition, told: dict[str, NodeCondition], records: Evid
             yield _reason_of(condition, text, "")
 
 
-def _certificate_reasons(records: Evidence) -> Iterator[Reason]:
+def _certificate_reasons(records: Evidence) -> Iterator[Why]:
     """Certificates that are due and cannot be had: the node still works, and will not for ever."""
     for purpose in CERTIFICATES:
-        story = records.of(*NOT_RENEWED).where(partial(_is_about, purpose))
-        if story.newest is None or story.newest.finding.decision != NOT_RENEWED[0]:
+        about = Reason.CERTIFICATE_NOT_RENEWED, Reason.CERTIFICATE_IN_FORCE
+        story = records.of(*about).where(partial(_is_about, purpose))
+        if story.newest is None or story.newest.finding.decision != Reason.CERTIFICATE_NOT_RENEWED:
             continue
-        began = story.after(story.newest_of(NOT_RENEWED[1])).first or story.newest
+        began = story.after(story.newest_of(Reason.CERTIFICATE_IN_FORCE)).first or story.newest
         found = story.newest.finding
-        yield Reason(word=found.decision, message=found.message, since=began.at, next=found.next)
+        yield Why(word=str(found.decision), message=found.message, since=began.at, next=found.next)
 
 
 def _is_about(purpose: str, cause: Cause) -> bool:
     return cause.finding.measurements.get("certificate") == purpose
 
 
-def _reason_of(condition: NodeCondition, message: str, next_step: str) -> Reason:
-    return Reason(
+def _reason_of(condition: NodeCondition, message: str, next_step: str) -> Why:
+    return Why(
         word=condition.reason or condition.type,
         message=message,
         measurements={"condition": condition.type, "status": condition.status},

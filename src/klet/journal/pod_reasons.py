@@ -5,40 +5,45 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from klet.api.pod import Pod
-from klet.journal.evidence import Evidence, Kind, Reason, plain_error
+from klet.journal.evidence import Evidence, Kind, Why, plain_error
+from klet.journal.timeline import ENDINGS
 from klet.model.causes import Cause, Measurement
+from klet.model.reasons import Reason, read_reason
 
-DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
-NOT_ANSWERING: Final = "RuntimeNotAnswering"
 BEFORE_CONTAINERS: Final = (
-    *("FailedCreatePodSandBox", "FailedPodSandBoxStatus", "NetworkNotReady", "Failed", "FailedMount"),
+    Reason.FAILED_CREATE_POD_SANDBOX,
+    Reason.FAILED_POD_SANDBOX_STATUS,
+    Reason.NETWORK_NOT_READY,
+    Reason.FAILED,
+    Reason.FAILED_MOUNT,
 )
 """What keeps a pod from having a place for its containers."""
-NOT_MOUNTED: Final = "VolumesNotMounted"
-PROGRESS: Final = ("SandboxCreated", "Started", "Ready")
-NETWORK: Final = "failed to setup network for sandbox"
+PROGRESS: Final = (Reason.SANDBOX_CREATED, Reason.STARTED, Reason.READY)
+HOOK: Final = (Reason.PRE_STOP_HOOK, Reason.PRE_STOP_HOOK_UNFINISHED)
+"""A preStop hook holds a stop up."""
 STALE: Final = timedelta(minutes=1)
 """A failing sync is tried again, and told again, well before."""
 NETWORK_STALE: Final = timedelta(seconds=10)
 
 
-def explain_end(pod: Pod, records: Evidence) -> Reason | None:
+def explain_end(pod: Pod, records: Evidence) -> Why | None:
     """Why a pod has failed, if that was not one of its containers."""
     status = pod.status
     if status.phase != "Failed" or not status.reason:
         return None
-    told = records.about("").newest_of(status.reason) or records.about("").newest_of("PhaseChanged")
+    reason = read_reason(status.reason)
+    told = records.about("").newest_of(reason) or records.about("").newest_of(Reason.PHASE_CHANGED)
     deadline = pod.spec.active_deadline_seconds
-    if status.reason == DEADLINE_EXCEEDED and deadline is not None:
+    if reason == Reason.DEADLINE_EXCEEDED and deadline is not None:
         started = f" (it started at {status.start_time:%H:%M:%S} UTC)" if status.start_time is not None else ""
         text = f"the pod was active for longer than its activeDeadlineSeconds of {deadline}{started}, and was stopped"
         measured: dict[str, Measurement] = {"activeDeadlineSeconds": deadline}
     else:
         text, measured = status.message or "the pod has failed", {}
-        if told is not None and told.finding.decision == status.reason:
+        if told is not None and told.finding.decision == reason:
             measured = dict(told.finding.measurements)
             text = f"{text}: {why}" if (why := measured.pop("why", "")) else text
-    return Reason(
+    return Why(
         word=status.reason,
         message=text,
         measurements=measured,
@@ -47,21 +52,21 @@ def explain_end(pod: Pod, records: Evidence) -> Reason | None:
     )
 
 
-def explain_silence(records: Evidence) -> Iterator[Reason]:
+def explain_silence(records: Evidence) -> Iterator[Why]:
     """Calls about this pod that the runtime has not answered yet."""
     # An agent that was started anew waits for none of the calls of the one before.
-    current = records.after(records.newest_of("PodAdded", "Stopped", "Finished", "Removed"))
+    current = records.after(records.newest_of(Reason.POD_ADDED, *ENDINGS))
     open_calls: dict[str, Cause] = {}
-    for cause in current.of(NOT_ANSWERING, "RuntimeAnswered").causes:
+    for cause in current.of(Reason.RUNTIME_NOT_ANSWERING, Reason.RUNTIME_ANSWERED).causes:
         container = cause.finding.subject.container
-        if cause.finding.decision == NOT_ANSWERING:
+        if cause.finding.decision == Reason.RUNTIME_NOT_ANSWERING:
             open_calls[container] = cause
         else:
             open_calls.pop(container, None)
     for container, cause in open_calls.items():
         finding = cause.finding
-        yield Reason(
-            word=NOT_ANSWERING,
+        yield Why(
+            word=str(Reason.RUNTIME_NOT_ANSWERING),
             container=container,
             message=finding.message,
             measurements=dict(finding.measurements),
@@ -71,44 +76,45 @@ def explain_silence(records: Evidence) -> Iterator[Reason]:
         )
 
 
-def explain_stop(pod: Pod, records: Evidence, *, now: datetime) -> Iterator[Reason]:
+def explain_stop(pod: Pod, records: Evidence, *, now: datetime) -> Iterator[Why]:
     """What a pod that is to stop waits for: a hook, or a container within its grace."""
-    asked = records.about("").newest_of("Terminate")
+    asked = records.about("").newest_of(Reason.TERMINATE)
     told = f" ({asked.finding.message})" if asked is not None and asked.finding.message else ""
     why = f"the pod is to stop{told}, and "
     current = records.after(asked)
-    names = dict.fromkeys(cause.finding.subject.container for cause in current.of("Killing").causes)
+    names = dict.fromkeys(cause.finding.subject.container for cause in current.of(Reason.KILLING).causes)
     for name in names:
         steps = current.about(name)
-        newest = steps.newest_of("Killing", "PreStopHook", "PreStopHookUnfinished", "FailedPreStopHook")
+        newest = steps.newest_of(Reason.KILLING, *HOOK, Reason.FAILED_PRE_STOP_HOOK)
         if newest is None:
             continue
         yield _stopping(pod, name, steps, newest, why, now=now)
-    failed = current.about("").newest_of("FailedKillPod", "ExceededGracePeriod")
+    failed = current.about("").newest_of(Reason.FAILED_KILL_POD, Reason.EXCEEDED_GRACE_PERIOD)
     if failed is not None:
         yield _as_told(failed, next_step="stop it again")
 
 
-def _stopping(pod: Pod, name: str, steps: Evidence, newest: Cause, why: str, *, now: datetime) -> Reason:
+def _stopping(pod: Pod, name: str, steps: Evidence, newest: Cause, why: str, *, now: datetime) -> Why:
     grace = newest.finding.measurements.get("graceSeconds")
     seconds = grace if isinstance(grace, int | float) else 0
     over_at = newest.at + timedelta(seconds=seconds)
     match newest.finding.decision:
-        case "PreStopHook":
+        case Reason.PRE_STOP_HOOK:
             text = f"{why}the preStop hook{_hook_kind(pod, name)} of container {name} has not ended"
             text = f"{text} ({seconds:g} s of grace)"
             following = "the container is told to stop when the hook ends, or when its grace is over"
-        case "PreStopHookUnfinished":
+        case Reason.PRE_STOP_HOOK_UNFINISHED:
             text = f"{why}the preStop hook{_hook_kind(pod, name)} of container {name} did not end"
             text = f"{text} within its grace of {seconds:g} s"
             following, over_at = "the container is told to stop, and killed", newest.at + timedelta(seconds=2)
         case _:
             text = f"{why}container {name} has not ended ({seconds:g} s of grace)"
             following = "the container is killed if it has not ended"
-    first = steps.newest_of("PreStopHook") or newest
-    return Reason(
-        kind=Kind.TROUBLE if newest.finding.decision.startswith("PreStop") else Kind.PROGRESS,
-        word="Terminating" if newest.finding.decision in {"Killing", "FailedPreStopHook"} else newest.finding.decision,
+    is_hooked = newest.finding.decision in HOOK
+    first = steps.newest_of(Reason.PRE_STOP_HOOK) or newest
+    return Why(
+        kind=Kind.TROUBLE if is_hooked else Kind.PROGRESS,
+        word=str(newest.finding.decision) if is_hooked else "Terminating",
         container=name,
         message=text,
         measurements=dict(newest.finding.measurements),
@@ -128,23 +134,24 @@ def _hook_kind(pod: Pod, name: str) -> str:
     return next((f" ({kind})" for kind, action in kinds.items() if action is not None), "")
 
 
-def explain_place(records: Evidence, *, now: datetime) -> Reason | None:
+def explain_place(records: Evidence, *, now: datetime) -> Why | None:
     """Why there is no sandbox that containers could be started in, or what is done about it now."""
     own = records.about("")
     current = records.after(records.newest_of(*PROGRESS)).about("")
     # That volumes are not there is told now and then; what is wrong with one of them explains more.
-    failure = current.newest_of(*BEFORE_CONTAINERS) or current.newest_of(NOT_MOUNTED)
-    if failure is not None and failure.finding.decision == "NetworkNotReady" and now - failure.at > NETWORK_STALE:
+    failure = current.newest_of(*BEFORE_CONTAINERS) or current.newest_of(Reason.VOLUMES_NOT_MOUNTED)
+    is_network = failure is not None and failure.finding.decision == Reason.NETWORK_NOT_READY
+    if failure is not None and is_network and now - failure.at > NETWORK_STALE:
         return None  # told every second as long as it is so
-    attempt = own.after(failure).newest_of("CreateSandbox")
+    attempt = own.after(failure).newest_of(Reason.CREATE_SANDBOX)
     if failure is None:
         has_place = bool(records.of(*PROGRESS).after(attempt).causes)
         return None if attempt is None or has_place else _creating(attempt)
     message = failure.finding.message
     failures = current.of(failure.finding.decision)
-    if NETWORK in message:
+    if failure.finding.measurements.get("step") == "network":
         text = f"the pod's network cannot be set up: {plain_error(message)}"
-    elif failure.finding.decision == "FailedCreatePodSandBox":
+    elif failure.finding.decision == Reason.FAILED_CREATE_POD_SANDBOX:
         text = f"the pod's sandbox cannot be created: {plain_error(message)}"
     elif (volume := failure.finding.measurements.get("volume")) is not None:
         text = f'volume "{volume}" cannot be set up: {plain_error(message)}'
@@ -152,10 +159,10 @@ def explain_place(records: Evidence, *, now: datetime) -> Reason | None:
         text = plain_error(message)
     next_at = failure.finding.next_at
     following = f"another try is under way since {attempt.at:%H:%M:%S} UTC" if attempt is not None else "try again"
-    if (blocked := own.after(failure).newest_of("FailedKillPod")) is not None:
+    if (blocked := own.after(failure).newest_of(Reason.FAILED_KILL_POD)) is not None:
         following = f"stop the sandbox of the last try, which fails too: {plain_error(blocked.finding.message)}"
-    return Reason(
-        word=failure.finding.decision,
+    return Why(
+        word=str(failure.finding.decision),
         message=text,
         measurements=dict(failure.finding.measurements) | {"failures": len(failures.causes)},
         since=failures.first.at if failures.first is not None else failure.at,
@@ -164,32 +171,32 @@ def explain_place(records: Evidence, *, now: datetime) -> Reason | None:
     )
 
 
-def explain_failing_sync(records: Evidence, *, now: datetime) -> Reason | None:
+def explain_failing_sync(records: Evidence, *, now: datetime) -> Why | None:
     """A step that fails again and again, when nothing else says why."""
-    failure = records.about("").newest_of("FailedSync", "FailedCreatePodContainer")
+    failure = records.about("").newest_of(Reason.FAILED_SYNC, Reason.FAILED_CREATE_POD_CONTAINER)
     if failure is None or records.after(failure).of(*PROGRESS).causes or now - failure.at > STALE:
         return None
     return _as_told(failure, next_step="try again after a back-off")
 
 
-def explain_host_ports(records: Evidence) -> Iterator[Reason]:
+def explain_host_ports(records: Evidence) -> Iterator[Why]:
     """Ports of the host that somebody else held when the pod's sandbox was made."""
-    for held in records.after(records.newest_of("CreateSandbox")).of("HostPortHeld").causes:
+    for held in records.after(records.newest_of(Reason.CREATE_SANDBOX)).of(Reason.HOST_PORT_HELD).causes:
         yield _as_told(held, next_step="nothing by itself: end that process, or give one of them another port")
 
 
-def explain_manifest(records: Evidence) -> Reason | None:
+def explain_manifest(records: Evidence) -> Why | None:
     """A manifest of this name that was refused and has not been corrected."""
-    complaint = records.newest_of("ManifestRejected", "ManifestSettled", "FailedValidation")
-    if complaint is None or complaint.finding.decision == "ManifestSettled":
+    complaint = records.newest_of(Reason.MANIFEST_REJECTED, Reason.MANIFEST_SETTLED, Reason.FAILED_VALIDATION)
+    if complaint is None or complaint.finding.decision == Reason.MANIFEST_SETTLED:
         return None
     return _as_told(complaint, next_step="read the manifest again when it is corrected")
 
 
-def _creating(attempt: Cause) -> Reason:
-    return Reason(
+def _creating(attempt: Cause) -> Why:
+    return Why(
         kind=Kind.PROGRESS,
-        word="CreateSandbox",
+        word=str(Reason.CREATE_SANDBOX),
         message="the pod's sandbox, with its network, is being created",
         measurements=dict(attempt.finding.measurements),
         since=attempt.at,
@@ -197,10 +204,10 @@ def _creating(attempt: Cause) -> Reason:
     )
 
 
-def _as_told(cause: Cause, *, next_step: str) -> Reason:
+def _as_told(cause: Cause, *, next_step: str) -> Why:
     finding = cause.finding
-    return Reason(
-        word=finding.decision,
+    return Why(
+        word=str(finding.decision),
         container=finding.subject.container,
         message=plain_error(finding.message),
         measurements=dict(finding.measurements),

@@ -114,7 +114,6 @@ def bound_finding(finding: Finding) -> Finding:
             container=_bound(subject.container, LONGEST_WORD),
         ),
         decider=_bound(finding.decider, LONGEST_WORD),
-        decision=_bound(finding.decision, LONGEST_WORD),
         message=_bound(finding.message, LONGEST_MESSAGE),
         measurements={_bound(key, LONGEST_WORD): _bound_measurement(value) for key, value in measurements},
         next=_bound(finding.next, LONGEST_MESSAGE),
@@ -124,7 +123,7 @@ def bound_finding(finding: Finding) -> Finding:
 def _is_bounded(finding: Finding) -> bool:
     """True for nearly every finding: such a one enters as it is."""
     subject = finding.subject
-    words = (subject.namespace, subject.name, subject.uid, subject.container, finding.decider, finding.decision)
+    words = (subject.namespace, subject.name, subject.uid, subject.container, finding.decider)
     # Nearly always they are short enough even together.
     together = "".join(words)
     if not together.isprintable() or (len(together) > LONGEST_WORD and max(map(len, words)) > LONGEST_WORD):

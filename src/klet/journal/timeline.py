@@ -9,13 +9,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from klet.model.causes import Cause, CauseId, Finding, Subject
+from klet.model.reasons import Reason
 
-BEGINNING: Final = "PodAdded"
-AGENT_STARTED: Final = "AgentStarted"
-AGENT_RESTARTED: Final = "AgentRestarted"
-ENDINGS: Final = frozenset({"Stopped", "Finished", "Removed"})
+ENDINGS: Final = frozenset({Reason.STOPPED, Reason.FINISHED, Reason.REMOVED})
 """Decisions about a pod after which nothing of it is waited for."""
-TOLD_ONCE: Final = frozenset({"MissingClusterDNS"})
+TOLD_ONCE: Final = frozenset({Reason.MISSING_CLUSTER_DNS})
 """Decisions that are taken again with every sync and are no news after the first."""
 
 
@@ -76,7 +74,7 @@ def build_timeline(causes: Iterable[Cause], *, node: Iterable[Cause] = ()) -> Ti
     if not lives:
         return Timeline(lives=(), waiting=None)
     _, newest = lives[-1]
-    starts = [_as_restart(cause) for cause in node if cause.finding.decision == AGENT_STARTED]
+    starts = [_as_restart(cause) for cause in node if cause.finding.decision == Reason.AGENT_STARTED]
     return Timeline(lives=tuple(_tell(uid, life, starts) for uid, life in lives), waiting=_waiting(newest))
 
 
@@ -102,11 +100,13 @@ def _lives(ordered: list[Cause]) -> list[tuple[str, list[Cause]]]:
 
 def _begins(cause: Cause, life: list[Cause]) -> bool:
     decision = cause.finding.decision
-    return decision == AGENT_STARTED or (decision == BEGINNING and any(_is_ending(earlier) for earlier in life))
+    return decision == Reason.AGENT_STARTED or (
+        decision == Reason.POD_ADDED and any(_is_ending(earlier) for earlier in life)
+    )
 
 
 def _as_restart(cause: Cause) -> Cause:
-    told = replace(cause.finding, decision=AGENT_RESTARTED, message="the agent was started again", next="")
+    told = replace(cause.finding, decision=Reason.AGENT_RESTARTED, message="the agent was started again", next="")
     return replace(cause, finding=told)
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NewType, Protocol, TypeAlias
 
+from klet.model.reasons import AnyReason
+
 CauseId = NewType("CauseId", str)
 Measurement: TypeAlias = str | int | float | bool
 
@@ -30,8 +32,8 @@ class Finding:
     subject: Subject
     decider: str
     """The part that decided, by its package: `sync.workers`, `runtime.actions`."""
-    decision: str
-    """One CamelCase word for what was decided: `StartContainer`, `Wait`, `KillPod`."""
+    decision: AnyReason
+    """What was decided. Only a record that another version left names no `Reason`."""
     message: str = ""
     """One sentence for a person: why."""
     measurements: Mapping[str, Measurement] = field(default_factory=dict)

@@ -68,6 +68,7 @@ class RuntimeState:
         self._pleg_error = pleg_error
         self._clock = clock
         self._report = RuntimeReport(runtime_error=None, network_error="network state unknown")
+        self._has_answered = False
         self._well_at: datetime | None = None
         self._noted = asyncio.Event()
         self._changes = Broadcast[RuntimeReport]()
@@ -75,6 +76,11 @@ class RuntimeState:
     @property
     def report(self) -> RuntimeReport:
         return self._report
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether the runtime has said anything of itself yet."""
+        return self._has_answered
 
     @property
     def well_at(self) -> datetime | None:
@@ -91,6 +97,7 @@ class RuntimeState:
                 report, handlers=before.handlers, supplemental_groups_policy=before.supplemental_groups_policy
             )
         self._report = report
+        self._has_answered = True
         self._noted.set()
         self._noted = asyncio.Event()
         if report != before or was_late:

@@ -23,6 +23,7 @@ from klet.kube.informer import Informer, InformerSettings
 from klet.kube.watch import Scope
 from klet.model.causes import Finding, Subject
 from klet.model.pods import HASH_ANNOTATION, MIRROR_ANNOTATION, SOURCE_ANNOTATION, uid_of
+from klet.model.reasons import Reason
 from klet.pods.mirrors import LEAVING, MirrorKeeper
 from klet.pods.store import PodStore
 from klet.status.board import StatusBoard
@@ -257,7 +258,7 @@ async def test_an_event_is_written_once_and_then_counted(bench):
         randomness=random.Random(1),
     )
     subject = Subject(namespace="default", name="p", uid=pod.metadata.uid, container="main")
-    started = Finding(subject=subject, decider="d", decision="Started", message="Container started")
+    started = Finding(subject=subject, decider="d", decision=Reason.STARTED, message="Container started")
     settings = InformerSettings(bench.client, bench.cluster.watcher, SystemClock(), random.Random(1))
     events = Informer(struct=Event, scope=Scope("default"), settings=settings)
     async with asyncio.TaskGroup() as group:
@@ -265,7 +266,7 @@ async def test_an_event_is_written_once_and_then_counted(bench):
         await events.until_synced()
         with events.changes() as changes:
             bench.cluster.api.faults.plan(Cut(), applies=lambda ask: ask.method == "PATCH")
-            recorder.record(replace_decision(started, "NotForUsers"))
+            recorder.record(replace_decision(started, Reason.POD_ADDED))
             recorder.record(started)
             await changes.get()
             [event] = events.all()
@@ -283,5 +284,5 @@ async def test_an_event_is_written_once_and_then_counted(bench):
             task.cancel()
 
 
-def replace_decision(finding: Finding, decision: str) -> Finding:
+def replace_decision(finding: Finding, decision: Reason) -> Finding:
     return Finding(subject=finding.subject, decider=finding.decider, decision=decision)

@@ -53,7 +53,9 @@ async def explain(tmp_path):
         view = JournalRecords(
             journal=journal,
             pods=Pods(*pods, leaving=leaving),
-            node=SimpleNamespace(errors=lambda: errors, network_error=lambda: None, well_at=clock.now()),
+            node=SimpleNamespace(
+                errors=lambda: errors, network_error=lambda: None, well_at=clock.now(), has_answered=True
+            ),
             node_name="node",
             api_node=lambda: None,
             clock=clock,
@@ -123,7 +125,7 @@ async def test_the_node(tmp_path):
     view = JournalRecords(
         journal=journal,
         pods=Pods(),
-        node=SimpleNamespace(errors=tuple, network_error=lambda: "no plugin", well_at=clock.now()),
+        node=SimpleNamespace(errors=tuple, network_error=lambda: "no plugin", well_at=clock.now(), has_answered=True),
         node_name="n1",
         api_node=lambda: Node(metadata=ObjectMeta(name="n1"), status=NodeStatus(conditions=(condition,))),
         clock=clock,
@@ -176,7 +178,10 @@ async def test_answers_are_written_byte_for_byte_as_version_1_has_them(tmp_path)
         journal=journal,
         pods=Pods(POD),
         node=SimpleNamespace(
-            errors=lambda: ("runtime is down",), network_error=lambda: "no plugin", well_at=clock.now()
+            errors=lambda: ("runtime is down",),
+            network_error=lambda: "no plugin",
+            well_at=clock.now(),
+            has_answered=True,
         ),
         node_name="n1",
         api_node=lambda: Node(metadata=ObjectMeta(name="n1"), status=NodeStatus(conditions=(condition,))),

@@ -61,7 +61,7 @@ def test_the_story_in_short_tells_each_thing_once_when_it_was_last_so(step):
     [
         pytest.param("Created", {}, False, id="what starting tells too"),
         pytest.param("MissingClusterDNS", {}, False, id="what is no trouble"),
-        pytest.param("Pulled", {"message": 'image "x" already present on machine'}, False, id="a pull of nothing"),
+        pytest.param("Pulled", {"measurements": {"alreadyPresent": True}}, False, id="a pull of nothing"),
         pytest.param("Pulled", {"message": 'Successfully pulled image "x"'}, True, id="a real pull"),
         pytest.param("Failed", {"measurements": {"reason": "ErrImagePull"}}, False, id="a failed pull told again"),
         pytest.param("Failed", {"measurements": {"reason": "RunContainerError"}}, True, id="a failed start"),

@@ -174,7 +174,7 @@ CASES = [
         [
             (30, "Started", MAIN),
             (20, "Unhealthy", {**MAIN, "message": "Liveness probe failed: 404", "measurements": PROBE}),
-            (19, "Killing", {**MAIN, "message": "Container main failed liveness probe, will be restarted"}),
+            (19, "Killing", {**MAIN, "measurements": {"probe": "liveness"}}),
             (9, "BackOff", {**MAIN, "next_in": 3}),
         ],
         (
@@ -285,6 +285,7 @@ CASES = [
                 {
                     "message": "Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network "
                     'for sandbox "abc": no plugin',
+                    "measurements": {"step": "network"},
                     "next_in": 4,
                 },
             ),
@@ -618,7 +619,7 @@ def test_a_pod_that_is_well_again_says_what_was_wrong(build_pod, story, now):
     records = [
         (70, "Started", MAIN),
         (20, "Unhealthy", {**MAIN, "message": "Liveness probe failed: 404", "measurements": PROBE}),
-        (19, "Killing", {**MAIN, "message": "Container main failed liveness probe"}),
+        (19, "Killing", {**MAIN, "measurements": {"probe": "liveness"}}),
         (5, "Started", MAIN),
     ]
     found = diagnose(pod, story(records), now=now)
@@ -672,9 +673,9 @@ def test_a_pod_that_waits_for_an_earlier_one_of_its_name(build_pod, story, now, 
     [
         pytest.param(
             [
-                (60, "PhaseChanged", {"message": "Pending -> Running"}),
+                (60, "PhaseChanged", {"measurements": {"phase": "Running"}}),
                 (50, "Exited", {**MAIN, "message": "it ended with exit code 4", "measurements": {"exitCode": 4}}),
-                (49, "PhaseChanged", {"message": "Running -> Failed"}),
+                (49, "PhaseChanged", {"measurements": {"phase": "Failed"}}),
                 (48, "Terminate", {"message": "it is over"}),
                 (10, "PodRemoved", {"message": "source file no longer has the pod"}),
                 (9, "Removed", {}),

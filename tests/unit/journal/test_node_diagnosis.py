@@ -9,6 +9,7 @@ from klet.journal.evidence import Evidence, Kind
 from klet.journal.node_diagnosis import NodeState, diagnose_node
 from klet.journal.records import to_id
 from klet.model.causes import Cause, Finding, Subject
+from klet.model.reasons import read_reason
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 NO_NETWORK = "container runtime network not ready: cni plugin not initialized"
@@ -27,7 +28,7 @@ def records(*told: tuple[int, str], **fields: object) -> Evidence:
                 id=to_id(1000 - seconds),
                 parent=None,
                 at=ago(seconds),
-                finding=Finding(subject=Subject(), decider="test", decision=decision, **fields),
+                finding=Finding(subject=Subject(), decider="test", decision=read_reason(decision), **fields),
             )
             for seconds, decision in told
         )
@@ -80,7 +81,9 @@ def test_a_runtime_that_does_not_answer_is_told_since_it_last_did():
 
 
 def test_a_node_that_starts_has_only_not_looked_yet():
-    found = diagnose_node(NodeState(network_error="network state unknown"), records((1, "AgentStarted")))
+    found = diagnose_node(
+        NodeState(network_error="network state unknown", has_answered=False), records((1, "AgentStarted"))
+    )
     (reason,) = found.reasons
     assert (reason.kind, reason.word) == (Kind.PROGRESS, "NetworkNotReady")
 

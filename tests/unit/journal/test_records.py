@@ -1,9 +1,10 @@
 import math
 from datetime import UTC, datetime, timedelta
 
-import msgspec
 import pytest
 
+from klet.api.klet_v1 import CauseRecord, encode
+from klet.journal.answers import answer_record
 from klet.journal.records import (
     CauseQuery,
     bound_finding,
@@ -15,6 +16,8 @@ from klet.journal.records import (
     to_number,
 )
 from klet.model.causes import Cause, CauseId, Finding, Subject
+from klet.model.reasons import Reason, read_reason
+from klet.testing.strict import decode_strictly
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -96,7 +99,6 @@ def test_instants_survive():
         pytest.param(finding(message="x" * 2000), finding(message="x" * 1023 + "…"), id="a long message is cut"),
         pytest.param(finding(next="y" * 2000), finding(next="y" * 1023 + "…"), id="so is a long next"),
         pytest.param(finding(decider="d" * 999), finding(decider="d" * 255 + "…"), id="and a long decider"),
-        pytest.param(finding(decision="d" * 999), finding(decision="d" * 255 + "…"), id="and a long decision"),
         pytest.param(
             finding(subject=Subject(name="n" * 999)),
             finding(subject=Subject(name="n" * 255 + "…")),
@@ -143,11 +145,20 @@ def test_bound_finding(given, expected):
     assert bound_finding(given) == expected
 
 
-def test_a_record_crosses_the_wire_unchanged():
+@pytest.mark.parametrize("word", [*map(str, Reason), "Teleported"])
+def test_a_record_crosses_the_wire_unchanged(word):
     sent = Cause(
         id=to_id(7),
         parent=to_id(6),
         at=NOW,
-        finding=finding(measurements={"n": 1, "f": 1.5, "b": True, "s": "x"}, since=NOW - MINUTE, next="more"),
+        finding=finding(
+            decision=read_reason(word),
+            measurements={"n": 1, "f": 1.5, "b": True, "s": "x"},
+            since=NOW - MINUTE,
+            next="more",
+        ),
     )
-    assert msgspec.json.decode(msgspec.json.encode(sent), type=Cause) == sent
+    read = decode_strictly(CauseRecord, encode(answer_record(sent)))
+    assert read == answer_record(sent)
+    assert (read.id, read.parent, read.at, read.decision) == (sent.id, sent.parent, NOW, word)
+    assert (dict(read.measurements), read.since, read.next) == (sent.finding.measurements, NOW - MINUTE, "more")

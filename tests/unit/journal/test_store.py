@@ -1,6 +1,7 @@
 import asyncio
 import logging
 import sqlite3
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from klet.journal.records import CauseQuery, ToldPod
 from klet.journal.store import MOST_UNWRITTEN, Journal
 from klet.model.causes import CauseId, Finding, Subject
+from klet.model.reasons import Reason, UnknownReason, read_reason
 from klet.testing.clock import ManualClock
 
 SECOND = timedelta(seconds=1)
@@ -74,6 +76,29 @@ async def test_records_survive_a_restart_whole(opened, clock):
     assert await again.find(CauseQuery()) == before
     assert [cause.finding for cause in await again.find(CauseQuery(container="app"))] == [made]
     assert [cause.id for cause in await again.chain(child)] == [parent, child]
+
+
+async def test_a_record_with_a_word_of_another_version_is_read_all_the_same(opened, path):
+    journal = await opened()
+    for word in ("Teleported", "BackOff", "Started"):
+        journal.record(finding(read_reason(word)))
+    await journal.close()
+    assert words_in(path) == ["Teleported", "BackOff", "Started"]
+
+    again = await opened()
+    found = [cause.finding.decision for cause in await again.find(CauseQuery())]
+    assert found == ["Teleported", "BackOff", "Started"]
+    assert [type(decision) for decision in found] == [UnknownReason, Reason, Reason]
+
+
+async def test_both_kinds_of_back_off_have_one_word_on_disk(opened, path):
+    journal = await opened()
+    kinds = [Reason.BACK_OFF_PULLING_IMAGE, Reason.BACK_OFF_RESTARTING_CONTAINER]
+    for kind in kinds:
+        journal.record(finding(kind))
+    await journal.close()
+    assert words_in(path) == ["BackOff", "BackOff"]
+    assert await decisions(await opened()) == kinds
 
 
 async def test_ids_go_on_after_a_restart_even_if_the_clock_stepped_back(opened, clock, path):
@@ -282,6 +307,11 @@ async def test_a_file_of_the_first_version_is_read_on(opened, path):
     journal.record(finding("Second"))
     assert await journal.flush()
     assert await decisions(journal) == ["First", "Second"]
+
+
+def words_in(path) -> list[str]:
+    with closing(sqlite3.connect(path)) as connection:
+        return [word for (word,) in connection.execute("SELECT decision FROM causes ORDER BY id")]
 
 
 def count_rows(path) -> int:

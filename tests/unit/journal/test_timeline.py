@@ -5,6 +5,7 @@ import pytest
 from klet.journal.records import to_id
 from klet.journal.timeline import Waiting, build_timeline
 from klet.model.causes import Cause, Finding, Subject
+from klet.model.reasons import read_reason
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 POD = Subject(namespace="ns", name="web", uid="u1")
@@ -22,7 +23,7 @@ def at(seconds: float) -> datetime:
 def cause(
     number: int, seconds: float, decision: str, subject: Subject = POD, parent: int | None = None, **fields
 ) -> Cause:
-    finding = Finding(subject=subject, decider="test", decision=decision, **fields)
+    finding = Finding(subject=subject, decider="test", decision=read_reason(decision), **fields)
     return Cause(id=to_id(number), parent=None if parent is None else to_id(parent), at=at(seconds), finding=finding)
 
 

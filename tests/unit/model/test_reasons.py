@@ -31,6 +31,26 @@ def test_a_word_on_disk_is_read_as_the_reason_that_wrote_it(reason):
     assert found == reason
 
 
+NORMAL = """
+    Starting NodeReady NodeNotReady NodeSchedulable NodeNotSchedulable NodeHasSufficientMemory
+    NodeHasInsufficientMemory NodeHasNoDiskPressure NodeHasDiskPressure NodeHasSufficientPID NodeHasInsufficientPID
+    DeadlineExceeded SandboxChanged Created Started Killing Pulling Pulled BackOff
+"""
+WARNING = """
+    Rebooted CgroupV1 ContainerGCFailed CheckLimitsForResolvConf MissingClusterDNS DNSConfigForming
+    SysctlForbidden NodePorts PodOSNotSupported PodOSSelectorNodeLabelDoesNotMatch
+    ExceededGracePeriod FailedKillPod FailedCreatePodContainer Failed FailedMount NetworkNotReady FailedSync
+    FailedValidation FailedToRetrieveImagePullSecret FailedCreatePodSandBox FailedPodSandBoxStatus
+    LifecycleHTTPFallback InspectFailed ErrImageNeverPull Unhealthy ProbeWarning FailedPostStartHook
+    FailedPreStopHook BackOff
+"""
+
+
+@pytest.mark.parametrize(("event_type", "words"), [(EventType.NORMAL, NORMAL), (EventType.WARNING, WARNING)])
+def test_upstreams_reasons_are_events_of_upstreams_type(event_type, words):
+    assert {str(reason) for reason in Reason if reason.event_type is event_type} == set(words.split())
+
+
 def test_a_word_of_another_version_is_read_and_means_no_event():
     found = read_reason("Teleported")
     assert (found, type(found), found.event_type) == ("Teleported", UnknownReason, None)

@@ -9,11 +9,12 @@ from klet.api.meta import Status
 from klet.journal.memory import MemoryJournal
 from klet.kube.errors import ApiError, Forbidden
 from klet.model.causes import Finding, Subject
+from klet.model.reasons import Reason
 from klet.node.board import NodeBoard
 from klet.node.registrar import NodeRegistrar
 from klet.testing.loop import EPOCH, run_virtual
 
-FINDING = Finding(subject=Subject(), decider="test", decision="NodeHasSufficientMemory")
+FINDING = Finding(subject=Subject(), decider="test", decision=Reason.NODE_HAS_SUFFICIENT_MEMORY)
 FORBIDDEN = Forbidden(Status(code=403, reason="Forbidden"))
 BROKEN = ApiError(Status(code=500))
 
