@@ -4,13 +4,12 @@ mypy refuses a bare string as a decision. What it cannot see is looked for here,
 """
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 import klet
-from klet.model.reasons import Reason
+from klet.model.reasons import EventType, Reason
 
 SOURCE = Path(klet.__file__).parent
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if not path.name.endswith("_pb2.py"))
@@ -36,12 +35,6 @@ PATTERNS = frozenset({"search", "match", "fullmatch", "findall", "finditer"})
 
 def place(path: Path) -> str:
     return path.relative_to(SOURCE).as_posix()
-
-
-@pytest.fixture(scope="module")
-def nodes():
-    """Every node of every module, by where the module is."""
-    return {place(path): tuple(ast.walk(ast.parse(path.read_text()))) for path in MODULES}
 
 
 def is_text(node: ast.AST) -> bool:
@@ -93,22 +86,38 @@ def names_decision_by_string(node: ast.AST) -> bool:
             return False
 
 
-def lines_with(found: Callable[[ast.AST], bool], nodes: Mapping[str, Sequence[ast.AST]], without: tuple[str, ...]):
-    return [
-        f"{module}:{node.lineno}"
-        for module, inside in nodes.items()
-        if not module.startswith(without)
-        for node in inside
-        if found(node)
-    ]
+class Survey:
+    """What the syntax of every module shows: lines with strings and searches, and the reasons that it names."""
+
+    def __init__(self) -> None:
+        self.strings: list[str] = []
+        self.searches: list[str] = []
+        self.reasons: dict[str, list[Reason]] = {}
+
+    def read(self, module: str, text: str) -> None:
+        for node in ast.walk(ast.parse(text)):
+            if names_decision_by_string(node):
+                self.strings.append(f"{module}:{node.lineno}")
+            elif searches_text(node):
+                self.searches.append(f"{module}:{node.lineno}")
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "Reason":
+                self.reasons.setdefault(module, []).append(Reason[node.attr])
 
 
-def test_no_decision_is_named_by_a_string(nodes):
-    assert lines_with(names_decision_by_string, nodes, without=("testing/fuzz/",)) == []
+@pytest.fixture(scope="module")
+def survey():
+    found = Survey()
+    for path in MODULES:
+        found.read(place(path), path.read_text())
+    return found
 
 
-def test_nothing_is_decided_by_the_text_of_a_message(nodes):
-    assert lines_with(searches_text, nodes, without=FOREIGN) == []
+def test_no_decision_is_named_by_a_string(survey):
+    assert [line for line in survey.strings if not line.startswith("testing/fuzz/")] == []
+
+
+def test_nothing_is_decided_by_the_text_of_a_message(survey):
+    assert [line for line in survey.searches if not line.startswith(FOREIGN)] == []
 
 
 @pytest.mark.parametrize(
@@ -144,13 +153,14 @@ def test_the_search_for_strings(line, is_found):
     assert any(map(names_decision_by_string, ast.walk(ast.parse(line)))) == is_found
 
 
-def test_every_reason_is_decided_somewhere(nodes):
-    decided = {
-        node.attr
-        for module, inside in nodes.items()
-        if not module.startswith(READERS)
-        for node in inside
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "Reason"
-    }
+def test_every_reason_is_decided_somewhere(survey):
+    producers = [named for module, named in survey.reasons.items() if not module.startswith(READERS)]
+    decided = {reason.name for named in producers for reason in named}
     # The journal itself shows starts of the agent in the stories of pods that lived through them.
     assert {reason.name for reason in Reason} - decided == {Reason.AGENT_RESTARTED.name}
+
+
+def test_every_rejection_of_admission_is_a_warning(survey):
+    reasons = survey.reasons["admission/checks.py"]
+    assert Reason.SYSCTL_FORBIDDEN in reasons
+    assert {reason.event_type for reason in reasons} == {EventType.WARNING}

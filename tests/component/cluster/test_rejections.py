@@ -1,0 +1,67 @@
+"""A pod that a node of a cluster does not take in: its user reads why in an Event and in the pod's status."""
+
+import asyncio
+import random
+
+import pytest
+
+from klet.aio.clock import SystemClock
+from klet.api.event import Event
+from klet.kube.informer import Informer, InformerSettings
+from klet.kube.watch import Scope
+
+PORT = {"ports": [{"containerPort": 80, "hostPort": 8080}]}
+TUNED = {"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}}
+
+
+async def first_warning(cluster, name):
+    """The first warning about a pod."""
+    settings = InformerSettings(cluster.client, cluster.watcher, SystemClock(), random.Random(1))
+    events = Informer(struct=Event, scope=Scope("default"), settings=settings)
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        task = group.create_task(events.run())
+        with events.changes() as changes:
+            while not (found := [each for each in events.all() if is_warning(each, name)]):
+                await changes.get()
+        task.cancel()
+    return found[0].reason, found[0].message
+
+
+def is_warning(event, name):
+    return event.involved_object.name == name and event.type == "Warning"
+
+
+@pytest.mark.parametrize(
+    ("container", "spec", "reason", "message"),
+    [
+        pytest.param(
+            {},
+            TUNED,
+            "SysctlForbidden",
+            'forbidden sysctl: "kernel.msgmax" not allowlisted',
+            id="a kernel parameter that nobody allowed",
+        ),
+        pytest.param(
+            {},
+            {"os": {"name": "windows"}},
+            "PodOSNotSupported",
+            "Failed to admit pod as the OS field doesn't match node OS",
+            id="another operating system",
+        ),
+        pytest.param(
+            PORT,
+            {},
+            "NodePorts",
+            "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",
+            id="a port that another pod has",
+        ),
+    ],
+)
+async def test_a_rejection_is_a_warning_with_upstreams_words(node, cluster, container, spec, reason, message):
+    async with node.run():
+        await node.bind("first", container=PORT)
+        await node.until_running("first")
+        await node.bind("rejected", container=container, **spec)
+        rejected = await node.until(lambda pod: pod is not None and pod.status.phase == "Failed", "rejected")
+        assert (rejected.status.reason, rejected.status.message) == (reason, f"Pod was rejected: {message}")
+        assert await first_warning(cluster, "rejected") == (reason, message)
