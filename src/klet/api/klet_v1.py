@@ -132,7 +132,7 @@ class ExplainedNode(Struct, frozen=True):
     name: str = ""
 
 
-class NodeCondition(Struct, frozen=True, kw_only=True):
+class ExplainedCondition(Struct, frozen=True, kw_only=True):
     """One condition of the node, and since when it is so."""
 
     type: str
@@ -148,7 +148,7 @@ class NodeExplanation(Struct, frozen=True, kw_only=True, rename="camel"):
     node: ExplainedNode = ExplainedNode()
     now: datetime
     ready: bool = False
-    conditions: tuple[NodeCondition, ...] = ()
+    conditions: tuple[ExplainedCondition, ...] = ()
     summary: str = ""
     why: tuple[Why, ...] = ()
     timeline: tuple[TimelineStep, ...] = ()

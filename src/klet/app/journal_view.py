@@ -8,7 +8,7 @@ from klet.aio.clock import Clock
 from klet.api import klet_v1
 from klet.api.node import Node
 from klet.api.pod import Pod
-from klet.journal.answers import answer_node, answer_pod, answer_pods, answer_record, explained_pod
+from klet.journal.answers import answer_node, answer_pod, answer_record, explained_pod
 from klet.journal.diagnosis import NodeTroubles, diagnose
 from klet.journal.evidence import Evidence
 from klet.journal.node_diagnosis import NodeState, diagnose_node
@@ -115,7 +115,7 @@ class JournalRecords:
         return answer_node(self._node_name, diagnosis, story, now=self._clock.now())
 
     async def pods(self) -> klet_v1.RecordedPods:
-        return answer_pods(self._node_name, await self._journal.pods())
+        return klet_v1.RecordedPods(node_name=self._node_name, pods=await self._journal.pods())
 
 
 def _query(namespace: str, name: str, since: datetime | None) -> CauseQuery:

@@ -4,7 +4,7 @@ import textwrap
 from datetime import datetime, timedelta
 from typing import Final
 
-from klet.api.klet_v1 import Explanation, NodeCondition, NodeExplanation, PodState, Why
+from klet.api.klet_v1 import ExplainedCondition, Explanation, NodeExplanation, PodState, Why
 from klet.cli.durations import human_duration
 from klet.cli.timeline import fold_story, render_beginning, render_folded, render_story
 
@@ -46,7 +46,7 @@ def _render_reasons(told: Explanation | NodeExplanation, *, width: int) -> list[
     return lines
 
 
-def _render_condition(condition: NodeCondition, *, now: datetime, width: int) -> list[str]:
+def _render_condition(condition: ExplainedCondition, *, now: datetime, width: int) -> list[str]:
     since = f", since {_clock(condition.since, now=now)}" if condition.since is not None else ""
     words = ": ".join(word for word in (condition.reason, condition.message) if word)
     return _wrap(f"{condition.type} is {condition.status}{since}" + (f" ({words})" if words else ""), "", width=width)

@@ -4,10 +4,9 @@ from datetime import datetime
 
 from klet.api import klet_v1
 from klet.api.pod import Pod
-from klet.journal.diagnosis import Diagnosis, PodState
+from klet.journal.diagnosis import Diagnosis
 from klet.journal.evidence import Why
-from klet.journal.node_diagnosis import Condition, NodeDiagnosis
-from klet.journal.records import ToldPod
+from klet.journal.node_diagnosis import NodeDiagnosis
 from klet.journal.timeline import Step, Timeline, Waiting
 from klet.model.causes import Cause
 
@@ -19,7 +18,7 @@ def answer_pod(
     return klet_v1.Explanation(
         pod=pod,
         now=now,
-        state=_state(diagnosis.state),
+        state=diagnosis.state,
         summary=diagnosis.summary,
         why=tuple(_why(reason) for reason in diagnosis.reasons),
         waiting_for=_waiting_for(story.waiting) if story.waiting is not None else None,
@@ -33,17 +32,11 @@ def answer_node(name: str, diagnosis: NodeDiagnosis, story: Timeline, *, now: da
         node=klet_v1.ExplainedNode(name=name),
         now=now,
         ready=diagnosis.is_ready,
-        conditions=tuple(_condition(condition) for condition in diagnosis.conditions),
+        conditions=diagnosis.conditions,
         summary=diagnosis.summary,
         why=tuple(_why(reason) for reason in diagnosis.reasons),
         timeline=_timeline(story),
     )
-
-
-def answer_pods(node_name: str, pods: tuple[ToldPod, ...]) -> klet_v1.RecordedPods:
-    """Build the list of pods that there are records about."""
-    found = (klet_v1.RecordedPod(namespace=pod.namespace, name=pod.name, last=pod.last) for pod in pods)
-    return klet_v1.RecordedPods(node_name=node_name, pods=tuple(found))
 
 
 def answer_record(cause: Cause) -> klet_v1.CauseRecord:
@@ -98,28 +91,6 @@ def _subject(cause: Cause) -> klet_v1.CauseSubject:
     subject = cause.finding.subject
     return klet_v1.CauseSubject(
         namespace=subject.namespace, name=subject.name, uid=subject.uid, container=subject.container
-    )
-
-
-def _state(state: PodState) -> klet_v1.PodState:
-    return klet_v1.PodState(
-        phase=state.phase,
-        ready=state.is_ready,
-        containers_ready=state.containers_ready,
-        containers=state.containers,
-        restarts=state.restarts,
-        terminating=state.is_terminating,
-        known=state.is_known,
-    )
-
-
-def _condition(condition: Condition) -> klet_v1.NodeCondition:
-    return klet_v1.NodeCondition(
-        type=condition.type,
-        status=condition.status,
-        reason=condition.reason,
-        message=condition.message,
-        since=condition.since,
     )
 
 

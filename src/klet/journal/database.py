@@ -8,8 +8,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from klet.api.klet_v1 import RecordedPod
 from klet.errors import KletError
-from klet.journal.records import CauseQuery, ToldPod, from_microseconds, to_id, to_microseconds, to_number
+from klet.journal.records import CauseQuery, from_microseconds, to_id, to_microseconds, to_number
 from klet.model.causes import Cause, CauseId, Finding, Measurement, Subject
 from klet.model.reasons import read_reason
 
@@ -109,14 +110,16 @@ class Database:
         statement = f"SELECT {_COLUMNS} FROM causes WHERE id = :id"  # noqa: S608 - constant columns
         return next(self._read(statement, {"id": number}), None)
 
-    def pods(self) -> tuple[ToldPod, ...]:
+    def pods(self) -> tuple[RecordedPod, ...]:
         # An id is the instant of its record, or a little later, and in the index: no record has to be read.
         statement = "SELECT namespace, name, max(id) FROM causes WHERE name != '' GROUP BY name, namespace"
         try:
             rows = self._connection.execute(statement).fetchall()
         except sqlite3.Error as error:
             raise _translated("read", self._path, error) from error
-        return tuple(ToldPod(namespace, name, from_microseconds(at)) for namespace, name, at in rows)
+        return tuple(
+            RecordedPod(namespace=namespace, name=name, last=from_microseconds(at)) for namespace, name, at in rows
+        )
 
     def close(self) -> None:
         self._connection.close()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from klet.api.klet_v1 import PodState
 from klet.api.pod import Pod
 from klet.journal.container_reasons import Seat, explain_container
 from klet.journal.evidence import Evidence, Kind, Why
@@ -42,20 +43,6 @@ class NodeTroubles:
     errors: Sequence[str] = ()
     since: datetime | None = None
     """When all was well for the last time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodState:
-    """What a pod is, in numbers."""
-
-    phase: str = ""
-    is_ready: bool = False
-    containers_ready: int = 0
-    containers: int = 0
-    restarts: int = 0
-    is_terminating: bool = False
-    is_known: bool = True
-    """Whether the agent has the pod; otherwise only the journal remembers it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,16 +100,16 @@ def _find_reasons(pod: Pod, records: Evidence, state: PodState, node: NodeTroubl
         )
     silent = list(explain_silence(records))
     yield from silent
-    if state.is_terminating:
+    if state.terminating:
         yield from _stop_reasons(pod, records, silent, now=now)
         return
-    place = None if state.is_ready else explain_place(records, now=now)
+    place = None if state.ready else explain_place(records, now=now)
     containers = list(_container_reasons(pod, records, now=now))
     if place is not None:
         yield place
     # Without a place to run in, what the containers say of earlier days explains nothing.
     yield from containers if place is None else ()
-    if not silent and not containers and place is None and not state.is_ready:
+    if not silent and not containers and place is None and not state.ready:
         yield from _remaining(pod, records, now=now)
     yield from explain_host_ports(records)
 
@@ -198,9 +185,7 @@ def _remembered(records: Evidence) -> Diagnosis:
     manifest = explain_manifest(records)
     own = records.about("")
     phase = own.newest_of(Reason.PHASE_CHANGED)
-    state = PodState(
-        phase=str(phase.finding.measurements.get("phase", "")) if phase is not None else "", is_known=False
-    )
+    state = PodState(phase=str(phase.finding.measurements.get("phase", "")) if phase is not None else "", known=False)
     end = own.newest_of(Reason.POD_REMOVED, Reason.TERMINATE, *ENDINGS)
     asked = own.newest_of(Reason.POD_REMOVED) or own.newest_of(Reason.TERMINATE) or end
     reasons = [] if manifest is None else [manifest]
@@ -234,18 +219,18 @@ def _state_of(pod: Pod) -> PodState:
     lasting = [*status.container_statuses, *(each for each in status.init_container_statuses if each.name in sidecars)]
     return PodState(
         phase=status.phase,
-        is_ready=any(condition.type == "Ready" and condition.status == "True" for condition in status.conditions),
+        ready=any(condition.type == "Ready" and condition.status == "True" for condition in status.conditions),
         containers_ready=sum(each.ready for each in lasting),
         containers=len(pod.spec.containers) + len(sidecars),
         restarts=sum(each.restart_count for each in (*status.init_container_statuses, *status.container_statuses)),
-        is_terminating=pod.metadata.deletion_timestamp is not None,
+        terminating=pod.metadata.deletion_timestamp is not None,
     )
 
 
 def _summary(pod: Pod, state: PodState) -> str:
     if state.phase == "Succeeded":
         return "nothing is wrong: every container has ended with success"
-    if state.is_ready:
+    if state.ready:
         ready = next(condition for condition in pod.status.conditions if condition.type == "Ready")
         since = ready.last_transition_time
         return "nothing is wrong: every container is ready" + (f" since {since:%H:%M:%S} UTC" if since else "")

@@ -6,6 +6,7 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
+from klet.api.klet_v1 import ExplainedCondition
 from klet.api.node import Node, NodeCondition
 from klet.journal.evidence import Evidence, Kind, Why
 from klet.model.causes import Cause
@@ -33,22 +34,11 @@ class NodeState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """One condition as it is now, and since when it is so."""
-
-    type: str
-    status: str
-    reason: str
-    message: str
-    since: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDiagnosis:
     """What the node is, and why."""
 
     is_ready: bool
-    conditions: tuple[Condition, ...]
+    conditions: tuple[ExplainedCondition, ...]
     summary: str
     """One sentence when nothing is wrong; otherwise empty."""
     reasons: tuple[Why, ...]
@@ -96,7 +86,7 @@ def _runtime_reasons(state: NodeState, records: Evidence) -> Iterator[Why]:
     )
 
 
-def _judge_ready(troubles: Sequence[Why], told: NodeCondition | None, records: Evidence) -> Condition:
+def _judge_ready(troubles: Sequence[Why], told: NodeCondition | None, records: Evidence) -> ExplainedCondition:
     """Ready as the agent has it now; what the API server was told may be older."""
     status = "False" if troubles else "True"
     if told is not None and told.status == status and told.last_transition_time is not None:
@@ -106,7 +96,7 @@ def _judge_ready(troubles: Sequence[Why], told: NodeCondition | None, records: E
     else:
         well = records.newest_of(Reason.NETWORK_READY, Reason.RUNTIME_READY)
         since = well.at if well is not None else None
-    return Condition(
+    return ExplainedCondition(
         type=READY,
         status=status,
         reason="KubeletNotReady" if troubles else "KubeletReady",
@@ -115,7 +105,7 @@ def _judge_ready(troubles: Sequence[Why], told: NodeCondition | None, records: E
     )
 
 
-def _api_reasons(ready: Condition, told: dict[str, NodeCondition], records: Evidence) -> Iterator[Why]:
+def _api_reasons(ready: ExplainedCondition, told: dict[str, NodeCondition], records: Evidence) -> Iterator[Why]:
     """What only the API server, or who else writes there, has against the node."""
     away = records.newest_of(Reason.API_SERVER_AWAY, Reason.API_SERVER_BACK)
     if away is not None and away.finding.decision == Reason.API_SERVER_AWAY:
@@ -160,8 +150,8 @@ def _reason_of(condition: NodeCondition, message: str, next_step: str) -> Why:
     )
 
 
-def _as_told(condition: NodeCondition) -> Condition:
-    return Condition(
+def _as_told(condition: NodeCondition) -> ExplainedCondition:
+    return ExplainedCondition(
         type=condition.type,
         status=condition.status,
         reason=condition.reason,

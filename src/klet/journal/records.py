@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from klet.api.klet_v1 import RecordedPod
 from klet.model.causes import Cause, CauseId, Finding, Measurement, Subject
 
 LONGEST_MESSAGE: Final = 1024
@@ -45,17 +46,7 @@ class CauseQuery:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ToldPod:
-    """A pod, or a manifest of that name, that the journal has records about."""
-
-    namespace: str
-    name: str
-    last: datetime
-    """The instant of the newest record."""
-
-
-def told_pods(causes: Iterable[Cause]) -> tuple[ToldPod, ...]:
+def recorded_pods(causes: Iterable[Cause]) -> tuple[RecordedPod, ...]:
     """The pods that records are about, by name."""
     newest: dict[tuple[str, str], datetime] = {}
     for cause in causes:
@@ -63,7 +54,9 @@ def told_pods(causes: Iterable[Cause]) -> tuple[ToldPod, ...]:
         if subject.name:
             key = subject.namespace, subject.name
             newest[key] = max(newest.get(key, cause.at), cause.at)
-    return tuple(ToldPod(namespace, name, newest[namespace, name]) for namespace, name in sorted(newest))
+    return tuple(
+        RecordedPod(namespace=namespace, name=name, last=newest[namespace, name]) for namespace, name in sorted(newest)
+    )
 
 
 def select_causes(causes: Iterable[Cause], query: CauseQuery) -> tuple[Cause, ...]:

@@ -16,16 +16,16 @@ from typing import Final, TypeVar
 from klet.aio.broadcast import Broadcast, Subscription
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
+from klet.api.klet_v1 import RecordedPod
 from klet.journal.database import Database, JournalDamaged, JournalError, set_aside
 from klet.journal.memory import DEFAULT_RECORDS
 from klet.journal.records import (
     CauseQuery,
-    ToldPod,
     bound_finding,
     next_number,
+    recorded_pods,
     select_causes,
     to_id,
-    told_pods,
 )
 from klet.model.causes import Cause, CauseId, Finding
 
@@ -126,9 +126,9 @@ class Journal:
         written = await self._threads.run(self._find_written, query)
         return select_causes((*written, *unwritten), query)
 
-    async def pods(self) -> tuple[ToldPod, ...]:
+    async def pods(self) -> tuple[RecordedPod, ...]:
         """Every pod that there are records about, also those that are gone."""
-        unwritten = told_pods(self._unwritten)
+        unwritten = recorded_pods(self._unwritten)
         found = {(pod.namespace, pod.name): pod for pod in await self._threads.run(self._pods_written)}
         found |= {(pod.namespace, pod.name): pod for pod in unwritten}
         return tuple(found[key] for key in sorted(found))
@@ -156,7 +156,7 @@ class Journal:
             logger.warning("Journal not read", extra={"error": str(error)})
             return ()
 
-    def _pods_written(self) -> tuple[ToldPod, ...]:
+    def _pods_written(self) -> tuple[RecordedPod, ...]:
         try:
             return self._with_database(Database.pods)
         except JournalError as error:

@@ -9,8 +9,8 @@ from msgspec.structs import fields
 from klet.api.codec import decode
 from klet.api.klet_v1 import (
     CauseRecord,
+    ExplainedCondition,
     Explanation,
-    NodeCondition,
     NodeExplanation,
     PodState,
     TimelineStep,
@@ -22,7 +22,7 @@ from klet.api.klet_v1 import (
 )
 from klet.api.times import Time
 
-DOCUMENTED = (Explanation, NodeExplanation, NodeCondition, PodState, TimelineStep, WaitingFor, Why)
+DOCUMENTED = (Explanation, NodeExplanation, ExplainedCondition, PodState, TimelineStep, WaitingFor, Why)
 AT = datetime(2030, 1, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 
 

@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from klet.api.klet_v1 import (
+    ExplainedCondition,
     ExplainedNode,
     ExplainedPod,
     Explanation,
-    NodeCondition,
     NodeExplanation,
     PodState,
     TimelineStep,
@@ -128,8 +128,8 @@ def test_the_agents_answer_is_read_whole(now):
 
 
 def test_the_node_condition_by_condition(now):
-    ready = NodeCondition(type="Ready", status="False", reason="KubeletNotReady", message="no network", since=now)
-    enough = NodeCondition(type="MemoryPressure", status="False", reason="KubeletHasSufficientMemory")
+    ready = ExplainedCondition(type="Ready", status="False", reason="KubeletNotReady", message="no network", since=now)
+    enough = ExplainedCondition(type="MemoryPressure", status="False", reason="KubeletHasSufficientMemory")
     explanation = NodeExplanation(
         node=ExplainedNode(name="n1"),
         now=now,

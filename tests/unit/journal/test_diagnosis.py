@@ -2,7 +2,8 @@
 
 import pytest
 
-from klet.journal.diagnosis import NodeTroubles, PodState, diagnose
+from klet.api.klet_v1 import PodState
+from klet.journal.diagnosis import NodeTroubles, diagnose
 from klet.journal.evidence import Kind
 from klet.journal.timeline import build_timeline
 
@@ -715,7 +716,7 @@ def test_a_pod_that_waits_for_an_earlier_one_of_its_name(build_pod, story, now, 
 )
 def test_a_pod_that_only_the_journal_remembers(story, now, records, phase, said):
     found = diagnose(None, story(records), now=now)
-    assert found.state == PodState(phase=phase, is_known=False)
+    assert found.state == PodState(phase=phase, known=False)
     assert [(reason.word, reason.message) for reason in found.reasons] == said
 
 
@@ -729,5 +730,5 @@ def test_the_state_in_numbers(build_pod, story, now):
         **LEAVING,
     )
     assert diagnose(pod, story([]), now=now).state == PodState(
-        phase="Running", is_ready=True, containers_ready=1, containers=2, restarts=2, is_terminating=True
+        phase="Running", ready=True, containers_ready=1, containers=2, restarts=2, terminating=True
     )

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from klet.journal.records import CauseQuery, ToldPod
+from klet.api.klet_v1 import RecordedPod
+from klet.journal.records import CauseQuery
 from klet.journal.store import MOST_UNWRITTEN, Journal
 from klet.model.causes import CauseId, Finding, Subject
 from klet.model.reasons import Reason, UnknownReason, read_reason
@@ -292,7 +293,10 @@ async def test_the_pods_that_are_told_of(opened, clock):
     journal.record(finding("Second", subject=Subject(namespace="ns", name="web", container="main")))
     journal.record(finding("Other", subject=Subject(namespace="a", name="db")))
     now = clock.now()
-    assert await journal.pods() == (ToldPod("a", "db", now), ToldPod("ns", "web", now))
+    assert await journal.pods() == (
+        RecordedPod(namespace="a", name="db", last=now),
+        RecordedPod(namespace="ns", name="web", last=now),
+    )
 
 
 async def test_a_file_of_the_first_version_is_read_on(opened, path):

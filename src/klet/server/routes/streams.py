@@ -13,7 +13,7 @@ from klet.server.auth.identity import without_token
 from klet.server.front import Front, front_of
 from klet.server.http1 import RequestHead
 from klet.server.runtime_pods import RuntimePods
-from klet.server.streaming.link import Endpoint, Link, LinkError, read_endpoint
+from klet.server.streaming.link import Link, LinkError, StreamEndpoint, read_endpoint
 from klet.server.streaming.options import BadOptions, StreamOptions, read_ports, read_streams
 from klet.server.views import PodView
 from klet.wire import cri_v1_pb2 as cri
@@ -173,7 +173,7 @@ def _streaming(
     return stream
 
 
-async def _join(front: Front, upgrade: RequestHead, endpoint: Endpoint) -> web.StreamResponse:
+async def _join(front: Front, upgrade: RequestHead, endpoint: StreamEndpoint) -> web.StreamResponse:
     """Let the runtime answer, and leave the two alone if it agrees."""
     link = Link(front)
     try:
@@ -195,7 +195,7 @@ async def _join(front: Front, upgrade: RequestHead, endpoint: Endpoint) -> web.S
 
 
 def _forwarded(
-    upgrade: RequestHead, endpoint: Endpoint, transport: asyncio.BaseTransport, *, body: bytes
+    upgrade: RequestHead, endpoint: StreamEndpoint, transport: asyncio.BaseTransport, *, body: bytes
 ) -> RequestHead:
     """The client's own head for the runtime: the address is the runtime's, credentials stay here."""
     headers = []

@@ -30,7 +30,7 @@ class Client(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class StreamEndpoint:
     """Where the runtime streams."""
 
     host: str
@@ -39,7 +39,7 @@ class Endpoint:
     is_tls: bool
 
 
-def read_endpoint(url: str) -> Endpoint:
+def read_endpoint(url: str) -> StreamEndpoint:
     """Raises LinkError."""
     try:
         parts = urlsplit(url)
@@ -50,7 +50,7 @@ def read_endpoint(url: str) -> Endpoint:
         raise LinkError(f'the runtime gave the URL "{url}", which is not http or https')
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     is_tls = parts.scheme == "https"
-    return Endpoint(parts.hostname, port or (443 if is_tls else 80), target, is_tls)
+    return StreamEndpoint(parts.hostname, port or (443 if is_tls else 80), target, is_tls)
 
 
 class Link(asyncio.Protocol):
@@ -67,7 +67,7 @@ class Link(asyncio.Protocol):
         self._client_ended = False
         self._runtime_ended = False
 
-    async def ask(self, endpoint: Endpoint, head: RequestHead, body: bytes) -> AnswerHead:
+    async def ask(self, endpoint: StreamEndpoint, head: RequestHead, body: bytes) -> AnswerHead:
         """Connect, send the request, and wait for the head of the answer. Raises LinkError."""
         loop = asyncio.get_running_loop()
         context = ssl.create_default_context() if endpoint.is_tls else None
