@@ -83,6 +83,7 @@ def build_address(scheme: str, host: str, port: int, path: str) -> Address:
     """Escape the path if it needs it; one that makes no sense is taken literally, question marks and all."""
     before_query, mark, after = path.partition("?")
     query, _, fragment = after.partition("#")
+    query = query.replace(" ", "%20")  # a blank ends the target in the request line
     if _CONTROL.search(path) or _BAD_ESCAPE.search(before_query):
         before_query, mark, query, fragment = quote(path, safe="$&+,/:;=@"), "", "", ""
     elif mark == "":

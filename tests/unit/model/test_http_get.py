@@ -133,6 +133,13 @@ def test_a_redirection_with_control_characters_leads_nowhere(location):
     assert follow(build_address("http", "h", 81, "/"), location) is None
 
 
+@pytest.mark.parametrize("location", ["? a", "/x? HTTP/1.1", "http://h:81/?a b"])
+def test_a_redirection_adds_no_words_to_the_request_line(location):
+    address = follow(build_address("http", "h", 81, "/"), location)
+    assert address is not None
+    assert " " not in address.target
+
+
 def test_a_long_location_takes_little_memory():
     """A container may answer a probe with tens of KiB of it, which a pattern that goes back took hundreds of times."""
     location = "/" + "- " * 32_000
