@@ -1,4 +1,4 @@
-"""Attacks by containers on a real containerd: the benches of `tests/integration`, on a containerd of these tests' own."""
+"""Attacks by containers on a real containerd, which is these tests' own; the benches are those of `tests/integration`."""
 
 import importlib.util
 import sys
