@@ -191,6 +191,14 @@ def test_a_stray_whose_pod_was_read_before_the_event_is_read_again(relisted):
     assert play.state.end_search("c-0", UID, now=11.0) == ReadPod(UID)
 
 
+def test_a_stray_that_was_shown_is_read_again_if_its_pod_cannot_be_read_now(relisted):
+    play = relisted()
+    play.event(STARTED, now=10.0)
+    play.read(RUNNING, now=11.0)
+    play.read(FAILURE, now=11.5)
+    assert play.state.end_search("c-0", UID, now=12.0) == ReadPod(UID)
+
+
 def test_what_a_stray_said_is_waited_for_once_its_owner_is_known(relisted):
     play = relisted()
     play.event(STOPPED)
