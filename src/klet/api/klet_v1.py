@@ -3,6 +3,8 @@
 One struct for each answer, read with `codec.decode`. The reader ignores fields that it does not know, so that an older
 command understands a newer agent; a field that is added later gets a default, so that a newer command understands an
 older agent. Tests read with `klet.testing.strict`, which allows neither.
+
+An answer holds thousands of records, which refer to nothing that could refer back: `gc=False` spares the collector them.
 """
 
 import json
@@ -33,7 +35,7 @@ class PodListing(Struct, frozen=True, kw_only=True, rename="camel"):
     items: tuple[Pod, ...] | None = None
 
 
-class CauseSubject(Struct, frozen=True):
+class CauseSubject(Struct, frozen=True, gc=False):
     """What a record is about: a pod, one of its containers, or (all empty) the node."""
 
     namespace: str = ""
@@ -42,7 +44,7 @@ class CauseSubject(Struct, frozen=True):
     container: str = ""
 
 
-class CauseRecord(Struct, frozen=True, kw_only=True, rename="camel"):
+class CauseRecord(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One line of `/klet/v1/journal`: one decision of the agent."""
 
     id: str = ""
@@ -58,7 +60,7 @@ class CauseRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     next_at: datetime | None = None
 
 
-class TimelineStep(CauseRecord, frozen=True, kw_only=True, rename="camel"):
+class TimelineStep(CauseRecord, frozen=True, kw_only=True, rename="camel", gc=False):
     """A decision, or several equal ones, in the timeline of a pod or of the node."""
 
     life: int = 0
@@ -217,11 +219,11 @@ def _plain(answer: Struct) -> object:
 
 
 def _instant(value: object) -> str:
-    """Also of `Time`, which msgspec does not know for the datetime that it is."""
+    """What msgspec has no form for: `Time`, which is a datetime and yet not of that very type."""
     if isinstance(value, datetime):
         return value.isoformat()
     raise TypeError(f"no way to write {type(value).__name__}")
 
 
-_WIRE: Final = json.JSONEncoder(default=_instant)
-_READABLE: Final = json.JSONEncoder(default=_instant, ensure_ascii=False)
+_WIRE: Final = json.JSONEncoder(default=datetime.isoformat)
+_READABLE: Final = json.JSONEncoder(default=datetime.isoformat, ensure_ascii=False)
