@@ -4,7 +4,7 @@ One struct for each answer, read with `codec.decode`. The reader ignores fields 
 command understands a newer agent; a field that is added later gets a default, so that a newer command understands an
 older agent. Tests read with `klet.testing.strict`, which allows neither.
 
-An answer holds thousands of records, which refer to nothing that could refer back: `gc=False` spares the collector them.
+An answer holds thousands of records, which refer to nothing that could refer back: `gc=False` spares the collector.
 """
 
 import json
