@@ -206,9 +206,11 @@ class EventWriter:
                     await self._api.count_up(event)
                 self._tell_losses()
                 return
-            except EventGone:
-                is_new = True
             except EventRefused as error:
+                if isinstance(error, EventGone) and not is_new:
+                    is_new = True
+                    continue
+                # Of a new one it is the namespace that is gone: upstream does not try such an Event again either.
                 logger.warning("Event refused", extra={"reason": event.reason, "error": str(error)})
                 return
             except EventsUnreachable as error:

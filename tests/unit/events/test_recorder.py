@@ -12,6 +12,7 @@ from klet.events.recorder import (
     PAUSE,
     QUEUE,
     TRIES,
+    EventGone,
     EventingRecorder,
     EventsUnreachable,
     EventWriter,
@@ -273,3 +274,32 @@ async def test_a_word_of_another_version_is_no_event():
     recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
     recorder.record(Finding(subject=Subject(name="p"), decider="test", decision=read_reason("Teleported")))
     assert recorder.waiting == 0
+
+
+class NoNamespace:
+    """Answers as an API server does whose namespace has been deleted."""
+
+    def __init__(self):
+        self.calls = []
+
+    async def create(self, event):
+        self.calls.append(("create", event.message))
+        raise EventGone("namespaces not found")
+
+    async def count_up(self, event):
+        self.calls.append(("count up", event.message))
+        raise EventGone("events not found")
+
+
+async def test_an_event_of_a_namespace_that_is_gone_is_tried_once(caplog):
+    clock = ManualClock()
+    recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
+    api = NoNamespace()
+    for message in ("first", "first", "second"):
+        recorder.record(started(message))
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(build_writer(recorder, api, clock).run())
+        await clock.run(timedelta(0))
+        task.cancel()
+    assert api.calls == [("create", "first"), ("count up", "first"), ("create", "first"), ("create", "second")]
+    assert caplog.messages == ["Event refused"] * 3
