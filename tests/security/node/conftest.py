@@ -1,4 +1,4 @@
-"""Attacks by containers on a real containerd, which is these tests' own; the benches are those of `tests/integration`."""
+"""Attacks by containers on a containerd of these tests' own; the benches are those of `tests/integration`."""
 
 import importlib.util
 import sys
