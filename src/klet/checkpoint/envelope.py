@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from klet.checkpoint.errors import CheckpointDamaged, CheckpointVersion
+from klet.model.foreign_text import LONGEST_WORD, shorten
 
 T = TypeVar("T")
 
@@ -52,7 +53,7 @@ class Envelope(Generic[T]):
         if outer.checksum != _checksum(outer.kind, outer.version, payload):
             raise CheckpointDamaged("field checksum does not match kind, version and payload")
         if outer.kind != self._kind:
-            raise CheckpointDamaged(f"field kind is {outer.kind!r}, expected {self._kind!r}")
+            raise CheckpointDamaged(f"field kind is {shorten(outer.kind, LONGEST_WORD)!r}, expected {self._kind!r}")
         return self._decode_payload(outer.version, payload)
 
     def _decode_payload(self, version: int, payload: bytes) -> T:

@@ -8,6 +8,7 @@ import msgspec
 from klet.api.base import json_null
 from klet.api.codec import encode
 from klet.checkpoint import CheckpointDamaged, Envelope
+from klet.model.foreign_text import LONGEST_WORD, shorten
 from klet.offline.errors import SealBroken
 from klet.offline.payloads import read_object, read_payload
 
@@ -88,4 +89,4 @@ class SealedFormat(Generic[T]):
 
 def _check_owner(found: str, expected: str) -> None:
     if found != expected:
-        raise CheckpointDamaged(f"field payload.owner is {found!r}, expected {expected!r}")
+        raise CheckpointDamaged(f"field payload.owner is {shorten(found, LONGEST_WORD)!r}, expected {expected!r}")

@@ -76,3 +76,10 @@ def test_any_changed_byte_is_found():
         changed = data[:index] + bytes([data[index] ^ 1]) + data[index + 1 :]
         with pytest.raises(CheckpointDamaged):
             FORM.decode(changed)
+
+
+def test_a_kind_is_not_quoted_whole():
+    other = Envelope(kind="x" * 100_000, version=1, payload=dict[str, int]).encode({})
+    with pytest.raises(CheckpointDamaged) as caught:
+        Envelope(kind="Small", version=1, payload=dict[str, int]).decode(other)
+    assert len(str(caught.value)) < 2048

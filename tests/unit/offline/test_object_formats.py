@@ -43,3 +43,9 @@ def test_a_seal_holds_for_one_owner_and_one_kind():
         sealed("ns/kez").decode(forged)
     with pytest.raises(CheckpointDamaged, match="kind"):
         SealedFormat(kind="KeptToken", owner="ns/key", struct=Secret, sealer=SEALER).decode(data)
+
+
+def test_an_owner_is_not_quoted_whole():
+    with pytest.raises(CheckpointDamaged) as caught:
+        plain("a/b").decode(plain("x" * 100_000).encode(Known(None)))
+    assert len(str(caught.value)) < 2048
