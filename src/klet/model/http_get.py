@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from klet.api.container import Container
@@ -83,7 +83,6 @@ def build_address(scheme: str, host: str, port: int, path: str) -> Address:
     """Escape the path if it needs it; one that makes no sense is taken literally, question marks and all."""
     before_query, mark, after = path.partition("?")
     query, _, fragment = after.partition("#")
-    query = query.replace(" ", "%20")  # a blank ends the target in the request line
     if _CONTROL.search(path) or _BAD_ESCAPE.search(before_query):
         before_query, mark, query, fragment = quote(path, safe="$&+,/:;=@"), "", "", ""
     elif mark == "":
@@ -112,7 +111,7 @@ def follow(address: Address, location: str) -> Address | None:
         number = port or {"https": 443}.get(scheme, 80)
         path = parts._replace(scheme="", netloc="").geturl()
         made = build_address(scheme, parts.hostname or "", number, path)
-        return Address(scheme, made.host, number, made.target, location if parts.scheme else made.url)
+        return Address(scheme, made.host, number, _one_word(made.target), location if parts.scheme else made.url)
     if parts.scheme:
         return Address(scheme, "", 0, location, location)
     path = location
@@ -120,7 +119,13 @@ def follow(address: Address, location: str) -> Address | None:
         path = address.target.partition("?")[0] + location
     elif not location.startswith("/"):
         path = address.target.partition("?")[0].rpartition("/")[0] + "/" + location
-    return build_address(scheme, address.host, address.port, path)
+    made = build_address(scheme, address.host, address.port, path)
+    return replace(made, target=_one_word(made.target))
+
+
+def _one_word(target: str) -> str:
+    """A blank would end the target in the request line. (One that a pod's author wrote is sent, as upstream does.)"""
+    return target.replace(" ", "%20")
 
 
 def build_headers(given: Sequence[HTTPHeader], *, agent: str) -> tuple[tuple[str, str], ...]:
