@@ -54,7 +54,7 @@ async def test_a_log_that_is_something_else_is_neither_read_nor_followed_when_it
             assert await target.ask(f"/containerLogs/default/{name}-node/main") == (200, "said by main\n")
             elsewhere = outside / name
             elsewhere.mkdir()
-            (elsewhere / "flag").write_text("flag of the host\n")
+            (elsewhere / "flag").write_text("2030-01-01T00:00:00Z stdout F flag of the host\n")
             swap(log_of(target, uid), elsewhere)
             await assert_unread(target, name, swap)
         before = sorted(str(path) for path in outside.rglob("*"))
