@@ -73,6 +73,7 @@ class Deadlines:
         self._root = root
         self._limits = limits
         self._only = only
+        self._by_path: dict[Path, float] = {}
         # At this moment nothing is captured yet.
         self._descriptor = os.dup(2)
         self._watchdog = Watchdog(write=self._write, descriptor=self._descriptor, grace=grace, clock=SystemClock())
@@ -87,8 +88,10 @@ class Deadlines:
                 return parse_seconds(mark.args[0] if mark.args else "")
             except LimitError as error:
                 raise pytest.UsageError(f"{node.nodeid}: {error}") from error
-        path = node.path
-        return choose_limit(path.relative_to(self._root) if path.is_relative_to(self._root) else path, self._limits)
+        if (known := self._by_path.get(node.path)) is None:
+            path = node.path.relative_to(self._root) if node.path.is_relative_to(self._root) else node.path
+            known = self._by_path[node.path] = choose_limit(path, self._limits)
+        return known
 
     def pytest_sessionstart(self) -> None:
         self._watchdog.open()
