@@ -12,6 +12,7 @@ from klet.app.wiring import Agent
 from klet.cri.events import EventKind
 from klet.model.probes import ProbeKind, ProbeResult
 from klet.model.runtime import PodRuntimeStatus
+from klet.sync.cgroup_step import CgroupStep
 from klet.sync.housekeeping import Housekeeping
 from klet.sync.worker_state import UpdateKind
 from klet.sync.workers import PodWorkers
@@ -96,7 +97,8 @@ def cgroups_left(agent: Agent) -> None:
         destroy_uid, orphans = staticmethod(keep), staticmethod(none)
 
     _part(agent, Housekeeping)._leftovers._cgroups = Kept()
-    _steps(agent)._ground._cgroups.release = keep
+    step = next(each for each in _steps(agent)._preparation._steps if isinstance(each, CgroupStep))
+    step.release = keep
 
 
 def terminal_phase_flips(agent: Agent) -> None:

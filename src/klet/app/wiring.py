@@ -30,13 +30,14 @@ from klet.status.checkpoint import MemoryKeeper
 from klet.sync.admission import AdmittedWorkers
 from klet.sync.beat import Beat
 from klet.sync.cgroup_step import CgroupStep
-from klet.sync.ground import PodGround
 from klet.sync.housekeeping import Housekeeping, HousekeepingCall, Leftovers, PodMemories
 from klet.sync.ledger import WorkerLedger
 from klet.sync.loop import SyncLoop
 from klet.sync.object_wakes import ObjectWakes
 from klet.sync.pod_status import PodStatuses, StartFailures, StatusFacts
 from klet.sync.pod_sync import PodSync
+from klet.sync.preparation import Preparation
+from klet.sync.preparation_steps import DirectoryStep, NetworkStep, ObjectStep, PullSecretStep, VolumeStep
 from klet.sync.probe_news import ProbeNews
 from klet.sync.requeue import Pace
 from klet.sync.workers import PodWorkers
@@ -105,13 +106,16 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         statuses=statuses,
         probes=probes,
         fresh=pleg,
-        ground=PodGround(
-            network=runtime,
-            cgroups=cgroups,
-            directories=holdings,
-            volumes=volumes,
-            pull_secrets=pull_secrets,
-            recorder=ports.recorder,
+        preparation=Preparation(
+            (
+                NetworkStep(network=runtime, recorder=ports.recorder),
+                ObjectStep(volumes),
+                cgroups,
+                DirectoryStep(directories=holdings, recorder=ports.recorder),
+                VolumeStep(volumes=volumes, held=holdings, recorder=ports.recorder),
+                PullSecretStep(pull_secrets=pull_secrets, recorder=ports.recorder),
+            ),
+            halts=boards.halts,
         ),
         halts=boards.halts,
         recorder=ports.recorder,

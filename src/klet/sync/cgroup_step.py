@@ -19,6 +19,7 @@ from klet.model.runtime import PodRuntimeStatus
 from klet.runtime.kill.killer import PodKiller
 from klet.runtime.restart import NEVER, effective_policy
 from klet.sync.ledger import WorkerLedger
+from klet.sync.preparation import Held, PreparationStep, Stopped, SyncedPod
 from klet.sync.worker_state import Stage
 
 logger = logging.getLogger(__name__)
@@ -47,8 +48,8 @@ class QosKeeper(Protocol):
     async def update(self, pods: Iterable[Pod]) -> None: ...
 
 
-class CgroupStep:
-    """The part of a pod's steps that concerns cgroups."""
+class CgroupStep(PreparationStep):
+    """Gives a pod its cgroup. Volumes in memory are charged to it, so it is prepared before them and removed after."""
 
     def __init__(
         self,
@@ -65,14 +66,18 @@ class CgroupStep:
         self._killer = killer
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
-    async def prepare(self, pod: Pod, status: PodRuntimeStatus, reported: PodStatus, *, cause: CauseId | None) -> bool:
-        """Give the pod its cgroup. True if it had to be killed for that, so that what was seen of it is old."""
+    async def keep(self, synced: SyncedPod) -> Held | Stopped | None:
+        pod, cause = synced.pod, synced.cause
         if self._cgroups.exists(pod):
-            return False
-        killed = is_running(reported) and await self._kill(pod, status, cause)
+            return None
+        killed = is_running(synced.reported) and await self._kill(pod, synced.status, cause)
         if not (killed and runs_once(pod)):
             await self._make(pod, cause)
-        return killed
+        return Stopped() if killed else None
+
+    async def note_stop(self, uid: PodUID | None) -> None:
+        """Share the node out between the others."""
+        await self.balance(without=uid)
 
     async def balance(self, *, without: PodUID | None = None) -> None:
         """Share the node out between the pods that are there now. A failure is no reason to hold a pod up."""
@@ -88,7 +93,6 @@ class CgroupStep:
             logger.warning("QoS cgroups not updated", extra={"error": str(error)})
 
     async def release(self, pod: Pod) -> None:
-        """Remove the cgroup of a pod that has ended."""
         await self._cgroups.destroy(pod)
         await self.balance()
 

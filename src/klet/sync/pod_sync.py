@@ -2,7 +2,6 @@
 
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Protocol
 
 from klet.api.pod import Pod
@@ -18,16 +17,15 @@ from klet.runtime.executor import PodExecutor
 from klet.runtime.kill.killer import PodKiller
 from klet.status.phase import is_terminal
 from klet.sync.deadline import deadline_of
-from klet.sync.ground import DECIDER, RETRY, PodGround
 from klet.sync.pod_status import PodStatuses
+from klet.sync.preparation import Held, Preparation, Stopped, SyncedPod
+from klet.sync.preparation_steps import DECIDER, RETRY
 from klet.sync.requeue import StepFailure
 from klet.sync.worker_state import StatusChange
 from klet.sync.workers import FreshStatuses, StepResult
 
 ORPHAN_GRACE = 1
 """Seconds. Nobody is left who could have asked for more."""
-AT_ONCE = datetime.min.replace(tzinfo=UTC)
-"""A wait that has come to its end is begun anew: whoever waits hears of what happens at once."""
 
 
 class StillRunning(KletError):
@@ -65,7 +63,7 @@ class PodSync:
         statuses: PodStatuses,
         probes: PodProbes,
         fresh: RuntimeViews,
-        ground: PodGround,
+        preparation: Preparation,
         halts: PodHalts,
         recorder: CauseRecorder,
     ) -> None:
@@ -74,7 +72,7 @@ class PodSync:
         self._statuses = statuses
         self._probes = probes
         self._fresh = fresh
-        self._ground = ground
+        self._preparation = preparation
         self._halts = halts
         self._recorder = recorder
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
@@ -87,10 +85,10 @@ class PodSync:
         if is_terminal(reported.phase):
             return StepResult(is_terminal=True, is_over=status.has_ended)
         look_at = deadline_of(pod, reported)
-        if self._ground.lacks_network(pod, cause=cause):
-            return StepResult(failure=StepFailure.NETWORK_NOT_READY, look_at=look_at)
-        self._ground.register_objects(pod)
-        if await self._ground.give_cgroup(pod, status, reported, cause=cause):
+        kept = await self._preparation.keep(SyncedPod(pod, status, reported, cause))
+        if isinstance(kept, Held):
+            return StepResult(failure=kept.failure, retry_at=kept.retry_at, look_at=look_at)
+        if isinstance(kept, Stopped):
             status = await self._fresh.read_now(uid_of(pod))
             if is_terminal(self._statuses.report(pod, status, cause=cause).phase):
                 return StepResult(is_terminal=True, is_over=status.has_ended)
@@ -104,18 +102,13 @@ class PodSync:
         uid = uid_of(pod)
         actions = compute_pod_actions(pod, status, probes=self._statuses.probe_view())
         if actions.is_idle:
-            self._ground.refresh_volumes(pod)
+            self._preparation.refresh(pod)
             return StepResult()
         if (held := self._executor.held_back(pod, actions)) is not None:
-            self._ground.refresh_volumes(pod)
+            self._preparation.refresh(pod)
             return StepResult(failure=StepFailure.ERROR, retry_at=held.retry_at)
-        await self._ground.give_directories(pod, cause=cause)
-        if pod.spec.volumes:
-            failed = await self._halts.run(uid, self._ground.give_volumes(pod, cause=cause))
-            if failed is not None:
-                return StepResult(failure=StepFailure.ERROR, retry_at=AT_ONCE if failed.is_timeout else None)
-        if pod.spec.image_pull_secrets:
-            await self._halts.run(uid, self._ground.look_for_pull_secrets(pod, cause=cause))
+        if (unprepared := await self._preparation.prepare(pod, cause=cause)) is not None:
+            return StepResult(failure=unprepared.failure, retry_at=unprepared.retry_at)
         if self._halts.is_halted(uid):
             raise Halted("the pod is to stop")
         parent = self._record(actions, cause)
@@ -142,7 +135,7 @@ class PodSync:
         """Stop everything of the pod; raises while something still runs."""
         if is_runtime_only:
             await self._kill(pod, status, ORPHAN_GRACE, cause)
-            await self._ground.share_anew()
+            await self._preparation.note_stop(None)
             # As long as the cache shows the orphan running, housekeeping would have it stopped again and again.
             await self._stopped_status(pod)
             return
@@ -150,7 +143,7 @@ class PodSync:
         self._probes.stop_liveness_and_startup(pod)
         await self._kill(pod, status, grace, cause)
         self._probes.remove_pod(uid_of(pod))
-        await self._ground.share_anew(without=uid_of(pod))
+        await self._preparation.note_stop(uid_of(pod))
         self._statuses.report(pod, await self._stopped_status(pod), ends_here=True, cause=cause)
 
     async def finish(self, pod: Pod, status: PodRuntimeStatus, *, was_over: bool, cause: CauseId | None) -> None:
@@ -162,7 +155,7 @@ class PodSync:
         self._statuses.report(pod, status, ends_here=True, cause=cause)
         if was_over:
             await self._kill(pod, status, None, cause)
-        await self._ground.take_back(pod)
+        await self._preparation.release(pod)
         self._statuses.end(pod, cause=cause)
 
     async def _kill(self, pod: Pod, status: PodRuntimeStatus, grace: int | None, cause: CauseId | None) -> None:

@@ -1,0 +1,166 @@
+"""The steps of a pod's preparation that need no machinery of their own; that of its cgroup is in `cgroup_step.py`."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Protocol
+
+from klet.api.pod import Pod
+from klet.errors import KletError
+from klet.model.causes import CauseId, CauseRecorder
+from klet.model.pods import PodUID, uid_of
+from klet.model.reasons import Reason
+from klet.model.recording import DecisionRecorder
+from klet.sync.preparation import Held, PreparationStep, Stopped, SyncedPod
+from klet.sync.requeue import StepFailure
+from klet.volumes.errors import WaitFailed
+
+DECIDER = "sync.pod_sync"
+RETRY = "try again after a back-off"
+AT_ONCE = datetime.min.replace(tzinfo=UTC)
+"""A wait that has come to its end begins again, so that the pod notices at once what happens to its volumes."""
+
+
+class Network(Protocol):
+    """Says whether pods can be given a network."""
+
+    def network_error(self) -> str | None:
+        """Why not, or None."""
+        ...
+
+
+class NetworkStep(PreparationStep):
+    """Holds pods up as long as the runtime can give them no network."""
+
+    def __init__(self, *, network: Network, recorder: CauseRecorder) -> None:
+        self._network = network
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
+
+    async def keep(self, synced: SyncedPod) -> Held | Stopped | None:
+        error = self._network.network_error()
+        # A pod in the host's network needs none of its own.
+        if error is None or synced.pod.spec.host_network:
+            return None
+        self._decisions.for_pod(synced.pod).record(
+            Reason.NETWORK_NOT_READY, f"network is not ready: {error}", next_step=RETRY, parent=synced.cause
+        )
+        return Held(StepFailure.NETWORK_NOT_READY)
+
+
+class PodDirectories(Protocol):
+    """Makes the directories that a pod needs before its sandbox, and gives back the ids of its users."""
+
+    async def prepare_pod(self, pod: Pod) -> None: ...
+
+    async def release_ids(self, uid: PodUID) -> None: ...
+
+
+class DirectoryStep(PreparationStep):
+    """Makes a pod's directories. They stay until no source has the pod; only what others can use is given back."""
+
+    def __init__(self, *, directories: PodDirectories, recorder: CauseRecorder) -> None:
+        self._directories = directories
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
+
+    async def prepare(self, pod: Pod, *, cause: CauseId | None) -> Held | None:
+        try:
+            await self._directories.prepare_pod(pod)
+        except KletError as error:
+            text = f"error making pod data directories: {error}"
+            self._decisions.for_pod(pod).record(Reason.FAILED, text, next_step=RETRY, parent=cause)
+            raise
+        return None
+
+    async def release(self, pod: Pod) -> None:
+        await self._directories.release_ids(uid_of(pod))
+
+
+class PodVolumes(Protocol):
+    """Gives pods their volumes."""
+
+    def register(self, pod: Pod) -> None:
+        """The pod is about to use the objects that it refers to."""
+        ...
+
+    def refresh(self, pod: Pod) -> None:
+        """Have the volumes of a pod as its spec has them now, without waiting for that."""
+        ...
+
+    async def until_mounted(self, pod: Pod) -> None:
+        """Return when the pod has every volume that it uses; raises WaitFailed."""
+        ...
+
+
+class HeldVolumes(Protocol):
+    """Unmounts the volumes of pods."""
+
+    async def release_volumes(self, uid: PodUID) -> None: ...
+
+
+class ObjectStep(PreparationStep):
+    """Has at hand what a pod's environment and volumes refer to; first, so that it arrives while other steps run."""
+
+    def __init__(self, volumes: PodVolumes) -> None:
+        self._volumes = volumes
+
+    async def keep(self, synced: SyncedPod) -> Held | Stopped | None:
+        self._volumes.register(synced.pod)
+        return None
+
+
+class VolumeStep(PreparationStep):
+    """Waits until a pod has its volumes."""
+
+    may_be_left_out = True
+
+    def __init__(self, *, volumes: PodVolumes, held: HeldVolumes, recorder: CauseRecorder) -> None:
+        self._volumes = volumes
+        self._held = held
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
+
+    def refresh(self, pod: Pod) -> None:
+        self._volumes.refresh(pod)
+
+    async def prepare(self, pod: Pod, *, cause: CauseId | None) -> Held | None:
+        if not pod.spec.volumes:
+            return None
+        try:
+            await self._volumes.until_mounted(pod)
+        except WaitFailed as error:
+            # What is wrong with a volume that is tried again and again has been recorded by then.
+            decision = Reason.VOLUMES_NOT_MOUNTED if error.is_timeout else Reason.FAILED_MOUNT
+            text = f"Unable to attach or mount volumes: {error}"
+            self._decisions.for_pod(pod).record(decision, text, next_step=RETRY, parent=cause)
+            return Held(retry_at=AT_ONCE if error.is_timeout else None)
+        return None
+
+    async def release(self, pod: Pod) -> None:
+        await self._held.release_volumes(uid_of(pod))
+
+
+class PullSecrets(Protocol):
+    """Reads the secrets that pods pull their images with."""
+
+    async def find_missing(self, pod: Pod) -> Sequence[str]:
+        """Those of a pod that are not to be had."""
+        ...
+
+
+class PullSecretStep(PreparationStep):
+    """Says which pull secrets of a pod are missing. Its images are pulled without them."""
+
+    may_be_left_out = True
+
+    def __init__(self, *, pull_secrets: PullSecrets, recorder: CauseRecorder) -> None:
+        self._pull_secrets = pull_secrets
+        self._decisions = DecisionRecorder(recorder, decider=DECIDER)
+
+    async def prepare(self, pod: Pod, *, cause: CauseId | None) -> Held | None:
+        if pod.spec.image_pull_secrets and (missing := await self._pull_secrets.find_missing(pod)):
+            names = ", ".join(missing)
+            text = (
+                f"Unable to retrieve some image pull secrets ({names}); attempting to pull the image may not succeed."
+            )
+            self._decisions.for_pod(pod).record(
+                Reason.FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET, text, next_step="pull images without them", parent=cause
+            )
+        return None
