@@ -60,7 +60,7 @@ class File(Struct, frozen=True):
     seal: Seal
     example: object
     is_exact: bool = True
-    """Whether what is read is written as it is. Objects of the API lose the fractions of seconds, as upstream has it."""
+    """Whether what is read is written as it is. Objects of the API lose fractions of seconds, as upstream has it."""
 
 
 _META: Final = {"name": "a", "namespace": "default", "uid": "u-1", "resourceVersion": "1"}
