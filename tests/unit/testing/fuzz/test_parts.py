@@ -88,7 +88,7 @@ def greedy(data):
     ("run", "flaw"),
     [
         pytest.param(lambda data: sum(1 for _ in data), "", id="linear"),
-        pytest.param(lambda data: sum(1 for _ in range(len(data) ** 2 // 50)), "ran more than 2000000 lines", id="quadratic"),
+        pytest.param(lambda data: sum(1 for _ in range(len(data) ** 2 // 50)), "ran more than", id="quadratic"),
         pytest.param(greedy, "took more than 1 MiB and 10 bytes", id="a thousand times the memory"),
     ],
 )
