@@ -21,5 +21,10 @@ async def test_paths_leave_nothing_behind(door):
     assert said.count(b"HTTP/1.1 404") >= 2 * PATHS - 1
     assert len(door.agent.log.splitlines()) - lines < LINES
     assert door.memory() - memory < 4 << 20
+    # Requests that are refused are worth a line each, but only so many.
+    heads = [f"GET /pods?{n} HTTP/1.1\r\nHost: n\r\nAuthorization: Bearer bad\r\n" for n in range(2 * LINES)]
+    said = await door.send(("\r\n".join(heads) + "Connection: close\r\n\r\n").encode(), who=None)
+    assert said.count(b"HTTP/1.1 401") == 2 * LINES
+    assert len(door.agent.log.splitlines()) - lines < LINES
     # Where there are metrics one day, no path is in them.
     assert "third-1" not in (await door.ask("/metrics"))[1]
