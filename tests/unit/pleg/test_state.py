@@ -130,6 +130,12 @@ def test_an_event_finds_its_pod_by_container_or_sandbox(relisted, member, sandbo
     assert relisted(RUNNING).event(CREATED, member, sandbox=sandbox) == expected
 
 
+def test_a_read_shows_whose_a_sandbox_is(relisted):
+    play = relisted()
+    play.read(RUNNING)
+    assert play.event(CREATED, "d-0", sandbox="sandbox-0") == ReadPod(UID)
+
+
 def test_the_container_goes_before_the_sandbox(relisted):
     play = relisted(RUNNING, OTHER)
     assert play.event(STOPPED, sandbox="sandbox-1") == ReadPod(UID)

@@ -86,6 +86,15 @@ def test_the_pause_between_reads_grows_with_the_time_that_has_passed(relisted, p
     assert verdict.after.total_seconds() == pytest.approx(pause, abs=1e-6)
 
 
+def test_the_pause_is_short_again_after_another_event(relisted):
+    play = relisted(RUNNING)
+    play.event(STOPPED, now=10.0)
+    confirmation = play.state.begin_confirmation(UID, now=10.0)
+    play.look(confirmation, RUNNING, now=10.0)
+    play.event(STOPPED, now=10.5)
+    assert play.look(confirmation, RUNNING, now=10.5) == LookAgain(timedelta(milliseconds=5))
+
+
 def test_without_an_event_one_read_is_enough(relisted):
     play = relisted(RUNNING)
     play.state.request_read(UID, now=10.0)
@@ -139,6 +148,15 @@ def test_the_start_of_a_container_that_was_never_seen_is_waited_for(relisted):
     play = relisted(BARE)
     play.event(STARTED, "d-0", sandbox="sandbox-0")
     assert isinstance(play.confirm(BARE), LookAgain)
+
+
+def test_a_removal_that_was_shown_still_counts_if_a_later_read_goes_back_behind_it(relisted):
+    play = relisted(RUNNING)
+    play.event(DELETED)
+    play.event(STARTED, "d-0", sandbox="sandbox-0")
+    confirmation = play.state.begin_confirmation(UID, now=10.0)
+    assert isinstance(play.look(confirmation, BARE, now=10.0), LookAgain)
+    assert isinstance(play.look(confirmation, BOTH_RUNNING, now=10.1), LookAgain)
 
 
 def test_the_late_start_of_a_removed_sandbox_is_not_waited_for(relisted):
