@@ -163,7 +163,8 @@ class PartRun:
         running_for = timedelta(seconds=self._clock.monotonic() - self._test_began)
         text = describe_progress(self.tally, running_for=running_for)
         # Of a part whose output is to be seen, pytest shows the progress, but not that one test takes long.
-        if not self.part.is_attended or (running_for >= PROGRESS_EVERY and not os.isatty(1)):
+        is_slow = bool(self.tally.running) and running_for >= PROGRESS_EVERY
+        if not self.part.is_attended or (is_slow and not os.isatty(1)):
             self._console.progress(self.part.name, text)
 
     async def _abort(self, process: asyncio.subprocess.Process, silence: timedelta) -> None:
