@@ -1,5 +1,6 @@
 """Small test directories, and pytest or the test command on them."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -119,5 +120,25 @@ def running_command(tmp_path):
                 yield process
             finally:
                 process.kill()
+
+    return running
+
+
+@pytest.fixture
+def terminal_command(tmp_path):
+    """Starts the test command in the foreground of a terminal; gives the process and the other end of the terminal."""
+
+    @contextmanager
+    def running(files: dict[str, str], *arguments: str) -> Iterator["tuple[subprocess.Popen[bytes], int]"]:
+        write(tmp_path, files)
+        ours, theirs = os.openpty()
+        command = ("setsid", "--ctty", "--wait", *COMMAND, *arguments)
+        with subprocess.Popen(command, cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+            os.close(theirs)
+            try:
+                yield process, ours
+            finally:
+                process.kill()
+                os.close(ours)
 
     return running

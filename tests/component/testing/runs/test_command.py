@@ -1,5 +1,7 @@
 """The test command on small directories: what it says, what it returns, and that it leaves nothing behind."""
 
+import contextlib
+import os
 import re
 import signal
 import time
@@ -177,12 +179,33 @@ def test_a_second_interrupt_does_not_wait(running_command, tmp_path):
     assert not is_alive(pid)
 
 
+@pytest.mark.parametrize("arguments", [pytest.param((), id="parts"), pytest.param(("tests/unit",), id="arguments")])
+def test_ctrl_c_on_a_terminal_ends_everything(terminal_command, tmp_path, arguments):
+    with terminal_command({"tests/unit/test_it.py": HANGS}, *arguments) as (process, terminal):
+        pid = until_written(tmp_path / "pid")
+        os.write(terminal, b"\x03")
+        shown = read_terminal(terminal)
+        assert process.wait(60) == 130
+    assert not is_alive(pid)
+    assert "interrupted" in shown
+    assert LAST_LINE.fullmatch(shown.splitlines()[-1].rpartition("\x1b[K")[2])
+
+
 def test_tests_do_not_outlive_the_command(running_command, tmp_path):
     with running_command({"tests/unit/test_it.py": HANGS}) as process:
         pid = until_written(tmp_path / "pid")
         process.kill()
         process.wait()
     until(lambda: not is_alive(pid))
+
+
+def read_terminal(terminal: int) -> str:
+    """All that is written to a terminal until nobody has it open."""
+    shown = b""
+    with contextlib.suppress(OSError):
+        while data := os.read(terminal, 4096):
+            shown += data
+    return shown.decode()
 
 
 def until_written(path: Path) -> int:
