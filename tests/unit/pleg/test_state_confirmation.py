@@ -101,6 +101,13 @@ def test_without_an_event_one_read_is_enough(relisted):
     assert play.confirm(EXITED) is None
 
 
+def test_a_lack_of_memory_that_is_announced_after_the_end_leaves_the_end_to_be_waited_for(relisted):
+    play = relisted(RUNNING)
+    play.event(STOPPED, now=10.0)
+    play.event(OOM, now=10.0)
+    assert isinstance(play.confirm(RUNNING), LookAgain)
+
+
 def test_an_event_during_a_read_is_compared_with_the_next_one(relisted):
     play = relisted(RUNNING)
     play.event(STOPPED, now=10.0)
