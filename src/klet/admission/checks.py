@@ -3,15 +3,14 @@
 Its first form: what can be said without the node's own object (resources, affinity, taints come with that).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from klet.admission.verdicts import Admit, Reject, Verdict
 from klet.api.container import ContainerPort
 from klet.api.pod import Pod
 from klet.api.pod_resources import is_sidecar
 from klet.api.sysctls import IPC, NET, SAFE_SYSCTLS, matches_sysctl, namespace_of, normalize_sysctl
-from klet.model.causes import Measurement
 from klet.model.reasons import Reason
 
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - compared with, not bound to
@@ -20,41 +19,30 @@ _OS_LABEL: Final = "kubernetes.io/os"
 _LINUX: Final = "linux"
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """Why a pod is not taken in."""
-
-    reason: Reason
-    message: str
-    """Upstream's words, which users see everywhere."""
-    measurements: Mapping[str, Measurement] = field(default_factory=dict)
-    """What was found, for the journal alone; `why` says it in a few words."""
-
-
-def check_sysctls(pod: Pod, *, allowed: Sequence[str]) -> Rejection | None:
+def check_sysctls(pod: Pod, *, allowed: Sequence[str]) -> Reject | None:
     """A kernel parameter that could do harm to other pods and that nobody has allowed (`allowedUnsafeSysctls`)."""
     wanted = pod.spec.security_context.sysctls if pod.spec.security_context is not None else ()
     for sysctl in (normalize_sysctl(each.name) for each in wanted):
         namespace = namespace_of(sysctl)
         if namespace is None or not any(matches_sysctl(sysctl, pattern) for pattern in (*SAFE_SYSCTLS, *allowed)):
-            return Rejection(Reason.SYSCTL_FORBIDDEN, f'forbidden sysctl: "{sysctl}" not allowlisted')
+            return Reject(Reason.SYSCTL_FORBIDDEN, f'forbidden sysctl: "{sysctl}" not allowlisted')
         if (namespace == NET and pod.spec.host_network) or (namespace == IPC and pod.spec.host_ipc):
             message = f'forbidden sysctl: "{sysctl}" not allowed with host {namespace} enabled'
-            return Rejection(Reason.SYSCTL_FORBIDDEN, message)
+            return Reject(Reason.SYSCTL_FORBIDDEN, message)
     return None
 
 
-def check_os(pod: Pod) -> Rejection | None:
+def check_os(pod: Pod) -> Reject | None:
     """A pod for another operating system."""
     if pod.metadata.labels.get(_OS_LABEL, _LINUX) != _LINUX:
         message = f"Failed to admit pod as the `{_OS_LABEL}` label doesn't match node label"
-        return Rejection(Reason.POD_OS_SELECTOR_DOES_NOT_MATCH, message)
+        return Reject(Reason.POD_OS_SELECTOR_DOES_NOT_MATCH, message)
     if pod.spec.os is not None and pod.spec.os.name not in {"", _LINUX}:
-        return Rejection(Reason.POD_OS_NOT_SUPPORTED, "Failed to admit pod as the OS field doesn't match node OS")
+        return Reject(Reason.POD_OS_NOT_SUPPORTED, "Failed to admit pod as the OS field doesn't match node OS")
     return None
 
 
-def check_host_ports(pod: Pod, others: Sequence[Pod]) -> Rejection | None:
+def check_host_ports(pod: Pod, others: Sequence[Pod]) -> Reject | None:
     """A port of the host that another pod has."""
     wanted = tuple(host_ports(pod))
     if not wanted:
@@ -66,7 +54,7 @@ def check_host_ports(pod: Pod, others: Sequence[Pod]) -> Rejection | None:
     port, holder = clash
     held_by = f"{holder.metadata.namespace}/{holder.metadata.name}"
     protocol = port.protocol or _TCP
-    return Rejection(
+    return Reject(
         Reason.NODE_PORTS,
         "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",
         {
@@ -78,9 +66,19 @@ def check_host_ports(pod: Pod, others: Sequence[Pod]) -> Rejection | None:
     )
 
 
-def find_rejection(pod: Pod, others: Sequence[Pod], *, allowed_sysctls: Sequence[str] = ()) -> Rejection | None:
+def find_rejection(pod: Pod, others: Sequence[Pod], *, allowed_sysctls: Sequence[str] = ()) -> Reject | None:
     """Why a pod cannot join the others on this node; the first reason counts."""
     return check_sysctls(pod, allowed=allowed_sysctls) or check_os(pod) or check_host_ports(pod, others)
+
+
+class NodeChecks:
+    """The checks as a voice in the admission of pods."""
+
+    def __init__(self, *, allowed_sysctls: Sequence[str]) -> None:
+        self._allowed_sysctls = allowed_sysctls
+
+    async def admit(self, pod: Pod, others: Sequence[Pod]) -> Verdict:
+        return find_rejection(pod, others, allowed_sysctls=self._allowed_sysctls) or Admit()
 
 
 def host_ports(pod: Pod) -> Iterator[ContainerPort]:

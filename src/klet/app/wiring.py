@@ -1,10 +1,9 @@
 """Who talks to whom: builds every part of the agent from its ports. The only place that knows them all."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
-from klet.admission.checks import find_rejection
+from klet.admission.checks import NodeChecks
 from klet.app.agent_ports import Ports
 from klet.app.boards import Boards, build_boards
 from klet.app.container_ports import PodHoldings
@@ -27,7 +26,7 @@ from klet.runtime.restart import restarts_after
 from klet.runtime.start_turns import StartTurns
 from klet.status.board import StatusBoard
 from klet.status.checkpoint import MemoryKeeper
-from klet.sync.admission import AdmittedWorkers
+from klet.sync.admission import PodAdmission
 from klet.sync.beat import Beat
 from klet.sync.cgroup_step import CgroupStep
 from klet.sync.housekeeping import Housekeeping, HousekeepingCall, Leftovers, PodMemories
@@ -122,8 +121,17 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     )
     calls = HousekeepingCall(sources_ready=ports.changes.all_ready, clock=ports.clock)
     workers = PodWorkers(
+        admission=PodAdmission(
+            handlers=(NodeChecks(allowed_sysctls=settings.allowed_sysctls),),
+            pods=boards.pods,
+            ledger=boards.ledger,
+            remembers=lambda uid: boards.statuses.get(uid) is not None,
+            report_rejection=statuses.reject,
+            recorder=ports.recorder,
+        ),
         steps=steps,
         statuses=pleg,
+        is_live=boards.cache.is_live,
         ledger=boards.ledger,
         halts=boards.halts,
         recorder=ports.recorder,
@@ -153,7 +161,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         await runtime.until_well()
 
     beat = Beat(until_runtime_well=until_runtime_well, clock=ports.clock, resync=settings.resync)
-    loop = _build_loop(ports, settings, boards, workers=workers, statuses=statuses, beat=beat, calls=calls)
+    loop = _build_loop(ports, boards, workers=workers, statuses=statuses, beat=beat, calls=calls)
     gc = _build_gc(ports, settings, boards, killer)
     memory = MemoryKeeper(
         store=ports.memory_store,
@@ -220,7 +228,6 @@ def _build_volumes(ports: Ports, settings: AgentSettings) -> tuple[VolumeManager
 
 def _build_loop(
     ports: Ports,
-    settings: AgentSettings,
     boards: Boards,
     *,
     workers: PodWorkers,
@@ -228,21 +235,12 @@ def _build_loop(
     beat: Beat,
     calls: HousekeepingCall,
 ) -> SyncLoop:
-    admitted = AdmittedWorkers(
-        workers=workers,
-        pods=boards.pods,
-        ledger=boards.ledger,
-        remembers=lambda uid: boards.statuses.get(uid) is not None,
-        admission=partial(find_rejection, allowed_sysctls=settings.allowed_sysctls),
-        reject=statuses.reject,
-        recorder=ports.recorder,
-    )
     return SyncLoop(
         changes=ports.changes,
         pods=boards.pods,
-        workers=admitted,
+        workers=workers,
         cache=boards.cache,
-        probe_news=ProbeNews(probes=boards.probes, pods=boards.pods, statuses=statuses, workers=admitted),
+        probe_news=ProbeNews(probes=boards.probes, pods=boards.pods, statuses=statuses, workers=workers),
         beat=beat,
         housekeeping=calls.ask,
         recorder=ports.recorder,

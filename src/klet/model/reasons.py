@@ -76,7 +76,8 @@ class Reason(StrEnum):
     READINESS_GATE = "ReadinessGate"
     RESIZE_PENDING = "ResizePending"
 
-    # Admission: a pod that is not taken in.
+    # Admission: a pod that is not taken in, or not yet.
+    ADMISSION_WAITS = "AdmissionWaits"
     SYSCTL_FORBIDDEN = "SysctlForbidden", _WARNING
     POD_OS_NOT_SUPPORTED = "PodOSNotSupported", _WARNING
     POD_OS_SELECTOR_DOES_NOT_MATCH = "PodOSSelectorNodeLabelDoesNotMatch", _WARNING

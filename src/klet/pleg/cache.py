@@ -28,6 +28,11 @@ class RuntimeCache:
     def get(self, uid: PodUID) -> Reading | None:
         return self._readings.get(uid)
 
+    def is_live(self, uid: PodUID) -> bool:
+        """Whether something of the pod may run: it does, or the runtime could not be asked."""
+        reading = self._readings.get(uid)
+        return reading is not None and (reading.error is not None or reading.status.is_live)
+
     def pods(self) -> dict[PodUID, PodRuntimeStatus]:
         """Every pod of which the runtime had something at its last reading."""
         return {uid: reading.status for uid, reading in self._readings.items() if not reading.status.is_empty}

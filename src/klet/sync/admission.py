@@ -1,91 +1,73 @@
-"""Stands before the pod workers: a new pod gets its worker only if this node takes it in (HandlePodAdditions).
+"""Decides whether this node takes a pod in: the first stage of every pod's life, before anything is done for it.
 
-A pod is admitted once. What runs already, or has a worker, is never asked again, so a restart of the agent rejects
-nobody.
+A pod is admitted once. What runs already or was taken in by an earlier run of the agent is not asked again, so that a
+restart rejects nobody.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final
 
-from klet.admission.checks import Rejection
+from klet.admission.verdicts import Admit, AdmitHandler, Reject, Verdict, Wait
 from klet.api.pod import Pod
 from klet.model.causes import CauseId, CauseRecorder
 from klet.model.pods import PodUID, uid_of
+from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.pods.store import PodStore
 from klet.status.phase import is_terminal
 from klet.sync.ledger import WorkerLedger
-from klet.sync.worker_state import PodUpdate, UpdateKind
-from klet.sync.workers import PodWorkers
+from klet.sync.worker_state import Stage
 
-DECIDER = "sync.admission"
-
-
-class Admission(Protocol):
-    """Says why a pod cannot join the others, or None."""
-
-    def __call__(self, pod: Pod, others: Sequence[Pod]) -> Rejection | None: ...
+DECIDER: Final = "sync.admission"
+_WITHOUT_ROOM: Final = frozenset({Stage.ADMITTING, Stage.TERMINATED, Stage.FINISHED})
 
 
-class AdmittedWorkers:
-    """The pod workers, for pods that were taken in."""
+class PodAdmission:
+    """Asks the handlers in their order; the first that does not admit a pod has the last word."""
 
     def __init__(
         self,
         *,
-        workers: PodWorkers,
+        handlers: Sequence[AdmitHandler],
         pods: PodStore,
         ledger: WorkerLedger,
         remembers: Callable[[PodUID], bool],
-        admission: Admission,
-        reject: Callable[[Pod, Rejection, CauseId], None],
+        report_rejection: Callable[[Pod, Reject, CauseId], None],
         recorder: CauseRecorder,
     ) -> None:
-        self._workers = workers
+        self._handlers = tuple(handlers)
         self._pods = pods
         self._ledger = ledger
         self._remembers = remembers
-        """Whether an earlier life of the agent took a pod in."""
-        self._admission = admission
-        self._reject = reject
-        """Tells the pod's status."""
+        """Whether an earlier run of the agent took a pod in."""
+        self._report_rejection = report_rejection
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
-        self._rejected: set[PodUID] = set()
 
-    def wake(self, uid: PodUID) -> None:
-        self._workers.wake(uid)
+    async def admit(self, pod: Pod) -> Verdict:
+        """What is to become of a pod that nothing has been done for yet."""
+        if is_terminal(pod.status.phase) or pod.metadata.deletion_timestamp is not None:
+            return Admit()
+        if self._remembers(uid_of(pod)):
+            return Admit()
+        others = [other for other in self._pods.all() if self._has_room(uid_of(other))]
+        for handler in self._handlers:
+            verdict = await handler.admit(pod, others)
+            if not isinstance(verdict, Admit):
+                return verdict
+        return Admit()
 
-    def has(self, uid: PodUID) -> bool:
-        return self._workers.has(uid)
-
-    def update(self, update: PodUpdate, *, runtime_is_quiet: bool = False) -> None:
-        """Hand on news of a pod; of one that was rejected there is nothing to do."""
-        uid = uid_of(update.pod)
-        if update.kind is UpdateKind.CREATE:
-            self._rejected.discard(uid)
-            if runtime_is_quiet and not self._admit(update.pod, update.cause):
-                # Of one that went before every source was heard nobody says so: it is forgotten here.
-                self._rejected &= self._pods.uids()
-                self._rejected.add(uid)
-        if uid not in self._rejected:
-            self._workers.update(update, runtime_is_quiet=runtime_is_quiet)
-        elif update.kind is UpdateKind.KILL:
-            self._rejected.discard(uid)
-
-    def _admit(self, pod: Pod, cause: CauseId | None) -> bool:
-        uid = uid_of(pod)
-        is_over = is_terminal(pod.status.phase) or pod.metadata.deletion_timestamp is not None
-        if is_over or self._workers.has(uid) or self._remembers(uid):
-            return True
-        rejection = self._admission(pod, [other for other in self._pods.all() if self._is_active(other, uid)])
-        if rejection is None:
-            return True
-        recorded = self._decisions.for_pod(pod).record(
+    def reject(self, pod: Pod, rejection: Reject, *, cause: CauseId | None) -> None:
+        """Record and report that the node refuses a pod."""
+        cause = self._decisions.for_pod(pod).record(
             rejection.reason, rejection.message, measurements=rejection.measurements, parent=cause
         )
-        self._reject(pod, rejection, recorded)
-        return False
+        self._report_rejection(pod, rejection, cause)
 
-    def _is_active(self, other: Pod, uid: PodUID) -> bool:
-        state = self._ledger.get(uid_of(other))
-        return uid_of(other) != uid and state is not None and not state.has_stopped
+    def note_wait(self, pod: Pod, wait: Wait, *, cause: CauseId | None) -> None:
+        """Record what a pod waits for."""
+        self._decisions.for_pod(pod).record(Reason.ADMISSION_WAITS, wait.message, next_step="ask again", parent=cause)
+
+    def _has_room(self, uid: PodUID) -> bool:
+        """Whether a pod was taken in, and still holds what it was given."""
+        state = self._ledger.get(uid)
+        return state is not None and state.stage not in _WITHOUT_ROOM

@@ -240,9 +240,8 @@ class Housekeeping:
                 continue
             if not self._memories.is_over(pod):
                 self._workers.update(PodUpdate(kind=UpdateKind.CREATE, pod=pod))
-            elif pod.metadata.deletion_timestamp is not None and not self._is_live(uid):
-                update = PodUpdate(kind=UpdateKind.KILL, pod=pod, why="the pod is over and being deleted")
-                self._workers.update(update, runtime_is_quiet=True)
+            elif pod.metadata.deletion_timestamp is not None and not self._cache.is_live(uid):
+                self._workers.update(PodUpdate(kind=UpdateKind.KILL, pod=pod, why="the pod is over and being deleted"))
 
     def _nudge_orphans(self) -> None:
         """Nobody else will ask again for the end of a pod that no source has: it is tried more often than others."""
@@ -254,10 +253,6 @@ class Housekeeping:
         for uid, state in self._ledger.all().items():
             if uid not in wanted and state.is_terminating:
                 self._workers.wake(uid)
-
-    def _is_live(self, uid: PodUID) -> bool:
-        reading = self._cache.get(uid)
-        return reading is not None and (reading.error is not None or reading.status.is_live)
 
     def _begin_removal(self, uid: PodUID, status: PodRuntimeStatus | None, removals: asyncio.TaskGroup) -> None:
         if uid not in self._removing:

@@ -45,7 +45,7 @@ class ChangeSource(Protocol):
 class Workers(Protocol):
     """Who looks after the pods."""
 
-    def update(self, update: PodUpdate, *, runtime_is_quiet: bool = False) -> None: ...
+    def update(self, update: PodUpdate) -> None: ...
 
     def wake(self, uid: PodUID) -> None: ...
 
@@ -177,9 +177,7 @@ class SyncLoop:
             self._update(UpdateKind.KILL, pod, cause, why=why)
 
     def _update(self, kind: UpdateKind, pod: Pod, cause: CauseId, *, why: str = "") -> None:
-        reading = self._cache.get(uid_of(pod))
-        quiet = reading is None or (reading.error is None and not reading.status.is_live)
-        self._workers.update(PodUpdate(kind=kind, pod=pod, cause=cause, why=why), runtime_is_quiet=quiet)
+        self._workers.update(PodUpdate(kind=kind, pod=pod, cause=cause, why=why))
 
     def _record_addition(self, pod: Pod, source: str) -> CauseId:
         reading = self._cache.get(uid_of(pod))

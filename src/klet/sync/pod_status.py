@@ -10,7 +10,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from klet.admission.checks import Rejection
+from klet.admission.verdicts import Reject
 from klet.aio.clock import Clock
 from klet.api.container_status import ContainerStateTerminated
 from klet.api.pod import Pod, PodStatus
@@ -177,7 +177,7 @@ class PodStatuses:
         if status is not None:
             self._put(pod, status, known, cause)
 
-    def reject(self, pod: Pod, rejection: Rejection, cause: CauseId) -> None:
+    def reject(self, pod: Pod, rejection: Reject, cause: CauseId) -> None:
         """The node does not take the pod in: it has failed before it began."""
         status = PodStatus(
             phase=FAILED,

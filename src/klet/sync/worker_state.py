@@ -1,4 +1,6 @@
-"""The life of one pod on this node as a state machine: syncing, terminating, terminated, finished (podSyncStatus).
+"""The life of one pod on this node as a state machine (podSyncStatus).
+
+Its stages are admitting, syncing, terminating, terminated, finished.
 
 Pure: an event and the instant go in, the new state and what to do come out. Stages only go forward.
 """
@@ -9,6 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TypeAlias
 
+from klet.admission.verdicts import Admit, Reject, Wait
 from klet.api.pod import Pod, PodStatus
 from klet.model.causes import CauseId, Finding
 from klet.model.pods import LONGEST_GRACE, is_static, subject_of
@@ -26,6 +29,7 @@ StatusChange: TypeAlias = Callable[[PodStatus], PodStatus]
 class Stage(StrEnum):
     """What a worker does next for its pod."""
 
+    ADMITTING = "admitting"
     SYNCING = "syncing"
     TERMINATING = "terminating"
     TERMINATED = "terminated"
@@ -81,6 +85,8 @@ class WorkerState:
     """The last one that came with a kill, until the pod has stopped."""
     is_deleted: bool = False
     is_evicted: bool = False
+    is_rejected: bool = False
+    """The node did not take it in."""
     restart_requested: bool = False
     cause: CauseId | None = None
     recent: tuple[str, ...] = ()
@@ -88,7 +94,7 @@ class WorkerState:
 
     @property
     def is_terminating(self) -> bool:
-        return self.stage is not Stage.SYNCING
+        return self.stage not in {Stage.ADMITTING, Stage.SYNCING}
 
     @property
     def imposed_grace(self) -> int | None:
@@ -110,13 +116,14 @@ class Transition:
     findings: tuple[Finding, ...] = ()
 
 
-def first_state(update: PodUpdate, *, runtime_is_quiet: bool, now: datetime) -> Transition:
-    """The state of a pod this node hears of for the first time.
+def first_state(update: PodUpdate, *, is_live: bool, now: datetime) -> Transition:
+    """The state of a pod this node hears of for the first time; `is_live` if the runtime may run something of it.
 
-    A pod that is over already, with nothing left in the runtime, only needs its last clean-up.
+    A pod that is over already, with nothing left in the runtime, only needs its last clean-up. One that runs was taken
+    in before.
     """
     state = WorkerState(pod=update.pod, is_runtime_only=update.is_runtime_only, cause=update.cause)
-    if update.pod.status.phase in TERMINAL_PHASES and runtime_is_quiet and not update.is_runtime_only:
+    if update.pod.status.phase in TERMINAL_PHASES and not is_live and not update.is_runtime_only:
         state = replace(
             state,
             stage=Stage.TERMINATED,
@@ -127,6 +134,8 @@ def first_state(update: PodUpdate, *, runtime_is_quiet: bool, now: datetime) -> 
             recent=("over before it was seen",),
         )
         return Transition(state=state, wake=True)
+    if not is_live and not update.is_runtime_only:
+        state = replace(state, stage=Stage.ADMITTING)
     return apply_update(state, update, now=now)
 
 
@@ -142,7 +151,7 @@ def apply_update(state: WorkerState, update: PodUpdate, *, now: datetime) -> Tra
         # The runtime's view adds nothing to a pod whose spec is known: it is stopped as that spec says.
         update = replace(update, pod=state.pod, is_runtime_only=False)
     state = replace(state, cause=update.cause or state.cause, recent=_recent(state, f"update {update.kind}"))
-    if state.stage is Stage.SYNCING:
+    if not state.is_terminating:
         why = _reason_to_terminate(state, update)
         if why is None:
             return Transition(state=state, wake=True)
@@ -151,6 +160,24 @@ def apply_update(state: WorkerState, update: PodUpdate, *, now: datetime) -> Tra
         return _begin_terminating(state, update, why, now)
     if state.stage is Stage.TERMINATING:
         state = _with_wishes(state, update)
+    return Transition(state=state, wake=True)
+
+
+def after_admission(state: WorkerState, verdict: Admit | Reject | Wait, *, now: datetime) -> Transition:
+    """Admission has said what is to become of a pod."""
+    if state.stage is not Stage.ADMITTING or isinstance(verdict, Wait):
+        return Transition(state=state)
+    if isinstance(verdict, Admit):
+        return Transition(state=replace(state, stage=Stage.SYNCING, recent=_recent(state, "admitted")), wake=True)
+    # Nothing was done for it, so there is nothing to stop or to release.
+    state = replace(
+        state,
+        stage=Stage.FINISHED,
+        terminating_at=now,
+        terminated_at=now,
+        is_rejected=True,
+        recent=_recent(state, f"rejected: {verdict.reason}"),
+    )
     return Transition(state=state, wake=True)
 
 
@@ -217,7 +244,7 @@ def after_terminated(state: WorkerState) -> Transition:
 def orphaned(state: WorkerState, *, now: datetime) -> Transition:
     """No source wants this pod any more (SyncKnownPods)."""
     state = replace(state, is_deleted=True)
-    if state.stage is not Stage.SYNCING:
+    if state.is_terminating:
         return Transition(state=state, wake=True)
     if state.started_at is None:
         return _never_started(state, "no source has the pod any more", now)

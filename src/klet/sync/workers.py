@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from klet.admission.verdicts import Preempt, Reject, Verdict, Wait
 from klet.aio.clock import Clock
 from klet.api.pod import Pod
 from klet.errors import KletError
@@ -31,6 +32,7 @@ from klet.sync.worker_state import (
     Transition,
     UpdateKind,
     WorkerState,
+    after_admission,
     after_sync,
     after_terminated,
     after_terminating,
@@ -101,14 +103,30 @@ class FreshStatuses(Protocol):
         ...
 
 
+class Admission(Protocol):
+    """Decides which pods this node takes in."""
+
+    async def admit(self, pod: Pod) -> Verdict: ...
+
+    def reject(self, pod: Pod, rejection: Reject, *, cause: CauseId | None) -> None:
+        """Record and report that the node refuses a pod."""
+        ...
+
+    def note_wait(self, pod: Pod, wait: Wait, *, cause: CauseId | None) -> None:
+        """Record what a pod waits for."""
+        ...
+
+
 class PodWorkers:
     """Runs the workers. Owns the ledger."""
 
     def __init__(
         self,
         *,
+        admission: Admission,
         steps: PodSteps,
         statuses: FreshStatuses,
+        is_live: Callable[[PodUID], bool],
         ledger: WorkerLedger,
         halts: PodHalts,
         recorder: CauseRecorder,
@@ -116,8 +134,11 @@ class PodWorkers:
         pace: Pace,
         on_finished: Callable[[PodUID], None],
     ) -> None:
+        self._admission = admission
         self._steps = steps
         self._statuses = statuses
+        self._is_live = is_live
+        """Whether the runtime may run something of a pod."""
         self._ledger = ledger
         self._halts = halts
         self._recorder = recorder
@@ -129,6 +150,8 @@ class PodWorkers:
         self._held_back: set[PodUID] = set()
         self._killers: dict[PodUID, list[asyncio.Event]] = {}
         self._arrivals: asyncio.Queue[PodUID] = asyncio.Queue()
+        self._admitting = asyncio.Lock()
+        """Pods are admitted one after the other, in the order in which they came: each counts those before it."""
 
     async def run(self) -> None:
         """Own the worker tasks until cancelled."""
@@ -137,14 +160,14 @@ class PodWorkers:
                 uid = await self._arrivals.get()
                 group.create_task(self._work(uid), name=f"pod-worker-{uid}")
 
-    def update(self, update: PodUpdate, *, runtime_is_quiet: bool = False) -> None:
+    def update(self, update: PodUpdate) -> None:
         """Tell a pod's worker something; a pod that is new gets a worker."""
         uid = uid_of(update.pod)
         now = self._clock.now()
         state = self._ledger.get(uid)
         if state is None:
             self._wakes[uid] = asyncio.Event()
-            self._apply(uid, first_state(update, runtime_is_quiet=runtime_is_quiet, now=now))
+            self._apply(uid, first_state(update, is_live=self._is_live(uid), now=now))
             self._wakes[uid].set()
             self._arrivals.put_nowait(uid)
         else:
@@ -252,7 +275,8 @@ class PodWorkers:
                 due = None  # the end of what is in the way wakes this one
                 continue
             if state.stage is not Stage.FINISHED:
-                self._ledger.put(uid, started(state, now=self._clock.now()))
+                if state.stage is not Stage.ADMITTING:
+                    self._ledger.put(uid, started(state, now=self._clock.now()))
                 due = await self._step(uid, last_step)
                 last_step = self._statuses.mark()
             if self._ledger.state_of(uid).stage is Stage.FINISHED:
@@ -280,9 +304,12 @@ class PodWorkers:
         """Do the pod's next step and say when to look again if nothing happens."""
         state = self._ledger.state_of(uid)
         try:
-            status = await self._fresh_status(uid, last_step)
-            state = self._ledger.state_of(uid)  # it may have been told to stop meanwhile
-            result = await self._dispatch(uid, state, status)
+            if state.stage is Stage.ADMITTING:
+                result = await self._admit(uid)
+            else:
+                status = await self._fresh_status(uid, last_step)
+                state = self._ledger.state_of(uid)  # it may have been told to stop meanwhile
+                result = await self._dispatch(uid, state, status)
         except Exception as error:  # the boundary of the worker: whatever fails here concerns this pod only
             known = isinstance(error, KletError)
             text = str(error) or repr(error)
@@ -297,6 +324,39 @@ class PodWorkers:
                 Reason.FAILED_SYNC, text, next_step="try again after a back-off", parent=state.cause
             )
         return self._next_look(result)
+
+    async def _admit(self, uid: PodUID) -> StepResult:
+        """Ask whether the node takes the pod in. One that waits is asked about again, as after an error."""
+        async with self._admitting:
+            state = self._ledger.state_of(uid)
+            if state.stage is not Stage.ADMITTING:
+                return StepResult()  # it was told to stop while others had their turn
+            verdict = await self._admission.admit(state.pod)
+            if isinstance(verdict, Preempt):
+                await self._stop_victims(verdict, cause=state.cause)
+                verdict = await self._admission.admit(state.pod)
+            if isinstance(verdict, Preempt):
+                verdict = Wait("pods that have to make room are still being stopped")
+            state = self._ledger.state_of(uid)
+            is_still_wanted = state.stage is Stage.ADMITTING
+            self._apply(uid, after_admission(state, verdict, now=self._clock.now()))
+        if is_still_wanted and isinstance(verdict, Reject):
+            self._admission.reject(state.pod, verdict, cause=state.cause)
+        if is_still_wanted and isinstance(verdict, Wait):
+            self._admission.note_wait(state.pod, verdict, cause=state.cause)
+            return StepResult(failure=StepFailure.ERROR)
+        return StepResult()
+
+    async def _stop_victims(self, preempt: Preempt, *, cause: CauseId | None) -> None:
+        async with asyncio.TaskGroup() as group:
+            for victim in preempt.victims:
+                group.create_task(self._stop_victim(victim, preempt, cause), name=f"preempt-{uid_of(victim)}")
+
+    async def _stop_victim(self, victim: Pod, preempt: Preempt, cause: CauseId | None) -> None:
+        try:
+            await self.kill(victim, evict=True, status_change=preempt.status_change, why=preempt.message, cause=cause)
+        except KillTimeout as error:  # it is recorded, and the pod waits until that one has stopped
+            logger.warning("A preempted pod did not stop in time", extra={"uid": uid_of(victim), "error": str(error)})
 
     async def _fresh_status(self, uid: PodUID, last_step: float) -> PodRuntimeStatus:
         try:
@@ -327,7 +387,7 @@ class PodWorkers:
             case Stage.TERMINATED:
                 await self._steps.finish(state.pod, status, was_over=state.was_over, cause=state.cause)
                 self._apply(uid, after_terminated(self._ledger.state_of(uid)))
-            case Stage.FINISHED:
+            case Stage.ADMITTING | Stage.FINISHED:
                 pass
         return StepResult()
 

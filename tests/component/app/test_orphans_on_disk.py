@@ -96,9 +96,12 @@ def build(root: Path, logs: Path, threads: Threads, journal: MemoryJournal, pods
             is_enabled=False,
         ),
     )
+    cache = RuntimeCache()
     workers = PodWorkers(
+        admission=nothing,
         steps=nothing,
         statuses=nothing,
+        is_live=cache.is_live,
         ledger=ledger,
         halts=PodHalts(),
         recorder=journal,
@@ -111,7 +114,7 @@ def build(root: Path, logs: Path, threads: Threads, journal: MemoryJournal, pods
         pods=pods,
         ledger=ledger,
         workers=workers,
-        cache=RuntimeCache(),
+        cache=cache,
         memories=PodMemories(forget=(), remembered=tuple, status_of=lambda _: None),
         leftovers=Leftovers(
             killer=nothing,

@@ -3,7 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from klet.admission.checks import Rejection, find_rejection
+from klet.admission.checks import NodeChecks, find_rejection
+from klet.admission.verdicts import Admit, Reject
 from klet.api.container import ContainerPort
 from klet.api.meta import ObjectMeta
 from klet.api.pod import PodOS
@@ -11,8 +12,8 @@ from klet.api.security import PodSecurityContext, Sysctl
 from klet.testing.builders import make_container, make_pod
 
 PORTS = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
-OS_FIELD = Rejection("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
-OS_LABEL = Rejection(
+OS_FIELD = Reject("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
+OS_LABEL = Reject(
     "PodOSSelectorNodeLabelDoesNotMatch",
     "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
 )
@@ -121,5 +122,11 @@ def tuned(*names, **spec):
     ],
 )
 def test_kernel_parameters(pod, why):
-    expected = Rejection("SysctlForbidden", f"forbidden sysctl: {why}") if why else None
+    expected = Reject("SysctlForbidden", f"forbidden sysctl: {why}") if why else None
     assert find_rejection(pod, [], allowed_sysctls=("net.ipv6.*", "kernel.sem")) == expected
+
+
+async def test_the_checks_as_a_voice_in_admission():
+    checks = NodeChecks(allowed_sysctls=())
+    assert await checks.admit(make_pod(), []) == Admit()
+    assert isinstance(await checks.admit(using(port(80)), [using(port(80))]), Reject)

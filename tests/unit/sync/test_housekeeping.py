@@ -24,6 +24,7 @@ from klet.sync.ledger import WorkerLedger
 from klet.sync.requeue import Pace
 from klet.sync.worker_state import PodUpdate, Stage, UpdateKind
 from klet.sync.workers import PodWorkers, StepResult
+from klet.testing.admission import ScriptedAdmission
 from klet.testing.builders import make_pod, make_record, make_sandbox, make_status
 from klet.testing.loop import EPOCH, run_virtual
 
@@ -53,8 +54,10 @@ class Bench:
         self.sources_ready = True
         self.call = HousekeepingCall(sources_ready=lambda: self.sources_ready, clock=clock)
         self.workers = PodWorkers(
+            admission=ScriptedAdmission(),
             steps=self,
             statuses=self,
+            is_live=self.cache.is_live,
             ledger=self.ledger,
             halts=PodHalts(),
             recorder=MemoryJournal(clock=clock),

@@ -31,6 +31,7 @@ from klet.sync.pod_status import PodStatuses, StartFailures, StatusFacts
 from klet.sync.probe_news import ProbeNews
 from klet.sync.requeue import Pace
 from klet.sync.workers import PodWorkers, StepResult
+from klet.testing.admission import ScriptedAdmission
 from klet.testing.builders import make_pod, make_sandbox
 from klet.testing.loop import EPOCH, run_virtual
 
@@ -52,8 +53,10 @@ class Bench:
         """What was done to which pod."""
         self.journal = journal = MemoryJournal(clock=clock)
         self.workers = PodWorkers(
+            admission=ScriptedAdmission(),
             steps=self,
             statuses=self,
+            is_live=self.cache.is_live,
             ledger=self.ledger,
             halts=PodHalts(),
             recorder=journal,

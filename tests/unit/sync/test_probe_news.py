@@ -35,7 +35,7 @@ class Listeners:
     def workers_of(self, uid: PodUID) -> frozenset[tuple[str, ProbeKind]]:
         return frozenset()
 
-    def update(self, update: PodUpdate, *, runtime_is_quiet: bool = False) -> None:
+    def update(self, update: PodUpdate) -> None:
         self.heard.append(f"update {update.pod.metadata.uid}")
 
     def wake(self, uid: PodUID) -> None:

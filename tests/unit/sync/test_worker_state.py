@@ -6,9 +6,11 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from klet.admission.verdicts import Admit, Reject, Wait
 from klet.api.pod import Pod, PodStatus
 from klet.model.causes import CauseId
 from klet.model.pods import LONGEST_GRACE
+from klet.model.reasons import Reason
 from klet.sync.worker_state import (
     RECENT_EVENTS,
     PodUpdate,
@@ -16,6 +18,7 @@ from klet.sync.worker_state import (
     Transition,
     UpdateKind,
     WorkerState,
+    after_admission,
     after_sync,
     after_terminated,
     after_terminating,
@@ -29,7 +32,8 @@ from klet.sync.worker_state import (
 from klet.testing.builders import NOW, make_pod
 
 CREATE, UPDATE, SYNC, KILL = UpdateKind.CREATE, UpdateKind.UPDATE, UpdateKind.SYNC, UpdateKind.KILL
-SYNCING, TERMINATING, TERMINATED, FINISHED = Stage.SYNCING, Stage.TERMINATING, Stage.TERMINATED, Stage.FINISHED
+ADMITTING, SYNCING = Stage.ADMITTING, Stage.SYNCING
+TERMINATING, TERMINATED, FINISHED = Stage.TERMINATING, Stage.TERMINATED, Stage.FINISHED
 LATER = NOW + timedelta(seconds=5)
 POD = make_pod()
 STATIC = make_pod(source="file")
@@ -62,38 +66,66 @@ def decisions(transition: Transition) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("pod", "quiet", "more", "stage"),
+    ("pod", "is_live", "more", "stage"),
     [
-        pytest.param(POD, True, {}, SYNCING, id="a new pod"),
-        pytest.param(POD, False, {}, SYNCING, id="a pod that already runs"),
-        pytest.param(in_phase("Running"), True, {}, SYNCING, id="a pod that ran before a restart of the node"),
-        pytest.param(in_phase("Succeeded"), True, {}, TERMINATED, id="over, and nothing is left of it"),
-        pytest.param(in_phase("Failed"), True, {}, TERMINATED, id="failed, and nothing is left of it"),
-        pytest.param(in_phase("Failed"), False, {}, TERMINATING, id="failed, but something still runs"),
-        pytest.param(deleted(), True, {}, TERMINATING, id="being deleted"),
-        pytest.param(POD, False, {"kind": KILL, "is_runtime_only": True}, TERMINATING, id="only the runtime knows it"),
+        pytest.param(POD, False, {}, ADMITTING, id="a new pod"),
+        pytest.param(POD, False, {"kind": UPDATE}, ADMITTING, id="a new pod, whichever way it comes in"),
+        pytest.param(POD, True, {}, SYNCING, id="a pod that already runs"),
+        pytest.param(in_phase("Running"), False, {}, ADMITTING, id="a pod that ran before a restart of the node"),
+        pytest.param(in_phase("Succeeded"), False, {}, TERMINATED, id="over, and nothing is left of it"),
+        pytest.param(in_phase("Failed"), False, {}, TERMINATED, id="failed, and nothing is left of it"),
+        pytest.param(in_phase("Failed"), True, {}, TERMINATING, id="failed, but something still runs"),
+        pytest.param(deleted(), False, {}, TERMINATING, id="being deleted"),
+        pytest.param(POD, True, {"kind": KILL, "is_runtime_only": True}, TERMINATING, id="only the runtime knows it"),
         pytest.param(
             in_phase("Failed"),
-            True,
+            False,
             {"kind": KILL, "is_runtime_only": True},
             TERMINATING,
             id="a runtime pod has no phase",
         ),
     ],
 )
-def test_the_first_state(pod, quiet, more, stage):
+def test_the_first_state(pod, is_live, more, stage):
     update = PodUpdate(**{"kind": CREATE, "pod": pod, **more})
-    transition = first_state(update, runtime_is_quiet=quiet, now=NOW)
+    transition = first_state(update, is_live=is_live, now=NOW)
     assert transition.state.stage is stage
     assert transition.wake
 
 
 def test_a_pod_that_was_over_before_it_was_seen_only_needs_its_clean_up():
-    transition = first_state(PodUpdate(kind=CREATE, pod=in_phase("Failed")), runtime_is_quiet=True, now=NOW)
+    transition = first_state(PodUpdate(kind=CREATE, pod=in_phase("Failed")), is_live=False, now=NOW)
     state = transition.state
     assert (state.terminating_at, state.terminated_at) == (NOW, NOW)
     after = after_terminated(state)
     assert after.state.stage is FINISHED
+
+
+# Admission
+
+
+@pytest.mark.parametrize(
+    ("stage", "verdict", "after", "wake"),
+    [
+        pytest.param(ADMITTING, Admit(), SYNCING, True, id="it is taken in"),
+        pytest.param(ADMITTING, Reject(Reason.NODE_PORTS, "no"), FINISHED, True, id="it is refused"),
+        pytest.param(ADMITTING, Wait("a plugin"), ADMITTING, False, id="it waits"),
+        pytest.param(TERMINATING, Admit(), TERMINATING, False, id="it was told to stop meanwhile"),
+        pytest.param(TERMINATING, Reject(Reason.NODE_PORTS, "no"), TERMINATING, False, id="told to stop, and refused"),
+    ],
+)
+def test_what_admission_says(stage, verdict, after, wake):
+    transition = after_admission(WorkerState(pod=POD, stage=stage), verdict, now=NOW)
+    assert (transition.state.stage, transition.wake) == (after, wake)
+    assert transition.state.is_rejected is (after is FINISHED)
+
+
+def test_a_pod_that_is_not_admitted_yet_can_be_told_to_stop():
+    state = WorkerState(pod=POD, stage=ADMITTING)
+    assert apply(state, KILL).state.stage is TERMINATING
+    assert apply(state, UPDATE, deleted()).state.stage is TERMINATING
+    assert orphaned(state, now=NOW).state.stage is FINISHED
+    assert apply(state, UPDATE).state.stage is ADMITTING
 
 
 # News about a pod that runs
@@ -197,7 +229,9 @@ def test_a_forced_deletion_gives_the_full_grace_of_the_last_known_spec():
 
 
 def test_a_whole_life():
-    state = first_state(PodUpdate(kind=CREATE, pod=POD), runtime_is_quiet=True, now=NOW).state
+    state = first_state(PodUpdate(kind=CREATE, pod=POD), is_live=False, now=NOW).state
+    assert state.stage is ADMITTING
+    state = after_admission(state, Admit(), now=NOW).state
     state = after_sync(state, is_terminal=False, now=NOW).state
     assert state.stage is SYNCING
     state = apply(state, UPDATE, deleted(10)).state
@@ -230,7 +264,7 @@ def test_a_pod_that_ended_by_itself_is_over_before_its_sandbox_is():
         pytest.param(stopping(apply(syncing(), KILL).state), True, id="its first step of termination"),
         pytest.param(after_sync(syncing(), is_terminal=True, now=LATER).state, True, id="its work is done"),
         pytest.param(
-            first_state(PodUpdate(kind=CREATE, pod=in_phase("Failed")), runtime_is_quiet=True, now=NOW).state,
+            first_state(PodUpdate(kind=CREATE, pod=in_phase("Failed")), is_live=False, now=NOW).state,
             True,
             id="it was over before it was seen",
         ),
@@ -249,7 +283,7 @@ def test_a_sync_that_ends_after_a_kill_does_not_turn_it_back():
 
 def test_a_pod_that_only_the_runtime_knows_is_finished_when_it_has_stopped():
     update = PodUpdate(kind=KILL, pod=POD, is_runtime_only=True)
-    state = first_state(update, runtime_is_quiet=False, now=NOW).state
+    state = first_state(update, is_live=True, now=NOW).state
     assert (state.is_runtime_only, state.is_deleted) == (True, True)
     transition = after_terminating(state, now=LATER)
     assert transition.state.stage is FINISHED

@@ -11,6 +11,7 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
+from klet.admission.verdicts import Preempt, Reject, Wait
 from klet.aio.clock import LoopClock
 from klet.api.pod import Pod, PodStatus
 from klet.errors import KletError
@@ -19,11 +20,13 @@ from klet.journal.records import CauseQuery
 from klet.model.causes import CauseId
 from klet.model.halts import PodHalts
 from klet.model.pods import LONGEST_GRACE, PodUID
+from klet.model.reasons import Reason
 from klet.model.runtime import PodRuntimeStatus
 from klet.sync.ledger import WorkerLedger
 from klet.sync.requeue import Pace, StepFailure
 from klet.sync.worker_state import PodUpdate, Stage, StatusChange, UpdateKind
 from klet.sync.workers import KillTimeout, PodWorkers, StepResult, kill_patience
+from klet.testing.admission import ScriptedAdmission
 from klet.testing.builders import make_pod
 from klet.testing.loop import EPOCH, run_virtual
 
@@ -59,9 +62,14 @@ class Bench:
         self.ledger = WorkerLedger()
         self.halts = PodHalts()
         self.journal = MemoryJournal(clock=clock)
+        self.admission = ScriptedAdmission()
+        self.live = True
+        """Whether the runtime runs something of every pod that comes."""
         self.workers = PodWorkers(
+            admission=self.admission,
             steps=self,
             statuses=self,
+            is_live=lambda _uid: self.live,
             ledger=self.ledger,
             halts=self.halts,
             recorder=self.journal,
@@ -120,8 +128,7 @@ class Bench:
     # What tests do and ask
 
     def update(self, kind: UpdateKind, pod: Pod, **more) -> None:
-        quiet = more.pop("runtime_is_quiet", False)
-        self.workers.update(PodUpdate(kind=kind, pod=pod, **more), runtime_is_quiet=quiet)
+        self.workers.update(PodUpdate(kind=kind, pod=pod, **more))
 
     async def run_for(self, seconds: float) -> None:
         await self.clock.sleep(timedelta(seconds=seconds))
@@ -341,7 +348,8 @@ def test_a_pod_that_does_not_stop_is_stopped_again():
 def test_a_pod_that_was_over_before_it_was_seen_is_only_cleaned_up():
     async def test(bench: Bench) -> None:
         pod = replace(make_pod(), status=PodStatus(phase="Succeeded"))
-        bench.update(CREATE, pod, runtime_is_quiet=True)
+        bench.live = False
+        bench.update(CREATE, pod)
         await bench.run_for(1)
         assert bench.order() == [("finish", "uid-1")]
         assert bench.finished == ["uid-1"]
@@ -597,5 +605,122 @@ def test_a_pod_that_is_to_stop_is_halted_until_it_is_over():
         assert bench.stage() is Stage.FINISHED
         bench.update(KILL, make_pod())
         assert not bench.halts.is_halted(uid)
+
+    on_bench(test)
+
+
+# Admission
+
+
+REFUSED = Reject(Reason.NODE_PORTS, "no port is free")
+
+
+def test_a_new_pod_is_admitted_before_anything_is_done_for_it():
+    async def test(bench: Bench) -> None:
+        bench.live = False
+        bench.update(CREATE, make_pod())
+        await bench.run_for(1)
+        assert bench.admission.asked == ["uid-1"]
+        assert bench.order() == [("sync", "uid-1")]
+
+    on_bench(test)
+
+
+def test_a_pod_that_runs_already_is_not_asked_about():
+    async def test(bench: Bench) -> None:
+        bench.update(CREATE, make_pod())
+        await bench.run_for(1)
+        assert bench.admission.asked == []
+        assert bench.order() == [("sync", "uid-1")]
+
+    on_bench(test)
+
+
+def test_a_rejected_pod_is_finished_and_nothing_is_done_for_it():
+    async def test(bench: Bench) -> None:
+        bench.live = False
+        bench.admission.verdicts["uid-1"] = [REFUSED]
+        bench.update(CREATE, make_pod())
+        await bench.run_for(1)
+        bench.update(UPDATE, make_pod())
+        await bench.run_for(1)
+        assert bench.admission.rejected == [("uid-1", REFUSED)]
+        assert (bench.stage(), bench.order(), bench.finished) == (Stage.FINISHED, [], ["uid-1"])
+        assert bench.ledger.state_of("uid-1").is_rejected
+
+    on_bench(test)
+
+
+def test_pods_are_admitted_in_the_order_in_which_they_came():
+    async def test(bench: Bench) -> None:
+        bench.live = False
+        for number in range(1, 6):
+            bench.update(CREATE, make_pod(uid=f"uid-{number}"))
+        await bench.run_for(1)
+        assert bench.admission.asked == [f"uid-{number}" for number in range(1, 6)]
+
+    on_bench(test)
+
+
+def test_a_pod_that_waits_is_asked_about_again_and_holds_up_nobody():
+    async def test(bench: Bench) -> None:
+        bench.live = False
+        wait = Wait("the plugin is not there yet")
+        bench.admission.verdicts["uid-1"] = [wait]
+        bench.update(CREATE, make_pod())
+        bench.update(CREATE, make_pod(uid="uid-2"))
+        await bench.run_for(1)
+        assert (bench.stage(), bench.order()) == (Stage.ADMITTING, [("sync", "uid-2")])
+        assert bench.admission.waits == [("uid-1", wait)]
+        await bench.run_for(20)
+        assert bench.admission.asked == ["uid-1", "uid-2", "uid-1"]
+        assert bench.order() == [("sync", "uid-2"), ("sync", "uid-1")]
+
+    on_bench(test)
+
+
+def test_a_pod_that_waits_is_asked_about_again_when_another_has_gone():
+    async def test(bench: Bench) -> None:
+        bench.update(CREATE, make_pod(uid="uid-2"))
+        bench.live = False
+        bench.admission.verdicts["uid-1"] = [Wait("no room")]
+        bench.update(CREATE, make_pod())
+        await bench.run_for(1)
+        bench.update(KILL, make_pod(uid="uid-2"))
+        await bench.run_for(1)
+        assert bench.stage() is Stage.SYNCING
+
+    on_bench(test)
+
+
+def test_victims_have_stopped_before_the_pod_that_needs_their_room_is_asked_about_again():
+    async def test(bench: Bench) -> None:
+        victim = make_pod(uid="uid-2")
+        bench.scripts["uid-2"] = Script(takes=3)
+        bench.update(CREATE, victim)
+        await bench.run_for(4)
+        bench.live = False
+        bench.admission.verdicts["uid-1"] = [Preempt((victim,), "a critical pod needs the room")]
+        bench.update(CREATE, make_pod())
+        await bench.run_for(2)
+        assert (bench.stage(), bench.admission.asked) == (Stage.ADMITTING, ["uid-1"])
+        await bench.run_for(2)
+        assert bench.ledger.state_of("uid-2").is_evicted
+        assert bench.admission.asked == ["uid-1", "uid-1"]
+        assert bench.order()[-2:] == [("finish", "uid-2"), ("sync", "uid-1")]
+
+    on_bench(test)
+
+
+def test_a_pod_that_is_told_to_stop_before_it_was_admitted_is_not_started():
+    async def test(bench: Bench) -> None:
+        bench.live = False
+        bench.admission.verdicts["uid-1"] = [Wait("no room")] * 5
+        bench.update(CREATE, make_pod())
+        await bench.run_for(1)
+        bench.update(KILL, make_pod())
+        await bench.run_for(1)
+        assert bench.order() == [("stop", "uid-1"), ("finish", "uid-1")]
+        assert bench.stage() is Stage.FINISHED
 
     on_bench(test)

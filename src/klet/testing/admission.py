@@ -1,0 +1,27 @@
+"""Admission for tests: takes every pod in, unless it is told what else to say."""
+
+from klet.admission.verdicts import Admit, Reject, Verdict, Wait
+from klet.api.pod import Pod
+from klet.model.causes import CauseId
+from klet.model.pods import PodUID, uid_of
+
+
+class ScriptedAdmission:
+    """Says what was put down for a pod, one verdict after the other; after the last, and of all others, Admit."""
+
+    def __init__(self) -> None:
+        self.verdicts: dict[PodUID, list[Verdict]] = {}
+        self.asked: list[PodUID] = []
+        self.rejected: list[tuple[PodUID, Reject]] = []
+        self.waits: list[tuple[PodUID, Wait]] = []
+
+    async def admit(self, pod: Pod) -> Verdict:
+        self.asked.append(uid_of(pod))
+        script = self.verdicts.get(uid_of(pod))
+        return script.pop(0) if script else Admit()
+
+    def reject(self, pod: Pod, rejection: Reject, *, cause: CauseId | None) -> None:  # noqa: ARG002 - of the protocol
+        self.rejected.append((uid_of(pod), rejection))
+
+    def note_wait(self, pod: Pod, wait: Wait, *, cause: CauseId | None) -> None:  # noqa: ARG002 - of the protocol
+        self.waits.append((uid_of(pod), wait))
