@@ -7,6 +7,7 @@ Two places do without by intention: probes and hooks, which carry no credentials
 import ast
 import asyncio
 import json
+import re
 import ssl
 import warnings
 from datetime import timedelta
@@ -22,8 +23,10 @@ SWITCHES = {"CERT_NONE", "_create_unverified_context", "_create_default_https_co
 
 def places_without_verification():
     """Modules that name what switches verification off, or pass `ssl=False` to a client."""
+    words = re.compile("|".join((*SWITCHES, r"\b(ssl|verify|verify_ssl)=False")))
     for file in SOURCE.rglob("*.py"):
-        for part in ast.walk(ast.parse(file.read_text())):
+        text = file.read_text()
+        for part in ast.walk(ast.parse(text)) if words.search(text) else ():
             named = isinstance(part, ast.Attribute) and part.attr in SWITCHES
             passed = (
                 isinstance(part, ast.keyword)

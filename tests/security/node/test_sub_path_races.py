@@ -13,9 +13,8 @@ pytestmark = [pytest.mark.root, pytest.mark.containerd]
 
 SWAP = """
 while true; do
-    mkdir -p /all/real; ln -sfn {outside} /all/link
-    mv -T /all/real /all/part 2>/dev/null; rmdir /all/part 2>/dev/null
-    mv -T /all/link /all/part; rm -f /all/part
+    rm -rf /all/part; ln -sn {outside} /all/part 2>/dev/null
+    rm -f /all/part; mkdir /all/part 2>/dev/null
 done
 """
 LOOK = "cat /part/flag >>/all/caught 2>/dev/null; touch /part/visited 2>/dev/null; sleep 1000"
