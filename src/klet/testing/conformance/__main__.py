@@ -80,6 +80,8 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         check_machine()
         provide_programs(options.kubelet)
+        if missing_files(userland_root()):
+            say("building busybox, and fetching bash and curl for the images; some minutes")
         request, driver_images = choose_drivers(make_request(options), SETS[options.set])
         supplies = Supplies(materials=find_materials(), userland=find_userland(), driver_images=driver_images)
         return asyncio.run(run_until_told(request, supplies))
