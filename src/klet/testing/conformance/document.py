@@ -1,6 +1,7 @@
 """docs/conformance.md, made from the recorded runs: what klet passes, and what only upstream's kubelet passes."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -52,13 +53,20 @@ def write_document(root: Path, records: Path) -> Path:
 
 
 def read_reasons(path: Path) -> Mapping[str, str]:
-    """Why a spec fails, by its name; raises RecordUnreadable."""
+    """Why specs fail: by a name, or by an expression that begins with ^ and fits several. Raises RecordUnreadable."""
     try:
         return {str(name): str(reason) for name, reason in json.loads(path.read_text()).items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, AttributeError) as error:
         raise RecordUnreadable(f"{path}: {error}") from error
+
+
+def find_reason(name: str, reasons: Mapping[str, str]) -> str:
+    if name in reasons:
+        return reasons[name]
+    fitting = (reason for key, reason in reasons.items() if key.startswith("^") and re.search(key, name))
+    return next(fitting, NO_REASON)
 
 
 def render_document(recorded: Sequence[Runs], reasons: Mapping[str, str]) -> str:
@@ -90,6 +98,9 @@ def _section(runs: Runs, reasons: Mapping[str, str]) -> str:
             _list("Only klet passes", difference.only_this_passes, reasons),
             _list("Both fail", difference.both_fail, reasons),
         ]
+        others = sorted(set(upstream.failed) - set(klet.passed) - set(klet.failed))
+        if others:
+            parts.append(_list("Upstream's kubelet fails, and klet does not run", others, reasons))
     if upstream is not None and spec_set.drivers and spec_set.drivers in upstream.skip:
         parts.append(_DRIVERS.format(pattern=spec_set.drivers))
     return "\n\n".join(parts)
@@ -98,7 +109,7 @@ def _section(runs: Runs, reasons: Mapping[str, str]) -> str:
 def _list(title: str, names: Sequence[str], reasons: Mapping[str, str], spec_set: SpecSet | None = None) -> str:
     """Names with their reasons; those that wait for the same issue stand together."""
     awaited = {name: found for name in names if spec_set and (found := spec_set.find_awaited(name))}
-    lines = [f"- `{name}`: {reasons.get(name, NO_REASON)}" for name in names if name not in awaited]
+    lines = [f"- `{name}`: {find_reason(name, reasons)}" for name in names if name not in awaited]
     for what, group in groupby(sorted(awaited, key=lambda name: (str(awaited[name]), name)), awaited.__getitem__):
         lines += _await(what, list(group))
     return "\n".join([f"### {title}", "", *(lines or ["None."])])

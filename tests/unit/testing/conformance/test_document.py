@@ -58,6 +58,15 @@ def test_what_waits_for_an_issue_names_it():
     assert "Not run with either: specs that match" in made
 
 
+def test_what_only_upstream_ran_and_failed_is_listed_too():
+    made = render_document(
+        [Runs(NODE, klet=result("klet", passed="a", failed=""), upstream=result("upstream", passed="a", failed="bcd"))],
+        reasons={"b": "no IPv6", "^[cx]$": "no swap"},
+    )
+    end = "- `b`: no IPv6\n- `c`: no swap\n- `d`: no reason is known\n"
+    assert made.endswith(f"### Upstream's kubelet fails, and klet does not run\n\n{end}")
+
+
 def test_no_difference_is_said_too():
     same = result("klet", passed="ab", failed="")
     assert render_document([Runs(NODE, klet=same, upstream=same)], {}).count("\n\nNone.\n") == 3
