@@ -125,7 +125,12 @@ def own_suite() -> str:
     return {name: value.strip('"') for name, _, value in pairs}.get("VERSION_CODENAME", "")
 
 
-def run_tool(*command: str, environment: Mapping[str, str] | None = None, directory: Path | None = None) -> str:
+def run_tool(
+    *command: str,
+    environment: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+    patience: int = PATIENCE_SECONDS,
+) -> str:
     """What a program prints; raises PackagesMissing if it fails."""
     try:
         done = subprocess.run(
@@ -135,10 +140,10 @@ def run_tool(*command: str, environment: Mapping[str, str] | None = None, direct
             check=False,
             env=environment,
             cwd=directory,
-            timeout=PATIENCE_SECONDS,
+            timeout=patience,
         )
     except subprocess.TimeoutExpired as error:
-        raise PackagesMissing(f"{command[0]} did not end within {PATIENCE_SECONDS} s") from error
+        raise PackagesMissing(f"{command[0]} did not end within {patience} s") from error
     if done.returncode:
         raise PackagesMissing(f"{' '.join(command[:2])} failed: {(done.stderr or done.stdout).strip()[-500:]}")
     return done.stdout

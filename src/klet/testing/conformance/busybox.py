@@ -11,6 +11,8 @@ from typing import Final
 from klet.testing.debian_packages import PackagesMissing, fetch_source, run_tool
 
 TOOLS: Final = ("gcc", "make")
+PATIENCE_SECONDS: Final = 3600
+"""It takes one minute; on a machine with other things to do, many."""
 _SETTINGS: Final = {"CONFIG_STATIC": "y", "CONFIG_TC": "n"}
 """Without libraries, so that it runs in any image; without tc, which does not compile with recent kernel headers."""
 
@@ -26,7 +28,7 @@ def build_busybox(target: Path, *, suite: str) -> None:
         run_tool("make", "defconfig", directory=source)
         config = source / ".config"
         config.write_text(change_settings(config.read_text(), _SETTINGS))
-        run_tool("make", f"-j{os.cpu_count() or 1}", "busybox", directory=source)
+        run_tool("make", f"-j{os.cpu_count() or 1}", "busybox", directory=source, patience=PATIENCE_SECONDS)
         shutil.copy2(source / "busybox", target)
 
 
