@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from klet.testing.fuzz.targets.all import all_targets
+from klet.testing.fuzz.targets.request_heads import check_connection, read_requests
 
 FUZZ = Path(__file__).parents[2] / "scripts" / "fuzz"
 EXECUTIONS = {
@@ -53,3 +54,8 @@ def test_a_run_without_a_seed_goes_on_with_what_was_kept(tmp_path):
     first = run_fuzz(tmp_path, "log-lines", "--seed", "1", "--executions", "300", "-o", "json")
     again = run_fuzz(tmp_path, "log-lines", "--executions", "30", "-o", "json")
     assert json.loads(again.stdout)["lines"] >= 0.95 * json.loads(first.stdout)["lines"]
+
+
+def test_the_name_of_a_coding_has_no_case():
+    request = b"POST / HTTP/1.1\r\nHost: n\r\nTransfer-Encoding: CHUNKED\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+    assert check_connection(read_requests, request)[0] == 1

@@ -170,8 +170,9 @@ def _compare(message: RequestMessage, position: int, expected: Conversation) -> 
 
 
 def _without_lengths(request: Request) -> list[tuple[bytes, bytes]]:
-    """Equal lengths may be taken together; what they say is compared as the body."""
-    return [(name, value) for name, value in request.fields if name.lower() != b"content-length"]
+    """Equal lengths may be taken together; what they say is compared as the body. Names of codings have no case."""
+    fields = [(name, value) for name, value in request.fields if name.lower() != b"content-length"]
+    return [(name, value.lower() if name.lower() == b"transfer-encoding" else value) for name, value in fields]
 
 
 def _read_behind(message: RequestMessage) -> str:
