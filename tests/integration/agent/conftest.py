@@ -202,7 +202,13 @@ class Node:
         process = await asyncio.create_subprocess_exec(
             *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
-        output, _ = await asyncio.wait_for(process.communicate(), DEADLINE)
+        try:
+            output, _ = await asyncio.wait_for(process.communicate(), DEADLINE)
+        finally:
+            # One that does not refuse is not left running: it may be open to the whole network.
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
         return process.returncode or 0, output.decode()
 
     async def _until_it_answers(self, agent: RunningAgent) -> None:
