@@ -26,8 +26,18 @@ async def test_flags_alone_do_not_open_a_node_to_the_network(attack):
     target = await attack.on(cluster=True)
     kubeconfig = f"--kubeconfig={target.cluster.kubeconfig(attack.directory)}"
     endpoint = f"--container-runtime-endpoint={target.node.settings['containerRuntimeEndpoint']}"
+    # One that did start would touch nothing of the machine's own.
+    harmless = (
+        "--fail-swap-on=false",
+        "--fail-cgroupv1=false",
+        "--cgroups-per-qos=false",
+        "--enforce-node-allocatable=none",
+        "--healthz-port=0",
+        f"--port={target.port}",
+        f"--cert-dir={attack.directory / 'pki'}",
+    )
     for flags in ((), (kubeconfig,), (kubeconfig, "--anonymous-auth=false", "--authentication-token-webhook=true")):
-        code, said = await target.node.run_to_end(endpoint, "--fail-swap-on=false", "--fail-cgroupv1=false", *flags)
+        code, said = await target.node.run_to_end(endpoint, *harmless, *flags)
         assert code == 1
         assert "could run commands in every pod" in said
     assert target.runtime.calls == ()
