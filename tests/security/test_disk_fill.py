@@ -7,6 +7,7 @@ goes with the pod. Eviction by local storage and the rotation of logs are not bu
 import os
 
 HUGE = 256 << 20
+HOLE = 8 << 40
 LITTLE_MEMORY = 24 << 20
 LAST_WORDS, LAST_LINES = 4096, 2048
 
@@ -48,6 +49,20 @@ async def test_last_words_cost_no_memory_and_stay_short(attack, pod):
             message = await end(target, name)
             assert len(message.encode()) <= (LAST_WORDS if name == "words" else LAST_LINES)
         assert target.memory() - before < LITTLE_MEMORY
+
+
+async def test_the_last_lines_of_logs_without_end_hold_up_nobody(attack, pod):
+    """More logs than there are threads for last words, each with a hole that takes hours to read."""
+    main = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    async with attack() as target:
+        for number in range(3):
+            name = f"hole{number}"
+            uid = (await target.start(pod(name, main=main, spec={"restartPolicy": "Never"}))).metadata.uid
+            _, _, log = files_of(target, uid)
+            os.truncate(log, HOLE)
+            assert await end(target, name) == ""
+        await target.start(pod("other", spec={"restartPolicy": "Never"}))
+        assert await end(target, "other") == ""
 
 
 async def test_a_log_costs_no_memory_and_holds_up_nobody(attack, pod):

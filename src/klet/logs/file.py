@@ -125,13 +125,15 @@ class Blocks(Protocol):
 class TailSearch:
     """Finds where the last lines of a file begin, one block per step, from the end backwards.
 
-    Only newlines count, so an unterminated last line comes on top of the lines asked for.
+    Only newlines count, so an unterminated last line comes on top of the lines asked for. With `farthest`, no more
+    than so many bytes are looked at: then it finds the lines that begin there, however few.
     """
 
-    def __init__(self, *, blocks: Blocks, lines: int, block_size: int = CHUNK) -> None:
+    def __init__(self, *, blocks: Blocks, lines: int, block_size: int = CHUNK, farthest: int | None = None) -> None:
         self._blocks = blocks
         self._block_size = block_size
-        self._right = blocks.size()
+        self._right = self._first = blocks.size()
+        self._floor = 0 if farthest is None else max(0, self._right - farthest)
         # The last of the wanted lines begins after the newline before it.
         self._missing = lines + 1
 
@@ -139,11 +141,15 @@ class TailSearch:
         """Look at one more block; the position once it is found."""
         if self._right == 0:
             return 0
-        left = max(0, self._right - self._block_size)
+        if self._right == self._floor:
+            return self._first
+        left = max(self._floor, self._right - self._block_size)
         block = self._blocks.read_at(left, self._right - left)
         found = block.count(b"\n")
         if found < self._missing:
             self._missing -= found
+            if found:
+                self._first = left + block.index(b"\n") + 1
             self._right = left
             return None
         end = len(block)

@@ -49,6 +49,24 @@ def test_tail_search(data, lines, rest):
     assert data[tail_start(data, lines) :] == rest
 
 
+@pytest.mark.parametrize(
+    ("data", "farthest", "rest"),
+    [
+        pytest.param(b"a\nb\nc\n", 6, b"b\nc\n", id="far enough"),
+        pytest.param(b"aaaaaa\nb\nc\n", 4, b"c\n", id="only lines that begin there"),
+        pytest.param(b"aaaaaaaaaa\n", 5, b"", id="no line begins there"),
+        pytest.param(b"aaaaaaaaaa", 5, b"", id="no end of a line"),
+    ],
+)
+def test_tail_search_in_the_last_bytes_alone(data, farthest, rest):
+    blocks = Memory(data)
+    search = TailSearch(blocks=blocks, lines=2, block_size=3, farthest=farthest)
+    while (start := search.step()) is None:
+        pass
+    assert data[start:] == rest
+    assert blocks.was_read <= farthest
+
+
 @given(data=st.text("ab\n", max_size=60), lines=st.integers(0, 20), block_size=st.integers(1, 9))
 def test_tail_search_agrees_with_splitting_the_whole(data, lines, block_size):
     *complete, rest = data.split("\n")

@@ -30,3 +30,24 @@ def test_what_is_read(tmp_path, content, expected):
 def test_a_log_that_is_gone(tmp_path):
     with pytest.raises(LogError):
         read_end(tmp_path / "0.log", lines=3, limit=50)
+
+
+TERABYTES = 8 << 40
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        pytest.param(b"", b"", id="nothing but a hole"),
+        pytest.param(b"\n" + line("the end").encode(), b"the end\n", id="a line behind a hole"),
+        pytest.param(b"\n" + line("a").encode() + line("b").encode(), b"a\nb\n", id="fewer lines than wanted"),
+    ],
+)
+def test_a_hole_is_not_walked_through(tmp_path, end, expected):
+    """A pod that may write to the directory of logs makes a file of any size in a moment."""
+    path = tmp_path / "0.log"
+    with path.open("wb") as file:
+        file.truncate(TERABYTES)
+        file.seek(TERABYTES)
+        file.write(end)
+    assert read_end(path, lines=3, limit=50) == expected
