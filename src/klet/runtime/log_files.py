@@ -8,6 +8,7 @@ import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from klet.aio.threads import Threads
 from klet.host.beneath import (
@@ -26,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 LOG_DEPTH = 3
 """`<pod>/<container>/<file>` below the directory of all logs."""
+_NOWHERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,14 @@ class LogFiles:
 
 
 def _leads_nowhere(link: Path) -> bool:
-    return link.is_symlink() and not link.exists()
+    """Whether there cannot be a log where a link leads. Whoever writes to the directory chooses where that is."""
+    if not link.is_symlink():
+        return False
+    try:
+        link.stat()
+    except OSError as error:
+        return error.errno in _NOWHERE
+    return False
 
 
 def _remove_log(log: str) -> None:

@@ -63,6 +63,18 @@ async def test_links_that_lead_nowhere_are_found(files, log, tmp_path):
     assert await files.dangling_links() == ()
 
 
+async def test_links_of_others_hide_no_link_that_leads_nowhere(files, log, tmp_path):
+    """Who may write to the directory can make links to names that no file can have."""
+    links = tmp_path / "containers"
+    links.mkdir()
+    (links / "bad.log").symlink_to(tmp_path / "gone")
+    (links / "long.log").symlink_to("a" * 300)
+    (links / "longer.log").symlink_to("a/" * 2000)
+    (links / "loop.log").symlink_to("loop.log")
+    (links / "through.log").symlink_to(log / "below")
+    assert await files.dangling_links() == ("bad.log", "long.log", "longer.log", "loop.log", "through.log")
+
+
 async def test_a_log_goes_with_its_rotated_files(files, log):
     for name in ("1.log.20300101-120000", "1.log.20300101-120000.gz", "11.log", "2.log"):
         (log.parent / name).write_text("")
