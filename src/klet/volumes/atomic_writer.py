@@ -14,12 +14,13 @@ import posixpath
 import re
 import secrets
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from klet.host.contained import read_contained
 from klet.host.errors import FileError
@@ -76,14 +77,14 @@ def clean_payload(payload: Payload) -> dict[str, FileProjection]:
     return {posixpath.normpath(path): file for path, file in payload.items()}
 
 
-def paths_to_remove(existing: set[str], files: Mapping[str, object]) -> set[str]:
-    """What is there, files and directories, and is neither in a payload nor on the way to something in it."""
+def with_parents(files: Iterable[str]) -> set[str]:
+    """The paths of a payload and of the directories on the way to them: whatever else is there is to be removed."""
     wanted: set[str] = set()
     for path in files:
-        while path:
+        while path and path not in wanted:
             wanted.add(path)
             path = posixpath.dirname(path)
-    return existing - wanted
+    return wanted
 
 
 def _check_path(path: str) -> None:
@@ -189,14 +190,39 @@ def _names(directory: int) -> list[str]:
 
 
 def _is_same(shown: int, files: Mapping[str, FileProjection]) -> bool:
-    existing = {
-        posixpath.normpath(f"{base}/{name}")
-        for base, directories, names, _ in os.fwalk(dir_fd=shown)
-        for name in (*directories, *names)
-    }
-    if paths_to_remove(existing, files):
-        return False
-    return all(_has(shown, path, file.data) for path, file in files.items())
+    return _holds_only(shown, with_parents(files)) and all(_has(shown, path, file.data) for path, file in files.items())
+
+
+def _holds_only(shown: int, wanted: AbstractSet[str]) -> bool:
+    """Whether nothing else is there. Without recursion: the author of a pod says how deep its paths are."""
+    frames = [_Frame(os.dup(shown), "", _names(shown))]
+    try:
+        while frames:
+            frame = frames[-1]
+            if not frame.names:
+                os.close(frames.pop().directory)
+                continue
+            name = frame.names.pop()
+            if frame.base + name not in wanted:
+                return False
+            if stat.S_ISDIR(os.lstat(name, dir_fd=frame.directory).st_mode):
+                below = _Frame(os.open(name, _DIRECTORY, dir_fd=frame.directory), f"{frame.base}{name}/", [])
+                frames.append(below)
+                below.names.extend(_names(below.directory))
+    except (FileNotFoundError, NotADirectoryError):
+        return False  # it was changed meanwhile
+    finally:
+        for frame in frames:
+            os.close(frame.directory)
+    return True
+
+
+class _Frame(NamedTuple):
+    """A directory on the way down: what has not been looked at yet, and what paths in it begin with."""
+
+    directory: int
+    base: str
+    names: list[str]
 
 
 def _has(shown: int, path: str, data: bytes) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from klet.errors import KletError
 from klet.host.errors import HostError
 from klet.testing.clock import START
-from klet.volumes.atomic_writer import FileProjection, paths_to_remove, write_payload
+from klet.volumes.atomic_writer import FileProjection, with_parents, write_payload
 from klet.volumes.errors import BadPath
 
 
@@ -188,7 +188,15 @@ def test_paths_that_are_fine(tmp_path, path):
     ],
 )
 def test_what_has_to_go(before, after, removed):
-    assert paths_to_remove(before, dict.fromkeys(after)) == removed
+    assert set(before) - with_parents(after) == removed
+
+
+def test_paths_of_any_depth_can_be_compared(tmp_path):
+    """The author of a pod says how deep they are: 2,000 directories fit into a path."""
+    deep = {"/".join("d" * 2000): FileProjection(b"x", 0o644)}
+    assert write(tmp_path, deep)
+    assert not write(tmp_path, deep)
+    assert write(tmp_path, payload(a="1"))
 
 
 @pytest.fixture
