@@ -1,7 +1,7 @@
 """GET requests as httpGet probes and lifecycle hooks describe them: address, target and headers."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
@@ -23,6 +23,9 @@ _HOST = re.compile(r"[\w!$%&'()*+,.:;=@\[\]~-]*", re.ASCII)
 # The client says these itself, or a GET has none of them.
 _NOT_REPEATED = frozenset({"Host", "User-Agent", "Content-Length", "Transfer-Encoding", "Trailer"})
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+_PIECE = 4096
 
 
 class PortError(KletError):
@@ -187,4 +190,14 @@ def _named_port(name: str, container: Container) -> int:
 def _escape(path: str) -> str:
     if _ESCAPED_WELL.fullmatch(path):
         return path
-    return quote(unquote_to_bytes(path), safe="$&+,/:;=@")
+    return "".join(quote(unquote_to_bytes(piece), safe="$&+,/:;=@") for piece in _pieces(path))
+
+
+def _pieces(path: str) -> Iterator[str]:
+    """Cut a path where no escape is: what makes of each escape an object of its own does so for a part at a time."""
+    start = 0
+    while start < len(path):
+        end = start + _PIECE
+        escape = path.rfind("%", end - 2, end)
+        yield path[start : (escape if escape > start else end)]
+        start = escape if escape > start else end

@@ -149,3 +149,22 @@ def test_a_long_location_takes_little_memory():
         assert tracemalloc.get_traced_memory()[1] < 64 * len(location)
     finally:
         tracemalloc.stop()
+
+
+def test_escapes_take_little_memory():
+    """A container that is asked again and again may make an address of hundreds of KiB of them."""
+    location = "\ufffd" * 32_000 + "/x"
+    following = follow(build_address("http", "127.0.0.1", 80, "/"), location)
+    tracemalloc.start()
+    try:
+        assert follow(following, location) is not None
+        assert tracemalloc.get_traced_memory()[1] < 128 * len(location)
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("before", range(4))
+def test_no_escape_is_cut_in_two(before):
+    path = "/" + "a" * (4090 + before) + "%20%ef%bf%bd\ufffd" * 3000
+    wanted = "/" + "a" * (4090 + before) + "%20%EF%BF%BD%EF%BF%BD" * 3000
+    assert build_address("http", "127.0.0.1", 80, path).target == wanted
