@@ -71,6 +71,11 @@ _CLAIMS: Final = Awaited(
     issue=19,
     feature="claims and CSI volumes",
 )
+_RESIZE: Final = Awaited(
+    pattern=r"Resize Container (guaranteed|burstable|decrease|resize pod via|\(limit-ranger\)|\(resource-quota\))",
+    issue=23,
+    feature="in-place resize",
+)
 CONFORMANCE: Final = SpecSet(
     name="conformance",
     title=(
@@ -86,6 +91,7 @@ CONFORMANCE: Final = SpecSet(
         ),
         skip=_UNSTABLE,
     ),
+    awaited=(_RESIZE,),
 )
 STORAGE: Final = SpecSet(
     name="storage",
@@ -112,13 +118,7 @@ RESIZE: Final = SpecSet(
     name="resize",
     title="containers whose resources change while they run, without the Serial specs",
     selection=Selection(focus=(r"\[sig-node\] Pod InPlace Resize Container",), skip=_UNSTABLE),
-    awaited=(
-        Awaited(
-            pattern=r"Container (guaranteed|burstable|decrease|resize pod via|\(limit-ranger\)|\(resource-quota\))",
-            issue=23,
-            feature="in-place resize",
-        ),
-    ),
+    awaited=(_RESIZE,),
 )
 DRA: Final = SpecSet(
     name="dra",
