@@ -36,7 +36,7 @@ from typing import Final
 from klet.aio.clock import SystemClock
 from klet.errors import KletError
 from klet.testing.conformance.campaign import Campaign, Request
-from klet.testing.conformance.csi_images import list_image_names, missing_csi_programs
+from klet.testing.conformance.csi_images import choose_csi_images, list_image_names, missing_csi_programs
 from klet.testing.conformance.document import DOCUMENT
 from klet.testing.conformance.images import find_materials
 from klet.testing.conformance.spec_sets import (
@@ -54,6 +54,7 @@ from klet.testing.containerd import why_impossible
 from klet.testing.control_plane.build import build_programs
 from klet.testing.control_plane.programs import (
     ETCD,
+    HOSTPATH_PLUGIN,
     KUBELET,
     PROGRAMS,
     SUITE,
@@ -82,8 +83,13 @@ def main(arguments: Sequence[str]) -> int:
         provide_programs(options.kubelet)
         if missing_files(userland_root()):
             say("building busybox, and fetching bash and curl for the images; some minutes")
-        request, driver_images = choose_drivers(make_request(options), SETS[options.set])
-        supplies = Supplies(materials=find_materials(), userland=find_userland(), driver_images=driver_images)
+        request, driver_images, shell_images = choose_drivers(make_request(options), SETS[options.set])
+        supplies = Supplies(
+            materials=find_materials(),
+            userland=find_userland(),
+            driver_images=driver_images,
+            shell_images=shell_images,
+        )
         return asyncio.run(run_until_told(request, supplies))
     except KletError as error:
         say(str(error))
@@ -154,16 +160,20 @@ def make_request(options: argparse.Namespace) -> Request:
     )
 
 
-def choose_drivers(request: Request, spec_set: SpecSet) -> tuple[Request, tuple[str, ...]]:
-    """Return the request and the images of drivers it needs; without their programs it leaves their specs out."""
+def choose_drivers(request: Request, spec_set: SpecSet) -> tuple[Request, tuple[str, ...], tuple[str, ...]]:
+    """Return the request, the images of drivers it needs, and those that need not hold a program.
+
+    Without their programs it leaves out the specs that call drivers.
+    """
     if not spec_set.drivers:
-        return request, ()
+        return request, (), ()
     names = list_image_names()
     missing = missing_csi_programs(names)
     if not missing:
-        return request, tuple(names)
+        return request, tuple(names), ()
     say(f"no {', '.join(missing)} in {program_directory()}: leaving out specs that match {spec_set.drivers}")
-    return replace(request, selection=leave_out_drivers(request.selection, spec_set)), ()
+    shells = choose_csi_images(names).get(HOSTPATH_PLUGIN, ())
+    return replace(request, selection=leave_out_drivers(request.selection, spec_set)), (), shells
 
 
 def why_skipped(kubelet: str) -> str:

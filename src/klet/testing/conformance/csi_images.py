@@ -44,6 +44,13 @@ def choose_csi_images(names: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
     return chosen
 
 
+def make_shell_images(names: Iterable[str], userland: Userland) -> Iterator[tuple[str, bytes]]:
+    """Yield images that hold the userland alone: enough for specs that deploy a driver and never call it."""
+    layers = [userland.busybox_layer()]
+    for name in names:
+        yield name, build_image(name=name, layers=layers, config=ImageConfig(command=("sh",)))
+
+
 def missing_csi_programs(names: Iterable[str], environment: Mapping[str, str] = environ) -> tuple[str, ...]:
     """Return the programs that these images need and that are not here."""
     return missing_programs(choose_csi_images(names), environment)

@@ -14,7 +14,7 @@ from klet.aio.clock import Clock
 from klet.api.node import Node
 from klet.errors import KletError
 from klet.kube.errors import KubeError
-from klet.testing.conformance.csi_images import make_csi_images
+from klet.testing.conformance.csi_images import make_csi_images, make_shell_images
 from klet.testing.conformance.images import Materials, make_images
 from klet.testing.conformance.userland import Userland
 from klet.testing.containerd import PrivateContainerd, add_image, connect_ready, run_containerd, why_impossible
@@ -45,6 +45,8 @@ class Supplies:
     userland: Userland
     driver_images: tuple[str, ...] = ()
     """Images of drivers whose programs are here."""
+    shell_images: tuple[str, ...] = ()
+    """Images of drivers that are deployed and never called, made without their programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,8 @@ async def _import_images(
 ) -> None:
     async with connect_ready(containerd, clock=clock) as client:
         drivers = make_csi_images(supplies.driver_images, supplies.userland)
-        for name, data in chain(make_images(supplies.materials, supplies.userland), drivers):
+        shells = make_shell_images(supplies.shell_images, supplies.userland)
+        for name, data in chain(make_images(supplies.materials, supplies.userland), drivers, shells):
             say(f"importing {name}")
             await add_image(containerd, client, name=name, data=data, clock=clock)
 

@@ -23,8 +23,9 @@ AGNHOST: Final = "agnhost"
 NO_NEW_PRIVILEGES: Final = "nonewprivs"
 SUITE: Final = (E2E_TEST, GINKGO, AGNHOST, NO_NEW_PRIVILEGES)
 """What scripts/conformance runs, and what runs in its containers."""
+HOSTPATH_PLUGIN: Final = "hostpathplugin"
 CSI: Final = (
-    *("hostpathplugin", "csi-attacher", "csi-provisioner", "csi-resizer", "csi-snapshotter"),
+    *(HOSTPATH_PLUGIN, "csi-attacher", "csi-provisioner", "csi-resizer", "csi-snapshotter"),
     *("csi-node-driver-registrar", "livenessprobe", "csi-external-health-monitor-controller"),
 )
 """What runs in the containers of the suite's CSI drivers. These are of kubernetes-csi, and are not built here."""

@@ -49,13 +49,14 @@ def test_without_the_programs_of_drivers_their_specs_are_left_out(monkeypatch, t
     program.write_text("#!/bin/sh\necho registry.k8s.io/sig-storage/hostpathplugin:v1.17.0\n")
     program.chmod(0o755)
     monkeypatch.setenv("KLET_UPSTREAM_BIN", str(tmp_path))
-    request, images = choose_drivers(make_request(parse(["--set=dra", "--kubelet=upstream"])), DRA)
+    request, images, shells = choose_drivers(make_request(parse(["--set=dra", "--kubelet=upstream"])), DRA)
     assert (request.selection.skip[-1], images) == (DRA.drivers, ())
+    assert shells == ("registry.k8s.io/sig-storage/hostpathplugin:v1.17.0",)
     assert f"no hostpathplugin in {tmp_path}" in capsys.readouterr().err
     (tmp_path / "hostpathplugin").write_text("")
     (tmp_path / "hostpathplugin").chmod(0o755)
-    request, images = choose_drivers(make_request(parse(["--set=dra", "--kubelet=upstream"])), DRA)
-    assert DRA.drivers not in request.selection.skip
+    request, images, shells = choose_drivers(make_request(parse(["--set=dra", "--kubelet=upstream"])), DRA)
+    assert (DRA.drivers in request.selection.skip, shells) == (False, ())
     assert images == ("registry.k8s.io/sig-storage/hostpathplugin:v1.17.0",)
 
 

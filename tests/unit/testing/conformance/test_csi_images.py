@@ -8,6 +8,7 @@ from klet.testing.conformance.csi_images import (
     choose_csi_images,
     list_image_names,
     make_csi_images,
+    make_shell_images,
     missing_csi_programs,
 )
 from klet.testing.conformance.userland import BUSYBOX, LINKED, Userland
@@ -131,3 +132,12 @@ def test_a_suite_that_lists_nothing_is_an_error(tmp_path):
     environment = install_suite(tmp_path, "echo broken >&2; exit 3")
     with pytest.raises(ProgramMissing, match=r"e2e\.test --list-images failed with exit code 3"):
         list_image_names(environment)
+
+
+def test_an_image_without_the_program_has_a_shell(userland):
+    name = f"{REGISTRY}/hostpathplugin:v1.17.0"
+    ((made, archive),) = make_shell_images([name], userland)
+    files = read(archive)[2]
+    assert made == name
+    assert files["bin/sh"][0].linkname == "busybox"
+    assert "hostpathplugin" not in files
