@@ -78,6 +78,8 @@ class Front(asyncio.Protocol):
         self._is_held = False
         self._has_ended = False
         self._has_continued = False
+        self._unsent = 0
+        """Bytes of answers that the client does not take; 0 while it keeps up."""
         self.is_retired = False
         """Whether no further request is served on this connection."""
         self.upgrade: RequestHead | None = None
@@ -143,12 +145,14 @@ class Front(asyncio.Protocol):
             self._handler.connection_lost(exc)
 
     def pause_writing(self) -> None:
+        self._count_unsent(self.transport.get_write_buffer_size())
         if self._handler is not None:
             self._handler.pause_writing()
         if self._taker is not None:
             self._taker.client_is_full(is_full=True)
 
     def resume_writing(self) -> None:
+        self._count_unsent(0)
         if self._handler is not None:
             self._handler.resume_writing()
         if self._taker is not None:
@@ -181,7 +185,7 @@ class Front(asyncio.Protocol):
                     return
                 case None:
                     self._await_more()
-        self.visit.keep(self._reader.size)
+        self.visit.keep(self._reader.size + self._unsent)
         is_much = self._reader.size > _BUFFER_LIMIT and self._is_busy
         if is_much != self._is_held:
             self._is_held = is_much
@@ -206,6 +210,10 @@ class Front(asyncio.Protocol):
         if self._reader.awaits_continue and not self._has_continued:
             self._has_continued = True
             self.transport.write(_CONTINUE)
+
+    def _count_unsent(self, size: int) -> None:
+        self._unsent = size
+        self.visit.keep(self._reader.size + size)
 
     def _refuse(self, refusal: Refusal) -> None:
         logger.warning("Request refused", extra={"error": refusal.reason, "client": _name_of(self.transport)})

@@ -27,6 +27,12 @@ _MOST_CHUNKS: Final = 4096
 _SUPPORTED: Final = ("1.0", "1.1")
 _BAD_REQUEST: Final = 400
 _FRAMING: Final = frozenset({"connection", "upgrade", "content-length", "transfer-encoding", "expect", "te", "trailer"})
+_UNWANTED: Final = _FRAMING | {"content-encoding", "sec-websocket-key1"}
+"""What the server behind does not get. By the last two it would unpack a body, or refuse a request in its own words."""
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
+_WHOLE_URL: Final = re.compile(r"https?://[^/?]*", re.ASCII | re.IGNORECASE)
+_MOST_SEGMENTS: Final = 64
+"""Of a path; the longest of the API has six. The router behind costs what they are in number, squared."""
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -64,6 +70,17 @@ class RequestHead(Struct, frozen=True):
         """Whether the client may send another request on the connection."""
         options = self._connection_options()
         return "close" not in options and (self.version == "1.1" or "keep-alive" in options)
+
+    @property
+    def path_and_query(self) -> str:
+        """The target without the scheme and host that a client may put before it; empty if it is no path."""
+        if self.target.startswith("/"):
+            return self.target
+        host = _WHOLE_URL.match(self.target)
+        if host is None:
+            return ""
+        rest = self.target[host.end() :]
+        return rest if rest.startswith("/") else f"/{rest}"
 
     def all(self, name: str) -> tuple[str, ...]:
         """The values of a header, given in lower case."""
@@ -218,8 +235,8 @@ def write_refusal(refusal: Refusal) -> bytes:
 def write_plain(message: RequestMessage) -> bytes:
     """The same request without an upgrade, framed by one length. After a refused upgrade the connection closes."""
     head = message.head
-    lines = [f"{head.method} {head.target} HTTP/{head.version}"]
-    lines += [f"{name}: {value}" for name, value in head.headers if name.lower() not in _FRAMING]
+    lines = [f"{head.method} {head.path_and_query} HTTP/{head.version}"]
+    lines += [f"{name}: {value}" for name, value in head.headers if name.lower() not in _UNWANTED]
     is_kept = head.is_persistent and not head.is_upgrade
     lines.append(f"Connection: {'keep-alive' if is_kept else 'close'}")
     if message.body:
@@ -255,6 +272,7 @@ def read_events(
 
 _REASONS: Final = {
     400: "Bad Request",
+    404: "Not Found",
     405: "Method Not Allowed",
     408: "Request Timeout",
     413: "Request Entity Too Large",
@@ -276,6 +294,12 @@ def _why_not(head: RequestHead) -> Refusal | None:
         return refuse(505)
     if head.method == "CONNECT":
         return refuse(405)
+    if head.method not in _METHODS:
+        return refuse(501)
+    if "#" in head.target or not head.path_and_query:
+        return refuse(_BAD_REQUEST)
+    if head.path_and_query.partition("?")[0].count("/") > _MOST_SEGMENTS:
+        return refuse(404)
     if head.all("transfer-encoding") and (head.all("content-length") or head.version == "1.0"):
         return refuse(_BAD_REQUEST)  # two ends of one body, or one that HTTP/1.0 does not know
     if any(value.lower() != "100-continue" for value in head.all("expect")):

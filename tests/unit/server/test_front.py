@@ -36,6 +36,12 @@ class Server:
     def data_received(self, data):
         self.fed += data
 
+    def pause_writing(self):
+        pass
+
+    def resume_writing(self):
+        pass
+
 
 class Wire(asyncio.Transport):
     def __init__(self):
@@ -43,6 +49,10 @@ class Wire(asyncio.Transport):
         self.is_paused = False
         self.written = b""
         self.is_closed = False
+        self.unsent = 0
+
+    def get_write_buffer_size(self):
+        return self.unsent
 
     def pause_reading(self):
         self.is_paused = True
@@ -205,3 +215,23 @@ async def test_a_connection_that_is_retired_ends_with_the_request_in_hand():
     idle, _ = connected()
     idle.retire()
     assert idle.transport.is_closed
+
+
+async def test_a_stranger_that_does_not_take_its_answers_is_pushed_out():
+    """Answers that nobody reads stay in memory, as long as the client likes."""
+    lobby = Lobby(limits=LobbyLimits(bytes_kept=1000), clock=SystemClock())
+    fronts = []
+    for unsent in (600, 700):
+        front = Front(
+            make_handler=Server, limits=FrontLimits(), welcome=lambda transport: lobby.welcome(None, transport.close)
+        )
+        front.connection_made(Wire())
+        front.data_received(GET)
+        front.transport.unsent = unsent
+        front.pause_writing()
+        fronts.append(front)
+    assert [front.transport.is_closed for front in fronts] == [False, True]
+    fronts[0].transport.unsent = 0
+    fronts[0].resume_writing()
+    fronts[0].data_received(GET)
+    assert not fronts[0].transport.is_closed

@@ -47,6 +47,14 @@ def head(*lines, first="GET / HTTP/1.1", host=True):
         pytest.param(head(first="GET  / HTTP/1.1"), 400, id="two spaces"),
         pytest.param(head(first="GET / x HTTP/1.1"), 400, id="a space in the path"),
         pytest.param(head(first="CONNECT a:1 HTTP/1.1"), 405, id="CONNECT"),
+        pytest.param(head(first="FOO / HTTP/1.1"), 501, id="a method that does not exist"),
+        pytest.param(head(first="get / HTTP/1.1"), 501, id="a method in small letters"),
+        pytest.param(head(first="PRI / HTTP/1.1"), 501, id="the method of HTTP/2's preface"),
+        pytest.param(head(first="GET x HTTP/1.1"), 400, id="a target that is no path"),
+        pytest.param(head(first="OPTIONS * HTTP/1.1"), 400, id="a target that is the whole server"),
+        pytest.param(head(first="GET ftp://x/ HTTP/1.1"), 400, id="a target of another scheme"),
+        pytest.param(head(first="GET /pods#/exec HTTP/1.1"), 400, id="a target with a fragment"),
+        pytest.param(head(first=f"GET {'/' * 65} HTTP/1.1"), 404, id="a path of many segments"),
         pytest.param(head(host=False), 400, id="no Host"),
         pytest.param(head("Host: m"), 400, id="two Hosts"),
         pytest.param(head("no colon"), 400, id="no colon"),
@@ -218,6 +226,34 @@ def test_aiohttp_sees_exactly_the_requests_that_h11_saw(data, size):
                 continue
             assert seen == [(message.head.method, message.head.target, message.body)]
             assert (is_upgraded, bytes(tail)) == (False, b"")
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        ("http://x/pods?a=b", "/pods?a=b"),
+        ("HTTPS://x/pods", "/pods"),
+        ("http://x", "/"),
+        ("http://x?a=//b", "/?a=//b"),
+        ("http://xn--a.xn--/pods", "/pods"),
+        ("http://[::1/pods", "/pods"),
+        ("http://x:99999999/pods", "/pods"),
+        ("http:///pods", "/pods"),
+        ("//x/pods", "//x/pods"),
+    ],
+)
+def test_of_a_whole_url_only_the_path_counts(target, path):
+    """What aiohttp makes of the host may be an exception that ends its task without an answer."""
+    [message] = read_all(head(first=f"GET {target} HTTP/1.1"))
+    [(_, seen, _)], _, _ = as_aiohttp_reads(write_plain(message))
+    assert seen == path
+
+
+@pytest.mark.parametrize("header", ["Content-Encoding: gzip", "Content-Encoding: br", "Sec-WebSocket-Key1: x"])
+def test_aiohttp_has_no_reason_to_unpack_or_to_refuse_a_request(header):
+    [message] = read_all(head(header, "Content-Length: 5") + b"hello")
+    assert header.encode() not in write_plain(message)
+    assert as_aiohttp_reads(write_plain(message))[0] == [("GET", "/", b"hello")]
 
 
 HOSTILE = {

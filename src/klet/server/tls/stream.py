@@ -217,11 +217,10 @@ class TlsStream(asyncio.BufferedProtocol):
         view = memoryview(data).cast("B")
         try:
             while view:
-                view = view[tls.write(view) :]
+                view = view[tls.write(view[:_PIECE]) :]
+                self._flush()
         except ssl.SSLError as error:
             self._give_up(error.reason or str(error))
-            return
-        self._flush()
 
     def say_goodbye(self) -> None:
         """Tell the client that nothing more will come."""
