@@ -36,7 +36,7 @@ def survives(arena, no_mounts):
 
     def check(victim, *swaps, mounts=False):
         if mounts and no_mounts:
-            pytest.skip(f"no mount namespace: the machine does not allow one; {no_mounts}")
+            pytest.skip(f"no mount namespace: run tests/security/races alone, or where one is allowed; {no_mounts}")
         outcome = race(arena, victim, swaps, seconds=SECONDS, seed=SEED, mounts=mounts)
         print(outcome)  # noqa: T201 - shown with a failure
         assert outcome.harm == "", outcome
@@ -53,7 +53,7 @@ def breaks(arena, no_mounts):
 
     def check(victim, *swaps, mounts=False):
         if mounts and no_mounts:
-            pytest.skip(f"no mount namespace: the machine does not allow one; {no_mounts}")
+            pytest.skip(f"no mount namespace: run tests/security/races alone, or where one is allowed; {no_mounts}")
         limits = {"seconds": BROKEN_WITHIN, "busy": BROKEN_WITHIN / 2}
         outcome = race(arena, victim, swaps, seed=SEED, mounts=mounts, **limits)
         print(outcome)  # noqa: T201 - shown with a failure

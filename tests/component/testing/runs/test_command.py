@@ -96,7 +96,7 @@ def test_what_failed_and_what_was_skipped_stands_before_it(mixed):
 
 def test_each_part_says_when_it_begins_and_what_came_of_it(mixed):
     said = [TIMED.sub("", line) for line in mixed.lines if TIMED.match(line)]
-    assert "machine: pytest tests/integration --ignore=tests/integration/host/test_cgroups_v2.py" in said
+    assert "machine: pytest tests/integration" in said
     assert "beside: pytest tests/unit" in said
     assert "beside: FAILED tests/unit/test_beside.py::test_failed" in said
     assert said.index("simulation: pytest tests/simulation") > said.index("beside: pytest tests/unit")

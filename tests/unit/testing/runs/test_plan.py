@@ -36,12 +36,15 @@ def test_what_uses_the_machine_runs_beside_what_does_not_and_the_simulation_last
         "contract/test_c.py",
         "simulation/test_d.py",
         "brand_new/test_e.py",
+        "security/test_f.py",
+        "security/races/test_g.py",
         "data/table.py",
     )
+    apart = ("security/races", "integration/host/test_cgroups_v2.py")
     assert shown(plan_whole(directory), directory) == [
         [
-            ("machine", "brand_new", "contract", "integration", "--ignore=integration/host/test_cgroups_v2.py"),
-            ("beside", "integration/host/test_cgroups_v2.py", "component", "unit"),
+            ("machine", "brand_new", "contract", "integration", "security", *(f"--ignore={path}" for path in apart)),
+            ("beside", *apart, "component", "unit"),
         ],
         [("simulation", "simulation")],
     ]
