@@ -13,7 +13,7 @@ import msgspec
 _APART: Final = ("security/races", "integration/host/test_cgroups_v2.py")
 """Begins the part beside. The races fork children that must have one thread, and gRPC gives them its own once a channel
 is open; the other has a virtual machine, which nothing on this one disturbs."""
-_BESIDE: Final = ("component", "unit")
+_BESIDE: Final = ("component", "fuzz", "unit")
 _LAST: Final = ("simulation",)
 
 
