@@ -3,6 +3,7 @@
 It serves JSON. Who asks is decided by the connection's certificate or a bearer token.
 """
 
+import re
 import ssl
 from collections.abc import Mapping
 from contextlib import aclosing
@@ -32,6 +33,7 @@ BODY_LIMIT: Final = 3 * 1024 * 1024
 _HEALTH: Final = frozenset({"/healthz", "/livez", "/readyz"})
 _JSON: Final = "application/json"
 _FOREVER: Final = timedelta(days=1)
+_SECONDS: Final = re.compile(r"-?[0-9]{1,18}")
 
 
 class ApiHandler:
@@ -167,7 +169,7 @@ async def _delete_options(request: web.Request) -> DeleteOptions:
     body = await request.read()
     if not body:
         seconds = request.query.get("gracePeriodSeconds", "")
-        return DeleteOptions(grace_period_seconds=int(seconds) if seconds.lstrip("-").isdecimal() else None)
+        return DeleteOptions(grace_period_seconds=int(seconds) if _SECONDS.fullmatch(seconds) else None)
     try:
         return decode(DeleteOptions, body)
     except DecodeError as error:

@@ -104,7 +104,7 @@ class Identities:
 
     def _claims(self, token: str) -> Json | None:
         signed, _, signature = token.rpartition(".")
-        if not signed or not hmac.compare_digest(signature, self._signature(signed)):
+        if not signed or not token.isascii() or not hmac.compare_digest(signature, self._signature(signed)):
             return None
         try:
             claims: Json = msgspec.json.decode(_unpadded(signed.partition(".")[2]))

@@ -37,7 +37,7 @@ class Patch:
             changed = self._change(obj, change, kind)
         except MissingMergeKey as error:
             raise refusals.internal(str(error)) from error
-        except PatchError as error:
+        except (PatchError, RecursionError) as error:
             raise refusals.rejected_patch() from error
         if not isinstance(changed, dict) or not isinstance(changed.get("metadata"), dict):
             raise refusals.rejected_patch()

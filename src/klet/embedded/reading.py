@@ -1,6 +1,7 @@
 """Lists and watches: which objects a reader wants, from which version on."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,6 +17,8 @@ from klet.embedded.store import Change, ChangeType, Json, Store, TooOld
 
 BOOKMARK_EVERY: Final = timedelta(seconds=60)
 LONGEST_WATCH: Final = timedelta(minutes=30)
+_NUMBER: Final = re.compile(r"[0-9]{1,19}")
+_SECONDS: Final = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +75,13 @@ def read_watch_options(query: Mapping[str, str]) -> WatchOptions:
         raise refusals.bad_options(
             "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
         )
-    if version and not version.isdecimal():
+    if version and not _NUMBER.fullmatch(version):
         raise refusals.bad_options(
             f'resourceVersion: Invalid value: "{version}": strconv.ParseUint: parsing "{version}": invalid syntax'
         )
     seconds = query.get("timeoutSeconds", "")
-    timeout = timedelta(seconds=int(seconds)) if seconds.isdecimal() and int(seconds) else LONGEST_WATCH
+    wanted = timedelta(seconds=int(seconds)) if _SECONDS.fullmatch(seconds) else LONGEST_WATCH
+    timeout = wanted or LONGEST_WATCH
     streams = initial == "true"
     since = None if streams or (initial is None and int(version or 0) == 0) else int(version or 0)
     return WatchOptions(

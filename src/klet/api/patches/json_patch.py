@@ -5,10 +5,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from klet.api.patches.equality import same
 from klet.api.patches.errors import PatchError, TooManyOperations
 
 MAX_OPERATIONS: Final = 10_000
+MAX_COPIED: Final = 3 << 20
+"""Bytes of JSON that all copies of one patch may have, as in upstream: copies of copies grow without end."""
 
 
 def apply_json_patch(data: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
@@ -16,6 +20,7 @@ def apply_json_patch(data: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
         raise TooManyOperations(f"a JSON patch may have {MAX_OPERATIONS} operations, this one has {len(operations)}")
     # A holder, so that the whole document is a value with a parent like any other.
     holder = {"": copy.deepcopy(data)}
+    copied = 0
     for operation in operations:
         if not isinstance(operation, Mapping):
             raise PatchError("a JSON patch operation must be an object")
@@ -23,6 +28,9 @@ def apply_json_patch(data: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
         apply = _OPERATIONS.get(name) if isinstance(name, str) else None
         if apply is None:
             raise PatchError(f"unknown JSON patch operation: {name!r}")
+        copied += _size_of_copy(holder, operation) if name == "copy" else 0
+        if copied > MAX_COPIED:
+            raise PatchError(f"the JSON patch copies more than {MAX_COPIED} bytes")
         apply(holder, operation)
     return holder[""]
 
@@ -51,6 +59,11 @@ def _move(holder: Any, operation: Mapping[str, Any]) -> None:
 def _copy(holder: Any, operation: Mapping[str, Any]) -> None:
     parent, last = _find_parent(holder, _pointer(operation, "from"))
     _insert(holder, _pointer(operation, "path"), copy.deepcopy(_get(parent, last)))
+
+
+def _size_of_copy(holder: Any, operation: Mapping[str, Any]) -> int:
+    parent, last = _find_parent(holder, _pointer(operation, "from"))
+    return len(msgspec.json.encode(_get(parent, last)))
 
 
 def _test(holder: Any, operation: Mapping[str, Any]) -> None:

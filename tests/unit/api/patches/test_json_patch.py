@@ -1,4 +1,5 @@
 import copy
+import time
 
 import pytest
 
@@ -84,6 +85,15 @@ def test_what_cannot_be_applied_is_refused(operations, message):
     with pytest.raises(PatchError) as caught:
         apply_json_patch({"a": 1, "l": [1], "o": {}}, operations)
     assert str(caught.value) == message
+
+
+def test_copies_of_copies_end_before_they_fill_the_memory():
+    """Each one doubles the document: a request of 3 KiB would be a terabyte."""
+    doubling = [op("copy", f"/a/{number}", **{"from": "/a"}) for number in range(40)]
+    started = time.process_time()
+    with pytest.raises(PatchError, match="copies more than"):
+        apply_json_patch({"a": {"b": "c" * 100}}, doubling)
+    assert time.process_time() - started < 5
 
 
 def test_too_many_operations_are_refused():
