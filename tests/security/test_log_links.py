@@ -80,6 +80,25 @@ def is_empty(path):
     return holds
 
 
+async def test_the_next_log_is_not_written_through_a_link(attack, pod, outside):
+    """The names of the logs to come are known: somebody has put links there for the runtime to follow."""
+    flag = outside / "flag"
+    flag.write_text("flag of the host")
+    async with attack() as target:
+        uid = (await target.start(pod("web"))).metadata.uid
+        log_of(target, uid).with_name("1.log").symlink_to(flag)
+        target.runtime.end_container(target.container("main").id, 1)
+        await target.agent.until(has_restarted, what="a restart")
+        target.runtime.write_log(target.container("main").id, "said by main")
+        assert await target.ask("/containerLogs/default/web-node/main") == (200, "said by main\n")
+        assert flag.read_text() == "flag of the host"
+
+
+def has_restarted(pods):
+    [status] = pods["web"].status.container_statuses
+    return status.restart_count == 1 and status.state.running
+
+
 async def test_the_last_words_are_not_read_through_a_link(attack, pod, outside):
     """Both the file for them and the log, which stands in for it."""
     policy = {"terminationMessagePolicy": "FallbackToLogsOnError"}

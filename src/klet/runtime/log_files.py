@@ -6,6 +6,7 @@ The runtime writes the logs; klet names them, links them and takes them away aga
 import errno
 import logging
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,7 @@ from klet.host.beneath import (
     split_end,
     unlink_below,
 )
-from klet.host.errors import FileError, HostError
+from klet.host.errors import FileError, FileMissing, HostError
 from klet.model.pods import PodUID
 from klet.runtime import labels
 
@@ -60,6 +61,10 @@ class LogFiles:
         """Remove a log with its rotated files."""
         await self._threads.run(_remove_log, log)
 
+    async def make_way(self, log: str) -> None:
+        """Remove what is in the place of a new log and is no file: the runtime follows links, and waits at pipes."""
+        await self._threads.run(_make_way, log)
+
     async def directories(self) -> tuple[LogDirectory, ...]:
         """The log directories of all pods; what is not named like one belongs to somebody else."""
         entries = await self._threads.run(list_directory, self._logs)
@@ -99,6 +104,18 @@ def _leads_nowhere(link: Path) -> bool:
     except OSError as error:
         return error.errno in _NOWHERE
     return False
+
+
+def _make_way(log: str) -> None:
+    logs, (pod, container, file) = split_end(log, LOG_DEPTH)
+    try:
+        with open_directory(logs, pod, container) as directory:
+            mode = os.lstat(file, dir_fd=directory).st_mode
+    except (FileMissing, FileNotFoundError):
+        return
+    if not stat.S_ISREG(mode):
+        logger.warning("What was in the place of a log is removed", extra={"path": log})
+        remove_below(logs, pod, container, file)
 
 
 def _remove_log(log: str) -> None:

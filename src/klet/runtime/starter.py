@@ -9,6 +9,7 @@ from klet.api.pod import Pod
 from klet.api.times import Duration
 from klet.cri.errors import CriError, NotFound
 from klet.cri.port import RuntimeService
+from klet.host.errors import HostError
 from klet.model.causes import CauseId, CauseRecorder
 from klet.model.pods import format_pod
 from klet.model.reasons import Reason
@@ -61,6 +62,10 @@ class LogLinks(Protocol):
 
     async def remove_log(self, log: str) -> None: ...
 
+    async def make_way(self, log: str) -> None:
+        """Let the runtime find a file or nothing where it is to write a log; raises HostError."""
+        ...
+
 
 class ContainerStarter:
     """Brings one container of a pod up."""
@@ -108,12 +113,12 @@ class ContainerStarter:
         await turn.take()
         config = await self._planner.plan(pod, container, place, facts)
         await self._remove_unstarted(container.name, status)
-        created = await self._create(config, place)
+        log = f"{place.sandbox_config.log_directory}/{config.log_path}"
+        created = await self._create(config, place, log)
         about = self._decisions.for_pod(pod, container.name)
         about.record(Reason.CREATED, "Container created", parent=parent)
         await self._run(created)
         about.record(Reason.STARTED, "Container started", parent=parent)
-        log = f"{place.sandbox_config.log_directory}/{config.log_path}"
         await self._links.link(labels.legacy_log_name(pod, container.name, created), log)
         return ContainerRecord(
             id=created,
@@ -196,14 +201,17 @@ class ContainerStarter:
         except CriError as error:
             raise errors.StartError(errors.CREATE_CONTAINER_ERROR, error.message) from error
 
-    async def _create(self, config: cri.ContainerConfig, place: Place) -> ContainerId:
+    async def _create(self, config: cri.ContainerConfig, place: Place, log: str) -> ContainerId:
         request = cri.CreateContainerRequest(
             pod_sandbox_id=place.sandbox_id, config=config, sandbox_config=place.sandbox_config
         )
         try:
+            await self._links.make_way(log)
             return await create_container(self._runtime, request, clock=self._clock)
         except CriError as error:
             raise errors.StartError(errors.CREATE_CONTAINER_ERROR, error.message) from error
+        except HostError as error:
+            raise errors.StartError(errors.CREATE_CONTAINER_ERROR, str(error)) from error
 
     async def _run(self, container_id: str) -> None:
         try:

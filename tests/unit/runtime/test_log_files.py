@@ -1,5 +1,7 @@
 """Links to logs, and their removal, in a directory of the test."""
 
+import os
+
 import pytest
 
 from klet.aio.threads import Threads
@@ -73,6 +75,51 @@ async def test_links_of_others_hide_no_link_that_leads_nowhere(files, log, tmp_p
     (links / "loop.log").symlink_to("loop.log")
     (links / "through.log").symlink_to(log / "below")
     assert await files.dangling_links() == ("bad.log", "long.log", "longer.log", "loop.log", "through.log")
+
+
+def link_to_a_file(log, outside):
+    log.symlink_to(outside)
+
+
+def link_to_nothing(log, outside):
+    log.symlink_to(outside.with_name("new"))
+
+
+def pipe(log, outside):
+    os.mkfifo(log)
+
+
+def directory(log, outside):
+    log.mkdir()
+    (log / "link").symlink_to(outside)
+
+
+@pytest.mark.parametrize("put", [link_to_a_file, link_to_nothing, pipe, directory])
+async def test_the_runtime_finds_nothing_else_where_it_writes_a_log(files, log, tmp_path, put):
+    """It would write through a link to any file of the host, and a pipe would hold up its start without end."""
+    outside = tmp_path / "precious"
+    outside.write_text("x")
+    log.unlink()
+    put(log, outside)
+    await files.make_way(str(log))
+    assert not any(log.parent.iterdir())
+    assert outside.read_text() == "x"
+    await files.make_way(str(log))
+
+
+async def test_a_log_that_is_a_file_stays(files, log):
+    await files.make_way(str(log))
+    assert log.read_text() == "hello"
+
+
+async def test_no_way_is_made_behind_a_link(files, log, tmp_path):
+    log.unlink()
+    log.symlink_to("x")
+    log.parent.rename(tmp_path / "away")
+    log.parent.symlink_to(tmp_path / "away")
+    with pytest.raises(HostError, match="cannot open"):
+        await files.make_way(str(log))
+    assert (tmp_path / "away" / log.name).is_symlink()
 
 
 async def test_a_log_goes_with_its_rotated_files(files, log):

@@ -105,6 +105,9 @@ class MemoryLogs:
             if path.startswith(log):
                 self._sink.remove(path)
 
+    async def make_way(self, log: str) -> None:
+        """Nobody but the fake runtime writes here."""
+
     async def directories(self) -> tuple[LogDirectory, ...]:
         logs = [path.removeprefix(_PREFIX) for path in self._sink.paths() if path.startswith(_PREFIX)]
         names = dict.fromkeys(log.partition("/")[0] for log in logs)
