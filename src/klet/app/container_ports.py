@@ -1,5 +1,6 @@
 """What containers are made of besides their spec: cluster objects, devices, ids, parts of volumes."""
 
+import logging
 import os
 import pwd
 import shutil
@@ -14,8 +15,9 @@ from klet.api.pod import Pod
 from klet.app.basics import Basics
 from klet.app.objects import NodeObjects
 from klet.app.settings import AgentSettings
-from klet.host.errors import FileMissing
-from klet.host.files import read_bytes, remove_file, write_atomic
+from klet.host.beneath import list_directory, read_end
+from klet.host.errors import FileError, FileMissing
+from klet.host.files import remove_file, write_atomic
 from klet.host.listening import HostSockets
 from klet.host.processes import run_process
 from klet.model.pods import PodUID
@@ -37,10 +39,13 @@ from klet.runtime.environment.env_sources import (
 from klet.runtime.host_ports import PortHolders
 from klet.runtime.runtime_class import Handlers, RuntimeClasses, RuntimeHandlers
 
+logger = logging.getLogger(__name__)
+
 MAPPINGS_FILE = "userns"
 KUBELET_USER = "kubelet"
 GETSUBIDS = "getsubids"
 GETSUBIDS_PATIENCE = timedelta(seconds=30)
+_LONGEST_MAPPINGS = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +145,7 @@ class PodMappingFiles:
         self._threads = threads
 
     async def read(self, uid: PodUID) -> bytes | None:
-        return await self._threads.run(_read, self._path(uid))
+        return await self._threads.run(_read, self._pods, uid)
 
     async def read_all(self) -> dict[PodUID, bytes]:
         """What earlier lives of the agent wrote."""
@@ -156,9 +161,10 @@ class PodMappingFiles:
         return self._pods / uid / MAPPINGS_FILE
 
 
-def _read(path: Path) -> bytes | None:
+def _read(pods: Path, uid: PodUID) -> bytes | None:
+    """Containers with a hostPath may write there: no link is followed, and no pipe is waited for."""
     try:
-        return read_bytes(path)
+        return read_end(pods, uid, MAPPINGS_FILE, limit=_LONGEST_MAPPINGS)
     except FileMissing:
         return None
 
@@ -174,9 +180,18 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _read_all(pods: Path) -> dict[PodUID, bytes]:
-    paths = {path.parent.name: path for path in pods.glob(f"*/{MAPPINGS_FILE}")}
-    found = {uid: _read(path) for uid, path in paths.items() if isinstance(uid, PodUID)}
-    return {uid: data for uid, data in found.items() if data is not None}
+    found: dict[PodUID, bytes] = {}
+    for uid, is_directory in list_directory(pods):
+        if not is_directory or not isinstance(uid, PodUID):
+            continue
+        try:
+            data = _read(pods, uid)
+        except FileError as error:
+            logger.warning("The ids of a pod cannot be read", extra={"uid": uid, "error": str(error)})
+            continue
+        if data is not None:
+            found[uid] = data
+    return found
 
 
 class PodDirectoryFiles(Protocol):

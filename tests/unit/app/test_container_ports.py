@@ -1,5 +1,7 @@
 """Files of user namespaces, and what a pod holds on the node."""
 
+import os
+
 import pytest
 
 from klet.aio.threads import Threads
@@ -34,3 +36,17 @@ async def test_all_files_are_found_at_start(files, tmp_path):
     await files.write(A, b"1")
     await files.write(B, b"2")
     assert await files.read_all() == {"a": b"1", "b": b"2"}
+
+
+async def test_what_others_put_there_neither_stops_nor_holds_up_the_start(files, tmp_path):
+    pods = tmp_path / "pods"
+    for name in ("a", "b", "c", "d", "e"):
+        (pods / name).mkdir(parents=True)
+    await files.write(A, b"1")
+    os.mkfifo(pods / "b/userns")
+    (pods / "c/userns").symlink_to(pods / "a/userns")
+    (pods / "d/userns").mkdir()
+    (pods / "e/userns").symlink_to("a" * 300)
+    (pods / "f").symlink_to("a" * 300)
+    (pods / "g").symlink_to(pods / "a")
+    assert await files.read_all() == {"a": b"1"}
