@@ -1,8 +1,11 @@
 """Carries out a probe by the handler that its spec names (upstream: prober)."""
 
+import logging
 from functools import partial
+from typing import Final
 
 from klet.host.http_client import HttpClient
+from klet.model.foreign_text import shorten
 from klet.model.pods import format_pod
 from klet.probes.exec_probe import CommandRunner, probe_exec
 from klet.probes.grpc_probe import probe_grpc
@@ -10,7 +13,10 @@ from klet.probes.handler import Answer, Outcome, ProbeTarget, Question, answer_a
 from klet.probes.http_probe import prepare_http
 from klet.probes.tcp_probe import probe_tcp
 
+logger = logging.getLogger(__name__)
+
 TRIES = 3
+_LONGEST_ERROR: Final = 512
 
 
 class Prober:
@@ -41,7 +47,16 @@ class Prober:
 async def _ask(question: Question) -> Outcome:
     """Ask; again if the question could not be put, but not if the answer was bad."""
     for _ in range(TRIES):
-        outcome = await question()
+        outcome = await _ask_once(question)
         if not outcome.error:
             break
     return outcome
+
+
+async def _ask_once(question: Question) -> Outcome:
+    """The boundary of a probe: whatever fails in it concerns this container alone."""
+    try:
+        return await question()
+    except Exception as error:
+        logger.exception("A probe could not be carried out")
+        return Outcome(Answer.UNKNOWN, error=shorten(f"{type(error).__name__}: {error}", _LONGEST_ERROR))

@@ -5,12 +5,13 @@ back-off ends and when its content is due. Each volume of each pod is worked on 
 """
 
 import asyncio
+import logging
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final, Protocol, assert_never
+from typing import Final, Protocol, TypeVar, assert_never
 
 from klet.aio.broadcast import Broadcast, Subscription
 from klet.aio.clock import Clock
@@ -19,12 +20,13 @@ from klet.api.pod import Pod
 from klet.api.volume import Volume
 from klet.errors import KletError
 from klet.model.causes import CauseRecorder
+from klet.model.foreign_text import shorten
 from klet.model.objects import ObjectRef
 from klet.model.pods import PodUID, subject_of, uid_of
 from klet.volumes import findings
 from klet.volumes.attaching import FoundVolumes, find_attached, key_of, list_in_use, read_leftover
 from klet.volumes.bells import PodBells
-from klet.volumes.errors import TIMED_OUT, NoPlugin, WaitFailed
+from klet.volumes.errors import TIMED_OUT, NoPlugin, VolumeError, WaitFailed
 from klet.volumes.names import MountKey, VolumeName, go_list
 from klet.volumes.operations import Operation, OperationBackoff
 from klet.volumes.plugins.base import MountRequest, VolumeAttributes, VolumePlugin
@@ -40,6 +42,12 @@ from klet.volumes.state import (
     decide_step,
 )
 from klet.volumes.usage import used_volumes
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_ERROR: Final = 512
 
 PATIENCE: Final = timedelta(minutes=2, seconds=3)
 """How long a pod waits for its volumes to come or to go."""
@@ -282,7 +290,7 @@ class VolumeManager:
             return
         request = MountRequest(pod=desired.pod, volume=desired.volume, is_remount=step.is_remount)
         try:
-            old_at = await desired.plugin.set_up(request)
+            old_at = await _carry_out(desired.plugin.set_up(request), key)
         except KletError as error:
             retry_at = self._try_later(key, Operation.MOUNT)
             self._recorder.record(findings.mount_failed(desired, str(error), retry_at=retry_at))
@@ -311,7 +319,7 @@ class VolumeManager:
         if self._must_wait(key, Operation.UNMOUNT):
             return
         try:
-            await actual.plugin.tear_down(key.uid, actual.name)
+            await _carry_out(actual.plugin.tear_down(key.uid, actual.name), key)
         except KletError as error:
             self._actual.put(replace(actual, state=MountState.UNCERTAIN))
             retry_at = self._try_later(key, Operation.UNMOUNT)
@@ -352,3 +360,14 @@ def has_changed(before: Pod, after: Pod) -> bool:
         or before.metadata.annotations != after.metadata.annotations
         or before.spec != after.spec
     )
+
+
+async def _carry_out(operation: Awaitable[T], key: MountKey) -> T:
+    """The boundary of one volume: whatever fails in its plugin concerns this volume alone, and is tried again."""
+    try:
+        return await operation
+    except KletError:
+        raise
+    except Exception as error:
+        logger.exception("A volume could not be handled", extra={"uid": key.uid, "volume": str(key.volume)})
+        raise VolumeError(shorten(f"{type(error).__name__}: {error}", _LONGEST_ERROR)) from error

@@ -29,6 +29,7 @@ class Scripted(VolumePlugin):
         self.ups = []
         self.downs = []
         self.error = ""
+        self.fault = None
         self.gate = None
         self.old_at = None
 
@@ -50,6 +51,8 @@ class Scripted(VolumePlugin):
     async def _act(self):
         if self.gate is not None:
             await self.gate.wait()
+        if self.fault is not None:
+            raise self.fault
         if self.error:
             raise KletError(self.error)
 
@@ -155,6 +158,27 @@ async def test_a_failure_is_told_and_tried_again(node, pod_with):
     node.shown.error = ""
     await node.settle(timedelta(seconds=2))
     await waiting
+
+
+async def test_a_fault_of_a_plugin_concerns_one_volume_alone(node, pod_with, caplog):
+    node.shown.fault = RecursionError("too deep " * 1000)
+    waiting = asyncio.gather(node.volumes.wait_for_attach_and_mount(pod_with(CONFIG)))
+    await node.settle(timedelta(milliseconds=100))
+    finding = node.notes.findings[0]
+    assert finding.message.startswith('MountVolume.SetUp failed for volume "v" : RecursionError: too deep too')
+    assert len(finding.message) < 1000
+    assert caplog.messages == ["A volume could not be handled"]
+    await node.outcome(node.volumes.wait_for_attach_and_mount(pod_with(EMPTY, uid="u2")))
+    node.shown.fault = None
+    await node.settle(timedelta(seconds=2))
+    await waiting
+    node.shown.fault = RecursionError("again")
+    ending = asyncio.gather(node.volumes.wait_for_unmount("u"))
+    await node.settle()
+    assert node.notes.findings[-1].message.endswith("RecursionError: again")
+    node.shown.fault = None
+    await node.settle(timedelta(seconds=2))
+    await ending
 
 
 async def test_patience_ends(node, pod_with):
