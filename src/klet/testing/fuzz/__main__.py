@@ -172,10 +172,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="scripts/fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("target", nargs="?", default="", metavar="TARGET", help="what to fuzz; `all` for everything")
+    parser.add_argument("target", nargs="?", default="", metavar="TARGET", help="what to fuzz (see --list), or `all`")
     parser.add_argument("--list", action="store_true", help="show the targets")
-    parser.add_argument("--minutes", type=_minutes, default=1.0, metavar="N", help="for each target (default: 1)")
-    parser.add_argument("--executions", type=_count, default=0, metavar="N", help="so many inputs instead of a time")
+    parser.add_argument(
+        "--minutes", type=_minutes, default=1.0, metavar="N", help="minutes for each target (default: 1)"
+    )
+    parser.add_argument(
+        "--executions", type=_count, default=0, metavar="N", help="end after N inputs instead of after a time"
+    )
     parser.add_argument("--seed", type=int, metavar="S", help="make the same inputs each time; read nothing kept")
     parser.add_argument("--replay", metavar="FILE", help="run one finding again")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="how to report")
