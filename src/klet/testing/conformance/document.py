@@ -22,7 +22,7 @@ machine. `scripts/conformance` builds the suite and its images, runs it and comp
 writes this page, from the records in `tests/data/conformance/`. Nobody edits it by hand.
 
 Images come from no registry: agnhost is upstream's program on busybox, with bash and curl. A spec of a feature that
-klet does not have yet names the issue that brings it; klet does not run these, as each would fail after minutes. The
+klet does not have yet names the issue that brings it; klet runs few of these, as each would fail after minutes. The
 column "of" counts the specs that ran: where klet passes all of them, there may be others that it did not run.
 """
 _TABLE: Final = "| set | node | release | date | passed | of | time |\n| --- | --- | --- | --- | --- | --- | --- |"

@@ -116,13 +116,19 @@ STORAGE: Final = SpecSet(
 )
 RESIZE: Final = SpecSet(
     name="resize",
-    title="containers whose resources change while they run, without the Serial specs",
+    title=(
+        "containers whose resources change while they run, without the Serial specs; klet runs those about wishes that "
+        "the API server refuses"
+    ),
     selection=Selection(focus=(r"\[sig-node\] Pod InPlace Resize Container",), skip=_UNSTABLE),
     awaited=(_RESIZE,),
 )
 DRA: Final = SpecSet(
     name="dra",
-    title="dynamic resource allocation, without the Serial, Slow and Alpha specs",
+    title=(
+        "dynamic resource allocation, without the Serial, Slow and Alpha specs; klet runs those that need no claim on "
+        "the node"
+    ),
     selection=Selection(focus=(r"\[sig-node\] \[DRA\]",), skip=(*_DISTURBING, r"\[Feature:OffByDefault\]")),
     awaited=(Awaited(pattern=r"\[DRA\] kubelet", issue=22, feature="resource claims"),),
     drivers=r"\[DRA\] kubelet",
