@@ -1,4 +1,4 @@
-"""Requests that cost the agent far more than they are long: whoever can connect sends as many as they like."""
+"""Requests that cost the agent far more than they are long: a client that can connect sends as many as they like."""
 
 import asyncio
 import os

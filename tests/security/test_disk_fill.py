@@ -1,6 +1,6 @@
 """Disks filled by way of the node's own files: /etc/hosts (CVE-2020-8557), the file for last words, logs.
 
-What a node does about it today: such files cost no memory, /etc/hosts is written anew by the next start, and all of it
+What a node does about it today: such files cost no memory, /etc/hosts is written again by the next start, and all of it
 goes with the pod. Eviction by local storage and the rotation of logs are not built yet.
 """
 

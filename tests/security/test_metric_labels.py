@@ -1,4 +1,4 @@
-"""Metric labels, log lines and memory from request paths: whoever can connect chooses as many paths as they like."""
+"""Metric labels, log lines and memory from request paths: clients choose as many as they like."""
 
 import pytest
 

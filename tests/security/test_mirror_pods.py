@@ -1,6 +1,6 @@
 """Static pods that would use what only the API server gives out: claims (CVE-2025-4563), secrets, accounts.
 
-Whoever can write manifests on a node, or the node's own credentials, must not get at them by way of a mirror pod.
+Who can write manifests on a node, or the node's own credentials, must not get at them by way of a mirror pod.
 """
 
 from klet.testing.builders import IMAGE

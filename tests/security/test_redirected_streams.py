@@ -1,4 +1,4 @@
-"""Streams that are redirected (CVE-2020-8559): whoever follows would send credentials or commands somewhere else."""
+"""Streams that are redirected (CVE-2020-8559): to follow would send credentials or commands somewhere else."""
 
 import asyncio
 

@@ -38,7 +38,7 @@ SEEDS = {
     )
 }
 IN_PODS = {"literal", "probe-header"}
-"""What is written in the pod itself: whoever may read pods may read it."""
+"""What is written in the pod itself: who may read pods may read it."""
 
 
 def login(user, password):

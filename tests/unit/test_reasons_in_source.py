@@ -21,7 +21,7 @@ FOREIGN = (
     "host/kmsg.py",
     "runtime/quirks/",
     "runtime/reader.py",
-    # What a decoder says of where it failed is told in other words.
+    # What a decoder says of where it failed is reported in other words.
     "api/codec.py",
     "images/docker_config.py",
     "testing/",

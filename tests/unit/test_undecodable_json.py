@@ -1,4 +1,4 @@
-"""JSON from outside that is not UTF-8, or nests too deep, is a mistake of whoever sent it: never another error.
+"""JSON from outside that is not UTF-8, or nests too deep, is a mistake of its sender: never another error.
 
 msgspec looks at the bytes of a text only when it is wanted, and raises UnicodeDecodeError then.
 """

@@ -108,4 +108,4 @@ class NodeRegistrar:
 
     def _record(self, decision: Reason, message: str) -> None:
         logger.info(message, extra={"decision": str(decision)})
-        self._decisions.for_node().record(decision, message, next_step="tell its status")
+        self._decisions.for_node().record(decision, message, next_step="report its status")

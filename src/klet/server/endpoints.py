@@ -30,7 +30,7 @@ class Door(StrEnum):
     """A listener. Its value is its name in the documentation."""
 
     API = "API"
-    """Port 10250: whoever asks must be known and have the endpoint's right; anonymous users if that is configured."""
+    """Port 10250: a client must be known and have the endpoint's right; anonymous users if that is configured."""
     READERS = "readers"
     """`readOnlyPort`: everybody who can connect."""
     HEALTH = "health"

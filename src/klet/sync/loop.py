@@ -146,7 +146,7 @@ class SyncLoop:
                 self._pods.put(pod)
                 if is_readiness_stale(pod):
                     changed = "a readiness gate has changed"
-                    cause = about.record(Reason.READINESS_GATE, changed, next_step="report it anew")
+                    cause = about.record(Reason.READINESS_GATE, changed, next_step="report it again")
                     self._update(UpdateKind.SYNC, pod, cause)
             case ChangeKind.REMOVE:
                 self._remove(uid, pod, source)

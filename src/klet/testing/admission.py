@@ -1,4 +1,4 @@
-"""Admission for tests: takes every pod in, unless it is told what else to say."""
+"""Admission for tests: takes every pod in, unless a test sets another verdict."""
 
 from klet.admission.verdicts import Admit, Reject, Verdict, Wait
 from klet.api.pod import Pod

@@ -107,7 +107,7 @@ def _check_path(path: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Volume:
-    """The directory, open: whoever swaps names in it leads us nowhere else."""
+    """The directory, open: swapped names in it lead us nowhere else."""
 
     target: Path
     directory: int

@@ -192,7 +192,7 @@ def test_the_newest_update_wins_and_runs_right_after_the_step_that_was_running()
 @pytest.mark.parametrize(
     "failure",
     [
-        pytest.param(StepResult(failure=StepFailure.ERROR), id="a step that tells of errors"),
+        pytest.param(StepResult(failure=StepFailure.ERROR), id="a step that reports errors"),
         pytest.param(Broken("no"), id="a step that fails"),
         pytest.param(ValueError("a bug"), id="a bug"),
     ],

@@ -36,7 +36,7 @@ class MachineReader:
         self._root = root
 
     def info(self) -> MachineInfo:
-        """All facts. Raises HostError without memory or cgroups; what else the kernel does not tell is left out."""
+        """All facts. Raises HostError without memory or cgroups; what else the kernel does not report is left out."""
         memory = UsageReader(root=self._root).memory()
         topology = self._known_topology()
         cgroups = self._root / "sys/fs/cgroup"
@@ -100,7 +100,7 @@ class MachineReader:
         }
 
     def topology(self) -> tuple[Cpu, ...]:
-        """The online CPUs. What the kernel does not tell is 0: one socket, one NUMA node; a core is its CPU's own."""
+        """The online CPUs. What the kernel does not report is 0: one socket, one NUMA node; a core is its CPU's own."""
         nodes = self._nodes()
         return tuple(
             Cpu(

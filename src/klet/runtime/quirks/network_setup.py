@@ -1,4 +1,4 @@
-"""Tells a sandbox that failed for want of a network from one that failed otherwise.
+"""Distinguishes a sandbox that failed for want of a network from one that failed otherwise.
 
 The CRI has no code for it: containerd says so in words alone. Only people read what follows from it.
 """

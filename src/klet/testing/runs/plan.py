@@ -23,7 +23,7 @@ class Part(msgspec.Struct, frozen=True):
     name: str
     arguments: tuple[str, ...]
     is_attended: bool = False
-    """Its output goes straight to whoever started it, and Ctrl-C on a terminal reaches it without us."""
+    """Its output goes straight to the terminal, and Ctrl-C on a terminal reaches it without us."""
 
 
 class Stage(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Requests on a connection of the kubelet API, compared with two other readers: one of RFC 9112, and aiohttp's.
 
 What klet accepts must mean the same to all of them: method, target, fields, and where the body ends. Whatever is
-ambiguous is refused, or a request could be smuggled past whoever stands in front.
+ambiguous is refused, or a request could be smuggled past a server in front.
 """
 
 from collections.abc import Callable, Iterator
