@@ -5,8 +5,8 @@ import sys
 import time
 from contextlib import closing
 
-from klet.app.simulation.many import processors, run_seeds
-from klet.app.simulation.story import Outcome
+from klet.simulation.many import processors, run_seeds
+from klet.simulation.story import Outcome
 
 
 def main() -> int:

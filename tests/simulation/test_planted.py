@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from klet.app.simulation.many import processors, run_seeds
+from klet.simulation.many import processors, run_seeds
 
 SEEDS = range(500)
 

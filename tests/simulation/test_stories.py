@@ -9,8 +9,8 @@ from contextlib import closing
 
 import pytest
 
-from klet.app.simulation.many import processors, run_seeds
-from klet.app.simulation.story import run_seed
+from klet.simulation.many import processors, run_seeds
+from klet.simulation.story import run_seed
 
 SEEDS = range(2000)
 FEWEST_LIVES = 10
@@ -20,7 +20,7 @@ MOST = 3
 
 TELL = """
 import hashlib, logging
-from klet.app.simulation.story import run_seed
+from klet.simulation.story import run_seed
 logging.disable(logging.CRITICAL)
 for seed in {seeds}:
     print(hashlib.sha256("\\n".join(run_seed(seed, verbose=True).story).encode()).hexdigest())

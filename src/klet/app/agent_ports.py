@@ -1,7 +1,7 @@
 """Everything outside of the agent that its parts reach: real on a node, fake in a simulation."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from klet.host.http_client import HttpClient
 from klet.images.pull_secrets import NodeLogins
 from klet.model.causes import CauseRecorder
 from klet.model.memory import AgentMemory
+from klet.node.status_inputs import Addresses, Machine
 from klet.runtime.config.container_planner import ContainerFileMaker
 from klet.runtime.gc import Logs
 from klet.runtime.kill.termination import LeftFiles
@@ -64,5 +65,10 @@ class Ports:
     memory: AgentMemory
     """What an earlier life of the agent left."""
     memory_store: MemoryStore
+    machine: Machine
+    addresses: Addresses
+    """The addresses of the machine, as a Node has them."""
+    storage: Callable[[], Awaitable[int | None]]
+    """The size of the filesystem with the root directory."""
     host_ips: Callable[[], tuple[str, ...]] = tuple
     """The same as statuses tell them: only where there is an API server."""

@@ -7,7 +7,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from klet.aio.clock import Clock
+from klet.api.node import Node
+from klet.app.agent_ports import Ports
 from klet.app.basics import Basics
+from klet.app.journal_view import JournalRecords
+from klet.app.settings import AgentSettings
 from klet.app.views import AgentHealth, BoardPods, RuntimeLogs
 from klet.app.wiring import Agent, Part
 from klet.certs.maker import CertificateMaker
@@ -16,13 +21,18 @@ from klet.config.command_line import Settings
 from klet.config.configuration import KubeletConfiguration
 from klet.config.errors import ConfigError
 from klet.config.unusable import named
+from klet.host.addresses import find_node_addresses
+from klet.journal.store import Journal
 from klet.server.auth.build import AuthSettings, build_gate
 from klet.server.auth.certificates import ClientAuthorities
+from klet.server.auth.gate import Gate
 from klet.server.auth.reviews import Reviewer
 from klet.server.configz import encode_configuration
 from klet.server.endpoints import Routes
-from klet.server.listener import Address, HealthListener, ReadOnlyListener, SecureListener, take
+from klet.server.listener import Address, HealthListener, ReadOnlyListener, SecureListener, SocketListener, take
 from klet.server.routes.health import HealthRoutes
+from klet.server.routes.klet import KletRoutes
+from klet.server.routes.metrics import MetricRoutes
 from klet.server.routes.node import NodeRoutes
 from klet.server.routes.pods import PodRoutes
 from klet.server.routes.streams import StreamRoutes
@@ -41,28 +51,43 @@ class ApiSockets:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApiRoutes:
-    """What serves the paths; the table of endpoints says which of them each listener has."""
+class SecureApi:
+    """The port that the control plane uses."""
 
-    health: HealthRoutes
-    pods: PodRoutes
-    streams: StreamRoutes
-    node: NodeRoutes
-
-    def all(self) -> tuple[Routes, ...]:
-        return self.health, self.pods, self.streams, self.node
+    listener: socket.socket
+    contexts: ServingContext
+    certified: CertifiedConnections
+    gate: Gate
+    has_debugging: bool
+    pair: FollowedPair | None
+    """The files of the certificate; None where the cluster signs one (`serverTLSBootstrap`)."""
+    prepare: Callable[[], Awaitable[None]] | None
+    """Makes the first certificate, where there is none yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KubeletApi:
-    """What serves the API."""
+class OpenedApi:
+    """Where and with what the node answers: its ports are taken, its certificates read."""
 
+    health: Address | None
+    readers: socket.socket | None
+    secure: SecureApi | None
+    own_socket: Path
+    """Of the agent's own API."""
+    journal: Journal
+    configuration: bytes
+    """As `/configz` shows it."""
+    node_ips: tuple[str, ...]
     parts: tuple[Part, ...]
-    requested: ServingContext | None
-    """Where `serverTLSBootstrap` asks for a certificate of the cluster: who gets one hands it over here, by `use`.
+    """What follows the files of certificate authorities."""
 
-    Until then handshakes fail.
-    """
+    @property
+    def requested(self) -> ServingContext | None:
+        """Where `serverTLSBootstrap` asks for a certificate of the cluster: who gets one hands it over here, by `use`.
+
+        Until then handshakes fail.
+        """
+        return self.secure.contexts if self.secure is not None and self.secure.pair is None else None
 
 
 def check_serving(given: Settings) -> None:
@@ -86,49 +111,97 @@ def take_ports(config: KubeletConfiguration) -> Iterator[ApiSockets]:
         )
 
 
-def build_routes(given: Settings, basics: Basics, agent: Agent, pods: BoardPods) -> ApiRoutes:
-    """One set of paths for every listener."""
-    runtime = basics.runtime
-    running = RuntimePods(runtime=runtime)
-    return ApiRoutes(
-        health=HealthRoutes(health=AgentHealth(loop=agent.loop)),
-        pods=PodRoutes(pods=pods, logs=RuntimeLogs(runtime=runtime, clock=basics.clock)),
-        streams=StreamRoutes(pods=pods, running=running, runtime=runtime),
-        node=NodeRoutes(configuration=encode_configuration(given.config), running=running),
-    )
-
-
-async def build_kubelet_api(
+async def open_kubelet_api(
     given: Settings,
-    node_name: str,
+    settings: AgentSettings,
     basics: Basics,
     *,
     sockets: ApiSockets,
-    routes: ApiRoutes,
     reviewer: Reviewer | None,
-) -> KubeletApi:
-    """Get the certificates ready and build the listeners. The reviewer is the API server, if there is one.
+) -> OpenedApi:
+    """Get the certificates ready. The reviewer is the API server, if there is one.
 
     Raises KletError for what nobody could be served with: a damaged certificate, no way to know who asks.
     """
-    config, parts = given.config, list[Part]()
+    config = given.config
+    secure, parts = None, tuple[Part, ...]()
+    if sockets.secure is not None:
+        secure, parts = await _open_secure(given, settings.node_name, basics, sockets.secure, reviewer)
+    health = None
     if config.healthz_port > 0:
         name = f"{named('healthzBindAddress')}, {named('healthzPort')}"
-        address = Address(host=config.healthz_bind_address, port=config.healthz_port, name=name)
-        parts.append(HealthListener(address=address, routes=routes.all(), clock=basics.clock))
-    if sockets.readers is not None:
-        parts.append(ReadOnlyListener(listener=sockets.readers, routes=routes.all(), clock=basics.clock))
-    if sockets.secure is None:
-        return KubeletApi(parts=tuple(parts), requested=None)
+        health = Address(host=config.healthz_bind_address, port=config.healthz_port, name=name)
+    return OpenedApi(
+        health=health,
+        readers=sockets.readers,
+        secure=secure,
+        own_socket=settings.socket,
+        journal=basics.journal,
+        configuration=encode_configuration(config),
+        node_ips=find_node_addresses(given.flags.node_ip.split(",")),
+        parts=parts,
+    )
+
+
+def build_api_parts(
+    api: OpenedApi, ports: Ports, agent: Agent, *, node_name: str, find_node: Callable[[], Node | None]
+) -> tuple[Part, ...]:
+    """The listeners: for health checks, for readers, for the control plane, and the agent's own on its socket."""
+    clock = ports.clock
+    pods = BoardPods(pods=agent.pods, statuses=agent.statuses, ledger=agent.ledger, node_ips=api.node_ips)
+    routes = _build_routes(ports, agent, pods, configuration=api.configuration)
+    records = JournalRecords(
+        journal=api.journal,
+        pods=pods,
+        node=agent.runtime,
+        node_name=node_name,
+        api_node=find_node,
+        clock=clock,
+    )
+    own = SocketListener(path=api.own_socket, routes=(*routes, KletRoutes(pods=pods, journal=records)), clock=clock)
+    parts: list[Part] = [*api.parts, own]
+    if api.health is not None:
+        parts.append(HealthListener(address=api.health, routes=routes, clock=clock))
+    if api.readers is not None:
+        parts.append(ReadOnlyListener(listener=api.readers, routes=routes, clock=clock))
+    if api.secure is not None:
+        parts += _build_secure(api.secure, routes, clock)
+    return tuple(parts)
+
+
+def _build_routes(ports: Ports, agent: Agent, pods: BoardPods, *, configuration: bytes) -> tuple[Routes, ...]:
+    """One set of paths for every listener; the table of endpoints says which of them each has."""
+    running = RuntimePods(runtime=ports.runtime)
+    return (
+        HealthRoutes(health=AgentHealth(loop=agent.loop)),
+        PodRoutes(pods=pods, logs=RuntimeLogs(runtime=ports.runtime, clock=ports.clock)),
+        StreamRoutes(pods=pods, running=running, runtime=ports.runtime),
+        NodeRoutes(configuration=configuration, running=running),
+        MetricRoutes(registry=agent.metrics),
+    )
+
+
+def _build_secure(secure: SecureApi, routes: tuple[Routes, ...], clock: Clock) -> tuple[Part, ...]:
+    listener = SecureListener(
+        listener=secure.listener,
+        contexts=secure.contexts,
+        certified=secure.certified,
+        gate=secure.gate,
+        routes=routes,
+        clock=clock,
+        has_debugging=secure.has_debugging,
+    )
+    parts = (listener,) if secure.pair is None else (secure.pair, listener)
+    return (Prepared(prepare=secure.prepare, parts=parts),) if secure.prepare is not None else parts
+
+
+async def _open_secure(
+    given: Settings, node_name: str, basics: Basics, listener: socket.socket, reviewer: Reviewer | None
+) -> tuple[SecureApi, tuple[Part, ...]]:
+    config = given.config
     authorities = await _load_authorities(config, basics)
     contexts = _build_contexts(config, basics, authorities)
     certified = CertifiedConnections(clock=basics.clock)
-    plan = _plan_serving(given)
-    if authorities is not None:
-        followed = FollowedAuthorities(
-            authorities=authorities, context=contexts, connections=certified, clock=basics.clock
-        )
-        parts += (authorities, followed)
     gate = build_gate(
         AuthSettings(
             authentication=config.authentication,
@@ -142,18 +215,26 @@ async def build_kubelet_api(
         randomness=basics.randomness,
         clock=basics.clock,
     )
-    listener = SecureListener(
-        listener=sockets.secure,
+    plan = _plan_serving(given)
+    pair, prepare = None, None
+    if not isinstance(plan, Requested):
+        pair, prepare = await _open_pair(plan, node_name, basics, contexts)
+    parts = tuple[Part, ...]()
+    if authorities is not None:
+        followed = FollowedAuthorities(
+            authorities=authorities, context=contexts, connections=certified, clock=basics.clock
+        )
+        parts = (authorities, followed)
+    secure = SecureApi(
+        listener=listener,
         contexts=contexts,
         certified=certified,
         gate=gate,
-        routes=routes.all(),
-        clock=basics.clock,
         has_debugging=config.enable_debugging_handlers,
+        pair=pair,
+        prepare=prepare,
     )
-    if isinstance(plan, Requested):
-        return KubeletApi(parts=(*parts, listener), requested=contexts)
-    return KubeletApi(parts=(*parts, *await _serve_files(plan, node_name, basics, contexts, listener)), requested=None)
+    return secure, parts
 
 
 async def _load_authorities(config: KubeletConfiguration, basics: Basics) -> ClientAuthorities | None:
@@ -191,10 +272,10 @@ def _plan_serving(given: Settings) -> ServingFiles | Requested:
     return plan
 
 
-async def _serve_files(
-    plan: ServingFiles, node_name: str, basics: Basics, contexts: ServingContext, listener: Part
-) -> tuple[Part, ...]:
-    """Serve with a pair of files and with what they become. A damaged pair is an error at once."""
+async def _open_pair(
+    plan: ServingFiles, node_name: str, basics: Basics, contexts: ServingContext
+) -> tuple[FollowedPair, Callable[[], Awaitable[None]] | None]:
+    """A pair of files and what they become. A damaged pair is an error at once; a missing one is made later."""
     signer = CertificateMaker(clock=basics.clock)
     pair = ServingPair(files=plan, host=node_name, signer=signer, threads=basics.threads)
     followed = FollowedPair(
@@ -206,9 +287,9 @@ async def _serve_files(
         await contexts.use(ready.certificate_file, ready.key_file)
 
     if not await pair.is_there():
-        return (Prepared(prepare=prepare, parts=(followed, listener)),)
+        return followed, prepare
     await prepare()
-    return followed, listener
+    return followed, None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

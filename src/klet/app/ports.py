@@ -17,13 +17,16 @@ from klet.app.settings import AgentSettings
 from klet.app.volumes import VOLUME_THREADS, open_volumes
 from klet.checkpoint import CheckpointFile, Found
 from klet.cri.events import ContainerdEvents, CriEvents
+from klet.host.addresses import AddressReader
 from klet.host.cgroups.discover import find_hierarchy
 from klet.host.cgroups.manager import CgroupManager, HostCgroups, NoUnits, Units
 from klet.host.cgroups.names import CgroupDriver, parse_cgroupfs
+from klet.host.disk import FilesystemCapacity
 from klet.host.http_client import HttpClient
 from klet.images.node_logins import NodeLoginFiles
 from klet.model.memory import AgentMemory
 from klet.network.resolver import PodResolver
+from klet.node.status_inputs import PATIENCE
 from klet.resources.names import pods_root
 from klet.resources.pod_cgroups import NoPodCgroups, PodCgroups
 from klet.resources.qos_cgroups import NoQosCgroups, QosCgroups
@@ -96,6 +99,9 @@ async def open_ports(
             node_logins=NodeLoginFiles(root=settings.root, home=_find_home(), threads=threads, clock=clock),
             memory=remembered.value if isinstance(remembered, Found) else AgentMemory(),
             memory_store=memory,
+            machine=basics.machine,
+            addresses=AddressReader(threads=threads, patience=PATIENCE, clock=clock),
+            storage=FilesystemCapacity(path=settings.root, threads=threads).read,
         )
     finally:
         volume_threads.close()

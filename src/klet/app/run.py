@@ -4,26 +4,23 @@ import logging
 import sys
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Protocol
 
 import uvloop
 
 from klet.aio.clock import SystemClock
-from klet.api.node import Node
 from klet.app.basics import Basics, open_basics
-from klet.app.journal_view import JournalRecords
-from klet.app.kubelet_api import ApiSockets, KubeletApi, build_kubelet_api, build_routes, check_serving, take_ports
+from klet.app.kubelet_api import ApiSockets, check_serving, open_kubelet_api, take_ports
 from klet.app.lifecycle import run_parts
 from klet.app.log_format import start_logging
 from klet.app.machine_checks import check_machine, check_places
+from klet.app.node import NodeSpec, build_node
 from klet.app.objects import standalone_objects
 from klet.app.pod_sources import build_sources, source_names
 from klet.app.ports import Place, open_ports
 from klet.app.root_directory import hold_root, make_root
 from klet.app.service import build_watchdog, tell_ready
 from klet.app.settings import AgentSettings, cut_settings
-from klet.app.views import BoardPods
-from klet.app.wiring import Agent, build_agent
+from klet.app.wiring import Part
 from klet.config.command_line import Settings, ShowText
 from klet.config.errors import ConfigError, one_line, suffixed, warned
 from klet.config.loader import load_command_line
@@ -40,22 +37,11 @@ from klet.model.recording import DecisionRecorder
 from klet.node.cgroup_driver import find_cgroup_driver
 from klet.node.findings import find_cgroup_v1, find_starting
 from klet.node.kernel_tunables import TunablePolicy, apply_tunables, choose_tunable_policy
-from klet.server.auth.reviews import Reviewer
-from klet.server.listener import SocketListener
-from klet.server.routes.klet import KletRoutes
 from klet.sources.config import PodConfig
 
 logger = logging.getLogger(__name__)
 
-DISK_THREADS = 8
-DEAD_DISK_THREADS = 2
 INTERRUPTED = 130
-
-
-class Nodes(Protocol):
-    """The nodes of the API server, as the agent follows them."""
-
-    def get(self, name: str) -> Node | None: ...
 
 
 def main(argv: list[str]) -> int:
@@ -116,26 +102,34 @@ async def run_agent(given: Settings, settings: AgentSettings, machine: MachineCa
         )
         driver = await find_cgroup_driver(basics.runtime, configured=settings.cgroup_driver, clock=clock)
         settings = replace(settings, cgroup_driver=driver)
-        cluster, place = None, _standalone_place(given, settings)
-        if basics.events is not None:
-            # What speaks to an API server takes memory that a node without one can spare.
-            from klet.app.cluster import join  # noqa: PLC0415 - see above
-
-            cluster = await opened.enter_async_context(join.open_cluster(given, settings, basics))
-            place = cluster.place
-        config = PodConfig(sources=source_names(given), clock=clock, recorder=basics.recorder)
-        ports = await opened.enter_async_context(open_ports(settings, basics, place=place, changes=config))
-        agent = build_agent(ports, settings)
+        spec = await _open_spec(given, settings, basics, sockets=sockets, opened=opened)
+        node = build_node(spec)
         _record_start(basics, settings)
-        reviewer = cluster.clients.reviews if cluster is not None else None
-        nodes = cluster.informers.node if cluster is not None else None
-        api = await _build_api(given, settings, basics, agent=agent, sockets=sockets, reviewer=reviewer, nodes=nodes)
-        parts = [basics.journal, *agent.parts, *build_sources(given, settings.node_name, basics, sink=config)]
-        if cluster is not None:
-            parts += await join.build_cluster_parts(
-                given, settings, basics, cluster=cluster, agent=agent, sink=config, requested=api.requested
-            )
-        await run_parts((*parts, *api.parts, *build_watchdog(basics, agent)), when_started=tell_ready)
+        await run_parts((*node.parts, *build_watchdog(basics, node.agent)), when_started=tell_ready)
+
+
+async def _open_spec(
+    given: Settings, settings: AgentSettings, basics: Basics, *, sockets: ApiSockets, opened: AsyncExitStack
+) -> NodeSpec:
+    """Open everything that a node of this configuration stands on."""
+    config = PodConfig(sources=source_names(given), clock=basics.clock, recorder=basics.recorder)
+    others: tuple[Part, ...] = (basics.journal, *build_sources(given, settings.node_name, basics, sink=config))
+    cluster, place, reviewer = None, _standalone_place(given, settings), None
+    if basics.events is not None:
+        # What speaks to an API server takes memory that a node without one can spare.
+        from klet.app.cluster import join  # noqa: PLC0415 - see above
+
+        cluster = await opened.enter_async_context(
+            join.open_cluster(given, settings, basics, events=basics.events, sink=config)
+        )
+        find_ips = join.find_host_ips(given, cluster)
+        place = Place(objects=cluster.objects, node_ips=find_ips, host_ips=find_ips)
+        reviewer = cluster.clients.reviews
+    ports = await opened.enter_async_context(open_ports(settings, basics, place=place, changes=config))
+    api = await open_kubelet_api(given, settings, basics, sockets=sockets, reviewer=reviewer)
+    if cluster is not None and api.requested is not None:
+        others += await join.open_serving_rotation(given, settings, basics, cluster=cluster, user=api.requested)
+    return NodeSpec(settings=settings, ports=ports, cluster=cluster, api=api, others=others)
 
 
 def _tunable_policy(given: Settings) -> TunablePolicy:
@@ -145,34 +139,6 @@ def _tunable_policy(given: Settings) -> TunablePolicy:
 def _standalone_place(given: Settings, settings: AgentSettings) -> Place:
     given_ips = given.flags.node_ip.split(",")
     return Place(objects=standalone_objects(settings.runtime_handlers), node_ips=lambda: find_node_addresses(given_ips))
-
-
-async def _build_api(
-    given: Settings,
-    settings: AgentSettings,
-    basics: Basics,
-    *,
-    agent: Agent,
-    sockets: ApiSockets,
-    reviewer: Reviewer | None,
-    nodes: Nodes | None,
-) -> KubeletApi:
-    """The kubelet API, and the agent's own on its socket."""
-    node_ips = find_node_addresses(given.flags.node_ip.split(","))
-    pods = BoardPods(pods=agent.pods, statuses=agent.statuses, ledger=agent.ledger, node_ips=node_ips)
-    routes = build_routes(given, basics, agent, pods)
-    api = await build_kubelet_api(given, settings.node_name, basics, sockets=sockets, routes=routes, reviewer=reviewer)
-    records = JournalRecords(
-        journal=basics.journal,
-        pods=pods,
-        node=agent.runtime,
-        node_name=settings.node_name,
-        api_node=lambda: nodes.get(settings.node_name) if nodes is not None else None,
-        clock=basics.clock,
-    )
-    own_routes = (*routes.all(), KletRoutes(pods=pods, journal=records))
-    own = SocketListener(path=settings.socket, routes=own_routes, clock=basics.clock)
-    return replace(api, parts=(*api.parts, own))
 
 
 def _record_start(basics: Basics, settings: AgentSettings) -> None:

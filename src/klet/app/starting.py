@@ -1,6 +1,7 @@
 """What starts pods: sandboxes, images, containers and their hooks, wired."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
@@ -8,12 +9,12 @@ from klet.app.agent_ports import Ports
 from klet.app.boards import Boards
 from klet.app.container_ports import build_planner
 from klet.app.settings import AgentSettings
-from klet.app.volumes import PodVolumes
 from klet.images.manager import ImageManager, RegistryLogins
 from klet.images.pull_backoff import MissingImage
 from klet.model.causes import CauseId
 from klet.model.halts import PodHalts
 from klet.model.pods import uid_of
+from klet.runtime.config.container_planner import PodVolumes as MountedVolumes
 from klet.runtime.config.container_planner import ReadyImage
 from klet.runtime.config.security import ImageUser
 from klet.runtime.errors import ImageMissing
@@ -22,13 +23,66 @@ from klet.runtime.gc import ContainerRemover
 from klet.runtime.hooks import HookRunner
 from klet.runtime.kill.killer import PodKiller
 from klet.runtime.post_start import PostStart
+from klet.runtime.reader import PodReader
 from klet.runtime.sandboxes import SandboxMaker, SandboxSources
-from klet.runtime.starter import ContainerStarter, RestartCounts
+from klet.runtime.starter import ContainerStarter, ImageEnsurer, RestartCounts
 from klet.status.board import StatusBoard
 from klet.status.restarts import next_restart_count
 
 
-def build_sandboxes(ports: Ports, settings: AgentSettings) -> SandboxMaker:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeParts:
+    """Everything between the decisions about a pod and the runtime."""
+
+    reader: PodReader
+    hooks: HookRunner
+    killer: PodKiller
+    remover: ContainerRemover
+    sandboxes: SandboxMaker
+    starter: ContainerStarter
+    executor: PodExecutor
+
+
+def build_runtime_parts(
+    ports: Ports, settings: AgentSettings, boards: Boards, *, volumes: MountedVolumes, images: ImageEnsurer
+) -> RuntimeParts:
+    """Who reads the runtime, and who carries out what a pod's sync has decided."""
+    runtime, recorder, clock = ports.runtime, ports.recorder, ports.clock
+    reader = PodReader(runtime=runtime, files=ports.left_files)
+    hooks = HookRunner(commands=runtime, http=ports.http, pods=reader, recorder=recorder, clock=clock)
+    killer = PodKiller(runtime=runtime, hooks=hooks, recorder=recorder, clock=clock)
+    remover = ContainerRemover(runtime=runtime, killer=killer, logs=ports.logs)
+    sandboxes = _build_sandboxes(ports, settings)
+    starter = _build_starter(ports, settings, boards, volumes=volumes, images=images)
+    return RuntimeParts(
+        reader=reader,
+        hooks=hooks,
+        killer=killer,
+        remover=remover,
+        sandboxes=sandboxes,
+        starter=starter,
+        executor=PodExecutor(
+            runtime=runtime,
+            remover=remover,
+            sandboxes=sandboxes,
+            starter=starter,
+            post_start=PostStart(hooks=hooks, killer=killer, recorder=recorder),
+            killer=killer,
+            recorder=recorder,
+            turns=boards.turns,
+        ),
+    )
+
+
+def build_images(ports: Ports, boards: Boards, logins: RegistryLogins) -> ImageEnsurer:
+    """Who pulls what containers are made of."""
+    manager = ImageManager(
+        images=ports.images, logins=logins, backoff=boards.pulls, recorder=ports.recorder, clock=ports.clock
+    )
+    return EnsuredImages(images=manager, halts=boards.halts)
+
+
+def _build_sandboxes(ports: Ports, settings: AgentSettings) -> SandboxMaker:
     return SandboxMaker(
         runtime=ports.runtime,
         sources=SandboxSources(
@@ -44,39 +98,12 @@ def build_sandboxes(ports: Ports, settings: AgentSettings) -> SandboxMaker:
     )
 
 
-def build_executor(
-    ports: Ports,
-    settings: AgentSettings,
-    boards: Boards,
-    *,
-    sandboxes: SandboxMaker,
-    volumes: PodVolumes,
-    logins: RegistryLogins,
-    hooks: HookRunner,
-    killer: PodKiller,
-) -> PodExecutor:
-    """Who carries out what a pod's sync has decided."""
-    return PodExecutor(
-        runtime=ports.runtime,
-        remover=ContainerRemover(runtime=ports.runtime, killer=killer, logs=ports.logs),
-        sandboxes=sandboxes,
-        starter=_build_starter(ports, settings, boards, volumes, logins),
-        post_start=PostStart(hooks=hooks, killer=killer, recorder=ports.recorder),
-        killer=killer,
-        recorder=ports.recorder,
-        turns=boards.turns,
-    )
-
-
 def _build_starter(
-    ports: Ports, settings: AgentSettings, boards: Boards, volumes: PodVolumes, logins: RegistryLogins
+    ports: Ports, settings: AgentSettings, boards: Boards, *, volumes: MountedVolumes, images: ImageEnsurer
 ) -> ContainerStarter:
-    images = ImageManager(
-        images=ports.images, logins=logins, backoff=boards.pulls, recorder=ports.recorder, clock=ports.clock
-    )
     return ContainerStarter(
         runtime=ports.runtime,
-        images=EnsuredImages(images=images, halts=boards.halts),
+        images=images,
         counts=KnownRestarts(logs=ports.files, statuses=boards.statuses),
         planner=build_planner(
             ports.containers,

@@ -9,19 +9,18 @@ from klet.app.boards import Boards, build_boards
 from klet.app.container_ports import PodHoldings
 from klet.app.pod_fates import CachedPods, LedgerFates
 from klet.app.settings import AgentSettings
-from klet.app.starting import build_executor, build_sandboxes
+from klet.app.starting import build_images, build_runtime_parts
 from klet.app.volumes import PodVolumes
 from klet.images.pull_secrets import PullSecrets
+from klet.metrics import MetricRegistry
 from klet.node.runtime_state import RuntimeChecks, RuntimeState
 from klet.pleg.cache import RuntimeCache
+from klet.pleg.metrics import register_running
 from klet.pleg.pleg import Pleg, PlegSettings
 from klet.pods.store import PodStore
 from klet.probes.manager import ProbeManager
 from klet.probes.prober import Prober
 from klet.runtime.gc import ContainerGc, ContainerRemover
-from klet.runtime.hooks import HookRunner
-from klet.runtime.kill.killer import PodKiller
-from klet.runtime.reader import PodReader
 from klet.runtime.restart import restarts_after
 from klet.runtime.start_turns import StartTurns
 from klet.status.board import StatusBoard
@@ -66,21 +65,23 @@ class Agent:
     workers: PodWorkers
     volumes: VolumeManager
     loop: SyncLoop
+    metrics: MetricRegistry
 
 
 def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     """Build boards first, then the parts that read and write them."""
     boards = build_boards(settings, ports.memory, ports.clock)
-    reader = PodReader(runtime=ports.runtime, files=ports.left_files)
-    pleg = Pleg(reader=reader, sources=ports.events, cache=boards.cache, clock=ports.clock, settings=PlegSettings())
-    runtime = RuntimeState(pleg_error=pleg.health_error, clock=ports.clock)
-    checks = RuntimeChecks(runtime=ports.runtime, state=runtime, recorder=ports.recorder, clock=ports.clock)
-    hooks = HookRunner(commands=ports.runtime, http=ports.http, pods=reader, recorder=ports.recorder, clock=ports.clock)
-    killer = PodKiller(runtime=ports.runtime, hooks=hooks, recorder=ports.recorder, clock=ports.clock)
-    probes, statuses = _build_reporting(ports, boards)
     manager, volumes = _build_volumes(ports, settings)
     pull_secrets = PullSecrets(secrets=ports.volumes.objects, node=ports.node_logins)
-    sandboxes = build_sandboxes(ports, settings)
+    images = build_images(ports, boards, pull_secrets)
+    parts = build_runtime_parts(ports, settings, boards, volumes=volumes, images=images)
+    killer = parts.killer
+    pleg = Pleg(
+        reader=parts.reader, sources=ports.events, cache=boards.cache, clock=ports.clock, settings=PlegSettings()
+    )
+    runtime = RuntimeState(pleg_error=pleg.health_error, clock=ports.clock)
+    checks = RuntimeChecks(runtime=ports.runtime, state=runtime, recorder=ports.recorder, clock=ports.clock)
+    probes, statuses = _build_reporting(ports, boards)
     holdings = PodHoldings(
         files=ports.files,
         volumes=volumes,
@@ -91,16 +92,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         cgroups=ports.cgroups, qos=ports.qos, ledger=boards.ledger, killer=killer, recorder=ports.recorder
     )
     steps = PodSync(
-        executor=build_executor(
-            ports,
-            settings,
-            boards,
-            sandboxes=sandboxes,
-            volumes=volumes,
-            logins=pull_secrets,
-            hooks=hooks,
-            killer=killer,
-        ),
+        executor=parts.executor,
         killer=killer,
         statuses=statuses,
         probes=probes,
@@ -145,7 +137,13 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         workers=workers,
         cache=boards.cache,
         memories=PodMemories(
-            forget=(statuses.forget, boards.backoff.forget, sandboxes.forget, boards.pulls.forget, probes.remove_pod),
+            forget=(
+                statuses.forget,
+                boards.backoff.forget,
+                parts.sandboxes.forget,
+                boards.pulls.forget,
+                probes.remove_pod,
+            ),
             remembered=boards.remembered,
             status_of=boards.statuses.get,
         ),
@@ -162,7 +160,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
 
     beat = Beat(until_runtime_well=until_runtime_well, clock=ports.clock, resync=settings.resync)
     loop = _build_loop(ports, boards, workers=workers, statuses=statuses, beat=beat, calls=calls)
-    gc = _build_gc(ports, settings, boards, killer)
+    gc = _build_gc(ports, settings, boards, parts.remover)
     memory = MemoryKeeper(
         store=ports.memory_store,
         statuses=boards.statuses,
@@ -184,7 +182,15 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         workers=workers,
         volumes=manager,
         loop=loop,
+        metrics=_build_metrics(boards),
     )
+
+
+def _build_metrics(boards: Boards) -> MetricRegistry:
+    """One registry per agent. A part that counts while it works is given its counters by its constructor."""
+    registry = MetricRegistry()
+    register_running(registry, boards.cache)
+    return registry
 
 
 def _build_reporting(ports: Ports, boards: Boards) -> tuple[ProbeManager, PodStatuses]:
@@ -247,10 +253,10 @@ def _build_loop(
     )
 
 
-def _build_gc(ports: Ports, settings: AgentSettings, boards: Boards, killer: PodKiller) -> ContainerGc:
+def _build_gc(ports: Ports, settings: AgentSettings, boards: Boards, remover: ContainerRemover) -> ContainerGc:
     return ContainerGc(
         runtime=ports.runtime,
-        remover=ContainerRemover(runtime=ports.runtime, killer=killer, logs=ports.logs),
+        remover=remover,
         logs=ports.logs,
         fates=LedgerFates(ledger=boards.ledger, sources_ready=ports.changes.all_ready),
         seen=CachedPods(cache=boards.cache),

@@ -1,4 +1,7 @@
-"""The newest runtime view of each pod (pod cache). Written by the PLEG only, read by the pod workers and the API."""
+"""The newest runtime view of each pod (pod cache). The PLEG writes it; pod workers and the API read it.
+
+Housekeeping drops or expires entries of pods that it has just stopped or removed.
+"""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace

@@ -16,14 +16,15 @@ from aiohttp import web
 from klet.api import klet_v1
 from klet.server.routes.health import HealthRoutes
 from klet.server.routes.klet import KletRoutes
+from klet.server.routes.metrics import MetricRoutes
 from klet.server.routes.node import NodeRoutes
 from klet.server.routes.pods import PodRoutes
 from klet.server.routes.streams import StreamRoutes
 
-Routes: TypeAlias = HealthRoutes | PodRoutes | StreamRoutes | NodeRoutes | KletRoutes
+Routes: TypeAlias = HealthRoutes | PodRoutes | StreamRoutes | NodeRoutes | MetricRoutes | KletRoutes
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 FindHandler: TypeAlias = Callable[[Sequence[Routes]], Handler | None]
-R = TypeVar("R", HealthRoutes, PodRoutes, StreamRoutes, NodeRoutes, KletRoutes)
+R = TypeVar("R", HealthRoutes, PodRoutes, StreamRoutes, NodeRoutes, MetricRoutes, KletRoutes)
 
 
 class Door(StrEnum):
@@ -312,7 +313,7 @@ AREAS: Final[tuple[Area, ...]] = (
         without_debugging=_KEPT,
         label="metrics",
         endpoints=(
-            Endpoint(("/metrics",), _ANY, None, "metrics of the agent", standing=_NOT_YET),
+            Endpoint(("/metrics",), _ANY, _by(MetricRoutes, MetricRoutes.show), "metrics of the agent"),
             *(
                 Endpoint((f"/{label}",), _ANY, None, about, label=label, standing=_NOT_YET)
                 for label, about in (

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from klet.aio.clock import LoopClock
 from klet.api.container import ContainerPort
-from klet.app.simulation import SimulatedNode, WantedPods
+from klet.simulation import SimulatedNode, WantedPods
 from klet.testing.builders import IMAGE, make_container, make_pod
 from klet.testing.fake_runtime import FakeImage, FakeRuntime
 from klet.testing.loop import EPOCH, run_virtual

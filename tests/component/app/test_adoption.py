@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from klet.aio.clock import LoopClock
 from klet.api.handlers import ExecAction, Probe
 from klet.api.pod import PodStatus
-from klet.app.simulation import RunningAgent, SimulatedNode, WantedPods
 from klet.model.pods import PodUID
+from klet.simulation import RunningAgent, SimulatedNode, WantedPods
 from klet.testing.builders import IMAGE, make_container, make_pod
 from klet.testing.fake_runtime import ExecResult, FakeImage, FakeRuntime, Script
 from klet.testing.fake_runtime.lives import by_name, crashes, in_turn, runs_for

@@ -10,9 +10,9 @@ from klet.aio.clock import LoopClock
 from klet.api.container import Lifecycle
 from klet.api.handlers import ExecAction, LifecycleHandler, Probe
 from klet.api.pod import Pod, PodStatus
-from klet.app.simulation import RunningAgent, SimulatedNode, WantedPods
 from klet.model.pods import PodUID
 from klet.runtime.start_turns import LONGEST_STEP
+from klet.simulation import RunningAgent, SimulatedNode, WantedPods
 from klet.testing.builders import IMAGE, make_container, make_pod
 from klet.testing.fake_runtime import ExecResult, FakeImage, FakeRuntime, Fault, Hang, Script, registry_of
 from klet.testing.fake_runtime.lives import by_name, crashes, in_turn, runs_for

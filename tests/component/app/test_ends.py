@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from klet.aio.clock import LoopClock
 from klet.api.handlers import ExecAction, Lifecycle, LifecycleHandler, SleepAction
-from klet.app.simulation import MemoryFiles, SimulatedNode, WantedPods
 from klet.model.pods import PodUID
+from klet.simulation import MemoryFiles, SimulatedNode, WantedPods
 from klet.testing.builders import IMAGE, make_container, make_pod
 from klet.testing.fake_runtime import ExecResult, FakeImage, FakeRuntime, MemorySink, Script
 from klet.testing.fake_runtime.lives import by_name, crashes, runs_for

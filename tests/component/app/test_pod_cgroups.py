@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from klet.aio.clock import LoopClock
 from klet.api.container import ContainerRestartRule, ContainerRestartRuleOnExitCodes
-from klet.app.simulation import RunningAgent, SimulatedNode, WantedPods
 from klet.model.pods import PodUID
+from klet.simulation import RunningAgent, SimulatedNode, WantedPods
 from klet.testing.builders import IMAGE, make_container, make_pod
 from klet.testing.fake_runtime import Fail, FakeImage, FakeRuntime, Fault
 from klet.testing.loop import EPOCH, run_virtual

@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from klet.aio.clock import LoopClock
-from klet.app.simulation import RunningAgent, SimulatedNode, WantedPods
 from klet.cri.errors import Code
 from klet.model.pods import PodUID
+from klet.simulation import RunningAgent, SimulatedNode, WantedPods
 from klet.testing.builders import IMAGE, make_pod
 from klet.testing.fake_runtime import FakeImage, FakeRuntime, Fault
 from klet.testing.fake_runtime.faults import ANY, Fail

@@ -4,9 +4,9 @@ from datetime import timedelta
 from itertools import pairwise
 
 from klet.aio.clock import LoopClock
-from klet.app.simulation import SimulatedNode, WantedPods
 from klet.cri.errors import Code
 from klet.model.pods import PodUID
+from klet.simulation import SimulatedNode, WantedPods
 from klet.testing.builders import IMAGE, make_pod
 from klet.testing.fake_runtime import Fail, FakeImage, FakeRuntime, Fault
 from klet.testing.loop import EPOCH, run_virtual

@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from klet.aio.clock import LoopClock
-from klet.app.simulation import RunningAgent, SimulatedNode, WantedPods
 from klet.model.pods import PodUID
+from klet.simulation import RunningAgent, SimulatedNode, WantedPods
 from klet.testing.builders import IMAGE, make_container, make_pod
 from klet.testing.fake_runtime import FakeImage, FakeRuntime, Fault, Hang, Script
 from klet.testing.fake_runtime.lives import by_name, crashes, in_turn, runs_for

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from klet.aio.clock import LoopClock
 from klet.api.pod import PodCondition, PodStatus
-from klet.app.simulation import RunningAgent, SimulatedNode, WantedPods
 from klet.model.pods import PodUID
+from klet.simulation import RunningAgent, SimulatedNode, WantedPods
 from klet.sync.workers import KillTimeout
 from klet.testing.builders import IMAGE, make_container, make_pod
 from klet.testing.fake_runtime import FakeImage, FakeRuntime, Fault, Hang, Script

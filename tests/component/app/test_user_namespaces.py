@@ -5,8 +5,8 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from klet.aio.clock import LoopClock
-from klet.app.simulation import SimulatedNode, WantedPods
 from klet.model.pods import PodUID
+from klet.simulation import SimulatedNode, WantedPods
 from klet.testing.builders import IMAGE, make_pod
 from klet.testing.fake_runtime import FakeImage, FakeRuntime
 from klet.testing.fake_runtime.world import Features

@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace as replace_ports
 from datetime import timedelta
 
 import pytest
@@ -12,18 +11,12 @@ from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
 from klet.api.codec import convert
 from klet.api.pod import Pod
-from klet.app.objects import standalone_objects
-from klet.app.simulation import SimulatedNode, WantedPods
-from klet.app.simulation.node import simulated_settings
-from klet.app.volumes import build_volumes
-from klet.app.wiring import build_agent
 from klet.host.inotify import watch_directory
+from klet.simulation import SimulatedNode, WantedPods
+from klet.simulation.node import RealDirectories
 from klet.testing.builders import IMAGE
 from klet.testing.fake_runtime import FakeImage, FakeRuntime, Script
 from klet.testing.fake_runtime.lives import always, by_name, runs_for
-from klet.testing.in_process import run_in_process
-from klet.testing.mounts import NotedMounts
-from klet.volumes.build import VolumePorts
 
 LABELS = {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}
 NAME = {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}
@@ -36,37 +29,15 @@ class Machine:
         clock = SystemClock()
         script = Script(lives=by_name(lives)) if lives else Script()
         runtime = FakeRuntime(start=clock.now(), script=script, images=(FakeImage(name=IMAGE),))
-        self.node = SimulatedNode(clock=clock, runtime=runtime)
-        self.mounts = NotedMounts()
+        directories = RealDirectories(root=root, threads=threads)
+        self.node = SimulatedNode(clock=clock, runtime=runtime, directories=directories)
+        self.mounts = directories.mounts
         self.root = root
-        self.threads = threads
 
     @asynccontextmanager
     async def agent(self, wanted):
-        async with run_in_process(self.node.runtime, clock=self.node.clock) as client:
-            ports = self.node.build_ports(client, wanted, seed=1)
-            objects = standalone_objects({})
-            volumes = build_volumes(
-                VolumePorts(
-                    root=self.root,
-                    objects=objects.referred,
-                    tokens=objects.tokens,
-                    trust=objects.trust,
-                    node=ports.containers.resources,
-                    mounter=self.mounts,
-                    threads=self.threads,
-                    clock=self.node.clock,
-                    has_api=False,
-                    noswap=False,
-                ),
-                objects,
-            )
-            agent = build_agent(replace_ports(ports, volumes=volumes), simulated_settings(8))
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(part.run(), name=type(part).__name__) for part in agent.parts]
-                yield agent
-                for task in tasks:
-                    task.cancel()
+        async with self.node.run_agent(wanted, seed=1) as running:
+            yield running.agent
 
     async def told(self, decision, *, times=1):
         """The messages of a decision, once there are so many."""

@@ -4,13 +4,11 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace as replace_ports
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from klet.aio.clock import Clock, SystemClock
 from klet.aio.threads import Threads
@@ -18,32 +16,30 @@ from klet.api.codec import convert
 from klet.api.meta import ObjectMeta
 from klet.api.node import Node
 from klet.api.pod import Pod
-from klet.app.cluster.connection import ClusterClients, build_informers
-from klet.app.cluster.objects import build_served_objects
+from klet.app.cluster.connection import build_informers
+from klet.app.cluster.join import Cluster
+from klet.app.cluster.node import ReportSettings
+from klet.app.cluster.objects import ObjectSettings, build_served_objects
 from klet.app.cluster.offline import Offline
-from klet.app.cluster.pods import build_pod_parts
-from klet.app.simulation.node import SimulatedNode, simulated_settings
-from klet.app.volumes import build_volumes
-from klet.app.wiring import build_agent
-from klet.config.defaults import default_configuration
-from klet.config.gates import resolve_gates
+from klet.app.node import NodeSpec, build_node
 from klet.errors import KletError
 from klet.events.recorder import EventingRecorder
 from klet.host.inotify import watch_directory
-from klet.kube.informer import Informer, InformerSettings
+from klet.kube.informer import Informer
 from klet.node.pod_cidrs import PodCidrs
+from klet.node.settings import NodeSettings
 from klet.offline.outage import Outage
 from klet.offline.sealing import load_sealer
 from klet.offline.store import open_store
-from klet.sources.config import PodConfig
+from klet.simulation.clients import simulated_clients
+from klet.simulation.node import RealDirectories, SimulatedNode, running, simulated_settings
+from klet.sources.config import PodConfig, PodSink
 from klet.status.board import StatusBoard
 from klet.testing.builders import IMAGE
 from klet.testing.fake_runtime.images import FakeImage
 from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.fake_runtime.world import Features
 from klet.testing.in_process import run_in_process
-from klet.testing.mounts import NotedMounts
-from klet.volumes.build import VolumePorts
 
 NODE = "node"
 
@@ -69,12 +65,14 @@ class ClusterNode:
         self.clock = SystemClock()
         self.cluster = cluster
         self.root = root
-        self.mounts = NotedMounts()
         self._threads = threads
         features = Features(runtime_handlers=("", "runc", "crun"))
         runtime = FakeRuntime(start=self.clock.now(), images=(FakeImage(name=IMAGE),), features=features)
-        self.machine = SimulatedNode(clock=self.clock, runtime=runtime)
+        directories = RealDirectories(root=root, threads=threads)
+        self.mounts = directories.mounts
+        self.machine = SimulatedNode(clock=self.clock, runtime=runtime, directories=directories)
         self.pods: Informer[Pod]
+        self.nodes: Informer[Node]
         self.offline_after: timedelta | None = None
         """Set it for an agent that goes on without its API server."""
         self.watch_clock: Clock = self.clock
@@ -83,75 +81,47 @@ class ClusterNode:
         self.cidrs = TakenCidrs()
 
     @asynccontextmanager
-    async def run(self, **config: str) -> AsyncIterator[None]:
+    async def run(self, *, strategy: str = "Watch") -> AsyncIterator[None]:
         """An agent on the machine, joined with the API server, until the block is left."""
-        clock, randomness, client = self.clock, random.Random(1), self.cluster.client
-        clients = ClusterClients(
-            main=client,
-            heartbeat=client,
-            heartbeat_transport=self.cluster.transport,
-            transport=self.cluster.transport,
-            events=client,
-            reviews=client,
-            informers=InformerSettings(client, self.cluster.watcher, self.watch_clock, randomness),
+        recorder = EventingRecorder(inner=self.machine.journal, clock=self.clock)
+        changes = PodConfig(sources=("api",), recorder=recorder, clock=self.clock)
+        cluster = await self._join(strategy, events=recorder, sink=changes)
+        async with run_in_process(self.machine.runtime, clock=self.clock) as runtime:
+            ports = self.machine.build_ports(runtime, changes, seed=1, objects=cluster.objects, recorder=recorder)
+            node = build_node(NodeSpec(settings=simulated_settings(8), ports=ports, cluster=cluster))
+            self.pods, self.nodes = cluster.informers.pods, cluster.informers.node
+            self.statuses = node.agent.statuses
+            async with running(node.parts):
+                yield
+
+    async def _join(self, strategy: str, *, events: EventingRecorder, sink: PodSink) -> Cluster:
+        randomness = random.Random(1)
+        reach = self.cluster
+        clients = simulated_clients(
+            reach.client, reach.watcher, reach.transport, clock=self.watch_clock, randomness=randomness
         )
-        informers = build_informers(clients.informers, NODE)
-        offline = await self._open_offline()
+        informers, offline = build_informers(clients.informers, NODE), await self._open_offline()
         served = build_served_objects(
             clients,
             informers,
-            config=replace(default_configuration(resolve_gates({})), **config),
-            node_name=NODE,
-            has_trust_bundles=True,
+            settings=ObjectSettings(
+                node_name=NODE, strategy=strategy, sync_period=timedelta(minutes=1), has_trust_bundles=True
+            ),
             offline=offline,
-            clock=clock,
+            clock=self.clock,
             randomness=randomness,
         )
-        recorder = EventingRecorder(inner=self.machine.journal, clock=clock)
-        changes = PodConfig(sources=("api",), recorder=recorder, clock=clock)
-        async with run_in_process(self.machine.runtime, clock=clock) as runtime:
-            ports = self.machine.build_ports(runtime, changes, seed=1)
-            objects = served.objects
-            volumes = VolumePorts(
-                root=self.root,
-                objects=objects.referred,
-                tokens=objects.tokens,
-                trust=objects.trust,
-                node=ports.containers.resources,
-                mounter=self.mounts,
-                threads=self._threads,
-                clock=clock,
-                has_api=True,
-                noswap=False,
-            )
-            containers = replace_ports(
-                ports.containers,
-                objects=objects.data,
-                services=objects.services,
-                runtime_classes=objects.runtime_classes,
-            )
-            ports = replace_ports(
-                ports, recorder=recorder, containers=containers, volumes=build_volumes(volumes, objects)
-            )
-            agent = build_agent(ports, simulated_settings(8))
-            parts = build_pod_parts(
-                agent,
-                clients,
-                informers,
-                recorder=recorder,
-                sink=changes,
-                node_name=NODE,
-                cidrs=PodCidrs(users=(self.cidrs,)),
-                offline=offline,
-            )
-            self.pods, self.statuses = informers.pods, agent.statuses
-            followed = (informers.node, informers.pods, informers.services, informers.runtime_classes)
-            async with asyncio.TaskGroup() as group:
-                every = (*followed, *served.parts, *agent.parts, *parts)
-                tasks = [group.create_task(part.run(), name=type(part).__name__) for part in every]
-                yield
-                for task in tasks:
-                    task.cancel()
+        return Cluster(
+            clients=clients,
+            informers=informers,
+            offline=offline,
+            objects=served.objects,
+            events=events,
+            sink=sink,
+            cidrs=PodCidrs(users=(self.cidrs,)),
+            reports=ReportSettings(node=NodeSettings(name=NODE)),
+            parts=(*informers.followed(), *served.parts),
+        )
 
     async def _open_offline(self) -> Offline | None:
         if self.offline_after is None:

@@ -81,7 +81,7 @@ async def test_a_config_map_that_changed_while_no_agent_ran_is_in_the_file_soon(
 @pytest.mark.parametrize("strategy", ["Watch", "Cache", "Get"])
 async def test_every_way_to_notice_changes_gives_pods_their_objects(node, cluster, strategy):
     await cluster.put("cfg", x="1")
-    async with node.run(config_map_and_secret_change_detection_strategy=strategy):
+    async with node.run(strategy=strategy):
         pod = await node.bind(volumes=[CONFIG])
         await node.until_running()
         assert (node.volume(pod, "configmap") / "x").read_text() == "1"

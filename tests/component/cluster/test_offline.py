@@ -165,10 +165,10 @@ async def test_pods_go_on_and_restart_while_the_server_is_away_and_it_hears_of_i
 
 @pytest.mark.parametrize("strategy", ["Watch", "Cache", "Get"])
 async def test_after_a_reboot_without_the_server_pods_and_their_objects_come_back(offline, cluster, strategy):
-    node, noticing = offline, {"config_map_and_secret_change_detection_strategy": strategy}
+    node = offline
     await cluster.put("cfg", color="green")
     await cluster.put_secret("key", word=b"hush-hush")
-    async with node.run(**noticing):
+    async with node.run(strategy=strategy):
         pod = await node.bind(
             container=FROM_OBJECTS, volumes=[CONFIG, KEY, MAYBE, ACCESS], serviceAccountName="default"
         )
@@ -176,7 +176,7 @@ async def test_after_a_reboot_without_the_server_pods_and_their_objects_come_bac
         token = (node.volume(pod, "projected", "access") / "token").read_text()
     await cluster.stop()
     reboot(node)
-    async with node.run(**noticing):
+    async with node.run(strategy=strategy):
         [message] = {*await node.told("StartedFromMemory")}
         assert message.startswith("API server away since ")
         assert "started from what was accepted at " in message

@@ -6,37 +6,29 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from ipaddress import ip_address
 
 import pytest
 
 from klet.api.coordination import Lease
 from klet.api.node import Node
-from klet.app.simulation.memory import MemoryVolumes
-from klet.embedded.identities import User
-from klet.embedded.questions import Everything
-from klet.embedded.server import EmbeddedApi, build_api, serving
-from klet.embedded.store import Store
-from klet.host.addresses import AddressFacts
-from klet.host.machine.info import MachineInfo, SystemVersions
+from klet.app.cluster.connection import build_informers
+from klet.app.cluster.node import ReportPorts, ReportSettings, build_node_reporting
+from klet.embedded.server import EmbeddedApi
 from klet.journal.memory import MemoryJournal
-from klet.kube.access import Access, Login
 from klet.kube.client import KubeClient
-from klet.kube.credentials import Credentials
-from klet.kube.informer import Informer, InformerSettings
-from klet.kube.throttle import Unlimited
-from klet.kube.transport import Transport
-from klet.kube.watch import Scope, Watcher
+from klet.kube.informer import Informer
+from klet.kube.watch import Scope
 from klet.node.board import NodeBoard
-from klet.node.composer import NodeComposer
-from klet.node.lease import LeaseKeeper, LeaseTerms
+from klet.node.lease import LeaseKeeper
 from klet.node.pod_cidrs import PodCidrs, RuntimeCidrs
 from klet.node.registrar import NodeRegistrar
-from klet.node.reporter import Pace, StatusReporter
+from klet.node.reporter import StatusReporter
 from klet.node.runtime_state import RuntimeReport, RuntimeState
 from klet.node.settings import NodeSettings, ReportTimes
-from klet.node.status_inputs import PartReports, StatusInputsReader
-from klet.node.status_sync import Heartbeats, StatusSync
+from klet.node.status_inputs import PartReports
+from klet.node.status_sync import StatusSync
+from klet.simulation.clients import simulated_clients
+from klet.simulation.memory import MemoryMachine, MemoryVolumes
 from klet.testing.attachable import AttachableDisks
 from klet.testing.clock import HastyClock
 from klet.volumes.manager import VolumeManager
@@ -45,31 +37,6 @@ from klet.wire import cri_v1_pb2 as cri
 WELL = RuntimeReport(runtime_error=None, network_error=None)
 NAME = "n1"
 TIMES = ReportTimes()
-
-
-class MadeUpMachine:
-    """A machine that a test can boot again."""
-
-    def __init__(self) -> None:
-        self.boot_id = "boot-1"
-
-    def info(self) -> MachineInfo:
-        return MachineInfo(cpus=2, memory=4 << 30, machine_id="m", system_uuid="u", boot_id=self.boot_id)
-
-    def versions(self) -> SystemVersions:
-        return SystemVersions("6.1.0", "Debian")
-
-
-class MadeUpAddresses:
-    """One address."""
-
-    async def read(self, **_wanted) -> AddressFacts:
-        mine = ip_address("192.0.2.10")
-        return AddressFacts(local=frozenset({mine}), default=mine)
-
-
-async def read_storage() -> int:
-    return 100 << 30
 
 
 class QuietRuntime:
@@ -100,7 +67,7 @@ class Agent:
     leases: Informer[Lease]
     runtime: RuntimeState
     cri: QuietRuntime
-    machine: MadeUpMachine
+    machine: MemoryMachine
     board: NodeBoard
     journal: MemoryJournal
     reporter: StatusReporter
@@ -150,40 +117,28 @@ AgentMaker = Callable[..., Agent]
 
 
 @pytest.fixture
-async def make_agent() -> AsyncIterator[AgentMaker]:
+async def make_agent(cluster) -> AsyncIterator[AgentMaker]:
     """Makes agents of one API server; their informers run until the test ends."""
-    clock = HastyClock()
-    tokens = {"secret": User("system:node:n1", groups=("system:nodes",))}
-    api = build_api(store=Store.open(), tokens=tokens, rights=Everything(), clock=clock)
-    async with serving(api, host="127.0.0.1") as port, asyncio.TaskGroup() as group:
-        login = Login(token="secret")
-        transport = Transport(
-            access=Access(server=f"http://127.0.0.1:{port}", login=login),
-            credentials=Credentials(login=login, clock=clock),
-        )
-        client = KubeClient(transport=transport, throttle=Unlimited(), timeout=timedelta(seconds=5), clock=clock)
+    async with asyncio.TaskGroup() as group:
         tasks = []
 
         def make(settings: NodeSettings | None = None, *, registers: bool = True, times=TIMES) -> Agent:
-            agent = build_agent(api, client, transport, clock, settings or NodeSettings(name=NAME), registers, times)
+            report = ReportSettings(node=settings or NodeSettings(name=NAME), times=times, registers=registers)
+            agent = build_agent(cluster, report)
             tasks.extend(group.create_task(each.run()) for each in (agent.informer, agent.leases))
             return agent
 
         yield make
         for task in tasks:
             task.cancel()
-        await transport.close()
-    api.store.close()
 
 
-def build_agent(api, client, transport, clock, settings, registers, times) -> Agent:
-    chance = random.Random(1)
-    watcher = Watcher(transport=transport, throttle=Unlimited(), randomness=chance)
-    following = InformerSettings(client, watcher, clock, chance)
-    own = Scope(selectors=(("fieldSelector", f"metadata.name={NAME}"),))
-    informer = Informer(struct=Node, scope=own, settings=following)
-    leases = Informer(struct=Lease, scope=Scope("kube-node-lease"), settings=following)
-    journal, board, machine, runtime = MemoryJournal(clock=clock), NodeBoard(), MadeUpMachine(), QuietRuntime()
+def build_agent(cluster, settings: ReportSettings) -> Agent:
+    clock, chance = HastyClock(), random.Random(1)
+    clients = simulated_clients(cluster.client, cluster.watcher, cluster.transport, clock=clock, randomness=chance)
+    informer = build_informers(clients.informers, NAME).node
+    leases = Informer(struct=Lease, scope=Scope("kube-node-lease"), settings=clients.informers)
+    journal, machine, runtime, disks = MemoryJournal(clock=clock), MemoryMachine(), QuietRuntime(), AttachableDisks()
     state = RuntimeState(pleg_error=lambda: None, clock=clock)
     pressures: set[str] = set()
     failures: list[str] = []
@@ -191,7 +146,6 @@ def build_agent(api, client, transport, clock, settings, registers, times) -> Ag
     async def on_failure() -> None:
         failures.append("heartbeat")
 
-    disks = AttachableDisks()
     volumes = VolumeManager(
         plugins=(disks,),
         disk=MemoryVolumes(),
@@ -200,57 +154,50 @@ def build_agent(api, client, transport, clock, settings, registers, times) -> Ag
         randomness=chance,
         clock=clock,
     )
-    inputs = StatusInputsReader(
+    ports = ReportPorts(
         machine=machine,
-        addresses=MadeUpAddresses(),
-        health=state,
+        addresses=machine,
         runtime=runtime,
         images=NoImages(),
-        parts=PartReports(
-            storage=read_storage,
+        api=clients.main,
+        heartbeat=clients.heartbeat,
+        reconnect=on_failure,
+        nodes=informer,
+        recorder=journal,
+        clock=clock,
+        randomness=chance,
+    )
+    reporting = build_node_reporting(
+        settings,
+        ports,
+        health=state,
+        volumes=volumes,
+        reports=PartReports(
+            storage=machine.storage,
             pressures=lambda: frozenset(pressures),
             volumes_in_use=volumes.volumes_in_use,
         ),
-        settings=settings,
-        clock=clock,
-    )
-    cidrs = PodCidrs(users=(RuntimeCidrs(runtime=runtime),))
-    composer = NodeComposer(inputs=inputs, cidrs=cidrs, reported_in_use=volumes.mark_reported_in_use, settings=settings)
-    registrar = NodeRegistrar(
-        api=client, initial=composer, reset_devices=lambda: False, board=board, recorder=journal, clock=clock
-    )
-    sync = StatusSync(
-        heartbeats=Heartbeats(client, on_failure),
-        seen=informer,
-        composer=composer,
-        board=board,
-        recorder=journal,
-        clock=clock,
-        times=times,
-        randomness=chance,
-    )
-    reporter = StatusReporter(
-        name=settings.name,
-        registrar=registrar if registers else None,
-        sync=sync,
-        nodes=informer,
-        wakes=(state.changes, volumes.in_use_changes),
-        known=board,
-        errors=inputs.errors,
-        pace=Pace(times=times, clock=clock, randomness=chance),
-    )
-    lease = LeaseKeeper(
-        api=client,
-        terms=LeaseTerms(NAME),
-        until_node=board.until_known,
-        on_failure=on_failure,
-        clock=clock,
-        randomness=chance,
+        cidrs=PodCidrs(users=(RuntimeCidrs(runtime=runtime),)),
     )
     return Agent(
-        api, client, informer, leases, state, runtime, machine, board, journal, reporter, sync, registrar, lease,
-        disks, volumes, pressures, failures,
-    )  # fmt: skip
+        api=cluster.api,
+        client=clients.main,
+        informer=informer,
+        leases=leases,
+        runtime=state,
+        cri=runtime,
+        machine=machine,
+        board=reporting.board,
+        journal=journal,
+        reporter=reporting.reporter,
+        sync=reporting.sync,
+        registrar=reporting.registrar,
+        lease=reporting.lease,
+        disks=disks,
+        volumes=volumes,
+        pressures=pressures,
+        failures=failures,
+    )
 
 
 @pytest.fixture

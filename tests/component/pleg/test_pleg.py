@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from klet.aio.clock import LoopClock
-from klet.app.simulation import MemoryLeftFiles
 from klet.cri.client import CriClient
 from klet.cri.errors import Code, Unavailable
 from klet.cri.events import ContainerdEvents, CriEvents, EventSource, RuntimeEvent
@@ -23,6 +22,7 @@ from klet.pleg.state import NEVER
 from klet.runtime import labels
 from klet.runtime.config.sandbox_config import SandboxSettings, build_sandbox_config
 from klet.runtime.reader import PodReader, build_sandbox_record
+from klet.simulation import MemoryLeftFiles
 from klet.testing.builders import IMAGE, make_pod
 from klet.testing.fake_runtime import (
     ANY,

@@ -1,7 +1,6 @@
 """A bench with everything between pod actions and the CRI, on the fake runtime and in virtual time."""
 # ruff: noqa: ARG002 - the fakes keep the signatures of the protocols
 
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -12,19 +11,18 @@ from klet.aio.clock import LoopClock
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
-from klet.app.container_ports import build_planner
-from klet.app.simulation.containers import simulated_container_ports
-from klet.app.simulation.memory import LOGS, MemoryLeftFiles, MemoryLogs, MemoryMappings, MemoryVolumes
+from klet.app.boards import build_boards
+from klet.app.objects import standalone_objects
+from klet.app.starting import build_runtime_parts
 from klet.cri.client import CriClient
 from klet.errors import KletError
 from klet.host.errors import HostError
 from klet.host.http_response import HttpResponse
 from klet.host.listening import HeldPort, HostPort
-from klet.journal.memory import MemoryJournal
 from klet.journal.records import CauseQuery
 from klet.model.causes import CauseId
-from klet.model.halts import PodHalts
 from klet.model.http_get import HttpGet
+from klet.model.memory import AgentMemory
 from klet.model.network import DnsConfig
 from klet.model.pods import PodUID, uid_of
 from klet.model.runtime import PodRuntimeStatus
@@ -34,19 +32,11 @@ from klet.runtime.config.container_planner import ContainerFiles, ReadyImage
 from klet.runtime.config.mounts import HostVolume
 from klet.runtime.config.sandbox_config import SandboxSettings
 from klet.runtime.config.security import ImageUser, SecuritySettings
-from klet.runtime.crash_backoff import CrashBackoff
 from klet.runtime.environment.env_sources import KnownResources
 from klet.runtime.errors import StartError
-from klet.runtime.executor import PodExecutor, SyncOutcome
-from klet.runtime.gc import ContainerRemover
-from klet.runtime.hooks import HookRunner
-from klet.runtime.kill.killer import PodKiller
-from klet.runtime.post_start import PostStart
-from klet.runtime.reader import PodReader
-from klet.runtime.runtime_class import KnownRuntimeClasses
-from klet.runtime.sandboxes import SandboxMaker, SandboxSources
-from klet.runtime.start_turns import StartTurns
-from klet.runtime.starter import ContainerStarter
+from klet.runtime.executor import SyncOutcome
+from klet.simulation.memory import LOGS, MemoryFiles
+from klet.simulation.node import SimulatedNode, WantedPods, simulated_settings
 from klet.testing.builders import IMAGE
 from klet.testing.fake_runtime import FakeImage, FakeRuntime, MemorySink, Script
 from klet.testing.fake_runtime.machine import CallRecord
@@ -150,11 +140,6 @@ class HeldPorts:
         return tuple(HeldPort(port, self.held[port.number]) for port in ports if port.number in self.held)
 
 
-class Cgroups:
-    def parent_of(self, pod: Pod) -> str:
-        return f"/kubepods/pod{pod.metadata.uid}"
-
-
 class RuntimeBench:
     """Starter, killer and executor over one fake runtime."""
 
@@ -170,66 +155,36 @@ class RuntimeBench:
         self.runtime = runtime
         self.client = client
         self.clock = clock
-        self.journal = MemoryJournal(clock=clock)
-        self.files, self.volumes, self.images, self.dns = Files(), Volumes(), Images(), Dns()
         self.sink = sink
-        self.logs = MemoryLogs(sink=sink)
-        self.reader = PodReader(runtime=client, files=MemoryLeftFiles(sink=sink))
-        self.http = Server()
-        self.hooks = HookRunner(commands=client, http=self.http, pods=self.reader, recorder=self.journal, clock=clock)
-        self.killer = PodKiller(runtime=client, hooks=self.hooks, recorder=self.journal, clock=clock)
-        self.remover = ContainerRemover(runtime=client, killer=self.killer, logs=self.logs)
-        self.halts = PodHalts()
-        self.backoff = CrashBackoff(longest=longest_backoff)
-        self.mappings = MemoryMappings()
-        ports = simulated_container_ports(
-            client, mappings=self.mappings, volumes=MemoryVolumes(), randomness=random.Random(1)
-        )
-        self.ports = replace(
-            ports,
-            runtime_classes=KnownRuntimeClasses(handlers={"quick": "crun"}),
+        machine = SimulatedNode(clock=clock, runtime=runtime, files=MemoryFiles(sink=sink))
+        self.journal, self.logs, self.mappings = machine.journal, machine.logs, machine.files.mappings
+        self.files, self.volumes, self.images, self.dns = Files(), Volumes(), Images(), Dns()
+        self.http, self.host_ports = Server(), HeldPorts()
+        ports = machine.build_ports(client, WantedPods(), seed=1, objects=standalone_objects({"quick": "crun"}))
+        containers = replace(
+            ports.containers,
             resources=KnownResources(allocatable={"cpu": Quantity.parse("4")}),
+            host_ports=self.host_ports,
         )
-        self.starter = ContainerStarter(
-            runtime=client,
-            images=self.images,
-            counts=self.files,
-            planner=build_planner(
-                self.ports,
-                files=self.files,
-                volumes=self.volumes,
-                node_ips=lambda: ("192.168.0.1",),
-                settings=ContainerSettings(security=SecuritySettings()),
-            ),
-            links=self.logs,
-            recorder=self.journal,
-            clock=clock,
-            backoff=self.backoff,
+        ports = replace(
+            ports,
+            files=self.files,
+            dns=self.dns,
+            http=self.http,
+            containers=containers,
+            node_ips=lambda: ("192.168.0.1",),
         )
-        self.host_ports = HeldPorts()
-        self.sandboxes = SandboxMaker(
-            runtime=client,
-            sources=SandboxSources(
-                dns=self.dns,
-                cgroups=Cgroups(),
-                runtime_classes=self.ports.runtime_classes,
-                user_namespaces=self.ports.user_namespaces,
-                host_ports=self.host_ports,
-            ),
-            recorder=self.journal,
-            clock=clock,
-            settings=SandboxSettings(logs=LOGS),
+        settings = replace(
+            simulated_settings(2, longest_backoff=longest_backoff),
+            container=ContainerSettings(security=SecuritySettings()),
+            sandbox=SandboxSettings(logs=LOGS),
         )
-        self.executor = PodExecutor(
-            runtime=client,
-            remover=self.remover,
-            sandboxes=self.sandboxes,
-            starter=self.starter,
-            post_start=PostStart(hooks=self.hooks, killer=self.killer, recorder=self.journal),
-            killer=self.killer,
-            recorder=self.journal,
-            turns=StartTurns(at_once=2, halts=self.halts, clock=clock),
-        )
+        boards = build_boards(settings, AgentMemory(), clock)
+        self.backoff = boards.backoff
+        self.ports = ports.containers
+        parts = build_runtime_parts(ports, settings, boards, volumes=self.volumes, images=self.images)
+        self.reader, self.hooks, self.killer, self.remover = parts.reader, parts.hooks, parts.killer, parts.remover
+        self.starter, self.sandboxes, self.executor = parts.starter, parts.sandboxes, parts.executor
 
     async def status(self, pod: Pod) -> PodRuntimeStatus:
         return await self.reader.read(uid_of(pod))

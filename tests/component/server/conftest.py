@@ -23,6 +23,7 @@ from klet.certs.maker import AuthorityFiles, CertificateMaker
 from klet.certs.messages import Purpose, Template
 from klet.cri.client import CriClient
 from klet.host.images import BUSYBOX_IMAGE
+from klet.metrics import MetricRegistry
 from klet.server.auth.access import AlwaysAllow, Authorizer
 from klet.server.auth.certificates import CertificateAuthenticator, ClientAuthorities
 from klet.server.auth.gate import Gate
@@ -30,6 +31,7 @@ from klet.server.auth.reviews import LIMITS, Retrying, ReviewLimits
 from klet.server.auth.tokens import TokenAuthenticator
 from klet.server.listener import Address, DoorLimits, SecureListener, SocketListener, take
 from klet.server.routes.health import HealthRoutes
+from klet.server.routes.metrics import MetricRoutes
 from klet.server.routes.node import NodeRoutes
 from klet.server.routes.pods import PodRoutes
 from klet.server.routes.streams import StreamRoutes
@@ -212,6 +214,7 @@ class Kubelet:
             HealthRoutes(health=self.health),
             StreamRoutes(pods=self.pods, running=running, runtime=client),
             NodeRoutes(configuration=b'{"port":10250}', running=running),
+            MetricRoutes(registry=MetricRegistry()),
         )
 
     async def connect(self, name: str | None = "admin") -> Connection:

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 import pytest
 
 from klet.api.container_status import ContainerUser, LinuxContainerUser
-from klet.app.simulation.memory import MemoryLeftFiles
 from klet.cri.errors import BadAnswer
 from klet.model.pods import PodUID
 from klet.model.runtime import ContainerState, GivenResources
 from klet.runtime.reader import PodReader, build_status, from_nanoseconds, group_listed
+from klet.simulation.memory import MemoryLeftFiles
 from klet.testing.fake_runtime.logs import MemorySink
 from klet.wire import cri_v1_pb2 as cri
 

@@ -53,6 +53,10 @@ class ClusterInformers:
     trust_bundles: Informer[ClusterTrustBundle]
     """Only followed once a pod asks for one."""
 
+    def followed(self) -> tuple[Informer[Node], Informer[Pod], Informer[Service], Informer[RuntimeClass]]:
+        """Those that are followed from the start."""
+        return self.node, self.pods, self.services, self.runtime_classes
+
 
 @asynccontextmanager
 async def connect_cluster(

@@ -1,44 +1,62 @@
 """Makes the agent a node of a cluster: what speaks to its API server, and the parts that keep both sides true."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from klet.app.agent_ports import Ports
 from klet.app.basics import Basics
-from klet.app.cluster.certificates import Identity
 from klet.app.cluster.connection import ClusterClients, ClusterInformers, build_informers, connect_cluster
 from klet.app.cluster.identity import build_identity_parts, open_node_identity, open_requested_serving
-from klet.app.cluster.node import build_node_parts, build_pod_cidrs
-from klet.app.cluster.objects import ServedObjects, build_served_objects
+from klet.app.cluster.node import (
+    ReportPorts,
+    ReportSettings,
+    build_node_reporting,
+    build_pod_cidrs,
+    cut_report_settings,
+)
+from klet.app.cluster.objects import build_served_objects, cut_object_settings
 from klet.app.cluster.offline import Offline, open_offline
 from klet.app.cluster.pods import build_pod_parts
-from klet.app.ports import Place
+from klet.app.objects import NodeObjects
 from klet.app.settings import AgentSettings
 from klet.app.wiring import Agent, Part
 from klet.certs.followers import PairUser
 from klet.config.command_line import Settings
 from klet.config.places import hide_credentials
+from klet.events.recorder import EventingRecorder
 from klet.host.addresses import find_node_addresses
 from klet.kube.announcer import Announcer
 from klet.node.addresses import host_ips
+from klet.node.image_list import ImageList
+from klet.node.pod_cidrs import PodCidrs
+from klet.node.status_inputs import PartReports
 from klet.sources.config import PodSink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """The API server, as the agent knows it."""
+    """The API server, as the node knows it."""
 
     clients: ClusterClients
     informers: ClusterInformers
     offline: Offline | None
     """What is kept for the time without it, if that is wanted."""
-    served: ServedObjects
-    place: Place
-    identity: Identity
+    objects: NodeObjects
+    events: EventingRecorder
+    """The recorder of the node: what it records becomes Events."""
+    sink: PodSink
+    """Where the pods of the API server go."""
+    cidrs: PodCidrs
+    reports: ReportSettings
+    parts: tuple[Part, ...]
+    """What runs for it besides what needs the agent: informers, caches of objects, the node's own certificates."""
 
 
 @asynccontextmanager
-async def open_cluster(given: Settings, settings: AgentSettings, basics: Basics) -> AsyncIterator[Cluster]:
+async def open_cluster(
+    given: Settings, settings: AgentSettings, basics: Basics, *, events: EventingRecorder, sink: PodSink
+) -> AsyncIterator[Cluster]:
     """Connect with the credentials of the node, which are obtained first if there are none."""
     clock, randomness = basics.clock, basics.randomness
     offline = await open_offline(given.klet, settings, basics) if given.klet.offline else None
@@ -50,73 +68,88 @@ async def open_cluster(given: Settings, settings: AgentSettings, basics: Basics)
         served = build_served_objects(
             clients,
             informers,
-            config=given.config,
-            node_name=settings.node_name,
-            has_trust_bundles=given.gates.enabled("ClusterTrustBundleProjection"),
+            settings=cut_object_settings(given, node_name=settings.node_name),
             offline=offline,
             clock=clock,
             randomness=randomness,
         )
-        # Until the node is there, the addresses that it will have.
-        expected = find_node_addresses(given.flags.node_ip.split(","))
-
-        def find_host_ips() -> tuple[str, ...]:
-            node = informers.node.get(settings.node_name)
-            return (host_ips(node) if node is not None else ()) or expected
-
+        announcer = Announcer(
+            server=hide_credentials(identity.access.server),
+            reaches=(clients.transport.reach, clients.heartbeat_transport.reach),
+            clock=clock,
+        )
+        architecture = basics.machine.info().architecture
         yield Cluster(
             clients=clients,
             informers=informers,
             offline=offline,
-            served=served,
-            place=Place(objects=served.objects, node_ips=find_host_ips, host_ips=find_host_ips),
-            identity=identity,
+            objects=served.objects,
+            events=events,
+            sink=sink,
+            cidrs=build_pod_cidrs(given, basics),
+            reports=cut_report_settings(given, name=settings.node_name, architecture=architecture),
+            parts=(
+                announcer,
+                *build_identity_parts(identity, clients, basics),
+                *informers.followed(),
+                *served.parts,
+            ),
         )
 
 
-async def build_cluster_parts(
-    given: Settings,
-    settings: AgentSettings,
-    basics: Basics,
-    *,
-    cluster: Cluster,
-    agent: Agent,
-    sink: PodSink,
-    requested: PairUser | None,
+async def open_serving_rotation(
+    given: Settings, settings: AgentSettings, basics: Basics, *, cluster: Cluster, user: PairUser
 ) -> tuple[Part, ...]:
-    """The parts of a node that has an API server; with somebody who waits for a serving certificate, its rotation."""
+    """What gets and renews the serving certificate that the cluster signs."""
+    return await open_requested_serving(
+        given, settings.node_name, basics, clients=cluster.clients, informers=cluster.informers, user=user
+    )
+
+
+def find_host_ips(given: Settings, cluster: Cluster) -> Callable[[], tuple[str, ...]]:
+    """The addresses of the node as its object has them; until it is there, those that it will have."""
+    expected = find_node_addresses(given.flags.node_ip.split(","))
+    nodes, name = cluster.informers.node, cluster.reports.node.name
+
+    def find() -> tuple[str, ...]:
+        node = nodes.get(name)
+        return (host_ips(node) if node is not None else ()) or expected
+
+    return find
+
+
+def build_cluster_parts(cluster: Cluster, ports: Ports, agent: Agent) -> tuple[Part, ...]:
+    """The parts of a node that has an API server."""
     clients, informers = cluster.clients, cluster.informers
-    assert basics.events is not None
-    cidrs = build_pod_cidrs(given, basics)
+    images = ImageList(images=ports.images, clock=ports.clock)
+    node = build_node_reporting(
+        cluster.reports,
+        ReportPorts(
+            machine=ports.machine,
+            addresses=ports.addresses,
+            runtime=ports.runtime,
+            images=images,
+            api=clients.main,
+            heartbeat=clients.heartbeat,
+            reconnect=clients.heartbeat_transport.reconnect,
+            nodes=informers.node,
+            recorder=ports.recorder,
+            clock=ports.clock,
+            randomness=ports.randomness,
+        ),
+        health=agent.runtime,
+        volumes=agent.volumes,
+        reports=PartReports(storage=ports.storage, volumes_in_use=agent.volumes.volumes_in_use),
+        cidrs=cluster.cidrs,
+    )
     pods = build_pod_parts(
         agent,
         clients,
         informers,
-        recorder=basics.events,
-        sink=sink,
-        node_name=settings.node_name,
-        cidrs=cidrs,
+        recorder=cluster.events,
+        sink=cluster.sink,
+        node_name=cluster.reports.node.name,
+        cidrs=cluster.cidrs,
         offline=cluster.offline,
     )
-    node = build_node_parts(
-        given,
-        settings,
-        basics,
-        agent=agent,
-        clients=clients,
-        informers=informers,
-        cidrs=cidrs,
-    )
-    announcer = Announcer(
-        server=hide_credentials(cluster.identity.access.server),
-        reaches=(clients.transport.reach, clients.heartbeat_transport.reach),
-        clock=basics.clock,
-    )
-    followed = (informers.node, informers.pods, informers.services, informers.runtime_classes)
-    identity = build_identity_parts(cluster.identity, clients, basics)
-    serving: tuple[Part, ...] = ()
-    if requested is not None:
-        serving = await open_requested_serving(
-            given, settings.node_name, basics, clients=clients, informers=informers, user=requested
-        )
-    return (announcer, *identity, *serving, *followed, *cluster.served.parts, *node, *pods)
+    return (*cluster.parts, images, node.reporter, node.lease, *pods)

@@ -1,100 +1,137 @@
 """Joins the agent with its Node at the API server: registration, status, lease, and the pods' network."""
 
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from datetime import timedelta
 
+from klet.aio.clock import Clock
+from klet.api.node import Node
 from klet.app.basics import Basics
-from klet.app.cluster.connection import ClusterClients, ClusterInformers
-from klet.app.settings import AgentSettings
-from klet.app.wiring import Agent, Part
 from klet.config.command_line import Settings
-from klet.host.addresses import AddressReader
-from klet.host.disk import FilesystemCapacity
+from klet.kube.client import KubeClient
+from klet.kube.informer import Informer
+from klet.model.causes import CauseRecorder
 from klet.node.board import NodeBoard
 from klet.node.bridge_network import BridgeNames, BridgeNetwork
 from klet.node.composer import NodeComposer
-from klet.node.image_list import ImageList
 from klet.node.lease import LeaseKeeper, LeaseTerms
 from klet.node.pod_cidrs import CidrUser, PodCidrs, RuntimeCidrs
 from klet.node.registrar import NodeRegistrar
 from klet.node.reporter import Pace, StatusReporter
-from klet.node.settings import ReportTimes, cut_node_settings
-from klet.node.status_inputs import PATIENCE, PartReports, StatusInputsReader
+from klet.node.runtime_state import RuntimeState
+from klet.node.settings import NodeSettings, ReportTimes, cut_node_settings
+from klet.node.status_inputs import Addresses, ListedImages, Machine, PartReports, StatusInputsReader, VersionCall
 from klet.node.status_sync import Heartbeats, StatusSync
+from klet.volumes.manager import VolumeManager
 
 
-def build_node_parts(
-    given: Settings,
-    settings: AgentSettings,
-    basics: Basics,
-    *,
-    agent: Agent,
-    clients: ClusterClients,
-    informers: ClusterInformers,
-    cidrs: PodCidrs,
-) -> tuple[Part, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportSettings:
+    """What the Node says of itself, and how often."""
+
+    node: NodeSettings
+    times: ReportTimes = field(default_factory=ReportTimes)
+    lease: timedelta = timedelta(seconds=40)
+    registers: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportPorts:
+    """What a Node is reported from, and how the API server is reached."""
+
+    machine: Machine
+    addresses: Addresses
+    runtime: VersionCall
+    images: ListedImages
+    api: KubeClient
+    heartbeat: KubeClient
+    reconnect: Callable[[], Awaitable[None]]
+    """Gives up the connections of heartbeats after one has failed."""
+    nodes: Informer[Node]
+    recorder: CauseRecorder
+    clock: Clock
+    randomness: random.Random
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReporting:
     """What keeps the Node at the API server true."""
-    config, clock, randomness = given.config, basics.clock, basics.randomness
-    node = cut_node_settings(
-        config, given.flags, name=settings.node_name, architecture=basics.machine.info().architecture
+
+    board: NodeBoard
+    registrar: NodeRegistrar
+    sync: StatusSync
+    reporter: StatusReporter
+    lease: LeaseKeeper
+
+
+def cut_report_settings(given: Settings, *, name: str, architecture: str) -> ReportSettings:
+    config = given.config
+    return ReportSettings(
+        node=cut_node_settings(config, given.flags, name=name, architecture=architecture),
+        times=ReportTimes(update=config.node_status_update_frequency, report=config.node_status_report_frequency),
+        lease=timedelta(seconds=config.node_lease_duration_seconds),
+        registers=config.register_node,
     )
+
+
+def build_node_reporting(
+    settings: ReportSettings,
+    ports: ReportPorts,
+    *,
+    health: RuntimeState,
+    volumes: VolumeManager,
+    reports: PartReports,
+    cidrs: PodCidrs,
+) -> NodeReporting:
+    """Wire the parts that write the Node and its lease."""
+    clock, randomness, recorder, name = ports.clock, ports.randomness, ports.recorder, settings.node.name
     board = NodeBoard()
-    images = ImageList(images=basics.runtime, clock=clock)
     inputs = StatusInputsReader(
-        machine=basics.machine,
-        addresses=AddressReader(threads=basics.threads, patience=PATIENCE, clock=clock),
-        health=agent.runtime,
-        runtime=basics.runtime,
-        images=images,
-        parts=PartReports(
-            storage=FilesystemCapacity(path=settings.root, threads=basics.threads).read,
-            volumes_in_use=agent.volumes.volumes_in_use,
-        ),
-        settings=node,
+        machine=ports.machine,
+        addresses=ports.addresses,
+        health=health,
+        runtime=ports.runtime,
+        images=ports.images,
+        parts=reports,
+        settings=settings.node,
         clock=clock,
     )
     composer = NodeComposer(
-        inputs=inputs,
-        cidrs=cidrs,
-        reported_in_use=agent.volumes.mark_reported_in_use,
-        settings=node,
+        inputs=inputs, cidrs=cidrs, reported_in_use=volumes.mark_reported_in_use, settings=settings.node
     )
     registrar = NodeRegistrar(
-        api=clients.main,
-        initial=composer,
-        reset_devices=lambda: False,
-        board=board,
-        recorder=basics.recorder,
-        clock=clock,
+        api=ports.api, initial=composer, reset_devices=lambda: False, board=board, recorder=recorder, clock=clock
     )
-    times = ReportTimes(update=config.node_status_update_frequency, report=config.node_status_report_frequency)
+    sync = StatusSync(
+        heartbeats=Heartbeats(ports.heartbeat, ports.reconnect),
+        seen=ports.nodes,
+        composer=composer,
+        board=board,
+        recorder=recorder,
+        clock=clock,
+        times=settings.times,
+        randomness=randomness,
+    )
     reporter = StatusReporter(
-        name=settings.node_name,
-        registrar=registrar if config.register_node else None,
-        sync=StatusSync(
-            heartbeats=Heartbeats(clients.heartbeat, clients.heartbeat_transport.reconnect),
-            seen=informers.node,
-            composer=composer,
-            board=board,
-            recorder=basics.recorder,
-            clock=clock,
-            times=times,
-            randomness=randomness,
-        ),
-        nodes=informers.node,
-        wakes=(agent.runtime.changes, agent.volumes.in_use_changes),
+        name=name,
+        registrar=registrar if settings.registers else None,
+        sync=sync,
+        nodes=ports.nodes,
+        wakes=(health.changes, volumes.in_use_changes),
         known=board,
         errors=inputs.errors,
-        pace=Pace(times=times, clock=clock, randomness=randomness),
+        pace=Pace(times=settings.times, clock=clock, randomness=randomness),
     )
     lease = LeaseKeeper(
-        api=clients.heartbeat,
-        terms=LeaseTerms(settings.node_name, timedelta(seconds=config.node_lease_duration_seconds)),
+        api=ports.heartbeat,
+        terms=LeaseTerms(name, settings.lease),
         until_node=board.until_known,
-        on_failure=clients.heartbeat_transport.reconnect,
+        on_failure=ports.reconnect,
         clock=clock,
         randomness=randomness,
     )
-    return (images, reporter, lease)
+    return NodeReporting(board=board, registrar=registrar, sync=sync, reporter=reporter, lease=lease)
 
 
 def build_pod_cidrs(given: Settings, basics: Basics) -> PodCidrs:

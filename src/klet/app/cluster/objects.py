@@ -16,7 +16,7 @@ from klet.app.cluster.connection import ClusterClients, ClusterInformers
 from klet.app.cluster.offline import Offline
 from klet.app.objects import NodeObjects, ReferredObjects
 from klet.app.wiring import Part
-from klet.config.configuration import KubeletConfiguration
+from klet.config.command_line import Settings
 from klet.kube.informer import Informer
 from klet.objectcache.cluster import EnvironmentObjects, build_cluster_objects
 from klet.objectcache.tokens import TokenCache, TokenClient
@@ -25,6 +25,25 @@ from klet.runtime.runtime_class import RuntimeClassMissing
 
 FIRST_LIST: Final = timedelta(seconds=2)
 """How long a pod waits for the first list of something; then it is told that there is none yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectSettings:
+    """Whose objects they are, and how changes of them are noticed."""
+
+    node_name: str
+    strategy: str
+    sync_period: timedelta
+    has_trust_bundles: bool
+
+
+def cut_object_settings(given: Settings, *, node_name: str) -> ObjectSettings:
+    return ObjectSettings(
+        node_name=node_name,
+        strategy=given.config.config_map_and_secret_change_detection_strategy,
+        sync_period=given.config.sync_frequency,
+        has_trust_bundles=given.gates.enabled("ClusterTrustBundleProjection"),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,19 +58,17 @@ def build_served_objects(
     clients: ClusterClients,
     informers: ClusterInformers,
     *,
-    config: KubeletConfiguration,
-    node_name: str,
-    has_trust_bundles: bool,
+    settings: ObjectSettings,
     offline: Offline | None,
     clock: Clock,
     randomness: random.Random,
 ) -> ServedObjects:
     """Nothing is asked before a pod needs it. The informers are parts of their own."""
     cache = build_cluster_objects(
-        config.config_map_and_secret_change_detection_strategy,
+        settings.strategy,
         settings=clients.informers,
-        node=lambda: informers.node.get(node_name),
-        sync_period=config.sync_frequency,
+        node=lambda: informers.node.get(settings.node_name),
+        sync_period=settings.sync_period,
     )
     referred: ReferredObjects = cache
     token_client: TokenClient = clients.main
@@ -62,7 +79,7 @@ def build_served_objects(
         parts = (cache, kept)
     tokens = TokenCache(client=token_client, randomness=randomness, clock=clock)
     trust: TrustBundles | None = None
-    if has_trust_bundles:
+    if settings.has_trust_bundles:
         trust = TrustBundles(bundles=informers.trust_bundles, randomness=randomness, clock=clock)
         parts = (*parts, trust)
     objects = NodeObjects(

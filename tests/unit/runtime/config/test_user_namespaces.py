@@ -7,7 +7,6 @@ import pytest
 from msgspec.structs import replace
 
 from klet.api.pod import Pod
-from klet.app.simulation.memory import MemoryMappings
 from klet.errors import KletError
 from klet.host.errors import HostError
 from klet.model.pods import PodUID
@@ -15,6 +14,7 @@ from klet.runtime.config.id_blocks import UNIT, IdBlock, IdBlocks, IdRange, User
 from klet.runtime.config.user_namespaces import UserNamespaces
 from klet.runtime.errors import SandboxConfigError
 from klet.runtime.runtime_class import HandlerFeatures
+from klet.simulation.memory import MemoryMappings
 from klet.testing.builders import make_pod
 from klet.wire import cri_v1_pb2 as cri
 

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable
 from functools import lru_cache
+from ipaddress import ip_address
 from pathlib import Path
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.api.volume import Volume
+from klet.host.addresses import AddressFacts
 from klet.host.errors import CgroupError, HostError
+from klet.host.machine.info import MachineInfo, SystemVersions
 from klet.logs.line import parse_cri_line
 from klet.model.memory import AgentMemory
 from klet.model.network import DnsConfig
@@ -20,6 +23,7 @@ from klet.volumes.disk import FoundVolume
 from klet.volumes.plugins.base import MountRequest, VolumeAttributes, VolumePlugin
 
 LOGS = Path("/var/log/pods")
+ADDRESS = ip_address("192.0.2.10")
 _PREFIX = f"{LOGS}/"
 
 
@@ -277,6 +281,26 @@ class MemoryPlugin(VolumePlugin):
 
 def volume_path(uid: PodUID, name: str) -> Path:
     return Path(f"/pods/{uid}/volumes/{name}")
+
+
+class MemoryMachine:
+    """A machine of two CPUs with one address; a test can boot it again."""
+
+    def __init__(self) -> None:
+        self.boot_id = "boot-1"
+
+    def info(self) -> MachineInfo:
+        return MachineInfo(cpus=2, memory=4 << 30, machine_id="m", system_uuid="u", boot_id=self.boot_id)
+
+    def versions(self) -> SystemVersions:
+        return SystemVersions("6.1.0", "Debian")
+
+    async def read(self, *, name: str, prefer: int, lookup: bool) -> AddressFacts:  # noqa: ARG002 - the port's signature
+        """The addresses."""
+        return AddressFacts(local=frozenset({ADDRESS}), default=ADDRESS)
+
+    async def storage(self) -> int:
+        return 100 << 30
 
 
 class MemoryDns:

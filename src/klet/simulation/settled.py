@@ -10,10 +10,10 @@ from klet.api.pod import PodStatus
 from klet.api.pod_resources import is_sidecar
 from klet.model.pods import PodUID
 from klet.runtime.hashing import container_hash
+from klet.simulation.chronicle import Chronicle, History, Instance
+from klet.simulation.invariants import TERMINAL, has_started, is_sick, may_be_leaving
+from klet.simulation.pods import MISSING_IMAGE
 from klet.testing.fake_runtime.machine import FakeRuntime
-from klet.testing.simulation.chronicle import Chronicle, History, Instance
-from klet.testing.simulation.invariants import TERMINAL, has_started, is_sick, may_be_leaving
-from klet.testing.simulation.pods import MISSING_IMAGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

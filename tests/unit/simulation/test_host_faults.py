@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from klet.host.errors import HostError
+from klet.simulation.host_faults import HostFault, HostFaults, Refuse, TakeLong
 from klet.testing.loop import EPOCH, VirtualClock, run_virtual
-from klet.testing.simulation.host_faults import HostFault, HostFaults, Refuse, TakeLong
 
 
 class Disk:

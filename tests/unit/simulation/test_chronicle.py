@@ -2,12 +2,12 @@
 
 from klet.model.pods import PodUID
 from klet.runtime import labels
+from klet.simulation.chronicle import Chronicle
+from klet.simulation.commands import Commands
+from klet.simulation.pods import FILE
 from klet.testing.builders import IMAGE, make_pod
 from klet.testing.clock import START, ManualClock
 from klet.testing.fake_runtime import FakeImage, FakeRuntime
-from klet.testing.simulation.chronicle import Chronicle
-from klet.testing.simulation.commands import Commands
-from klet.testing.simulation.pods import FILE
 from klet.wire import cri_v1_pb2 as pb
 
 UID = PodUID("uid-1")

@@ -12,13 +12,13 @@ from klet.api.pod import Pod, PodStatus
 from klet.api.times import Time
 from klet.app.wiring import Agent
 from klet.model.pods import PodUID, uid_of
+from klet.simulation import plan as steps
+from klet.simulation.chronicle import Chronicle
+from klet.simulation.plan import Plan, PodStep
+from klet.simulation.pods import API, FILE, with_debugger, with_other_image
 from klet.sources.config import PodConfig
 from klet.sync.ledger import WorkerLedger
 from klet.sync.worker_state import Stage
-from klet.testing.simulation import plan as steps
-from klet.testing.simulation.chronicle import Chronicle
-from klet.testing.simulation.plan import Plan, PodStep
-from klet.testing.simulation.pods import API, FILE, with_debugger, with_other_image
 
 
 class SimulatedSources:

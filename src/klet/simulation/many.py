@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from klet.app.simulation.story import Alteration, Outcome, leave_as_is, run_seed
+from klet.simulation.story import Alteration, Outcome, leave_as_is, run_seed
 
 CHUNK = 8
 

@@ -1,24 +1,30 @@
-"""The ports of containers on a simulated machine: no API server, no devices, volumes by name."""
+"""The ports of containers on a simulated machine: no devices, volumes by name."""
 
 import random
 
 from klet.app.container_ports import ContainerPorts
-from klet.app.simulation.memory import MemoryMappings, MemoryVolumes
+from klet.app.objects import NodeObjects
 from klet.cri.port import RuntimeService
 from klet.runtime.config.container_options import NoDevices
 from klet.runtime.config.id_blocks import UNIT, IdBlocks, choose_range
 from klet.runtime.config.user_namespaces import UserNamespaces
-from klet.runtime.environment.env_sources import KnownResources, NoObjects
+from klet.runtime.environment.env_sources import KnownResources
 from klet.runtime.host_ports import FreePorts
-from klet.runtime.runtime_class import KnownRuntimeClasses, RuntimeHandlers
+from klet.runtime.runtime_class import RuntimeHandlers
+from klet.simulation.memory import MemoryMappings, MemoryVolumes
 
 MAX_PODS = 110
 
 
 def simulated_container_ports(
-    runtime: RuntimeService, *, mappings: MemoryMappings, volumes: MemoryVolumes, randomness: random.Random
+    runtime: RuntimeService,
+    *,
+    objects: NodeObjects,
+    mappings: MemoryMappings,
+    volumes: MemoryVolumes,
+    randomness: random.Random,
 ) -> ContainerPorts:
-    objects, handlers = NoObjects(), RuntimeHandlers(runtime=runtime)
+    handlers = RuntimeHandlers(runtime=runtime)
     users = UserNamespaces(
         blocks=IdBlocks(ids=choose_range(per_pod=UNIT, max_pods=MAX_PODS)),
         files=mappings,
@@ -27,10 +33,10 @@ def simulated_container_ports(
     )
     users.restore(mappings.written)
     return ContainerPorts(
-        objects=objects,
-        services=objects,
+        objects=objects.data,
+        services=objects.services,
         resources=KnownResources(allocatable={}),
-        runtime_classes=KnownRuntimeClasses(handlers={}),
+        runtime_classes=objects.runtime_classes,
         handlers=handlers,
         devices=NoDevices(),
         volume_files=volumes,

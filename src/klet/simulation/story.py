@@ -9,9 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar, assert_never
 
-from klet.app.simulation.memory import MemoryFiles
-from klet.app.simulation.node import SimulatedNode, simulated_settings
-from klet.app.simulation.sources import SimulatedSources
+from klet.app.node import NodeSpec, build_node
 from klet.app.wiring import Agent
 from klet.checkpoint.errors import CheckpointError
 from klet.cri.client import CriClient
@@ -20,6 +18,19 @@ from klet.host.errors import CgroupError, HostError
 from klet.model.pods import PodUID
 from klet.model.probes import ProbeKind
 from klet.runtime.config.sub_paths import SubPathError
+from klet.simulation import plan as steps
+from klet.simulation.chronicle import Chronicle
+from klet.simulation.commands import Commands
+from klet.simulation.host_faults import HostFault, HostFaults
+from klet.simulation.invariants import RuntimeWatch, check_leftovers, check_reaction, check_sick, check_status
+from klet.simulation.memory import MemoryFiles
+from klet.simulation.mortal import Lifeline, MortalTransport
+from klet.simulation.node import SimulatedNode, simulated_settings
+from klet.simulation.plan import Plan, RuntimeStep, Step, make_plan
+from klet.simulation.pods import API, FILE, LOADED, choose_life, habits_of, registry
+from klet.simulation.settled import Holdings, unsettled
+from klet.simulation.sources import SimulatedSources
+from klet.simulation.telling import tell
 from klet.sources.config import PodConfig
 from klet.testing.fake_runtime import (
     ANY,
@@ -35,16 +46,6 @@ from klet.testing.fake_runtime.pump import Pump, timing
 from klet.testing.fake_runtime.script import Latency
 from klet.testing.in_process import REQUEST_TIMEOUT, InProcessTransport
 from klet.testing.loop import EPOCH, StuckError, VirtualClock, VirtualLoop, run_virtual
-from klet.testing.simulation import plan as steps
-from klet.testing.simulation.chronicle import Chronicle
-from klet.testing.simulation.commands import Commands
-from klet.testing.simulation.host_faults import HostFault, HostFaults
-from klet.testing.simulation.invariants import RuntimeWatch, check_leftovers, check_reaction, check_sick, check_status
-from klet.testing.simulation.mortal import Lifeline, MortalTransport
-from klet.testing.simulation.plan import Plan, RuntimeStep, Step, make_plan
-from klet.testing.simulation.pods import API, FILE, LOADED, choose_life, habits_of, registry
-from klet.testing.simulation.settled import Holdings, unsettled
-from klet.testing.simulation.telling import tell
 
 T = TypeVar("T")
 
@@ -217,17 +218,19 @@ class Story:
             inner=InProcessTransport(runtime=self.node.runtime, pump=pump), lifeline=lifeline, observer=self._watch
         )
         config = PodConfig(sources=(FILE, API), recorder=self.node.journal, clock=self._clock)
-        self._agent = agent = self.node.build_agent(
+        ports = self.node.build_ports(
             CriClient(runtime=transport, images=transport, timeout=REQUEST_TIMEOUT),
             config,
             seed=self._plan.seed * 1000 + self.chronicle.life,
-            settings=simulated_settings(self._plan.parallel_starts, longest_backoff=self._plan.longest_backoff),
             wrap=partial(_wrap, self._host_faults, lifeline),
         )
+        settings = simulated_settings(self._plan.parallel_starts, longest_backoff=self._plan.longest_backoff)
+        node = build_node(NodeSpec(settings=settings, ports=ports))
+        self._agent = agent = node.agent
         self._alter(agent)
         try:
             async with asyncio.TaskGroup() as group:
-                for part in agent.parts:
+                for part in node.parts:
                     group.create_task(part.run(), name=type(part).__name__)
                 group.create_task(self._follow_statuses(agent), name="statuses")
                 group.create_task(self._sources.open(config), name="sources")

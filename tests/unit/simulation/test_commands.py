@@ -5,9 +5,9 @@ from datetime import timedelta
 from klet.model.pods import PodUID
 from klet.model.probes import ProbeKind
 from klet.runtime import labels
+from klet.simulation.commands import Attempt, Commands, Habits
 from klet.testing.fake_runtime.lives import ExecResult
 from klet.testing.loop import EPOCH
-from klet.testing.simulation.commands import Attempt, Commands, Habits
 from klet.wire import cri_v1_pb2 as pb
 
 UID = PodUID("uid")

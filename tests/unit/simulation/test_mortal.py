@@ -5,8 +5,8 @@ import itertools
 
 import pytest
 
+from klet.simulation.mortal import Lifeline
 from klet.testing.loop import run_virtual
-from klet.testing.simulation.mortal import Lifeline
 
 
 async def _work(lifeline: Lifeline, done: list[int]) -> None:

@@ -13,18 +13,18 @@ from klet.api.pod import Pod
 from klet.api.volume import EmptyDirVolumeSource, Volume
 from klet.model.pods import PodUID, uid_of
 from klet.model.probes import ProbeKind
-from klet.testing.builders import IMAGE, make_container, make_pod
-from klet.testing.fake_runtime import FakeImage, Life
-from klet.testing.fake_runtime.images import Registry
-from klet.testing.fake_runtime.lives import LifeChooser
-from klet.testing.simulation.commands import POST_START, PRE_STOP, Habits, attempt_of
-from klet.testing.simulation.lives import (
+from klet.simulation.commands import POST_START, PRE_STOP, Habits, attempt_of
+from klet.simulation.lives import (
     draw_debugger_lives,
     draw_habits,
     draw_init_lives,
     draw_regular_lives,
     draw_sidecar_lives,
 )
+from klet.testing.builders import IMAGE, make_container, make_pod
+from klet.testing.fake_runtime import FakeImage, Life
+from klet.testing.fake_runtime.images import Registry
+from klet.testing.fake_runtime.lives import LifeChooser
 from klet.wire import cri_v1_pb2 as pb
 
 FILE = "file"

@@ -9,11 +9,11 @@ from klet.api.container import Container
 from klet.api.pod import Pod
 from klet.model.pods import PodUID, full_name
 from klet.runtime import labels
+from klet.simulation.commands import Attempt, Commands, attempt_of
+from klet.simulation.lives import LONGEST_HOOK
 from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.fake_runtime.world import Container as RuntimeContainer
 from klet.testing.fake_runtime.world import Sandbox
-from klet.testing.simulation.commands import Attempt, Commands, attempt_of
-from klet.testing.simulation.lives import LONGEST_HOOK
 
 
 @dataclass(slots=True, eq=False)

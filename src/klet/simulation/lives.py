@@ -4,9 +4,9 @@ import random
 from datetime import timedelta
 
 from klet.cri.errors import Code
+from klet.simulation.commands import Habits
 from klet.testing.fake_runtime import Life, OnTerm, RpcFailure
 from klet.testing.fake_runtime.lives import ExecResult
-from klet.testing.simulation.commands import Habits
 
 LONGEST_HOOK = timedelta(seconds=15)
 FOR_EVER = timedelta(minutes=10)

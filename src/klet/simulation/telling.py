@@ -6,12 +6,12 @@ from google.protobuf.message import Message
 
 from klet.api.container import Container
 from klet.model.causes import Cause
+from klet.simulation.commands import Habits
+from klet.simulation.plan import Plan
 from klet.testing.fake_runtime.calls import AnswerRecord, CallRecord
 from klet.testing.fake_runtime.events import FakeEvent
 from klet.testing.fake_runtime.lives import ExecResult
 from klet.testing.fake_runtime.timeline import nanoseconds
-from klet.testing.simulation.commands import Habits
-from klet.testing.simulation.plan import Plan
 from klet.wire import cri_v1_pb2 as pb
 
 

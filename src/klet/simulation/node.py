@@ -5,7 +5,7 @@ Everything outside is in memory: the runtime, the pods' files and cgroups, the s
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -13,11 +13,32 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from klet.aio.clock import Clock
+from klet.aio.threads import Threads
 from klet.api.pod import Pod
 from klet.app.agent_ports import Ports
+from klet.app.node import NodeSpec, build_node
+from klet.app.objects import NodeObjects, standalone_objects
 from klet.app.settings import AgentSettings
-from klet.app.simulation.containers import simulated_container_ports
-from klet.app.simulation.memory import (
+from klet.app.volumes import NodeVolumes, build_volumes
+from klet.app.wiring import Agent, Part
+from klet.cri.client import CriClient
+from klet.cri.events import ContainerdEvents, CriEvents
+from klet.host.http_client import HttpClient
+from klet.images.node_logins import NoNodeLogins
+from klet.journal.memory import MemoryJournal
+from klet.model.causes import CauseRecorder
+from klet.model.pods import PodUID, uid_of
+from klet.network.dns import DnsSettings
+from klet.resources.cgroup_values import PodCgroupRules, QosRules
+from klet.runtime.config.container_config import ContainerSettings
+from klet.runtime.config.id_blocks import UserIdSettings
+from klet.runtime.config.linux_resources import ResourceRules
+from klet.runtime.config.sandbox_config import SandboxSettings
+from klet.runtime.config.security import SecuritySettings
+from klet.runtime.environment.env_sources import NodeResources
+from klet.runtime.gc_plan import GcPolicy
+from klet.simulation.containers import simulated_container_ports
+from klet.simulation.memory import (
     LOGS,
     MemoryCgroups,
     MemoryCheckpoint,
@@ -25,32 +46,17 @@ from klet.app.simulation.memory import (
     MemoryFiles,
     MemoryLeftFiles,
     MemoryLogs,
+    MemoryMachine,
     MemoryPlugin,
     MemoryQos,
     MemoryVolumes,
 )
-from klet.app.volumes import NodeVolumes
-from klet.app.wiring import Agent, build_agent
-from klet.cri.client import CriClient
-from klet.cri.events import ContainerdEvents, CriEvents
-from klet.host.http_client import HttpClient
-from klet.images.node_logins import NoNodeLogins
-from klet.journal.memory import MemoryJournal
-from klet.model.pods import PodUID, uid_of
-from klet.network.dns import DnsSettings
-from klet.objectcache.standalone import StandaloneObjects
-from klet.objectcache.trust_bundles import NoTrustBundles
-from klet.resources.cgroup_values import PodCgroupRules, QosRules
-from klet.runtime.config.container_config import ContainerSettings
-from klet.runtime.config.id_blocks import UserIdSettings
-from klet.runtime.config.linux_resources import ResourceRules
-from klet.runtime.config.sandbox_config import SandboxSettings
-from klet.runtime.config.security import SecuritySettings
-from klet.runtime.gc_plan import GcPolicy
 from klet.sources.merge import ChangeKind, PodChanges
 from klet.sync.loop import ChangeSource
 from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.in_process import run_in_process
+from klet.testing.mounts import NotedMounts
+from klet.volumes.build import VolumePorts
 
 T = TypeVar("T")
 
@@ -104,18 +110,30 @@ class WantedPods:
         self._changes.put_nowait(PodChanges(source=SOURCE, kind=kind, pods=pods))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RealDirectories:
+    """Volumes whose directories are real, for tests that read them. What would be mounted is only noted."""
+
+    root: Path
+    threads: Threads
+    mounts: NotedMounts = field(default_factory=NotedMounts)
+
+
 @dataclass(slots=True, kw_only=True)
 class SimulatedNode:
     """What outlives the agent on a simulated machine."""
 
     clock: Clock
     runtime: FakeRuntime
+    machine: MemoryMachine = field(default_factory=MemoryMachine)
     journal: MemoryJournal = field(init=False)
     files: MemoryFiles = field(default_factory=MemoryFiles)
     cgroups: MemoryCgroups = field(default_factory=MemoryCgroups)
     qos: MemoryQos = field(default_factory=MemoryQos)
     checkpoint: MemoryCheckpoint = field(default_factory=MemoryCheckpoint)
     volumes: MemoryVolumes = field(default_factory=MemoryVolumes)
+    directories: RealDirectories | None = None
+    """Where volumes are made instead."""
     logs: MemoryLogs = field(init=False)
     http: HttpClient = field(default_factory=HttpClient)
 
@@ -127,45 +145,36 @@ class SimulatedNode:
     async def run_agent(
         self, wanted: ChangeSource, *, seed: int = 0, parallel_starts: int = 8
     ) -> AsyncIterator["RunningAgent"]:
-        """Run an agent on this machine; leaving the block kills it as `kill -9` would."""
+        """Run a node without an API server on this machine; leaving the block kills it as `kill -9` would."""
         async with run_in_process(self.runtime, clock=self.clock) as client:
-            agent = self.build_agent(client, wanted, seed=seed, settings=simulated_settings(parallel_starts))
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(part.run(), name=type(part).__name__) for part in agent.parts]
-                try:
-                    yield RunningAgent(agent=agent, journal=self.journal)
-                finally:
-                    for task in tasks:
-                        task.cancel()
+            ports = self.build_ports(client, wanted, seed=seed)
+            node = build_node(NodeSpec(settings=simulated_settings(parallel_starts), ports=ports))
+            async with running(node.parts):
+                yield RunningAgent(agent=node.agent, journal=self.journal)
 
-    def build_agent(
+    def build_ports(
         self,
         client: CriClient,
         wanted: ChangeSource,
         *,
         seed: int,
-        settings: AgentSettings,
         wrap: PortWrapper = as_it_is,
-    ) -> Agent:
-        """Wire an agent to this machine; it does not run yet."""
-        return build_agent(self.build_ports(client, wanted, seed=seed, wrap=wrap), settings)
-
-    def build_ports(self, client: CriClient, wanted: ChangeSource, *, seed: int, wrap: PortWrapper = as_it_is) -> Ports:
+        objects: NodeObjects | None = None,
+        recorder: CauseRecorder | None = None,
+    ) -> Ports:
         """The ports of this machine. `wrap` may put something around them."""
         randomness = random.Random(seed)
+        objects = objects or standalone_objects({})
         volumes = wrap(self.volumes, "sub paths")
         containers = simulated_container_ports(
-            client,
-            mappings=self.files.mappings,
-            volumes=volumes,
-            randomness=randomness,
+            client, objects=objects, mappings=self.files.mappings, volumes=volumes, randomness=randomness
         )
         return Ports(
             clock=self.clock,
             runtime=client,
             images=client,
             events=(ContainerdEvents(connection=client.runtime), CriEvents(runtime=client)),
-            recorder=self.journal,
+            recorder=recorder or self.journal,
             changes=wanted,
             files=wrap(self.files, "files"),
             cgroups=wrap(self.cgroups, "cgroups"),
@@ -178,16 +187,48 @@ class SimulatedNode:
             node_ips=lambda: ("192.0.2.1",),
             randomness=randomness,
             containers=containers,
-            volumes=NodeVolumes(
-                plugins=(MemoryPlugin(volumes=volumes),),
-                directories=volumes,
-                objects=StandaloneObjects(),
-                trust=NoTrustBundles(),
-            ),
+            volumes=self._build_volumes(objects, volumes, containers.resources),
             node_logins=NoNodeLogins(),
             memory=self.checkpoint.left,
             memory_store=wrap(self.checkpoint, "memory"),
+            machine=self.machine,
+            addresses=self.machine,
+            storage=self.machine.storage,
         )
+
+    def _build_volumes(self, objects: NodeObjects, volumes: MemoryVolumes, node: NodeResources) -> NodeVolumes:
+        if self.directories is None:
+            return NodeVolumes(
+                plugins=(MemoryPlugin(volumes=volumes),),
+                directories=volumes,
+                objects=objects.referred,
+                trust=objects.trust,
+            )
+        ports = VolumePorts(
+            root=self.directories.root,
+            objects=objects.referred,
+            tokens=objects.tokens,
+            trust=objects.trust,
+            node=node,
+            mounter=self.directories.mounts,
+            threads=self.directories.threads,
+            clock=self.clock,
+            has_api=objects.has_api,
+            noswap=False,
+        )
+        return build_volumes(ports, objects)
+
+
+@asynccontextmanager
+async def running(parts: Sequence[Part]) -> AsyncIterator[None]:
+    """Run parts until the block is left, however that is."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(part.run(), name=type(part).__name__) for part in parts]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

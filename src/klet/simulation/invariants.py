@@ -11,12 +11,12 @@ from klet.api.pod_resources import is_sidecar
 from klet.model.pods import PodUID
 from klet.model.probes import ProbeKind
 from klet.runtime.hashing import container_hash
+from klet.simulation.chronicle import Chronicle, History, Instance
+from klet.simulation.commands import POST_START, PRE_STOP
+from klet.simulation.pods import DEBUGGERS, FILE
 from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.fake_runtime.timeline import nanoseconds
 from klet.testing.loop import EPOCH
-from klet.testing.simulation.chronicle import Chronicle, History, Instance
-from klet.testing.simulation.commands import POST_START, PRE_STOP
-from klet.testing.simulation.pods import DEBUGGERS, FILE
 from klet.wire import cri_v1_pb2 as pb
 
 WRITES = frozenset(

@@ -10,6 +10,8 @@ from typing import TypeAlias
 
 from klet.cri.errors import Code
 from klet.model.probes import ProbeKind
+from klet.simulation.host_faults import HostEffect, Refuse, TakeLong
+from klet.simulation.pods import API, FILE, PodPlan, plan_pod
 from klet.testing.fake_runtime.faults import (
     ANY,
     CallEffect,
@@ -23,8 +25,6 @@ from klet.testing.fake_runtime.faults import (
     Repeat,
     Twice,
 )
-from klet.testing.simulation.host_faults import HostEffect, Refuse, TakeLong
-from klet.testing.simulation.pods import API, FILE, PodPlan, plan_pod
 
 READS = ("ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus", "ImageStatus", "Status", "ExecSync")
 WRITES = (

@@ -1,0 +1,61 @@
+"""From a specification to a node: the one function behind `klet run`, the simulation and the component tests.
+
+A specification holds the outside, opened already: real on a machine, fake in a simulation. Whatever is built from it
+runs nowhere before its parts are run.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from klet.api.node import Node as ApiNode
+from klet.app.agent_ports import Ports
+from klet.app.kubelet_api import OpenedApi, build_api_parts
+from klet.app.settings import AgentSettings
+from klet.app.wiring import Agent, Part, build_agent
+
+if TYPE_CHECKING:
+    from klet.app.cluster.join import Cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSpec:
+    """What a node is to be, and what it stands on."""
+
+    settings: AgentSettings
+    ports: Ports
+    cluster: "Cluster | None" = None
+    """The API server; None on a node without one."""
+    api: OpenedApi | None = None
+    """Where the kubelet API is served; None where nobody asks."""
+    others: tuple[Part, ...] = ()
+    """Parts that need nothing of the agent, such as the pod sources; they are started first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A wired node."""
+
+    agent: Agent
+    parts: tuple[Part, ...]
+    """In the order of their start."""
+
+
+def build_node(spec: NodeSpec) -> Node:
+    """Wire every part of a node."""
+    agent = build_agent(spec.ports, spec.settings)
+    parts = (*spec.others, *agent.parts)
+    if spec.cluster is not None:
+        # What speaks to an API server takes memory that a node without one can spare.
+        from klet.app.cluster.join import build_cluster_parts  # noqa: PLC0415 - see above
+
+        parts += build_cluster_parts(spec.cluster, spec.ports, agent)
+    if spec.api is not None:
+        find = partial(_find_node, spec.cluster, spec.settings.node_name)
+        parts += build_api_parts(spec.api, spec.ports, agent, node_name=spec.settings.node_name, find_node=find)
+    return Node(agent=agent, parts=parts)
+
+
+def _find_node(cluster: "Cluster | None", name: str) -> ApiNode | None:
+    """The node as the API server has it."""
+    return cluster.informers.node.get(name) if cluster is not None else None

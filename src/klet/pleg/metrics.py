@@ -1,0 +1,22 @@
+"""What the runtime runs, as metrics (upstream sets these at each relist; here they are read when somebody asks)."""
+
+from collections import Counter
+from typing import Final
+
+from klet.metrics import Label, MetricRegistry, Reading
+from klet.model.runtime import ContainerState
+from klet.pleg.cache import RuntimeCache
+
+STATE: Final = Label("container_state", frozenset(state.value for state in ContainerState))
+
+
+def register_running(registry: MetricRegistry, cache: RuntimeCache) -> None:
+    def pods() -> Reading:
+        return {(): sum(any(each.ready for each in pod.sandboxes) for pod in cache.pods().values())}
+
+    def containers() -> Reading:
+        states = Counter(record.state.value for pod in cache.pods().values() for record in pod.containers)
+        return {(state,): count for state, count in states.items()}
+
+    registry.gauge("kubelet_running_pods", "Pods that have a sandbox which is ready.", pods)
+    registry.gauge("kubelet_running_containers", "Containers of the runtime by their state.", containers, (STATE,))

@@ -1,0 +1,10 @@
+"""A whole wired agent on a fake runtime, in one process and in virtual time: for simulations and component tests."""
+
+from klet.simulation.memory import MemoryCgroups as MemoryCgroups
+from klet.simulation.memory import MemoryDns as MemoryDns
+from klet.simulation.memory import MemoryFiles as MemoryFiles
+from klet.simulation.memory import MemoryLeftFiles as MemoryLeftFiles
+from klet.simulation.memory import MemoryLogs as MemoryLogs
+from klet.simulation.node import RunningAgent as RunningAgent
+from klet.simulation.node import SimulatedNode as SimulatedNode
+from klet.simulation.node import WantedPods as WantedPods

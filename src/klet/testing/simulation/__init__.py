@@ -1,1 +1,0 @@
-"""Random stories of a node for the simulation, and what must be true in all of them."""
