@@ -1,5 +1,6 @@
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -111,8 +112,16 @@ def test_only_a_plain_name_is_removed_from_a_directory(tmp_path, name):
     assert (tmp_path / "a/b").is_dir()
 
 
-def test_a_very_deep_tree_costs_neither_stack_nor_descriptors(tmp_path):
-    tree = tmp_path / "tree"
+@pytest.fixture
+def apart():
+    """A directory that pytest does not remove: if the test is killed, pytest itself fails on so deep a tree later."""
+    directory = Path(tempfile.mkdtemp(prefix="klet-deep-"))
+    yield directory
+    remove_tree(directory)
+
+
+def test_a_very_deep_tree_costs_neither_stack_nor_descriptors(apart):
+    tree = apart / "tree"
     tree.mkdir()
     descriptor = os.open(tree, os.O_RDONLY)
     for _ in range(3000):
@@ -122,7 +131,7 @@ def test_a_very_deep_tree_costs_neither_stack_nor_descriptors(tmp_path):
         descriptor = below
     os.close(descriptor)
     remove_tree(tree)
-    assert list(tmp_path.iterdir()) == []
+    assert list(apart.iterdir()) == []
 
 
 def test_a_kernel_switch_is_read_although_the_limit_is_large():
