@@ -18,8 +18,9 @@ import pytest
 
 from klet.cli.node.node import find_node, locked
 from klet.cli.node.paths import node_names
-from klet.host.containerd_probe import CAP_SYS_RESOURCE, has_capability
+from klet.host.containerd_probe import has_capability
 from klet.host.mounts import list_mounts
+from klet.host.procfs import CAP_SYS_RESOURCE
 from klet.testing.containerd import why_impossible
 from klet.testing.crun import has_mixed_controllers
 

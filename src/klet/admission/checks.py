@@ -11,12 +11,11 @@ from klet.api.container import ContainerPort
 from klet.api.pod import Pod
 from klet.api.pod_resources import is_sidecar
 from klet.api.sysctls import IPC, NET, SAFE_SYSCTLS, matches_sysctl, namespace_of, normalize_sysctl
+from klet.model.operating_system import LINUX, OS_LABEL
 from klet.model.reasons import Reason
 
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - compared with, not bound to
 _TCP: Final = "TCP"
-_OS_LABEL: Final = "kubernetes.io/os"
-_LINUX: Final = "linux"
 
 
 def check_sysctls(pod: Pod, *, allowed: Sequence[str]) -> Reject | None:
@@ -34,10 +33,10 @@ def check_sysctls(pod: Pod, *, allowed: Sequence[str]) -> Reject | None:
 
 def check_os(pod: Pod) -> Reject | None:
     """A pod for another operating system."""
-    if pod.metadata.labels.get(_OS_LABEL, _LINUX) != _LINUX:
-        message = f"Failed to admit pod as the `{_OS_LABEL}` label doesn't match node label"
+    if pod.metadata.labels.get(OS_LABEL, LINUX) != LINUX:
+        message = f"Failed to admit pod as the `{OS_LABEL}` label doesn't match node label"
         return Reject(Reason.POD_OS_SELECTOR_DOES_NOT_MATCH, message)
-    if pod.spec.os is not None and pod.spec.os.name not in {"", _LINUX}:
+    if pod.spec.os is not None and pod.spec.os.name not in {"", LINUX}:
         return Reject(Reason.POD_OS_NOT_SUPPORTED, "Failed to admit pod as the OS field doesn't match node OS")
     return None
 

@@ -10,9 +10,8 @@ from klet.api.codec import encode
 from klet.api.container import Container, EphemeralContainer
 from klet.api.placement import Toleration
 from klet.api.pod import Pod, PodSpec
+from klet.api.pod_annotations import HASH_ANNOTATION
 from klet.api.volume import Volume, VolumeProjection
-
-CONFIG_HASH: Final = "kubernetes.io/config.hash"
 
 _FNV_OFFSET: Final = 0x6C62272E07BB014262B821756295C58D
 _FNV_PRIME: Final = 0x0000000001000000000000000000013B
@@ -44,7 +43,7 @@ def default_static_pod(pod: Pod, *, node_name: str, origin: StaticOrigin, locati
             uid=uid,
             name=f"{meta.name}-{node_name.lower()}",
             namespace=meta.namespace or "default",
-            annotations={**meta.annotations, CONFIG_HASH: uid},
+            annotations={**meta.annotations, HASH_ANNOTATION: uid},
         ),
         spec=replace(spec, node_name=node_name),
         status=replace(pod.status, phase="Pending"),

@@ -6,24 +6,27 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from klet.aio.clock import Clock
-from klet.app.container_ports import ContainerPorts, PodDirectoryFiles
+from klet.app.container_ports import ContainerPorts
 from klet.app.volumes import NodeVolumes
 from klet.cri.events import EventSource
 from klet.cri.port import ImageService, RuntimeService
 from klet.host.http_client import HttpClient
+from klet.host.machine.cache import FactReader
 from klet.images.pull_secrets import NodeLogins
 from klet.model.causes import CauseRecorder
 from klet.model.memory import AgentMemory
-from klet.node.status_inputs import Addresses, Machine
+from klet.model.roles import RestartCounts
+from klet.node.status_inputs import Addresses
 from klet.runtime.config.container_planner import ContainerFileMaker
 from klet.runtime.gc import Logs
 from klet.runtime.kill.termination import LeftFiles
 from klet.runtime.sandboxes import CgroupParents, PodDns
-from klet.runtime.starter import LogLinks, RestartCounts
+from klet.runtime.starter import LogLinks
 from klet.status.checkpoint import MemoryStore
 from klet.sync.cgroup_step import PodCgroupKeeper, QosKeeper
 from klet.sync.housekeeping import OrphanCgroups
 from klet.sync.loop import ChangeSource
+from klet.sync.pod_holdings import PodDirectoryFiles
 
 
 class PodFilesPort(ContainerFileMaker, RestartCounts, PodDirectoryFiles, Protocol):
@@ -65,7 +68,7 @@ class Ports:
     memory: AgentMemory
     """What an earlier life of the agent left."""
     memory_store: MemoryStore
-    machine: Machine
+    machine: FactReader
     addresses: Addresses
     """The addresses of the machine, as a Node has them."""
     storage: Callable[[], Awaitable[int | None]]

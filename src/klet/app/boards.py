@@ -31,9 +31,10 @@ class Boards:
     cache: RuntimeCache = field(default_factory=RuntimeCache)
     probes: ProbeResults = field(default_factory=ProbeResults)
 
-    def remembered(self) -> frozenset[PodUID]:
-        """Every pod of which something is known."""
-        return self.statuses.pods() | self.backoff.pods() | self.pulls.pods()
+
+def remembered_pods(boards: Boards) -> frozenset[PodUID]:
+    """Every pod of which something is known."""
+    return boards.statuses.pods() | boards.backoff.pods() | boards.pulls.pods()
 
 
 def build_boards(settings: AgentSettings, memory: AgentMemory, clock: Clock) -> Boards:

@@ -1,6 +1,5 @@
 """The kubelet API of this node: which paths, on which ports, for whom, and with which certificate."""
 
-import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,10 +10,8 @@ from klet.aio.clock import Clock
 from klet.api.node import Node
 from klet.app.agent_ports import Ports
 from klet.app.basics import Basics
-from klet.app.journal_view import JournalRecords
 from klet.app.settings import AgentSettings
-from klet.app.views import AgentHealth, BoardPods, RuntimeLogs
-from klet.app.wiring import Agent, Part
+from klet.app.wiring import Agent
 from klet.certs.maker import CertificateMaker
 from klet.certs.serving import Reject, Requested, ServingFiles, ServingPair, ServingSettings, plan_serving
 from klet.config.command_line import Settings
@@ -22,7 +19,10 @@ from klet.config.configuration import KubeletConfiguration
 from klet.config.errors import ConfigError
 from klet.config.unusable import named
 from klet.host.addresses import find_node_addresses
+from klet.journal.queries import JournalQueries
 from klet.journal.store import Journal
+from klet.logs.container_logs import ContainerLogs
+from klet.model.roles import Part
 from klet.server.auth.build import AuthSettings, build_gate
 from klet.server.auth.certificates import ClientAuthorities
 from klet.server.auth.gate import Gate
@@ -30,7 +30,7 @@ from klet.server.auth.reviews import Reviewer
 from klet.server.configz import encode_configuration
 from klet.server.endpoints import Routes
 from klet.server.listener import Address, HealthListener, ReadOnlyListener, SecureListener, SocketListener, take
-from klet.server.routes.health import HealthRoutes
+from klet.server.routes.health import HealthRoutes, pass_always
 from klet.server.routes.klet import KletRoutes
 from klet.server.routes.metrics import MetricRoutes
 from klet.server.routes.node import NodeRoutes
@@ -39,7 +39,8 @@ from klet.server.routes.streams import StreamRoutes
 from klet.server.runtime_pods import RuntimePods
 from klet.server.tls.certified import CertifiedConnections
 from klet.server.tls.context import TlsSettings
-from klet.server.tls.serving import FollowedAuthorities, FollowedPair, ServingContext
+from klet.server.tls.serving import FirstPair, FollowedAuthorities, FollowedPair, ServingContext
+from klet.sync.reported_pods import ReportedPods
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,9 +149,9 @@ def build_api_parts(
 ) -> tuple[Part, ...]:
     """The listeners: for health checks, for readers, for the control plane, and the agent's own on its socket."""
     clock = ports.clock
-    pods = BoardPods(pods=agent.pods, statuses=agent.statuses, ledger=agent.ledger, node_ips=api.node_ips)
+    pods = ReportedPods(pods=agent.pods, statuses=agent.statuses, ledger=agent.ledger, node_ips=api.node_ips)
     routes = _build_routes(ports, agent, pods, configuration=api.configuration)
-    records = JournalRecords(
+    records = JournalQueries(
         journal=api.journal,
         pods=pods,
         node=agent.runtime,
@@ -169,12 +170,12 @@ def build_api_parts(
     return tuple(parts)
 
 
-def _build_routes(ports: Ports, agent: Agent, pods: BoardPods, *, configuration: bytes) -> tuple[Routes, ...]:
+def _build_routes(ports: Ports, agent: Agent, pods: ReportedPods, *, configuration: bytes) -> tuple[Routes, ...]:
     """One set of paths for every listener; the table of endpoints says which of them each has."""
     running = RuntimePods(runtime=ports.runtime)
     return (
-        HealthRoutes(health=AgentHealth(loop=agent.loop)),
-        PodRoutes(pods=pods, logs=RuntimeLogs(runtime=ports.runtime, clock=ports.clock)),
+        HealthRoutes(checks={"ping": pass_always, "log": pass_always, "syncloop": agent.loop.health_error}),
+        PodRoutes(pods=pods, logs=ContainerLogs(runtime=ports.runtime, clock=ports.clock)),
         StreamRoutes(pods=pods, running=running, runtime=ports.runtime),
         NodeRoutes(configuration=configuration, running=running),
         MetricRoutes(registry=agent.metrics),
@@ -192,7 +193,7 @@ def _build_secure(secure: SecureApi, routes: tuple[Routes, ...], clock: Clock) -
         has_debugging=secure.has_debugging,
     )
     parts = (listener,) if secure.pair is None else (secure.pair, listener)
-    return (Prepared(prepare=secure.prepare, parts=parts),) if secure.prepare is not None else parts
+    return (FirstPair(prepare=secure.prepare, parts=parts),) if secure.prepare is not None else parts
 
 
 async def _open_secure(
@@ -290,17 +291,3 @@ async def _open_pair(
         return followed, prepare
     await prepare()
     return followed, None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """Makes the first certificate while the node is on its way: who connects already is served when it is there."""
-
-    prepare: Callable[[], Awaitable[None]]
-    parts: tuple[Part, ...]
-
-    async def run(self) -> None:
-        await self.prepare()
-        async with asyncio.TaskGroup() as group:
-            for part in self.parts:
-                group.create_task(part.run(), name=type(part).__name__)

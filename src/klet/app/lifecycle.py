@@ -5,8 +5,8 @@ import logging
 import signal
 from collections.abc import Callable, Sequence
 
-from klet.app.wiring import Part
 from klet.errors import KletError
+from klet.model.roles import Part
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,8 @@ from klet.api.node import Node as ApiNode
 from klet.app.agent_ports import Ports
 from klet.app.kubelet_api import OpenedApi, build_api_parts
 from klet.app.settings import AgentSettings
-from klet.app.wiring import Agent, Part, build_agent
+from klet.app.wiring import Agent, build_agent
+from klet.model.roles import Part
 
 if TYPE_CHECKING:
     from klet.app.cluster.join import Cluster

@@ -4,26 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from klet.api.pod import Pod
-from klet.model.pods import PodUID
+from klet.model.roles import ObjectChanges, ObjectReader, ReferredObjects
 from klet.objectcache.standalone import StandaloneObjects, StandaloneTokens
 from klet.objectcache.trust_bundles import NoTrustBundles
 from klet.runtime.environment.env_sources import NoObjects, ServiceReader
-from klet.runtime.environment.env_sources import ObjectReader as DataReader
 from klet.runtime.runtime_class import KnownRuntimeClasses, RuntimeClasses
-from klet.volumes.keeper import ChangedObjects
-from klet.volumes.plugins.shown import ObjectReader, TokenReader, TrustReader
+from klet.volumes.plugins.shown import TokenReader, TrustReader
 
 
-class ReferredObjects(ObjectReader, ChangedObjects, Protocol):
-    """Config maps and secrets, kept while a pod refers to them."""
-
-    def register(self, pod: Pod) -> None: ...
-
-    def unregister(self, uid: PodUID) -> None: ...
-
-
-class TrustBundleReader(TrustReader, ChangedObjects, Protocol):
+class TrustBundleReader(TrustReader, ObjectChanges, Protocol):
     """Root certificates for volumes."""
 
 
@@ -32,7 +21,7 @@ class NodeObjects:
     """What pods and their volumes can refer to."""
 
     referred: ReferredObjects
-    data: DataReader
+    data: ObjectReader
     """The same, for the environment of containers."""
     tokens: TokenReader
     trust: TrustBundleReader

@@ -1,34 +1,33 @@
 """The pod sources that the configuration asks for."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
-from klet.api.node import RuntimeClass
-from klet.api.pod import Pod
-from klet.api.runtime_classes import add_overhead
 from klet.app.basics import Basics
-from klet.app.wiring import Part
 from klet.config.command_line import Settings
-from klet.sources.config import API, PodSink
+from klet.model.pods import API_SOURCE, FILE_SOURCE, HTTP_SOURCE
+from klet.model.roles import Part, PodSink
 from klet.sources.file import FileSource
 from klet.sources.gated_fields import GatedPods
 from klet.sources.http import HttpSource, url_origin
 from klet.sources.manifests import ManifestReader
+from klet.sources.pod_overhead import PodsWithOverhead
 
-FILE = "file"
-HTTP = "http"
 PREVENT_API_REFERENCES = "PreventStaticPodAPIReferences"
 
 
 def source_names(given: Settings) -> tuple[str, ...]:
     """Which sources must be seen before anything is removed."""
-    wanted = {FILE: given.config.static_pod_path, HTTP: given.config.static_pod_url, API: given.flags.kubeconfig}
+    wanted = {
+        FILE_SOURCE: given.config.static_pod_path,
+        HTTP_SOURCE: given.config.static_pod_url,
+        API_SOURCE: given.flags.kubeconfig,
+    }
     return tuple(name for name, place in wanted.items() if place)
 
 
 def build_sources(given: Settings, node_name: str, basics: Basics, *, sink: PodSink) -> tuple[Part, ...]:
     config, recorder, threads, clock = given.config, basics.recorder, basics.threads, basics.clock
-    sink = ClassedPods(classes={each.metadata.name: each for each in given.klet.runtime_classes}, sink=sink)
+    sink = PodsWithOverhead(classes={each.metadata.name: each for each in given.klet.runtime_classes}, sink=sink)
     sink = GatedPods(is_enabled=given.gates.enabled, sink=sink)
     prevent = given.gates.enabled(PREVENT_API_REFERENCES)
     sources: list[Part] = []
@@ -57,14 +56,3 @@ def build_sources(given: Settings, node_name: str, basics: Basics, *, sink: PodS
             )
         )
     return tuple(sources)
-
-
-class ClassedPods:
-    """Does to pods what an API server would have done for their runtime classes."""
-
-    def __init__(self, *, classes: Mapping[str, RuntimeClass], sink: PodSink) -> None:
-        self._classes = classes
-        self._sink = sink
-
-    def set_pods(self, source: str, pods: tuple[Pod, ...]) -> None:
-        self._sink.set_pods(source, tuple(add_overhead(pod, self._classes) for pod in pods))

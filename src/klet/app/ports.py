@@ -11,7 +11,6 @@ from klet.aio.threads import Threads
 from klet.app.agent_ports import Ports
 from klet.app.basics import Basics
 from klet.app.container_ports import open_container_ports
-from klet.app.left_files import HostLeftFiles
 from klet.app.objects import NodeObjects
 from klet.app.settings import AgentSettings
 from klet.app.volumes import VOLUME_THREADS, open_volumes
@@ -24,6 +23,7 @@ from klet.host.cgroups.names import CgroupDriver, parse_cgroupfs
 from klet.host.disk import FilesystemCapacity
 from klet.host.http_client import HttpClient
 from klet.images.node_logins import NodeLoginFiles
+from klet.logs.termination_files import TerminationFileReader
 from klet.model.memory import AgentMemory
 from klet.network.resolver import PodResolver
 from klet.node.status_inputs import PATIENCE
@@ -74,7 +74,7 @@ async def open_ports(
             events=(ContainerdEvents(connection=client.runtime), CriEvents(runtime=client)),
             recorder=basics.recorder,
             changes=changes,
-            left_files=HostLeftFiles(root=settings.root, threads=last_words),
+            left_files=TerminationFileReader(root=settings.root, threads=last_words),
             logs=LogFiles(logs=logs, links=links, threads=threads),
             http=HttpClient(),
             files=PodFiles(

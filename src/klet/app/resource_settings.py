@@ -2,16 +2,16 @@
 
 from datetime import timedelta
 
-from klet.api.quantity import ZERO, Format, Quantity
+from klet.api.quantity import ZERO, Quantity
 from klet.config.command_line import Settings
 from klet.config.reserved import effective_reservations, parse_qos_reserved
+from klet.config.sections import LIMITED_SWAP
 from klet.host.cgroups.resources import DEFAULT_PERIOD
 from klet.host.machine.info import MachineInfo
 from klet.model.pod_resources import CPU, MEMORY
+from klet.node.capacity import machine_capacity
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.config.linux_resources import MemoryQosRules, ResourceRules, SwapRules
-
-LIMITED_SWAP = "LimitedSwap"
 
 
 def cut_container_rules(given: Settings, machine: MachineInfo) -> ResourceRules:
@@ -75,15 +75,10 @@ def _cpu_period(given: Settings) -> int:
 def cut_allocatable(given: Settings, machine: MachineInfo) -> dict[str, Quantity]:
     """What is left of the machine's CPUs and memory for pods after both reservations."""
     system, kubelet = effective_reservations(given.config)
+    capacity = machine_capacity(machine)
     return {
-        name: max(amount - system.get(name, ZERO) - kubelet.get(name, ZERO), ZERO)
-        for name, amount in machine_capacity(machine).items()
+        name: max(capacity[name] - system.get(name, ZERO) - kubelet.get(name, ZERO), ZERO) for name in (CPU, MEMORY)
     }
-
-
-def machine_capacity(machine: MachineInfo) -> dict[str, Quantity]:
-    """The machine's CPUs and memory."""
-    return {CPU: Quantity.of(machine.cpus), MEMORY: Quantity.of(machine.memory, Format.BINARY_SI)}
 
 
 def _allocatable_memory(given: Settings, machine: MachineInfo) -> int:

@@ -7,20 +7,17 @@ from dataclasses import replace
 
 import uvloop
 
+from klet.agent_log.format import start_logging
 from klet.aio.clock import SystemClock
 from klet.app.basics import Basics, open_basics
 from klet.app.kubelet_api import ApiSockets, check_serving, open_kubelet_api, take_ports
 from klet.app.lifecycle import run_parts
-from klet.app.log_format import start_logging
-from klet.app.machine_checks import check_machine, check_places
 from klet.app.node import NodeSpec, build_node
 from klet.app.objects import standalone_objects
 from klet.app.pod_sources import build_sources, source_names
 from klet.app.ports import Place, open_ports
-from klet.app.root_directory import hold_root, make_root
 from klet.app.service import build_watchdog, tell_ready
-from klet.app.settings import AgentSettings, cut_settings
-from klet.app.wiring import Part
+from klet.app.settings import AgentSettings, check_settings, cut_settings
 from klet.config.command_line import Settings, ShowText
 from klet.config.errors import ConfigError, one_line, suffixed, warned
 from klet.config.loader import load_command_line
@@ -31,12 +28,15 @@ from klet.host.machine.cache import MachineCache
 from klet.host.machine.info import MachineInfo
 from klet.host.machine.reader import MachineReader
 from klet.host.open_files import allow_open_files
+from klet.host.root_directory import hold_root, make_root
 from klet.host.sysctls import Sysctls
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
+from klet.model.roles import Part
 from klet.node.cgroup_driver import find_cgroup_driver
 from klet.node.findings import find_cgroup_v1, find_starting
 from klet.node.kernel_tunables import TunablePolicy, apply_tunables, choose_tunable_policy
+from klet.node.machine_checks import check_paths
 from klet.sources.config import PodConfig
 
 logger = logging.getLogger(__name__)
@@ -81,10 +81,10 @@ def main(argv: list[str]) -> int:
 def settle(given: Settings, machine: MachineInfo) -> AgentSettings:
     """Fit the settings to this machine; only looks at it."""
     with warned(given.warnings), suffixed(f", path: {given.sources}"):
-        check_machine(given, machine)
+        check_settings(given, machine)
         check_serving(given)
         settings = cut_settings(given, machine)
-        check_places(settings)
+        check_paths(root=settings.root, socket=settings.socket)
     return settings
 
 

@@ -4,8 +4,9 @@ import logging
 import os
 
 from klet.app.basics import Basics
-from klet.app.wiring import Agent, Part
+from klet.app.wiring import Agent
 from klet.host.systemd_notify import READY, NotifyError, find_service_manager, read_watchdog
+from klet.model.roles import Part
 from klet.node.watchdog import Watchdog, check_allowed
 
 logger = logging.getLogger(__name__)

@@ -1,6 +1,7 @@
 """Cuts the configuration into one small settings value for each part. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -10,13 +11,18 @@ from klet.api.sysctls import normalize_sysctl
 from klet.app.resource_settings import cut_allocatable, cut_container_rules, cut_pod_cgroup_rules, cut_qos_rules
 from klet.config.command_line import Settings
 from klet.config.configuration import KubeletConfiguration
+from klet.config.errors import ConfigError
 from klet.config.flags import choose_node_name
 from klet.config.unusable import usable_servers
+from klet.errors import KletError
+from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
 from klet.host.machine.info import MachineInfo
 from klet.network.dns import DnsSettings
+from klet.node.machine_checks import check_machine
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
+from klet.resources.names import pods_root
 from klet.runtime.config.container_config import ContainerSettings
-from klet.runtime.config.id_blocks import UserIdSettings
+from klet.runtime.config.id_blocks import UserIdSettings, choose_range
 from klet.runtime.config.linux_resources import ResourceRules
 from klet.runtime.config.sandbox_config import SandboxSettings
 from klet.runtime.config.security import SecuritySettings
@@ -112,6 +118,16 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
     )
 
 
+def check_settings(given: Settings, machine: MachineInfo) -> None:
+    """Raise ConfigError for the first setting that this machine cannot keep; only looks at it."""
+    config = given.config
+    check_machine(given, machine)
+    with _about(f'cgroupRoot (--cgroup-root) "{config.cgroup_root}"', advice="write a path such as /klet"):
+        cgroup_path(pods_root(parse_cgroupfs(config.cgroup_root)), CgroupDriver(config.cgroup_driver))
+    with _about(f"maxPods (--max-pods) {config.max_pods} with userNamespaces.idsPerPod", advice="lower one of them"):
+        choose_range(per_pod=config.user_namespaces.ids_per_pod, max_pods=config.max_pods)
+
+
 def choose_legacy_logs(logs: Path) -> Path:
     """Beside the logs: `/var/log/containers` for `/var/log/pods`, where upstream always has it.
 
@@ -132,3 +148,11 @@ def _container_settings(
         resources=resources,
         relabels=machine.has_selinux,
     )
+
+
+@contextmanager
+def _about(setting: str, *, advice: str) -> Iterator[None]:
+    try:
+        yield
+    except KletError as error:
+        raise ConfigError(f"{setting}: {error}: {advice}") from error

@@ -1,23 +1,13 @@
 """What starts pods: sandboxes, images, containers and their hooks, wired."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from klet.api.container import Container, EphemeralContainer
-from klet.api.pod import Pod
 from klet.app.agent_ports import Ports
 from klet.app.boards import Boards
 from klet.app.container_ports import build_planner
 from klet.app.settings import AgentSettings
 from klet.images.manager import ImageManager, RegistryLogins
-from klet.images.pull_backoff import MissingImage
-from klet.model.causes import CauseId
-from klet.model.halts import PodHalts
-from klet.model.pods import uid_of
-from klet.runtime.config.container_planner import PodVolumes as MountedVolumes
-from klet.runtime.config.container_planner import ReadyImage
-from klet.runtime.config.security import ImageUser
-from klet.runtime.errors import ImageMissing
+from klet.runtime.config.container_planner import MountableVolumes
 from klet.runtime.executor import PodExecutor
 from klet.runtime.gc import ContainerRemover
 from klet.runtime.hooks import HookRunner
@@ -25,9 +15,8 @@ from klet.runtime.kill.killer import PodKiller
 from klet.runtime.post_start import PostStart
 from klet.runtime.reader import PodReader
 from klet.runtime.sandboxes import SandboxMaker, SandboxSources
-from klet.runtime.starter import ContainerStarter, ImageEnsurer, RestartCounts
-from klet.status.board import StatusBoard
-from klet.status.restarts import next_restart_count
+from klet.runtime.starter import ContainerStarter, ImageEnsurer
+from klet.status.restarts import KnownRestarts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +33,7 @@ class RuntimeParts:
 
 
 def build_runtime_parts(
-    ports: Ports, settings: AgentSettings, boards: Boards, *, volumes: MountedVolumes, images: ImageEnsurer
+    ports: Ports, settings: AgentSettings, boards: Boards, *, volumes: MountableVolumes, images: ImageEnsurer
 ) -> RuntimeParts:
     """Who reads the runtime, and who carries out what a pod's sync has decided."""
     runtime, recorder, clock = ports.runtime, ports.recorder, ports.clock
@@ -74,12 +63,16 @@ def build_runtime_parts(
     )
 
 
-def build_images(ports: Ports, boards: Boards, logins: RegistryLogins) -> ImageEnsurer:
+def build_images(ports: Ports, boards: Boards, logins: RegistryLogins) -> ImageManager:
     """Who pulls what containers are made of."""
-    manager = ImageManager(
-        images=ports.images, logins=logins, backoff=boards.pulls, recorder=ports.recorder, clock=ports.clock
+    return ImageManager(
+        images=ports.images,
+        logins=logins,
+        backoff=boards.pulls,
+        halts=boards.halts,
+        recorder=ports.recorder,
+        clock=ports.clock,
     )
-    return EnsuredImages(images=manager, halts=boards.halts)
 
 
 def _build_sandboxes(ports: Ports, settings: AgentSettings) -> SandboxMaker:
@@ -99,7 +92,7 @@ def _build_sandboxes(ports: Ports, settings: AgentSettings) -> SandboxMaker:
 
 
 def _build_starter(
-    ports: Ports, settings: AgentSettings, boards: Boards, *, volumes: MountedVolumes, images: ImageEnsurer
+    ports: Ports, settings: AgentSettings, boards: Boards, *, volumes: MountableVolumes, images: ImageEnsurer
 ) -> ContainerStarter:
     return ContainerStarter(
         runtime=ports.runtime,
@@ -117,38 +110,3 @@ def _build_starter(
         clock=ports.clock,
         backoff=boards.backoff,
     )
-
-
-class KnownRestarts:
-    """The restart count by the logs, or by what was reported: a log may be gone, or never have been."""
-
-    def __init__(self, *, logs: RestartCounts, statuses: StatusBoard) -> None:
-        self._logs = logs
-        self._statuses = statuses
-
-    async def next_restart_count(self, pod: Pod, container: str) -> int:
-        logged = await self._logs.next_restart_count(pod, container)
-        reported = self._statuses.get(uid_of(pod)) or pod.status
-        return max(logged, next_restart_count(reported, container))
-
-
-class EnsuredImages:
-    """The image manager, as the container starter wants it. A pod that is to stop no longer waits for an image."""
-
-    def __init__(self, *, images: ImageManager, halts: PodHalts) -> None:
-        self._images = images
-        self._halts = halts
-
-    async def ensure(
-        self,
-        pod: Pod,
-        container: Container | EphemeralContainer,
-        *,
-        before_pull: Callable[[], None],
-        parent: CauseId | None,
-    ) -> ReadyImage:
-        work = self._images.ensure(pod, container, before_pull=before_pull, parent=parent)
-        found = await self._halts.run(uid_of(pod), work)
-        if isinstance(found, MissingImage):
-            raise ImageMissing(found.reason, found.message, until=found.retry_at)
-        return ReadyImage(ref=found.ref, user=ImageUser(uid=found.uid, name=found.username))

@@ -1,24 +1,19 @@
-"""The volumes of this node: what they are made of, and how the parts that make pods of them see them."""
+"""What the volumes of this node are made of."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
-from klet.api.pod import Pod
-from klet.app.objects import NodeObjects, ReferredObjects
+from klet.app.objects import NodeObjects
 from klet.app.settings import AgentSettings
-from klet.model.pods import PodUID
-from klet.runtime.config.mounts import HostVolume
-from klet.runtime.environment.env_sources import NodeResources
+from klet.model.roles import NodeResources, ObjectChanges, ReferredObjects
 from klet.volumes.build import VolumePorts, build_plugins
 from klet.volumes.directories import PodDirectories
 from klet.volumes.host_mounter import HostMounter, find_noswap
-from klet.volumes.keeper import ChangedObjects
-from klet.volumes.manager import VolumeDisk, VolumeManager
+from klet.volumes.manager import VolumeDisk
 from klet.volumes.names import Layout
-from klet.volumes.orphans import OrphanedPods, PodRemover
+from klet.volumes.orphans import PodRemover
 from klet.volumes.plugins.base import VolumePlugin
 
 VOLUME_THREADS = 16
@@ -36,7 +31,7 @@ class NodeVolumes:
     plugins: tuple[VolumePlugin, ...]
     directories: VolumeDirectories
     objects: ReferredObjects
-    trust: ChangedObjects
+    trust: ObjectChanges
 
 
 async def open_volumes(
@@ -65,41 +60,3 @@ def build_volumes(ports: VolumePorts, objects: NodeObjects) -> NodeVolumes:
         objects=objects.referred,
         trust=objects.trust,
     )
-
-
-class PodVolumes:
-    """The volumes of pods and the objects that they show, from a pod's first sync to its end."""
-
-    def __init__(self, *, manager: VolumeManager, objects: ReferredObjects, orphans: OrphanedPods) -> None:
-        self._manager = manager
-        self._objects = objects
-        self._orphans = orphans
-
-    def register(self, pod: Pod) -> None:
-        self._objects.register(pod)
-
-    def refresh(self, pod: Pod) -> None:
-        self._manager.process(pod)
-
-    async def until_mounted(self, pod: Pod) -> None:
-        await self._manager.wait_for_attach_and_mount(pod)
-
-    def of_pod(self, uid: PodUID) -> Mapping[str, HostVolume]:
-        return {
-            name: HostVolume(
-                volume.path,
-                read_only=volume.attributes.read_only,
-                relabels=volume.attributes.managed and volume.attributes.relabels,
-            )
-            for name, volume in self._manager.mounted_volumes(uid).items()
-        }
-
-    async def release(self, uid: PodUID) -> None:
-        """Take them down; only then nobody needs what they show."""
-        await self._manager.wait_for_unmount(uid)
-        self._objects.unregister(uid)
-
-    async def remove(self, uid: PodUID) -> None:
-        """Take down and remove what is left of a pod that no source has."""
-        await self._orphans.remove(uid)
-        self._objects.unregister(uid)

@@ -1,18 +1,16 @@
 """Who talks to whom: builds every part of the agent from its ports. The only place that knows them all."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
 
 from klet.admission.checks import NodeChecks
 from klet.app.agent_ports import Ports
-from klet.app.boards import Boards, build_boards
-from klet.app.container_ports import PodHoldings
-from klet.app.pod_fates import CachedPods, LedgerFates
+from klet.app.boards import Boards, build_boards, remembered_pods
 from klet.app.settings import AgentSettings
 from klet.app.starting import build_images, build_runtime_parts
-from klet.app.volumes import PodVolumes
 from klet.images.pull_secrets import PullSecrets
 from klet.metrics import MetricRegistry
+from klet.model.roles import Part
 from klet.node.runtime_state import RuntimeChecks, RuntimeState
 from klet.pleg.cache import RuntimeCache
 from klet.pleg.metrics import register_running
@@ -32,6 +30,8 @@ from klet.sync.housekeeping import Housekeeping, HousekeepingCall, Leftovers, Po
 from klet.sync.ledger import WorkerLedger
 from klet.sync.loop import SyncLoop
 from klet.sync.object_wakes import ObjectWakes
+from klet.sync.pod_holdings import PodHoldings
+from klet.sync.pod_queries import PodQueries
 from klet.sync.pod_status import PodStatuses, StartFailures, StatusFacts
 from klet.sync.pod_sync import PodSync
 from klet.sync.preparation import Preparation
@@ -42,12 +42,7 @@ from klet.sync.workers import PodWorkers
 from klet.volumes.keeper import VolumeKeeper
 from klet.volumes.manager import VolumeManager
 from klet.volumes.orphans import OrphanedPods
-
-
-class Part(Protocol):
-    """Something that runs until it is cancelled."""
-
-    async def run(self) -> None: ...
+from klet.volumes.pod_volumes import PodVolumes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +53,7 @@ class Agent:
     pods: PodStore
     statuses: StatusBoard
     ledger: WorkerLedger
+    queries: PodQueries
     starts: StartTurns
     cache: RuntimeCache
     pleg: Pleg
@@ -144,7 +140,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
                 boards.pulls.forget,
                 probes.remove_pod,
             ),
-            remembered=boards.remembered,
+            remembered=partial(remembered_pods, boards),
             status_of=boards.statuses.get,
         ),
         leftovers=Leftovers(
@@ -160,7 +156,8 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
 
     beat = Beat(until_runtime_well=until_runtime_well, clock=ports.clock, resync=settings.resync)
     loop = _build_loop(ports, boards, workers=workers, statuses=statuses, beat=beat, calls=calls)
-    gc = _build_gc(ports, settings, boards, parts.remover)
+    queries = PodQueries(ledger=boards.ledger, sources_ready=ports.changes.all_ready)
+    gc = _build_gc(ports, settings, boards, parts.remover, queries)
     memory = MemoryKeeper(
         store=ports.memory_store,
         statuses=boards.statuses,
@@ -175,6 +172,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         pods=boards.pods,
         statuses=boards.statuses,
         ledger=boards.ledger,
+        queries=queries,
         starts=boards.turns,
         cache=boards.cache,
         pleg=pleg,
@@ -253,13 +251,15 @@ def _build_loop(
     )
 
 
-def _build_gc(ports: Ports, settings: AgentSettings, boards: Boards, remover: ContainerRemover) -> ContainerGc:
+def _build_gc(
+    ports: Ports, settings: AgentSettings, boards: Boards, remover: ContainerRemover, queries: PodQueries
+) -> ContainerGc:
     return ContainerGc(
         runtime=ports.runtime,
         remover=remover,
         logs=ports.logs,
-        fates=LedgerFates(ledger=boards.ledger, sources_ready=ports.changes.all_ready),
-        seen=CachedPods(cache=boards.cache),
+        fates=queries,
+        seen=boards.cache,
         recorder=ports.recorder,
         clock=ports.clock,
         policy=settings.gc,

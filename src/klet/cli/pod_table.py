@@ -5,9 +5,9 @@ from datetime import datetime
 
 from klet.api.container_status import ContainerState, ContainerStatus
 from klet.api.pod import Pod
+from klet.api.pod_annotations import SEEN_ANNOTATION
 from klet.api.times import Time, TimeError
 from klet.cli.durations import age, human_duration
-from klet.model.pods import SEEN_ANNOTATION
 
 NONE = "<none>"
 

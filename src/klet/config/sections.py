@@ -61,6 +61,10 @@ class CrashLoopBackOff(Section, frozen=True, kw_only=True):
     max_container_restart_period: timedelta | None = None
 
 
+LIMITED_SWAP = "LimitedSwap"
+"""The swap behaviour with which pods get a share of the machine's swap."""
+
+
 class MemorySwap(Section, frozen=True, kw_only=True):
     swap_behavior: str = ""
 

@@ -16,6 +16,7 @@ from klet.config.gates import FeatureGates, find_gate_problems
 from klet.config.image_policy import find_image_policy_problems
 from klet.config.observability import find_hidden_metrics_problems, find_logging_problems, find_tracing_problems
 from klet.config.reserved import find_reserved_cpu_problems, find_reserved_memory_problems
+from klet.config.sections import LIMITED_SWAP
 
 Problems: TypeAlias = Iterator[str]
 
@@ -204,7 +205,7 @@ def _shutdown(config: KubeletConfiguration, gates: FeatureGates) -> Problems:
 
 def _swap(config: KubeletConfiguration) -> Problems:
     behavior = config.memory_swap.swap_behavior
-    if behavior not in ("", "LimitedSwap", "NoSwap"):
+    if behavior not in ("", LIMITED_SWAP, "NoSwap"):
         yield f'memorySwap.swapBehavior "{behavior}" must be one of: "", "LimitedSwap" or "NoSwap"'
 
 

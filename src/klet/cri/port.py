@@ -9,7 +9,19 @@ from typing import Protocol
 from klet.wire import cri_v1_pb2 as pb
 
 
-class RuntimeService(Protocol):
+class CommandRunner(Protocol):
+    """The part of the runtime that runs a command in a container: exec probes and hooks."""
+
+    async def exec_sync(self, request: pb.ExecSyncRequest) -> pb.ExecSyncResponse: ...
+
+
+class StatusCall(Protocol):
+    """The part of the runtime that says how it is, and how it is configured."""
+
+    async def status(self, request: pb.StatusRequest) -> pb.StatusResponse: ...
+
+
+class RuntimeService(CommandRunner, StatusCall, Protocol):
     """Sandboxes and containers."""
 
     async def version(self, request: pb.VersionRequest) -> pb.VersionResponse: ...
@@ -42,8 +54,6 @@ class RuntimeService(Protocol):
 
     async def reopen_container_log(self, request: pb.ReopenContainerLogRequest) -> pb.ReopenContainerLogResponse: ...
 
-    async def exec_sync(self, request: pb.ExecSyncRequest) -> pb.ExecSyncResponse: ...
-
     async def exec(self, request: pb.ExecRequest) -> pb.ExecResponse: ...
 
     async def attach(self, request: pb.AttachRequest) -> pb.AttachResponse: ...
@@ -61,8 +71,6 @@ class RuntimeService(Protocol):
     ) -> pb.ListPodSandboxStatsResponse: ...
 
     async def update_runtime_config(self, request: pb.UpdateRuntimeConfigRequest) -> pb.UpdateRuntimeConfigResponse: ...
-
-    async def status(self, request: pb.StatusRequest) -> pb.StatusResponse: ...
 
     async def checkpoint_container(self, request: pb.CheckpointContainerRequest) -> pb.CheckpointContainerResponse: ...
 

@@ -24,6 +24,7 @@ from klet.model.causes import CauseId, CauseRecorder, Finding, Subject
 from klet.model.foreign_text import shorten
 from klet.model.pods import PodUID
 from klet.model.reasons import EventType
+from klet.model.roles import EventApi, PodStarts
 
 logger = logging.getLogger(__name__)
 
@@ -53,31 +54,10 @@ class EventGone(EventRefused):
     """The Event to count up is not there any more."""
 
 
-class EventApi(Protocol):
-    """Events at the API server."""
-
-    async def create(self, event: Event) -> Event: ...
-
-    async def count_up(self, event: Event) -> Event:
-        """Write count, time and message of an Event that is there; raises EventGone."""
-        ...
-
-
 class Pods(Protocol):
     """Pods by UID."""
 
     def get(self, uid: PodUID) -> Pod | None: ...
-
-
-class Starts(Protocol):
-    """Pods that start."""
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a pod starts, or waits for its turn to."""
-        ...
-
-    async def until_idle(self) -> None: ...
 
 
 class EventingRecorder:
@@ -155,7 +135,7 @@ class EventWriter:
         findings: EventingRecorder,
         pods: Pods,
         api: EventApi,
-        starts: Starts,
+        starts: PodStarts,
         node_name: str,
         clock: Clock,
         randomness: random.Random,

@@ -4,8 +4,6 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-CAP_SYS_RESOURCE = 24
-
 
 def find_snapshotter(directory: Path) -> str:
     """`overlayfs` if an overlay can be mounted in the directory, otherwise `native`, which copies every layer."""

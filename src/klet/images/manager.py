@@ -14,10 +14,12 @@ from klet.cri.port import ImageService
 from klet.errors import KletError
 from klet.images.keyring import FittingLogins
 from klet.images.names import ImageNameError, repository_of, with_default_tag
-from klet.images.pull_backoff import MissingImage, PullBackoff
+from klet.images.pull_backoff import PullBackoff
 from klet.model.causes import CauseId, CauseRecorder, Measurement
 from klet.model.error_text import join_errors
 from klet.model.foreign_text import shorten
+from klet.model.halts import PodHalts
+from klet.model.images import ImageUser, MissingImage, PresentImage
 from klet.model.pods import uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
@@ -28,15 +30,6 @@ SEEN_FOR = timedelta(seconds=1)
 """How long an image that was there still is: pods that start together often have the same."""
 SHOW_BACKOFF = timedelta(seconds=1)
 """How long a failed pull is shown as that; then the pod is looked at again, and shown as backing off."""
-
-
-@dataclass(frozen=True, slots=True)
-class PresentImage:
-    """An image that containers can be created from."""
-
-    ref: str
-    uid: int | None
-    username: str
 
 
 class RegistryLogins(Protocol):
@@ -62,12 +55,14 @@ class ImageManager:
         images: ImageService,
         logins: RegistryLogins,
         backoff: PullBackoff,
+        halts: PodHalts,
         recorder: CauseRecorder,
         clock: Clock,
     ) -> None:
         self._images = images
         self._logins = logins
         self._backoff = backoff
+        self._halts = halts
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
         self._seen: dict[str, _Seen] = {}
@@ -80,7 +75,19 @@ class ImageManager:
         before_pull: Callable[[], None],
         parent: CauseId | None,
     ) -> PresentImage | MissingImage:
-        """Have the image of a container on the node, or say why it is not. A pull may take long: it is told before."""
+        """Have the image of a container on the node, or say why it is not.
+
+        A pull may take long: `before_pull` is called first, and a pod that is to stop no longer waits for it (Halted).
+        """
+        return await self._halts.run(uid_of(pod), self._ensure(pod, container, before_pull, parent))
+
+    async def _ensure(
+        self,
+        pod: Pod,
+        container: Container | EphemeralContainer,
+        before_pull: Callable[[], None],
+        parent: CauseId | None,
+    ) -> PresentImage | MissingImage:
         try:
             name = with_default_tag(container.image)
         except ImageNameError as error:
@@ -231,4 +238,5 @@ def _text_of(error: KletError) -> str:
 
 
 def _present(image: cri.Image) -> PresentImage:
-    return PresentImage(image.id, image.uid.value if image.HasField("uid") else None, image.username)
+    user = ImageUser(image.uid.value if image.HasField("uid") else None, image.username)
+    return PresentImage(image.id, user)

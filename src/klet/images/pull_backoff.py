@@ -1,26 +1,17 @@
 """How long pods wait before they pull an image again that could not be pulled; survives the agent."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from klet.aio.backoff import Backoff
 from klet.aio.broadcast import Broadcast, Subscription
+from klet.model.images import MissingImage
 from klet.model.memory import PullDelay
 from klet.model.pods import PodUID
 
 FIRST_DELAY = timedelta(seconds=10)
 LONGEST_DELAY = timedelta(seconds=300)
-
-
-@dataclass(frozen=True, slots=True)
-class MissingImage:
-    """Why there is no image, in the words of a waiting state."""
-
-    reason: str
-    message: str
-    retry_at: datetime | None = field(default=None, compare=False)
-    """When it may be pulled again, if that is known."""
 
 
 class PullBackoff:

@@ -10,6 +10,7 @@ from klet.api.handlers import Probe
 from klet.journal.evidence import Evidence, Kind, Why, plain_error
 from klet.model.causes import Cause, Measurement
 from klet.model.reasons import Reason
+from klet.model.runtime import START_ERROR
 
 IMAGE_WORDS: Final = frozenset(
     {
@@ -24,8 +25,6 @@ IMAGE_WORDS: Final = frozenset(
 )
 QUIET_WORDS: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Waiting that has no reason of its own."""
-START_ERROR: Final = "StartError"
-"""containerd's word for a container whose process could not be started."""
 LONGEST_WORDS: Final = 160
 _MISSING_SECRETS: Final = "missing pull secrets"
 DEFAULT_PERIOD: Final = 10

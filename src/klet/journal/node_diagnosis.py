@@ -10,10 +10,10 @@ from klet.api.klet_v1 import ExplainedCondition
 from klet.api.node import Node, NodeCondition
 from klet.journal.evidence import Evidence, Kind, Why
 from klet.model.causes import Cause
+from klet.model.conditions import FALSE, READY, TRUE
 from klet.model.error_text import join_errors
 from klet.model.reasons import Reason
 
-READY: Final = "Ready"
 ASK_AGAIN: Final = "ask the runtime again every second"
 CERTIFICATES: Final = ("client", "server")
 
@@ -56,7 +56,7 @@ def diagnose_node(state: NodeState, records: Evidence) -> NodeDiagnosis:
         reasons.append(Why(kind=Kind.PROGRESS, word=str(Reason.NODE_NOT_SCHEDULABLE), message=text))
     since = f" since {ready.since:%H:%M:%S} UTC" if ready.since is not None else ""
     return NodeDiagnosis(
-        is_ready=ready.status == "True",
+        is_ready=ready.status == TRUE,
         conditions=(ready, *others),
         summary="" if reasons else f"nothing is wrong: the runtime and its network are well{since}",
         reasons=tuple(sorted(reasons, key=lambda reason: list(Kind).index(reason.kind))),
@@ -88,7 +88,7 @@ def _runtime_reasons(state: NodeState, records: Evidence) -> Iterator[Why]:
 
 def _judge_ready(troubles: Sequence[Why], told: NodeCondition | None, records: Evidence) -> ExplainedCondition:
     """Ready as the agent has it now; what the API server was told may be older."""
-    status = "False" if troubles else "True"
+    status = FALSE if troubles else TRUE
     if told is not None and told.status == status and told.last_transition_time is not None:
         since: datetime | None = told.last_transition_time
     elif troubles:
@@ -119,7 +119,7 @@ def _api_reasons(ready: ExplainedCondition, told: dict[str, NodeCondition], reco
         if condition.type == READY and condition.status != ready.status:
             text = f"the API server has Ready {condition.status} ({condition.reason}: {condition.message})"
             yield _reason_of(condition, f"{text}, and the agent {ready.status}", "tell it the status of the node")
-        elif condition.type != READY and condition.status != "False":
+        elif condition.type != READY and condition.status != FALSE:
             text = f"{condition.type} is {condition.status}: {condition.message}"
             yield _reason_of(condition, text, "")
 

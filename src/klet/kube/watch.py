@@ -21,6 +21,9 @@ T = TypeVar("T", bound=ApiObject)
 
 SILENCE: Final = timedelta(minutes=3)
 """A server that sends bookmarks says something each minute or so: a stream quieter than this is dead."""
+WATCH_LAG: Final = timedelta(minutes=1)
+"""A watch that shows less than the answer to our own write for longer than that is no longer late: who runs the API
+server may have put an older state of it back."""
 _INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 _ERROR: Final = "ERROR"
 

@@ -18,6 +18,7 @@ from klet.api.quantity import ZERO, Quantity
 CPU = "cpu"
 MEMORY = "memory"
 PODS = "pods"
+EPHEMERAL_STORAGE = "ephemeral-storage"
 
 
 def compute_pod_requests(pod: Pod, *, with_overhead: bool = True) -> dict[str, Quantity]:

@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Final, Self
 
 from klet.api.pod import Pod
+from klet.api.pod_annotations import MIRROR_ANNOTATION, SOURCE_ANNOTATION
 from klet.errors import KletError
 from klet.model.causes import Subject
 
@@ -50,12 +51,9 @@ def _is_uid(text: str) -> bool:
     return _UID.fullmatch(text) is not None
 
 
-SOURCE_ANNOTATION = "kubernetes.io/config.source"
-MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
-SEEN_ANNOTATION = "kubernetes.io/config.seen"
-HASH_ANNOTATION = "kubernetes.io/config.hash"
-
 API_SOURCE = "api"
+FILE_SOURCE = "file"
+HTTP_SOURCE = "http"
 SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
 LONGEST_GRACE = 100 * 365 * 24 * 3600
 """Seconds. The API takes grace periods that no clock can count; all of them mean that nobody is in a hurry."""

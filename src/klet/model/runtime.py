@@ -13,6 +13,9 @@ from klet.model.pods import PodUID
 ContainerId = NewType("ContainerId", str)
 SandboxId = NewType("SandboxId", str)
 
+START_ERROR = "StartError"
+"""containerd's word for a container whose process could not be started."""
+
 
 class ContainerState(StrEnum):
     """What the runtime says of a container."""

@@ -9,9 +9,10 @@ import logging
 from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from klet.aio.threads import Threads
+from klet.cri.port import StatusCall
 from klet.errors import KletError
 from klet.host.cni import Subnet, build_cni_list, find_configurations
 from klet.host.errors import file_error
@@ -38,16 +39,10 @@ class BridgeNames:
     leases: str = ""
 
 
-class VerboseStatus(Protocol):
-    """The part of the runtime that tells its configuration."""
-
-    async def status(self, request: cri.StatusRequest) -> cri.StatusResponse: ...
-
-
 class BridgeNetwork:
     """Writes the configuration for the node's pod CIDRs, and again when they change."""
 
-    def __init__(self, *, runtime: VerboseStatus, names: BridgeNames, threads: Threads) -> None:
+    def __init__(self, *, runtime: StatusCall, names: BridgeNames, threads: Threads) -> None:
         self._runtime = runtime
         self._names = names
         self._threads = threads

@@ -9,9 +9,9 @@ from klet.api.pod_resources import HUGEPAGES_PREFIX
 from klet.api.quantity import ZERO, Format, Quantity
 from klet.api.validation.resources import is_extended_resource
 from klet.host.machine.info import MachineInfo
-from klet.model.pod_resources import CPU, PODS
+from klet.model.pod_resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from klet.model.unknown import Unknown
-from klet.node.settings import EPHEMERAL_STORAGE, MEMORY, NodeSettings, Reservations
+from klet.node.settings import NodeSettings, Reservations
 
 Resources = Mapping[str, Quantity]
 

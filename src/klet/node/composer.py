@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from klet.api.node import Node, NodeCondition, NodeStatus
 from klet.model.causes import Finding
 from klet.model.reasons import Reason
+from klet.model.roles import PodCidrTaker
 from klet.node.initial_node import build_initial_node, repair_labels
 from klet.node.settings import NodeSettings
 from klet.node.status import compose_status
@@ -22,12 +23,6 @@ class InputsReader(Protocol):
     """Reads what a status is computed from."""
 
     async def read(self, node: Node) -> StatusInputs: ...
-
-
-class Cidrs(Protocol):
-    """Takes the node's pod CIDRs; says whether they were new."""
-
-    async def apply(self, cidrs: tuple[str, ...]) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +42,7 @@ class NodeComposer:
         self,
         *,
         inputs: InputsReader,
-        cidrs: Cidrs,
+        cidrs: PodCidrTaker,
         reported_in_use: Callable[[Iterable[str]], None],
         settings: NodeSettings,
     ) -> None:

@@ -12,18 +12,14 @@ from msgspec.structs import replace
 from klet.api.node import NodeCondition
 from klet.api.times import Time
 from klet.model.causes import Finding
+from klet.model.conditions import FALSE, READY, TRUE, UNKNOWN
 from klet.model.error_text import join_errors
+from klet.model.pod_resources import EPHEMERAL_STORAGE
 from klet.model.reasons import Reason
 from klet.node.capacity import REQUIRED, Resources
 from klet.node.findings import find_status_change
-from klet.node.settings import EPHEMERAL_STORAGE
 
 Conditions = tuple[NodeCondition, ...]
-
-READY: Final = "Ready"
-TRUE: Final = "True"
-FALSE: Final = "False"
-UNKNOWN: Final = "Unknown"
 
 
 @dataclass(frozen=True, slots=True)

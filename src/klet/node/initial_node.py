@@ -14,12 +14,11 @@ from klet.api.patches.strategic_diff import create_strategic_patch
 from klet.api.placement import Taint
 from klet.api.quantity import ZERO
 from klet.api.validation.resources import is_extended_resource
+from klet.model.operating_system import LINUX, OS_LABEL
 from klet.node.capacity import is_hugepage
 from klet.node.settings import NodeSettings
-from klet.node.status import OPERATING_SYSTEM
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
-OS_LABEL: Final = "kubernetes.io/os"
 ARCH_LABEL: Final = "kubernetes.io/arch"
 _BETA_OS: Final = "beta.kubernetes.io/os"
 _BETA_ARCH: Final = "beta.kubernetes.io/arch"
@@ -50,9 +49,9 @@ def build_initial_node(settings: NodeSettings) -> Node:
             name=settings.name,
             labels={
                 HOSTNAME_LABEL: settings.name,
-                OS_LABEL: OPERATING_SYSTEM,
+                OS_LABEL: LINUX,
                 ARCH_LABEL: settings.architecture,
-                _BETA_OS: OPERATING_SYSTEM,
+                _BETA_OS: LINUX,
                 _BETA_ARCH: settings.architecture,
                 **settings.labels,
             },
@@ -84,7 +83,7 @@ def adopt_node(existing: Node, initial: Node, *, reset_devices: bool) -> Node:
 
 def repair_labels(node: Node, settings: NodeSettings) -> Node:
     """The two labels that schedulers rely on are kept right as long as the agent runs."""
-    labels = {**node.metadata.labels, OS_LABEL: OPERATING_SYSTEM, ARCH_LABEL: settings.architecture}
+    labels = {**node.metadata.labels, OS_LABEL: LINUX, ARCH_LABEL: settings.architecture}
     return node if labels == node.metadata.labels else replace(node, metadata=replace(node.metadata, labels=labels))
 
 

@@ -8,13 +8,13 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from klet.aio.backoff import exponential_delays
 from klet.aio.broadcast import Broadcast, Subscription
 from klet.aio.clock import Clock
 from klet.aio.tasks import first_of
 from klet.cri.errors import CriError
+from klet.cri.port import StatusCall
 from klet.model.causes import CauseRecorder
 from klet.model.error_text import join_errors
 from klet.model.foreign_text import LONGEST_WORD, shorten
@@ -33,12 +33,6 @@ LONGEST_PAUSE = timedelta(seconds=5)
 
 RUNTIME_READY = "RuntimeReady"
 NETWORK_READY = "NetworkReady"
-
-
-class StatusCall(Protocol):
-    """The part of the runtime that the checks need."""
-
-    async def status(self, request: cri.StatusRequest) -> cri.StatusResponse: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,9 @@ from klet.config.flags import KubeletFlags, parse_node_ips
 from klet.config.reserved import effective_reservations
 from klet.config.thresholds import Amount, Signal, parse_thresholds
 from klet.host.addresses import IPAddress
+from klet.model.pod_resources import EPHEMERAL_STORAGE, MEMORY
 
 EXTERNAL_CLOUD = "external"
-MEMORY = "memory"
-EPHEMERAL_STORAGE = "ephemeral-storage"
 
 _RESOURCE_OF_SIGNAL: Mapping[Signal, str] = {
     Signal.MEMORY_AVAILABLE: MEMORY,

@@ -20,6 +20,7 @@ from klet.api.node import (
 )
 from klet.host.machine.info import MachineInfo
 from klet.model.causes import Finding
+from klet.model.operating_system import LINUX
 from klet.model.reasons import Reason
 from klet.model.unknown import Unknown
 from klet.node.addresses import set_addresses
@@ -32,7 +33,6 @@ from klet.node.settings import NodeSettings
 from klet.node.status_inputs import StatusInputs
 from klet.version import KUBELET_VERSION
 
-OPERATING_SYSTEM: Final = "linux"
 NAMES_PER_IMAGE: Final = 5
 
 
@@ -118,7 +118,7 @@ def _set_machine(status: NodeStatus, seen: StatusInputs, settings: NodeSettings)
 
 
 def _set_versions(info: NodeSystemInfo, seen: StatusInputs, settings: NodeSettings) -> NodeSystemInfo:
-    info = replace(info, operating_system=OPERATING_SYSTEM, architecture=settings.architecture)
+    info = replace(info, operating_system=LINUX, architecture=settings.architecture)
     if isinstance(seen.versions, Unknown):
         return info
     return replace(

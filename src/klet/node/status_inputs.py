@@ -16,6 +16,7 @@ from klet.api.times import Time
 from klet.cri.errors import CriError
 from klet.host.addresses import AddressFacts
 from klet.host.errors import HostError
+from klet.host.machine.cache import FactReader
 from klet.host.machine.info import MachineInfo, SystemVersions
 from klet.model.unknown import Unknown
 from klet.node.addresses import needs_lookup, preferred_version
@@ -54,14 +55,6 @@ class StatusInputs(Struct, frozen=True, kw_only=True):
     """What is degraded on a node that is ready all the same."""
     volumes_in_use: tuple[str, ...] | None = None
     """None until the volumes of a previous run of the agent have been found."""
-
-
-class Machine(Protocol):
-    """The facts of the machine; raises HostError."""
-
-    def info(self) -> MachineInfo: ...
-
-    def versions(self) -> SystemVersions: ...
 
 
 class Addresses(Protocol):
@@ -122,7 +115,7 @@ class StatusInputsReader:
     def __init__(
         self,
         *,
-        machine: Machine,
+        machine: FactReader,
         addresses: Addresses,
         health: RuntimeHealth,
         runtime: VersionCall,

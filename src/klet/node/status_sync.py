@@ -12,7 +12,9 @@ from klet.aio.clock import Clock
 from klet.api.node import Node
 from klet.errors import level_for
 from klet.kube.errors import KubeError, NotFound
+from klet.kube.watch import WATCH_LAG
 from klet.model.causes import CauseRecorder, Finding
+from klet.model.roles import NodeReader
 from klet.node.board import NodeBoard, newer_of
 from klet.node.composer import Draft
 from klet.node.conditions import is_ready
@@ -24,9 +26,6 @@ logger = logging.getLogger(__name__)
 TRIES: Final = 5
 START_PATIENCE: Final = timedelta(seconds=2)
 """So long after its start the agent does not say of a ready node that it is not: it has hardly looked yet."""
-WATCH_LAG: Final = timedelta(minutes=1)
-"""A watch that shows less than the answer to our own write for longer than that is no longer late: who runs the API
-server may have put an older state of it back."""
 
 
 class StatusApi(Protocol):
@@ -35,12 +34,6 @@ class StatusApi(Protocol):
     async def get(self, struct: type[Node], name: str) -> Node: ...
 
     async def patch(self, struct: type[Node], name: str, *, patch: Mapping[str, Any], subresource: str) -> Node: ...
-
-
-class SeenNodes(Protocol):
-    """What the watch has shown."""
-
-    def get(self, name: str) -> Node | None: ...
 
 
 class Composer(Protocol):
@@ -76,7 +69,7 @@ class StatusSync:
         self,
         *,
         heartbeats: Heartbeats,
-        seen: SeenNodes,
+        seen: NodeReader,
         composer: Composer,
         board: NodeBoard,
         recorder: CauseRecorder,

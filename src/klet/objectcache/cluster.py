@@ -1,11 +1,11 @@
 """The config maps and secrets of the node's pods: registration by pod, reading, and a board of what has changed."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from enum import StrEnum
 from functools import partial
-from typing import Generic, Protocol
+from typing import Generic
 
 from klet.aio.broadcast import Broadcast, Subscription
 from klet.api.config import ConfigMap, Secret
@@ -106,27 +106,6 @@ class ClusterObjects:
     def changes(self) -> Subscription[ObjectRef]:
         """Objects that have changed since they were first seen."""
         return self._changed.changes()
-
-
-class ObjectReader(Protocol):
-    """Gets config maps and secrets; raises ObjectMissing for one that does not exist."""
-
-    async def config_map(self, namespace: str, name: str) -> ConfigMap: ...
-
-    async def secret(self, namespace: str, name: str) -> Secret: ...
-
-
-class EnvironmentObjects:
-    """The data of config maps and secrets, as the environment of a container takes it."""
-
-    def __init__(self, *, objects: ObjectReader) -> None:
-        self._objects = objects
-
-    async def config_map(self, namespace: str, name: str) -> Mapping[str, str]:
-        return (await self._objects.config_map(namespace, name)).data
-
-    async def secret(self, namespace: str, name: str) -> Mapping[str, bytes]:
-        return (await self._objects.secret(namespace, name)).data
 
 
 def build_cluster_objects(

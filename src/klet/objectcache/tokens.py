@@ -4,19 +4,19 @@ import logging
 import random
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from klet.aio.clock import Clock
 from klet.api.authentication import TokenRequest
-from klet.api.base import ApiObject
 from klet.api.config import ServiceAccount
 from klet.errors import KletError, level_for
 from klet.kube.errors import Forbidden, NotFound
 from klet.model.objects import IssuedToken
 from klet.model.pods import PodUID
+from klet.model.roles import TokenClient
 from klet.objectcache.errors import TokenFailed
 from klet.objectcache.token_rules import (
     LONGEST_JITTER,
@@ -29,20 +29,10 @@ from klet.objectcache.token_rules import (
 
 logger = logging.getLogger(__name__)
 
-S = TypeVar("S", bound=ApiObject)
-
 SWEEP: Final = timedelta(minutes=1)
 # The part of the API server that says whether the pod is this node's may learn of it later than the node itself.
 _PAUSES: Final = (timedelta(milliseconds=100), timedelta(milliseconds=300), timedelta(seconds=1))
 _API_VERSION: Final = "authentication.k8s.io/v1"
-
-
-class TokenClient(Protocol):
-    """The part of the API client that asks for tokens."""
-
-    async def create_sub(self, struct: type[ApiObject], name: str, namespace: str, subresource: str, body: S) -> S: ...
-
-    async def read(self, path: str) -> bytes: ...
 
 
 class _Resource(msgspec.Struct, frozen=True):

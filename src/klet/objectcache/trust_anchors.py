@@ -9,20 +9,10 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from klet.api.certificates import ClusterTrustBundle
-from klet.api.meta import LabelSelector
-from klet.api.selectors import label_selector
 
 _BEGIN: Final = re.compile(r"^-----BEGIN ([^-\n]+)-----[ \t]*\r?\n", re.MULTILINE)
 _END: Final = re.compile(r"^-----END ([^-\n]+)-----", re.MULTILINE)
 _LINE: Final = 64
-
-
-def choose_bundles(
-    bundles: Iterable[ClusterTrustBundle], *, signer: str, selector: LabelSelector | None
-) -> list[ClusterTrustBundle]:
-    """Those of a signer that a selector takes; without a selector none."""
-    chosen = label_selector(selector)
-    return [each for each in bundles if each.spec.signer_name == signer and chosen.matches(each.metadata.labels)]
 
 
 def merge_anchors(bundles: Sequence[ClusterTrustBundle], *, randomness: random.Random) -> bytes:

@@ -17,8 +17,9 @@ from klet.api.selectors import label_selector
 from klet.api.volume import ClusterTrustBundleProjection
 from klet.kube.informer import ObjectKey
 from klet.model.objects import ANY_TRUST_BUNDLE, ObjectRef
+from klet.model.trust_bundles import choose_bundles
 from klet.objectcache.errors import NoTrustAnchors
-from klet.objectcache.trust_anchors import choose_bundles, merge_anchors
+from klet.objectcache.trust_anchors import merge_anchors
 
 SYNC_PATIENCE: Final = timedelta(seconds=10)
 LONGEST_SELECTOR: Final = 102_400

@@ -7,15 +7,16 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Final
 
 from klet.aio.clock import Clock
 from klet.aio.tasks import first_of
 from klet.api.pod import Pod
 from klet.checkpoint import CheckpointError
 from klet.model.pods import uid_of
+from klet.model.roles import PodSink
 from klet.offline.plan import Urgency, choose_pods, compare_pods
-from klet.offline.snapshot import AcceptedPods
+from klet.offline.snapshot import AcceptedPods, SnapshotStore
 
 logger = logging.getLogger(__name__)
 
@@ -25,27 +26,13 @@ GATHER: Final = timedelta(seconds=5)
 RETRY: Final = timedelta(seconds=10)
 
 
-class PodSink(Protocol):
-    """Where a source leaves the pods it has now."""
-
-    def set_pods(self, source: str, pods: tuple[Pod, ...]) -> None: ...
-
-
-class PodsStore(Protocol):
-    """Where accepted pods outlive the agent."""
-
-    async def save(self, value: AcceptedPods) -> None:
-        """Returns when they are there; raises CheckpointError."""
-        ...
-
-
 class PodKeeper:
     """Keeps what comes, then hands it on; the newest wins."""
 
     def __init__(
         self,
         *,
-        store: PodsStore,
+        store: SnapshotStore[AcceptedPods],
         sink: PodSink,
         node_name: str,
         on_kept: Callable[[tuple[Pod, ...]], Awaitable[None]],

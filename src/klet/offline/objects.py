@@ -1,7 +1,7 @@
 """Config maps and secrets: kept when they are read, and read from what was kept while the API server is away."""
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from klet.aio.broadcast import Subscription
 from klet.api.config import ConfigMap, Secret
@@ -9,6 +9,7 @@ from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.model.objects import ObjectKind, ObjectMissing, ObjectRef
 from klet.model.pods import PodUID
+from klet.model.roles import ReferredObjects
 from klet.offline.object_files import Files, file_name
 from klet.offline.plan import find_objects
 
@@ -18,29 +19,13 @@ _MISSING = "-"
 """The version of an object that does not exist."""
 
 
-class Objects(Protocol):
-    """The config maps and secrets of the node's pods, as the API server has them."""
-
-    def register(self, pod: Pod) -> None: ...
-
-    def unregister(self, uid: PodUID) -> None: ...
-
-    async def config_map(self, namespace: str, name: str) -> ConfigMap:
-        """Raises ObjectMissing if there is none, and another error if that cannot be known."""
-        ...
-
-    async def secret(self, namespace: str, name: str) -> Secret: ...
-
-    def changes(self) -> Subscription[ObjectRef]: ...
-
-
 class KeptObjects:
     """The same objects, whether the API server is there or not."""
 
     def __init__(
         self,
         *,
-        inner: Objects,
+        inner: ReferredObjects,
         config_maps: Files[ConfigMap],
         secrets: Files[Secret],
         is_away: Callable[[], bool],

@@ -5,12 +5,14 @@ from enum import Enum, auto
 
 from msgspec.structs import replace
 
+from klet.api.certificates import ClusterTrustBundle
 from klet.api.meta import ObjectMeta
 from klet.api.node import Node, NodeStatus
 from klet.api.pod import Pod, PodStatus
 from klet.api.service import Service
 from klet.model.objects import ObjectKind, ObjectRef, pod_config_maps, pod_secrets
 from klet.model.pods import PodUID, is_mirror, is_static, uid_of
+from klet.model.trust_bundles import choose_bundles
 
 KUBERNETES = ("default", "kubernetes")
 """The service that every container is told of."""
@@ -54,6 +56,26 @@ def choose_services(services: Iterable[Service], pods: Iterable[Pod]) -> tuple[S
     """Those that containers of these pods are told of."""
     namespaces = {pod.metadata.namespace for pod in pods}
     return tuple(each for each in services if each.metadata.namespace in namespaces or _place(each) == KUBERNETES)
+
+
+def choose_bundles_shown(bundles: Sequence[ClusterTrustBundle], pods: Iterable[Pod]) -> tuple[ClusterTrustBundle, ...]:
+    """The trust bundles that volumes of these pods show."""
+    chosen: set[str] = set()
+    for source in (
+        projection.cluster_trust_bundle
+        for pod in pods
+        for volume in pod.spec.volumes
+        if volume.projected is not None
+        for projection in volume.projected.sources
+    ):
+        if source is None:
+            continue
+        if source.name is not None:
+            chosen.add(source.name)
+        elif source.signer_name is not None:
+            found = choose_bundles(bundles, signer=source.signer_name, selector=source.label_selector)
+            chosen |= {each.metadata.name for each in found}
+    return tuple(each for each in bundles if each.metadata.name in chosen)
 
 
 def lasting_node(node: Node) -> Node:

@@ -3,7 +3,7 @@
 import logging
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from klet.offline.payloads import read_object, read_payload
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=ApiObject)
+V_contra = TypeVar("V_contra", contravariant=True)
 
 VERSION = 1
 
@@ -48,6 +49,14 @@ class Surroundings:
     runtime_classes: tuple[RuntimeClass, ...]
     trust_bundles: tuple[ClusterTrustBundle, ...] = ()
     """Those that volumes of pods show."""
+
+
+class SnapshotStore(Protocol[V_contra]):
+    """Where what was accepted outlives the agent."""
+
+    async def save(self, value: V_contra) -> None:
+        """Return when it is there for the next agent; raises CheckpointError."""
+        ...
 
 
 class _Pods(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -6,20 +6,13 @@ from typing import Final, Protocol
 
 from klet.aio.clock import Clock
 from klet.checkpoint import CheckpointError
-from klet.offline.plan import lasting_node
-from klet.offline.snapshot import Surroundings
+from klet.kube.node_informers import NodeInformers
+from klet.offline.plan import choose_bundles_shown, choose_pods, choose_services, lasting_node
+from klet.offline.snapshot import SnapshotStore, Surroundings
 
 logger = logging.getLogger(__name__)
 
 EVERY: Final = timedelta(seconds=5)
-
-
-class SurroundingsStore(Protocol):
-    """Where they outlive the agent."""
-
-    async def save(self, value: Surroundings) -> None:
-        """Returns when they are there; raises CheckpointError."""
-        ...
 
 
 class Followed(Protocol):
@@ -30,11 +23,41 @@ class Followed(Protocol):
     def current(self) -> Surroundings: ...
 
 
+class FollowedCluster:
+    """What pods of this node need besides themselves, as the informers show it."""
+
+    def __init__(self, *, informers: NodeInformers, node_name: str, kept: Surroundings | None, clock: Clock) -> None:
+        self._informers = informers
+        self._node_name = node_name
+        self._kept_bundles = () if kept is None else kept.trust_bundles
+        self._clock = clock
+
+    async def until_known(self) -> None:
+        await self._informers.node.until_synced()
+        await self._informers.services.until_synced()
+        await self._informers.runtime_classes.until_synced()
+        await self._informers.pods.until_synced()
+
+    def current(self) -> Surroundings:
+        informers = self._informers
+        pods = choose_pods(informers.pods.all())
+        # Before a pod of this run has asked for one, those of the previous run count.
+        bundles = informers.trust_bundles.all() if informers.trust_bundles.is_synced else self._kept_bundles
+        return Surroundings(
+            node_name=self._node_name,
+            at=self._clock.now(),
+            nodes=informers.node.all(),
+            services=choose_services(informers.services.all(), pods),
+            runtime_classes=informers.runtime_classes.all(),
+            trust_bundles=choose_bundles_shown(bundles, pods),
+        )
+
+
 class SurroundingsKeeper:
     """Looks at them every few seconds: they change seldom, and nothing is begun because of them alone."""
 
     def __init__(
-        self, *, store: SurroundingsStore, followed: Followed, kept: Surroundings | None, clock: Clock
+        self, *, store: SnapshotStore[Surroundings], followed: Followed, kept: Surroundings | None, clock: Clock
     ) -> None:
         self._store = store
         self._followed = followed

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from klet.aio.clock import Clock
 from klet.api.authentication import TokenRequest
@@ -10,19 +10,12 @@ from klet.api.base import ApiObject
 from klet.kube.errors import ApiError, KubeError
 from klet.kube.reach import FAILING
 from klet.model.pods import PodUID
+from klet.model.roles import TokenClient
 from klet.offline.object_files import Files, file_stem
 
 S = TypeVar("S", bound=ApiObject)
 
 SUBRESOURCE = "token"
-
-
-class TokenClient(Protocol):
-    """The part of the API client that asks for tokens."""
-
-    async def create_sub(self, struct: type[ApiObject], name: str, namespace: str, subresource: str, body: S) -> S: ...
-
-    async def read(self, path: str) -> bytes: ...
 
 
 class KeptTokens:

@@ -31,6 +31,11 @@ class RuntimeCache:
     def get(self, uid: PodUID) -> Reading | None:
         return self._readings.get(uid)
 
+    def status_of(self, uid: PodUID) -> PodRuntimeStatus | None:
+        """What the runtime shows of a pod; None if that is not known, or could not be read the last time."""
+        reading = self._readings.get(uid)
+        return None if reading is None or reading.error is not None else reading.status
+
     def is_live(self, uid: PodUID) -> bool:
         """Whether something of the pod may run: it does, or the runtime could not be asked."""
         reading = self._readings.get(uid)

@@ -17,8 +17,9 @@ from klet.aio.workqueue import WorkQueue
 from klet.api.meta import ObjectMeta, OwnerReference
 from klet.api.node import Node
 from klet.api.pod import Pod, PodStatus
+from klet.api.pod_annotations import HASH_ANNOTATION, MIRROR_ANNOTATION
 from klet.errors import KletError, level_for
-from klet.model.pods import HASH_ANNOTATION, MIRROR_ANNOTATION, full_name, is_static
+from klet.model.pods import full_name, is_static
 from klet.pods.store import PodStore
 
 logger = logging.getLogger(__name__)

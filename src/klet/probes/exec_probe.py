@@ -1,20 +1,13 @@
 """Probes that run a command in the container."""
 
-from typing import Protocol
-
 from klet.api.container import Container
 from klet.api.handlers import ExecAction
 from klet.cri.errors import CriError, ExecTimeout
+from klet.cri.port import CommandRunner
 from klet.model.expansion import ExpansionError, expand_all
 from klet.model.foreign_text import read_output
 from klet.probes.handler import MAX_OUTPUT, Answer, Outcome, ProbeTarget
 from klet.wire import cri_v1_pb2 as cri
-
-
-class CommandRunner(Protocol):
-    """The part of the runtime that the probe needs."""
-
-    async def exec_sync(self, request: cri.ExecSyncRequest) -> cri.ExecSyncResponse: ...
 
 
 async def probe_exec(runtime: CommandRunner, action: ExecAction, target: ProbeTarget) -> Outcome:

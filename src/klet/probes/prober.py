@@ -4,10 +4,11 @@ import logging
 from functools import partial
 from typing import Final
 
+from klet.cri.port import CommandRunner
 from klet.host.http_client import HttpClient
 from klet.model.foreign_text import shorten
 from klet.model.pods import format_pod
-from klet.probes.exec_probe import CommandRunner, probe_exec
+from klet.probes.exec_probe import probe_exec
 from klet.probes.grpc_probe import probe_grpc
 from klet.probes.handler import Answer, Outcome, ProbeTarget, Question, answer_always
 from klet.probes.http_probe import prepare_http

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
@@ -20,6 +19,7 @@ from klet.model.runtime import ContainerId, FirstStart, PodRuntimeStatus, Sandbo
 from klet.runtime.actions import PodActions
 from klet.runtime.config.container_planner import Place
 from klet.runtime.errors import Backoff, PostStartFailed, SandboxFailed, StartError
+from klet.runtime.gc import ContainerRemover
 from klet.runtime.gc_plan import plan_init_pruning
 from klet.runtime.kill.killer import PodKiller
 from klet.runtime.post_start import PostStart
@@ -90,12 +90,6 @@ class _Stage:
     progress: _Progress
 
 
-class Remover(Protocol):
-    """Removes a dead container with its log."""
-
-    async def remove(self, container: ContainerId) -> None: ...
-
-
 class PodExecutor:
     """Does to the runtime what the actions say."""
 
@@ -103,7 +97,7 @@ class PodExecutor:
         self,
         *,
         runtime: RuntimeService,
-        remover: Remover,
+        remover: ContainerRemover,
         sandboxes: SandboxMaker,
         starter: ContainerStarter,
         post_start: PostStart,

@@ -16,6 +16,7 @@ from klet.api.handlers import ExecAction, HTTPGetAction, LifecycleHandler
 from klet.api.pod import Pod
 from klet.api.validation.rendering import go_quote
 from klet.cri.errors import CriError
+from klet.cri.port import CommandRunner
 from klet.errors import KletError
 from klet.host.http_client import BodyError, HttpError, PlainHttpError
 from klet.host.http_response import HttpResponse
@@ -35,12 +36,6 @@ DECIDER = "runtime.hooks"
 
 class HookError(KletError):
     """A hook that failed, told as users read it in a container's status."""
-
-
-class CommandRunner(Protocol):
-    """The part of the runtime that exec hooks need."""
-
-    async def exec_sync(self, request: cri.ExecSyncRequest) -> cri.ExecSyncResponse: ...
 
 
 class HttpGetter(Protocol):

@@ -12,21 +12,20 @@ from klet.api.container import Container, ContainerPort, EphemeralContainer
 from klet.api.handlers import Lifecycle, LifecycleHandler
 from klet.api.meta import ObjectMeta
 from klet.api.pod import Pod, PodSpec
+from klet.model.cri_labels import CONTAINER_NAME as CONTAINER_NAME
+from klet.model.cri_labels import POD_NAME as POD_NAME
+from klet.model.cri_labels import POD_NAMESPACE as POD_NAMESPACE
+from klet.model.cri_labels import POD_UID as POD_UID
+from klet.model.cri_labels import TERMINATION_GRACE_PERIOD as TERMINATION_GRACE_PERIOD
 from klet.model.pods import PodUID
 from klet.model.runtime import ContainerOrigin, ContainerRecord, PodRuntimeStatus
 from klet.runtime.hashing import container_hash, go_json
-
-POD_NAME = "io.kubernetes.pod.name"
-POD_NAMESPACE = "io.kubernetes.pod.namespace"
-POD_UID = "io.kubernetes.pod.uid"
-CONTAINER_NAME = "io.kubernetes.container.name"
 
 HASH = "io.kubernetes.container.hash"
 RESTART_COUNT = "io.kubernetes.container.restartCount"
 TERMINATION_MESSAGE_PATH = "io.kubernetes.container.terminationMessagePath"
 TERMINATION_MESSAGE_POLICY = "io.kubernetes.container.terminationMessagePolicy"
 DELETION_GRACE_PERIOD = "io.kubernetes.pod.deletionGracePeriod"
-TERMINATION_GRACE_PERIOD = "io.kubernetes.pod.terminationGracePeriod"
 PRE_STOP_HANDLER = "io.kubernetes.container.preStopHandler"
 PORTS = "io.kubernetes.container.ports"
 

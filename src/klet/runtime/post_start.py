@@ -11,8 +11,8 @@ from klet.model.recording import DecisionRecorder
 from klet.model.runtime import ContainerRecord
 from klet.runtime.actions import KillReason
 from klet.runtime.errors import PostStartFailed
-from klet.runtime.hooks import HookError, HookTarget, describe_handler
-from klet.runtime.kill.killer import Hooks, PodKiller
+from klet.runtime.hooks import HookError, HookRunner, HookTarget, describe_handler
+from klet.runtime.kill.killer import PodKiller
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ DECIDER = "runtime.post_start"
 class PostStart:
     """Runs postStart hooks."""
 
-    def __init__(self, *, hooks: Hooks, killer: PodKiller, recorder: CauseRecorder) -> None:
+    def __init__(self, *, hooks: HookRunner, killer: PodKiller, recorder: CauseRecorder) -> None:
         self._hooks = hooks
         self._killer = killer
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)

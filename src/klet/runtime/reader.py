@@ -9,12 +9,14 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from klet.api.container_status import ContainerUser, LinuxContainerUser
+from klet.api.pod_annotations import SOURCE_ANNOTATION
 from klet.cri.errors import BadAnswer, NotFound
 from klet.cri.port import RuntimeService
 from klet.host.cgroups.resources import millicpu_from_quota, millicpu_from_shares
 from klet.model.foreign_text import LONGEST_WORD, shorten
-from klet.model.pods import SOURCE_ANNOTATION, PodUID
+from klet.model.pods import PodUID
 from klet.model.runtime import (
+    START_ERROR,
     ContainerId,
     ContainerRecord,
     ContainerState,
@@ -28,7 +30,6 @@ from klet.runtime import labels
 from klet.runtime.kill.termination import LeftFiles, find_last_words, read_last_words
 from klet.wire import cri_v1_pb2 as cri
 
-START_ERROR = "StartError"
 # Bytes. More than the API shows of an end, which is MAX_MESSAGES of klet.status.containers.
 _LONGEST_MESSAGE = 16 * 1024
 # Digits of a number of 64 bits, with its sign.

@@ -22,6 +22,7 @@ from klet.model.runtime import PodRuntimeStatus, SandboxId
 from klet.runtime.actions import PodActions
 from klet.runtime.config.container_planner import Place
 from klet.runtime.config.sandbox_config import SandboxSettings, build_sandbox_config
+from klet.runtime.config.user_namespaces import UserNamespaces
 from klet.runtime.errors import SandboxFailed
 from klet.runtime.host_ports import PortHolders, find_held_port, mapped_ports
 from klet.runtime.quirks.held_names import run_sandbox
@@ -48,12 +49,6 @@ class CgroupParents(Protocol):
     def parent_of(self, pod: Pod) -> str: ...
 
 
-class PodUsers(Protocol):
-    """Says which users of the host the users of a pod are."""
-
-    async def option_for(self, pod: Pod, handler: str) -> cri.UserNamespace | None: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSources:
     """Who knows what a sandbox is made of."""
@@ -61,7 +56,7 @@ class SandboxSources:
     dns: PodDns
     cgroups: CgroupParents
     runtime_classes: RuntimeClasses
-    user_namespaces: PodUsers
+    user_namespaces: UserNamespaces
     host_ports: PortHolders
 
 

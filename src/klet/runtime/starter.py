@@ -11,21 +11,24 @@ from klet.cri.errors import CriError, NotFound
 from klet.cri.port import RuntimeService
 from klet.host.errors import HostError
 from klet.model.causes import CauseId, CauseRecorder
+from klet.model.images import MissingImage, PresentImage
 from klet.model.pods import format_pod
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
+from klet.model.roles import RestartCounts
 from klet.model.runtime import ContainerId, ContainerRecord, ContainerState, PodRuntimeStatus
 from klet.runtime import errors, labels
-from klet.runtime.config.container_planner import ContainerPlanner, Place, ReadyImage, StartFacts
+from klet.runtime.config.container_planner import ContainerPlanner, Place, StartFacts
 from klet.runtime.crash_backoff import CrashBackoff
 from klet.runtime.quirks.held_names import create_container
+from klet.runtime.start_turns import PodTurn
 from klet.wire import cri_v1_pb2 as cri
 
 DECIDER = "runtime.starter"
 
 
 class ImageEnsurer(Protocol):
-    """Gets an image onto the node, or raises StartError with the reason users know."""
+    """Gets an image onto the node, or says why it is not there."""
 
     async def ensure(
         self,
@@ -34,23 +37,7 @@ class ImageEnsurer(Protocol):
         *,
         before_pull: Callable[[], None],
         parent: CauseId | None,
-    ) -> ReadyImage: ...
-
-
-class StartTurn(Protocol):
-    """The right to keep the runtime busy with a start."""
-
-    async def take(self) -> None: ...
-
-    def give_back(self) -> None: ...
-
-
-class RestartCounts(Protocol):
-    """Remembers starts that the runtime has forgotten."""
-
-    async def next_restart_count(self, pod: Pod, container: str) -> int:
-        """The restart count by what else is known, for a container of which the runtime has no record."""
-        ...
+    ) -> PresentImage | MissingImage: ...
 
 
 class LogLinks(Protocol):
@@ -98,12 +85,14 @@ class ContainerStarter:
         status: PodRuntimeStatus,
         place: Place,
         *,
-        turn: StartTurn,
+        turn: PodTurn,
         parent: CauseId | None,
     ) -> ContainerRecord:
         """Start it, or raise StartError. Its postStart hook has not run yet."""
         self._hold_back(pod, container, status, parent)
         image = await self._images.ensure(pod, container, before_pull=turn.give_back, parent=parent)
+        if isinstance(image, MissingImage):
+            raise errors.ImageMissing(image.reason, image.message, until=image.retry_at)
         facts = StartFacts(
             restart_count=await self._restart_count(pod, container.name, status),
             image=image,
@@ -161,7 +150,7 @@ class ContainerStarter:
         raise errors.Backoff(errors.CRASH_LOOP_BACKOFF, message, until=until)
 
     async def _image_volumes(
-        self, pod: Pod, container: Container | EphemeralContainer, turn: StartTurn, parent: CauseId | None
+        self, pod: Pod, container: Container | EphemeralContainer, turn: PodTurn, parent: CauseId | None
     ) -> dict[str, str]:
         """Have the images that the container mounts on the node, too."""
         mounted = {mount.name for mount in container.volume_mounts}
@@ -171,11 +160,10 @@ class ContainerStarter:
                 continue
             # Such an image belongs to the pod and to no container, so what is told of it names none.
             wanted = Container(name="", image=volume.image.reference, image_pull_policy=volume.image.pull_policy)
-            try:
-                found = await self._images.ensure(pod, wanted, before_pull=turn.give_back, parent=parent)
-                refs[volume.name] = found.ref
-            except errors.StartError as error:
-                raise errors.StartError(error.reason, error.reason, until=error.until) from error
+            found = await self._images.ensure(pod, wanted, before_pull=turn.give_back, parent=parent)
+            if isinstance(found, MissingImage):
+                raise errors.StartError(found.reason, found.reason, until=found.retry_at)
+            refs[volume.name] = found.ref
         return refs
 
     async def _restart_count(self, pod: Pod, container: str, status: PodRuntimeStatus) -> int:

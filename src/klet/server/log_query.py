@@ -3,25 +3,12 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
 from klet.api.container_status import ContainerStatus
 from klet.api.pod import Pod
 from klet.api.times import Time, TimeError
+from klet.model.log_query import LogQuery
 from klet.model.runtime import ContainerId
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogQuery:
-    """What part of a log a client wants."""
-
-    follow: bool = False
-    previous: bool = False
-    timestamps: bool = False
-    since_seconds: int | None = None
-    since_time: datetime | None = None
-    tail_lines: int | None = None
-    limit_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

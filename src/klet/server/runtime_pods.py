@@ -1,14 +1,12 @@
 """What runs in the runtime right now, for requests that reach into containers."""
 
-from typing import Final, Protocol
+from typing import Protocol
 
 from klet.api.container import Container
 from klet.api.meta import ObjectMeta
 from klet.api.pod import Pod, PodSpec
+from klet.model.cri_labels import CONTAINER_NAME, POD_UID
 from klet.wire import cri_v1_pb2 as cri
-
-POD_UID: Final = "io.kubernetes.pod.uid"
-CONTAINER_NAME: Final = "io.kubernetes.container.name"
 
 
 class Runtime(Protocol):

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from klet.api import klet_v1
 from klet.api.pod import Pod
+from klet.model.log_query import LogQuery
 from klet.model.runtime import ContainerId
-from klet.server.log_query import LogQuery
 
 
 class PodView(Protocol):
@@ -31,14 +31,6 @@ class LogView(Protocol):
 
     def read(self, container: ContainerId, query: LogQuery) -> AsyncGenerator[bytes, None]:
         """Pieces of the log. The caller closes the generator."""
-        ...
-
-
-class HealthView(Protocol):
-    """Named checks of the agent."""
-
-    def checks(self) -> dict[str, str | None]:
-        """For each check the error, or None when it passes."""
         ...
 
 

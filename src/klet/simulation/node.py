@@ -20,7 +20,7 @@ from klet.app.node import NodeSpec, build_node
 from klet.app.objects import NodeObjects, standalone_objects
 from klet.app.settings import AgentSettings
 from klet.app.volumes import NodeVolumes, build_volumes
-from klet.app.wiring import Agent, Part
+from klet.app.wiring import Agent
 from klet.cri.client import CriClient
 from klet.cri.events import ContainerdEvents, CriEvents
 from klet.host.http_client import HttpClient
@@ -28,6 +28,7 @@ from klet.images.node_logins import NoNodeLogins
 from klet.journal.memory import MemoryJournal
 from klet.model.causes import CauseRecorder
 from klet.model.pods import PodUID, uid_of
+from klet.model.roles import NodeResources, Part
 from klet.network.dns import DnsSettings
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.config.container_config import ContainerSettings
@@ -35,7 +36,6 @@ from klet.runtime.config.id_blocks import UserIdSettings
 from klet.runtime.config.linux_resources import ResourceRules
 from klet.runtime.config.sandbox_config import SandboxSettings
 from klet.runtime.config.security import SecuritySettings
-from klet.runtime.environment.env_sources import NodeResources
 from klet.runtime.gc_plan import GcPolicy
 from klet.simulation.containers import simulated_container_ports
 from klet.simulation.memory import (

@@ -13,10 +13,10 @@ from klet.api.pod import Pod
 from klet.host.files import is_plain_name
 from klet.kube.informer import ObjectKey
 from klet.model.causes import CauseRecorder
-from klet.model.pods import UID_RULE, PodUID, subject_of
+from klet.model.pods import API_SOURCE, UID_RULE, PodUID, subject_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
-from klet.sources.config import API, PodSink
+from klet.model.roles import PodSink
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class ApiSource:
             while True:
                 changes.drain()
                 changes.lagged = False
-                self._sink.set_pods(API, self._accept(self._pods.all()))
+                self._sink.set_pods(API_SOURCE, self._accept(self._pods.all()))
                 await changes.get()
 
     def _accept(self, pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
@@ -79,7 +79,7 @@ class ApiSource:
         return tuple(accepted)
 
     def _reject(self, pod: Pod, problem: str) -> None:
-        message = f"Error validating pod from {API}: {problem}, ignoring"
+        message = f"Error validating pod from {API_SOURCE}: {problem}, ignoring"
         logger.warning("Pod left out: it has a bad name", extra={"pod": subject_of(pod).name, "error": problem})
         self._decisions.for_pod(pod).record(Reason.FAILED_VALIDATION, message)
 

@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Protocol
 
 from klet.aio.clock import Clock
 from klet.api.pod import Pod
@@ -20,15 +19,7 @@ from klet.sources.merge import PodChanges, duplicate_message, merge_pods
 
 logger = logging.getLogger(__name__)
 
-API = "api"
-"""The name of the source that is the API server."""
 DECIDER = "sources.config"
-
-
-class PodSink(Protocol):
-    """Where a source leaves the pods it has now."""
-
-    def set_pods(self, source: str, pods: tuple[Pod, ...]) -> None: ...
 
 
 class PodConfig:

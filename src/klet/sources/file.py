@@ -21,15 +21,14 @@ from klet.api.pod import Pod
 from klet.host.errors import HostError
 from klet.host.inotify import Change, ChangeKind, watch_directory
 from klet.model.causes import CauseRecorder, Subject
-from klet.model.pods import subject_of
+from klet.model.pods import FILE_SOURCE, subject_of
+from klet.model.roles import PodSink
 from klet.sources.complaints import Complaints
-from klet.sources.config import PodSink
 from klet.sources.errors import SourceError
 from klet.sources.manifests import ManifestReader, Reading, is_link
 
 logger = logging.getLogger(__name__)
 
-SOURCE: Final = "file"
 DECIDER: Final = "sources.file"
 FIRST_RETRY: Final = timedelta(seconds=1)
 LONGEST_RETRY: Final = timedelta(seconds=20)
@@ -118,7 +117,7 @@ class FileSource:
         pods = self._board.pods()
         if pods != self._sent:
             self._sent = pods
-            self._sink.set_pods(SOURCE, pods)
+            self._sink.set_pods(FILE_SOURCE, pods)
 
     def _judge(self, name: str, reading: Reading, *, consequence: str) -> None:
         if reading.error is None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from klet.api.container import Container, EnvVar, EphemeralContainer
 from klet.api.pod import Pod, PodSpec
 from klet.api.pod_resources import is_sidecar
-from klet.sources.config import PodSink
+from klet.model.roles import PodSink
 
 Change: TypeAlias = Callable[[PodSpec], PodSpec]
 C = TypeVar("C", Container, EphemeralContainer)

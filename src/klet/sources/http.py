@@ -17,16 +17,16 @@ from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.api.static_pods import StaticOrigin
 from klet.model.causes import CauseRecorder, Subject
+from klet.model.pods import HTTP_SOURCE
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
+from klet.model.roles import PodSink
 from klet.sources.complaints import Complaints
-from klet.sources.config import PodSink
 from klet.sources.decode import MAX_MANIFEST, Origin, decode_pods
 from klet.sources.errors import ManifestError, SourceError
 
 logger = logging.getLogger(__name__)
 
-SOURCE: Final = "http"
 DECIDER: Final = "sources.http"
 DEADLINE: Final = timedelta(seconds=10)
 LOUD_FAILURES: Final = 3
@@ -119,14 +119,14 @@ class HttpSource:
     async def _take(self, body: bytes) -> None:
         if not body:
             self._last = None
-            self._sink.set_pods(SOURCE, ())
+            self._sink.set_pods(HTTP_SOURCE, ())
             raise SourceError(f"zero-length data received from {self._shown}")
         if body == self._last:
             return
         self._last = body
         pods = await self._threads.run(decode_pods, body, self._origin)
         self._complaints.settle(self._shown)
-        self._sink.set_pods(SOURCE, pods)
+        self._sink.set_pods(HTTP_SOURCE, pods)
 
 
 class Failures:

@@ -15,10 +15,8 @@ from msgspec.structs import replace
 
 from klet.api.meta import ObjectMeta
 from klet.api.pod import Pod
+from klet.api.pod_annotations import MIRROR_ANNOTATION, SEEN_ANNOTATION, SOURCE_ANNOTATION
 from klet.model.pods import (
-    MIRROR_ANNOTATION,
-    SEEN_ANNOTATION,
-    SOURCE_ANNOTATION,
     PodUID,
     format_pod,
     full_name,

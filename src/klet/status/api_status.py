@@ -6,8 +6,9 @@ from msgspec.structs import replace
 
 from klet.api.pod import Pod, PodCondition, PodStatus
 from klet.api.times import Time
+from klet.model.conditions import FALSE, READY, TRUE
 from klet.model.pods import is_mirror
-from klet.status.conditions import CONTAINERS_READY, DISRUPTION_TARGET, FALSE, OWNED, READY, TRUE
+from klet.status.conditions import CONTAINERS_READY, DISRUPTION_TARGET, OWNED
 from klet.status.phase import FAILED, is_terminal
 
 
@@ -37,6 +38,13 @@ def merge_status(old: PodStatus, new: PodStatus, *, may_run: bool, now: Time) ->
     if is_terminal(merged.phase) and any(_is_true(each) for each in conditions):
         merged = replace(merged, conditions=_not_ready(conditions, merged.phase, now))
     return merged
+
+
+def restore_status(pod: Pod, reported: PodStatus | None, *, now: Time) -> Pod:
+    """A pod as the API server would show it, had it got what this node reported last: one that is over stays over."""
+    if reported is None:
+        return pod
+    return replace(pod, status=merge_status(pod.status, reported, may_run=False, now=now))
 
 
 def may_be_deleted(pod: Pod, *, is_finished: bool) -> bool:

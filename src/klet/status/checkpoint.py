@@ -21,6 +21,8 @@ from klet.status.board import StatusBoard
 
 logger = logging.getLogger(__name__)
 
+D_co = TypeVar("D_co", covariant=True)
+
 KIND = "AgentMemory"
 VERSION = 1
 GATHER = timedelta(milliseconds=100)
@@ -41,18 +43,10 @@ class MemoryStore(Protocol):
         ...
 
 
-class Delays(Protocol):
-    """The crash back-offs."""
+class Delays(Protocol[D_co]):
+    """The back-offs of one kind: of crashes, or of image pulls."""
 
-    def all(self) -> tuple[CrashDelay, ...]: ...
-
-    def changes(self) -> Subscription[PodUID]: ...
-
-
-class Pulls(Protocol):
-    """The back-offs of image pulls."""
-
-    def all(self) -> tuple[PullDelay, ...]: ...
+    def all(self) -> tuple[D_co, ...]: ...
 
     def changes(self) -> Subscription[PodUID]: ...
 
@@ -61,7 +55,13 @@ class MemoryKeeper:
     """Writes the memory whenever it has changed; the newest wins."""
 
     def __init__(
-        self, *, store: MemoryStore, statuses: StatusBoard, delays: Delays, pulls: Pulls, clock: Clock
+        self,
+        *,
+        store: MemoryStore,
+        statuses: StatusBoard,
+        delays: Delays[CrashDelay],
+        pulls: Delays[PullDelay],
+        clock: Clock,
     ) -> None:
         self._store = store
         self._statuses = statuses

@@ -6,13 +6,10 @@ from klet.api.container import Container
 from klet.api.container_status import ContainerStatus
 from klet.api.pod import Pod, PodCondition
 from klet.api.pod_resources import is_sidecar
+from klet.model.conditions import FALSE, READY, TRUE
 from klet.status.phase import FAILED, SUCCEEDED
 
-TRUE = "True"
-FALSE = "False"
-
 POD_SCHEDULED = "PodScheduled"
-READY = "Ready"
 INITIALIZED = "Initialized"
 CONTAINERS_READY = "ContainersReady"
 READY_TO_START = "PodReadyToStartContainers"

@@ -7,8 +7,9 @@ from msgspec.structs import replace
 from klet.api.container_status import ContainerState, ContainerStateTerminated, ContainerStatus
 from klet.api.pod import Pod, PodCondition, PodStatus
 from klet.api.pod_resources import is_sidecar
+from klet.model.conditions import FALSE, READY, TRUE
 from klet.model.pods import is_static
-from klet.status.conditions import CONTAINERS_READY, FALSE, READY, TRUE
+from klet.status.conditions import CONTAINERS_READY
 from klet.status.containers import LOST_AT_TERMINATION, LOST_EXIT_CODE, STATUS_UNKNOWN
 from klet.status.phase import FAILED, is_terminal
 

@@ -13,6 +13,7 @@ from klet.api.container_status import ContainerStatus
 from klet.api.handlers import Probe
 from klet.api.pod import HostIP, Pod, PodCondition, PodIP, PodStatus
 from klet.api.pod_resources import is_sidecar
+from klet.model.conditions import FALSE, READY, TRUE
 from klet.model.pods import is_static
 from klet.model.probes import ProbeKey, ProbeKind, ProbeView
 from klet.model.readiness import ProbeFacts, is_older_than_agent, is_ready, is_started
@@ -223,8 +224,8 @@ def _was_pod_ready(pod: Pod, previous: PodStatus) -> bool:
     """What the API server says; for a pod it does not know, what was reported last."""
     for status in (pod.status, previous):
         for condition in status.conditions:
-            if condition.type == conditions.READY:
-                return condition.status == conditions.TRUE
+            if condition.type == READY:
+                return condition.status == TRUE
     return False
 
 
@@ -244,9 +245,7 @@ def _conditions(
     inputs: StatusInputs,
 ) -> tuple[PodCondition, ...]:
     foreign = _foreign_conditions(pod, inputs.previous)
-    ready_to_start = PodCondition(
-        type=conditions.READY_TO_START, status=conditions.FALSE if inputs.needs_sandbox else conditions.TRUE
-    )
+    ready_to_start = PodCondition(type=conditions.READY_TO_START, status=FALSE if inputs.needs_sandbox else TRUE)
     containers = conditions.containers_ready(pod, (*init, *regular), phase)
     initialized = conditions.initialized(pod, regular, init, phase)
     owned = (
@@ -255,7 +254,7 @@ def _conditions(
         # A readiness gate may name any condition that is known by now.
         conditions.ready(pod, containers, (*foreign, ready_to_start, initialized)),
         containers,
-        PodCondition(type=conditions.POD_SCHEDULED, status=conditions.TRUE),
+        PodCondition(type=conditions.POD_SCHEDULED, status=TRUE),
     )
     generation = pod.metadata.generation
     return (*foreign, *(replace(condition, observed_generation=generation) for condition in owned))

@@ -19,7 +19,9 @@ from klet.api.patches.strategic_diff import create_strategic_patch
 from klet.api.pod import Pod
 from klet.api.times import Time
 from klet.errors import KletError, level_for
+from klet.kube.watch import WATCH_LAG
 from klet.model.pods import PodUID, format_pod, is_static, uid_of
+from klet.model.roles import PodStarts
 from klet.status.api_status import may_be_deleted, status_to_write
 from klet.status.board import Reported, StatusBoard
 from klet.status.phase import PENDING, is_coming
@@ -34,9 +36,6 @@ COMING_PATIENCE: Final = timedelta(seconds=5)
 """While pods start it is told that long after that: the machine and the API server have better things to do."""
 COMING_GAP: Final = timedelta(milliseconds=100)
 """And then of one after the other, so that no news waits behind all of them."""
-WATCH_LAG: Final = timedelta(minutes=1)
-"""A watch that shows less than the answer to our own write for longer than that is no longer late: who runs the API
-server may have put an older state of it back."""
 _PARALLEL: Final = 8
 _FIRST_DELAY: Final = timedelta(milliseconds=500)
 
@@ -65,17 +64,6 @@ class PodApi(Protocol):
     async def delete(self, pod: Pod) -> None:
         """Let it go at once, if it is still that one."""
         ...
-
-
-class Starts(Protocol):
-    """Pods that start."""
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a pod starts, or waits for its turn to."""
-        ...
-
-    async def until_idle(self) -> None: ...
 
 
 class WantedPods(Protocol):
@@ -120,7 +108,7 @@ class StatusPublisher:
         board: StatusBoard,
         pods: WantedPods,
         api: PodApi,
-        starts: Starts,
+        starts: PodStarts,
         may_run: Callable[[PodUID], bool],
         clock: Clock,
     ) -> None:

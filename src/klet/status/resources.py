@@ -10,10 +10,9 @@ from msgspec.structs import replace
 from klet.api.container import Container, EphemeralContainer, ResourceRequirements
 from klet.api.container_status import ContainerStatus
 from klet.api.quantity import Format, Quantity
+from klet.model.pod_resources import CPU, MEMORY
 from klet.model.runtime import ContainerRecord, ContainerState, GivenResources
 
-CPU = "cpu"
-MEMORY = "memory"
 LEAST_LIMIT = 10
 LEAST_REQUEST = 2
 """The kernel takes no less, in thousandths of a CPU: a smaller wish comes back larger, and is reported as it was."""

@@ -1,8 +1,24 @@
-"""Which restart count comes after what was reported of a container, for one that the runtime has forgotten."""
+"""Which restart count comes next for a container that the runtime has forgotten: by its logs, or by its last status."""
 
 from klet.api.container_status import ContainerStateTerminated, ContainerStatus
-from klet.api.pod import PodStatus
+from klet.api.pod import Pod, PodStatus
+from klet.model.pods import uid_of
+from klet.model.roles import RestartCounts
+from klet.status.board import StatusBoard
 from klet.status.containers import STATUS_UNKNOWN
+
+
+class KnownRestarts:
+    """The restart count by the logs, or by what was reported: a log may be gone, or never have been."""
+
+    def __init__(self, *, logs: RestartCounts, statuses: StatusBoard) -> None:
+        self._logs = logs
+        self._statuses = statuses
+
+    async def next_restart_count(self, pod: Pod, container: str) -> int:
+        logged = await self._logs.next_restart_count(pod, container)
+        reported = self._statuses.get(uid_of(pod)) or pod.status
+        return max(logged, next_restart_count(reported, container))
 
 
 def next_restart_count(status: PodStatus, container: str) -> int:

@@ -16,10 +16,11 @@ from klet.aio.turns import Turns
 from klet.api.container import Container
 from klet.api.meta import ObjectMeta
 from klet.api.pod import Pod, PodSpec, PodStatus
+from klet.api.pod_annotations import SOURCE_ANNOTATION
 from klet.api.times import Time
 from klet.errors import KletError
 from klet.model.causes import CauseRecorder, Subject
-from klet.model.pods import SOURCE_ANNOTATION, PodUID, uid_of
+from klet.model.pods import PodUID, uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.runtime import PodRuntimeStatus
@@ -29,6 +30,7 @@ from klet.runtime.kill.killer import PodKiller
 from klet.runtime.labels import legacy_log_names
 from klet.status.phase import is_terminal
 from klet.sync.ledger import WorkerLedger
+from klet.sync.pod_holdings import PodHoldings
 from klet.sync.worker_state import PodUpdate, Stage, UpdateKind
 from klet.sync.workers import PodWorkers
 
@@ -39,14 +41,6 @@ PERIOD = timedelta(seconds=2)
 REMOVALS = 4
 LONGEST_REMOVAL = timedelta(seconds=2)
 """A pod whose removal takes longer no longer counts among those that are removed at once: its shim may hang."""
-
-
-class OrphanDirectories(Protocol):
-    """The part of the pod files that housekeeping needs."""
-
-    async def pods_on_disk(self) -> frozenset[PodUID]: ...
-
-    async def remove_pod(self, uid: PodUID) -> None: ...
 
 
 class OrphanCgroups(Protocol):
@@ -72,7 +66,7 @@ class Leftovers:
         self,
         *,
         killer: PodKiller,
-        files: OrphanDirectories,
+        files: PodHoldings,
         links: OrphanLinks,
         cgroups: OrphanCgroups,
         recorder: CauseRecorder,

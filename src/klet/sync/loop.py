@@ -9,8 +9,9 @@ from typing import Protocol
 
 from klet.allocation.admitted import find_resized, keep_admitted
 from klet.api.pod import Pod
+from klet.api.pod_annotations import SOURCE_ANNOTATION
 from klet.model.causes import CauseId, CauseRecorder
-from klet.model.pods import SOURCE_ANNOTATION, PodUID, full_name, is_mirror, is_static, uid_of
+from klet.model.pods import PodUID, full_name, is_mirror, is_static, uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.runtime import PodRuntimeStatus
@@ -22,6 +23,7 @@ from klet.sync.beat import Beat
 from klet.sync.housekeeping import synthetic_pod
 from klet.sync.probe_news import ProbeNews
 from klet.sync.worker_state import PodUpdate, UpdateKind
+from klet.sync.workers import PodWorkers
 
 DECIDER = "sync.loop"
 _LEAVES_NOTHING = frozenset({ChangeKind.ADD, ChangeKind.RECONCILE})
@@ -42,16 +44,6 @@ class ChangeSource(Protocol):
         ...
 
 
-class Workers(Protocol):
-    """Who looks after the pods."""
-
-    def update(self, update: PodUpdate) -> None: ...
-
-    def wake(self, uid: PodUID) -> None: ...
-
-    def has(self, uid: PodUID) -> bool: ...
-
-
 class SyncLoop:
     """Hands news to the workers."""
 
@@ -60,7 +52,7 @@ class SyncLoop:
         *,
         changes: ChangeSource,
         pods: PodStore,
-        workers: Workers,
+        workers: PodWorkers,
         cache: RuntimeCache,
         probe_news: ProbeNews,
         beat: Beat,

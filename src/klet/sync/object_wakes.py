@@ -2,26 +2,15 @@
 
 from typing import Final, Protocol
 
-from klet.aio.broadcast import Subscription
 from klet.api.pod import Pod, PodStatus
 from klet.model.objects import ObjectKind, ObjectRef, pod_config_maps, pod_secrets
 from klet.model.pods import PodUID, uid_of
+from klet.model.roles import ObjectChanges
 from klet.pods.store import PodStore
 from klet.runtime.errors import CREATE_CONFIG_ERROR
+from klet.status.board import StatusBoard
 
 _NAMES: Final = {ObjectKind.CONFIG_MAP: pod_config_maps, ObjectKind.SECRET: pod_secrets}
-
-
-class ChangedObjects(Protocol):
-    """Tells of objects that have changed."""
-
-    def changes(self) -> Subscription[ObjectRef]: ...
-
-
-class Statuses(Protocol):
-    """What pods were last reported as."""
-
-    def get(self, uid: PodUID) -> PodStatus | None: ...
 
 
 class Sleepers(Protocol):
@@ -33,7 +22,7 @@ class Sleepers(Protocol):
 class ObjectWakes:
     """Wakes pods that an object was missing for. Volumes need no waking: whoever waits for them hears of it."""
 
-    def __init__(self, *, objects: ChangedObjects, pods: PodStore, statuses: Statuses, workers: Sleepers) -> None:
+    def __init__(self, *, objects: ObjectChanges, pods: PodStore, statuses: StatusBoard, workers: Sleepers) -> None:
         self._objects = objects
         self._pods = pods
         self._statuses = statuses

@@ -3,6 +3,8 @@
 Of a pod without a worker nothing is certain before the ledger is complete: the agent may just have started.
 """
 
+from collections.abc import Callable
+
 from klet.model.pods import PodUID, full_name, is_static
 from klet.sync.ledger import WorkerLedger
 from klet.sync.worker_state import Stage
@@ -11,8 +13,13 @@ from klet.sync.worker_state import Stage
 class PodQueries:
     """Answers from the pod workers' ledger."""
 
-    def __init__(self, *, ledger: WorkerLedger) -> None:
+    def __init__(self, *, ledger: WorkerLedger, sources_ready: Callable[[], bool]) -> None:
         self._ledger = ledger
+        self._sources_ready = sources_ready
+
+    def are_sources_ready(self) -> bool:
+        """Every source has been seen: what no source has is not wanted."""
+        return self._sources_ready()
 
     def is_known_terminated(self, uid: PodUID) -> bool:
         state = self._ledger.get(uid)

@@ -21,6 +21,7 @@ from klet.model.qos import compute_qos
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.runtime import PodRuntimeStatus, StartFailure
+from klet.probes.results import ProbeResults
 from klet.runtime.actions import plan_sandbox
 from klet.runtime.restart import restartable_names, restarts_after
 from klet.status.board import StatusBoard
@@ -37,12 +38,6 @@ logger = logging.getLogger(__name__)
 
 DECIDER = "sync.pod_status"
 MOST_FAILURES = 1000
-
-
-class Probes(Protocol):
-    """What the probes last said."""
-
-    def view(self) -> ProbeView: ...
 
 
 class Probers(Protocol):
@@ -113,7 +108,7 @@ class PodStatuses:
         *,
         board: StatusBoard,
         failures: StartFailures,
-        probes: Probes,
+        probes: ProbeResults,
         probers: Probers,
         recorder: CauseRecorder,
         facts: StatusFacts,

@@ -1,17 +1,17 @@
 """The steps of a pod's life: bring it to what its spec wants, stop it, release what it held (SyncPod and siblings)."""
 
-from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Protocol
 
 from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.model.causes import CauseId, CauseRecorder
 from klet.model.halts import Halted, PodHalts
-from klet.model.pods import PodUID, uid_of
+from klet.model.pods import uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
-from klet.model.runtime import FirstStart, PodRuntimeStatus
+from klet.model.runtime import PodRuntimeStatus
+from klet.pleg.pleg import Pleg
+from klet.probes.manager import ProbeManager
 from klet.runtime.actions import PodActions, compute_pod_actions
 from klet.runtime.executor import PodExecutor
 from klet.runtime.kill.killer import PodKiller
@@ -22,7 +22,7 @@ from klet.sync.preparation import Held, Preparation, Stopped, SyncedPod
 from klet.sync.preparation_steps import DECIDER, RETRY
 from klet.sync.requeue import StepFailure
 from klet.sync.worker_state import StatusChange
-from klet.sync.workers import FreshStatuses, StepResult
+from klet.sync.workers import StepResult
 
 ORPHAN_GRACE = 1
 """Seconds. Nobody is left who could have asked for more."""
@@ -30,26 +30,6 @@ ORPHAN_GRACE = 1
 
 class StillRunning(KletError):
     """The runtime said that it stopped a pod, and its containers run on."""
-
-
-class PodProbes(Protocol):
-    """Starts and stops the probes of a pod."""
-
-    def add_pod(self, pod: Pod) -> None: ...
-
-    def stop_liveness_and_startup(self, pod: Pod) -> None: ...
-
-    def remove_pod(self, uid: PodUID) -> None: ...
-
-
-class RuntimeViews(FreshStatuses, Protocol):
-    """What the runtime shows of a pod."""
-
-    def changing(self, uid: PodUID) -> AbstractContextManager[None]:
-        """While the pod is changed; what it looks like afterwards is read, and wakes its worker."""
-        ...
-
-    def note_first_start(self, uid: PodUID, first: FirstStart) -> None: ...
 
 
 class PodSync:
@@ -61,8 +41,8 @@ class PodSync:
         executor: PodExecutor,
         killer: PodKiller,
         statuses: PodStatuses,
-        probes: PodProbes,
-        fresh: RuntimeViews,
+        probes: ProbeManager,
+        fresh: Pleg,
         preparation: Preparation,
         halts: PodHalts,
         recorder: CauseRecorder,

@@ -1,18 +1,20 @@
 """The steps of a pod's preparation that need no machinery of their own; that of its cgroup is in `cgroup_step.py`."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Protocol
 
 from klet.api.pod import Pod
 from klet.errors import KletError
+from klet.images.pull_secrets import PullSecrets
 from klet.model.causes import CauseId, CauseRecorder
-from klet.model.pods import PodUID, uid_of
+from klet.model.pods import uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
+from klet.node.runtime_state import RuntimeState
+from klet.sync.pod_holdings import PodHoldings
 from klet.sync.preparation import Held, PreparationStep, Stopped, SyncedPod
 from klet.sync.requeue import StepFailure
 from klet.volumes.errors import WaitFailed
+from klet.volumes.pod_volumes import PodVolumes
 
 DECIDER = "sync.pod_sync"
 RETRY = "try again after a back-off"
@@ -20,18 +22,10 @@ AT_ONCE = datetime.min.replace(tzinfo=UTC)
 """A wait that has come to its end begins again, so that the pod notices at once what happens to its volumes."""
 
 
-class Network(Protocol):
-    """Says whether pods can be given a network."""
-
-    def network_error(self) -> str | None:
-        """Why not, or None."""
-        ...
-
-
 class NetworkStep(PreparationStep):
     """Holds pods up as long as the runtime can give them no network."""
 
-    def __init__(self, *, network: Network, recorder: CauseRecorder) -> None:
+    def __init__(self, *, network: RuntimeState, recorder: CauseRecorder) -> None:
         self._network = network
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
@@ -46,18 +40,10 @@ class NetworkStep(PreparationStep):
         return Held(StepFailure.NETWORK_NOT_READY)
 
 
-class PodDirectories(Protocol):
-    """Makes the directories that a pod needs before its sandbox, and gives back the ids of its users."""
-
-    async def prepare_pod(self, pod: Pod) -> None: ...
-
-    async def release_ids(self, uid: PodUID) -> None: ...
-
-
 class DirectoryStep(PreparationStep):
     """Makes a pod's directories. They stay until no source has the pod; only what others can use is given back."""
 
-    def __init__(self, *, directories: PodDirectories, recorder: CauseRecorder) -> None:
+    def __init__(self, *, directories: PodHoldings, recorder: CauseRecorder) -> None:
         self._directories = directories
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
@@ -72,28 +58,6 @@ class DirectoryStep(PreparationStep):
 
     async def release(self, pod: Pod) -> None:
         await self._directories.release_ids(uid_of(pod))
-
-
-class PodVolumes(Protocol):
-    """Gives pods their volumes."""
-
-    def register(self, pod: Pod) -> None:
-        """The pod is about to use the objects that it refers to."""
-        ...
-
-    def refresh(self, pod: Pod) -> None:
-        """Have the volumes of a pod as its spec has them now, without waiting for that."""
-        ...
-
-    async def until_mounted(self, pod: Pod) -> None:
-        """Return when the pod has every volume that it uses; raises WaitFailed."""
-        ...
-
-
-class HeldVolumes(Protocol):
-    """Unmounts the volumes of pods."""
-
-    async def release_volumes(self, uid: PodUID) -> None: ...
 
 
 class ObjectStep(PreparationStep):
@@ -112,7 +76,7 @@ class VolumeStep(PreparationStep):
 
     may_be_left_out = True
 
-    def __init__(self, *, volumes: PodVolumes, held: HeldVolumes, recorder: CauseRecorder) -> None:
+    def __init__(self, *, volumes: PodVolumes, held: PodHoldings, recorder: CauseRecorder) -> None:
         self._volumes = volumes
         self._held = held
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
@@ -135,14 +99,6 @@ class VolumeStep(PreparationStep):
 
     async def release(self, pod: Pod) -> None:
         await self._held.release_volumes(uid_of(pod))
-
-
-class PullSecrets(Protocol):
-    """Reads the secrets that pods pull their images with."""
-
-    async def find_missing(self, pod: Pod) -> Sequence[str]:
-        """Those of a pod that are not to be had."""
-        ...
 
 
 class PullSecretStep(PreparationStep):

@@ -8,9 +8,10 @@ from msgspec.structs import replace
 from klet.api.container import Container, EphemeralContainer, ResourceRequirements
 from klet.api.meta import ObjectMeta
 from klet.api.pod import Pod, PodSpec
+from klet.api.pod_annotations import SOURCE_ANNOTATION
 from klet.api.quantity import Quantity
 from klet.api.times import Time
-from klet.model.pods import SOURCE_ANNOTATION, PodUID
+from klet.model.pods import PodUID
 from klet.model.runtime import (
     ContainerId,
     ContainerRecord,

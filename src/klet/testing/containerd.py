@@ -17,9 +17,10 @@ from klet.cri.errors import CriError, NotFound
 from klet.errors import KletError
 from klet.host.cni import build_cni_list
 from klet.host.containerd_config import PAUSE_IMAGE, ContainerdSettings, build_containerd_config
-from klet.host.containerd_probe import CAP_SYS_RESOURCE, find_snapshotter, has_capability
+from klet.host.containerd_probe import find_snapshotter, has_capability
 from klet.host.files import read_bytes
 from klet.host.images import BUSYBOX_IMAGE, build_busybox_image, build_pause_image, import_image, read_applets
+from klet.host.procfs import CAP_SYS_RESOURCE
 from klet.testing.crun import find_crun
 from klet.testing.leftovers import remove_everything, write_marker
 from klet.wire import cri_v1_pb2 as pb

@@ -22,14 +22,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
+from klet.host.beneath import LONGEST_PATH
 from klet.host.contained import read_contained
 from klet.host.errors import FileError
-from klet.host.files import remove_entry
+from klet.host.files import LONGEST_NAME, remove_entry
 from klet.volumes.errors import BadPath, doing
 from klet.volumes.places import open_volume
 
-LONGEST_PATH: Final = 4096
-LONGEST_NAME: Final = 255
 DATA: Final = "..data"
 _NEW_DATA: Final = "..data_tmp"
 _STAMP: Final = "..%Y_%m_%d_%H_%M_%S."

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
-from klet.volumes.media import NodeResources, ScratchRules
+from klet.model.roles import NodeResources, ObjectReader
+from klet.volumes.media import ScratchRules
 from klet.volumes.names import Layout
 from klet.volumes.plugins.base import VolumePlugin
 from klet.volumes.plugins.empty_dir import EmptyDirPlugin
@@ -14,7 +15,6 @@ from klet.volumes.plugins.image import ImagePlugin
 from klet.volumes.plugins.shown import (
     ConfigMapPlugin,
     DownwardApiPlugin,
-    ObjectReader,
     ProjectedPlugin,
     SecretPlugin,
     TokenReader,

@@ -10,10 +10,10 @@ from klet.api.pod import Pod
 from klet.api.pod_resources import HUGEPAGES_PREFIX
 from klet.api.quantity import ZERO, Quantity
 from klet.model.downward import format_map, in_units, map_entry, split_subscript
-from klet.model.pod_resources import CPU, MEMORY
+from klet.model.pod_resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from klet.volumes.errors import VolumeError
 
-_FROM_NODE = frozenset({CPU, MEMORY, "ephemeral-storage"})
+_FROM_NODE = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
 """A container without a limit of these could use what the node has."""
 
 

@@ -2,30 +2,15 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
 
-from klet.aio.broadcast import Subscription
-from klet.model.objects import ObjectRef
-
-
-class ChangedObjects(Protocol):
-    """Tells of objects that have changed."""
-
-    def changes(self) -> Subscription[ObjectRef]: ...
-
-
-class Volumes(Protocol):
-    """The part of the volume manager that brings volumes up to date."""
-
-    def objects_changed(self, ref: ObjectRef) -> None: ...
-
-    def refresh_all(self) -> None: ...
+from klet.model.roles import ObjectChanges
+from klet.volumes.manager import VolumeManager
 
 
 class VolumeKeeper:
     """Waits for no sync of a pod. Tokens, and what no watch tells of, are renewed by the manager when they are due."""
 
-    def __init__(self, *, objects: Sequence[ChangedObjects], volumes: Volumes) -> None:
+    def __init__(self, *, objects: Sequence[ObjectChanges], volumes: VolumeManager) -> None:
         self._objects = tuple(objects)
         self._volumes = volumes
 
@@ -34,7 +19,7 @@ class VolumeKeeper:
             for objects in self._objects:
                 group.create_task(self._follow(objects))
 
-    async def _follow(self, objects: ChangedObjects) -> None:
+    async def _follow(self, objects: ObjectChanges) -> None:
         with objects.changes() as changes:
             async for ref in changes:
                 self._volumes.objects_changed(ref)

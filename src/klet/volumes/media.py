@@ -2,25 +2,20 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from klet.api.pod import Pod
 from klet.api.pod_resources import HUGEPAGES_PREFIX
 from klet.api.quantity import ZERO, Quantity, QuantityError
 from klet.model.pod_resources import MEMORY, compute_pod_limits, is_limited, memory_bytes
 from klet.model.qos import QosClass, qos_of
+from klet.model.roles import NodeResources
 from klet.volumes.errors import VolumeError
 
 DISK: Final = ""
 IN_MEMORY: Final = "Memory"
 HUGE_PAGES: Final = "HugePages"
 _SIZED: Final = f"{HUGE_PAGES}-"
-
-
-class NodeResources(Protocol):
-    """Knows what the node has for pods."""
-
-    def allocatable(self) -> Mapping[str, Quantity] | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

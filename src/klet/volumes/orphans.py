@@ -13,17 +13,17 @@ from klet.host.beneath import list_directory, open_directory, remove_below
 from klet.host.errors import FileMissing, HostError
 from klet.host.filesystems import is_mount_root
 from klet.model.pods import PodUID
+from klet.model.volumes import SUB_PATHS
 from klet.volumes.disk import find_volumes
 from klet.volumes.errors import OrphanKept, doing
 
 VOLUMES: Final = "volumes"
-SUB_PATHS: Final = "volume-subpaths"
 DEEPEST: Final = 256
 """What lies deeper in a volume is not klet's making: it stays."""
 _SUB_PATH_DEPTH: Final = 3
 
 
-class PodVolumes(Protocol):
+class VolumeUnmounter(Protocol):
     """The part of the volume manager that ends a pod's volumes."""
 
     async def wait_for_unmount(self, uid: PodUID) -> None: ...
@@ -42,7 +42,7 @@ class PodRemover(Protocol):
 class OrphanedPods:
     """Takes the volumes of forgotten pods down, and then their directories."""
 
-    def __init__(self, *, volumes: PodVolumes, directories: PodRemover) -> None:
+    def __init__(self, *, volumes: VolumeUnmounter, directories: PodRemover) -> None:
         self._volumes = volumes
         self._directories = directories
 

@@ -12,26 +12,29 @@ from msgspec.structs import replace
 from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
 from klet.api.pod import Pod
-from klet.app.container_ports import PodHoldings, PodMappingFiles
 from klet.journal.memory import MemoryJournal
 from klet.model.halts import PodHalts
 from klet.model.pods import PodUID
+from klet.objectcache.standalone import StandaloneObjects
 from klet.pleg.cache import RuntimeCache
 from klet.pods.store import PodStore
 from klet.resources.pod_cgroups import NoPodCgroups
 from klet.runtime.config.id_blocks import IdBlocks, choose_range
+from klet.runtime.config.mapping_files import PodMappingFiles
 from klet.runtime.config.sub_paths import BoundSubPaths
 from klet.runtime.config.user_namespaces import UserNamespaces
 from klet.runtime.log_files import LogFiles
 from klet.runtime.pod_files import PodFiles
 from klet.sync.housekeeping import Housekeeping, HousekeepingCall, Leftovers, PodMemories
 from klet.sync.ledger import WorkerLedger
+from klet.sync.pod_holdings import PodHoldings
 from klet.sync.requeue import Pace
 from klet.sync.workers import PodWorkers
 from klet.testing.builders import make_container, make_pod
 from klet.volumes.directories import PodDirectories
 from klet.volumes.names import Layout
 from klet.volumes.orphans import OrphanedPods
+from klet.volumes.pod_volumes import PodVolumes
 
 HOSTILE = ("x_y_..", "x_y_.", "x_y_", "_._..", "..._x_..")
 
@@ -48,9 +51,6 @@ class EndedVolumes:
 
     async def pod_volumes_exist(self, uid: PodUID) -> bool:
         return False
-
-    async def release(self, uid: PodUID) -> None:
-        pass
 
 
 @pytest.fixture
@@ -81,12 +81,16 @@ def logs(tmp_path):
 
 def build(root: Path, logs: Path, threads: Threads, journal: MemoryJournal, pods: PodStore) -> Housekeeping:
     clock, ledger = SystemClock(), WorkerLedger()
-    nothing = NoRuntime()
+    nothing, ended = NoRuntime(), EndedVolumes()
     ids = choose_range(per_pod=65536, max_pods=10, granted=None)
     call = HousekeepingCall(sources_ready=lambda: True, clock=clock)
     holdings = PodHoldings(
         files=PodFiles(root=root, logs=logs, cluster_domain="", threads=threads),
-        volumes=OrphanedPods(volumes=EndedVolumes(), directories=PodDirectories(layout=Layout(root), threads=threads)),
+        volumes=PodVolumes(
+            manager=ended,
+            objects=StandaloneObjects(),
+            orphans=OrphanedPods(volumes=ended, directories=PodDirectories(layout=Layout(root), threads=threads)),
+        ),
         sub_paths=BoundSubPaths(root=root, threads=threads),
         user_namespaces=UserNamespaces(
             blocks=IdBlocks(ids=ids),

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
-from klet.app.cluster.certificates import CertificateTools, IdentitySettings
+from klet.certs.identity import CertificateTools, IdentitySettings
 from klet.certs.maker import AuthorityFiles, CertificateMaker
 from klet.certs.messages import Pair, Purpose, Template
 from klet.certs.store import CLIENT_PREFIX, PairStore

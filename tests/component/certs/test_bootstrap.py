@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from klet.api.node import Node
-from klet.app.cluster.certificates import open_identity
 from klet.certs.errors import NotIssued, SigningFailed
+from klet.certs.identity import open_identity
 from klet.certs.templates import build_client_template
 from klet.embedded.faults import Cut, Refuse
 from klet.embedded.refusals import unauthorized
@@ -28,7 +28,7 @@ import asyncio, random, sys
 from pathlib import Path
 from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
-from klet.app.cluster.certificates import CertificateTools, IdentitySettings, open_identity
+from klet.certs.identity import CertificateTools, IdentitySettings, open_identity
 from klet.certs.maker import CertificateMaker
 from klet.journal.memory import MemoryJournal
 

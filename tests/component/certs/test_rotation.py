@@ -11,14 +11,14 @@ import pytest
 
 from klet.aio.threads import Threads
 from klet.api.node import Node, NodeAddress
-from klet.app.cluster.certificates import (
+from klet.certs.errors import PairDamaged
+from klet.certs.identity import (
     CertificateTools,
     ServingRequestSettings,
     build_identity_watch,
     open_identity,
     open_serving,
 )
-from klet.certs.errors import PairDamaged
 from klet.certs.maker import CertificateMaker
 from klet.embedded.signer import Verdict
 from klet.journal.memory import MemoryJournal

@@ -16,24 +16,25 @@ from klet.api.codec import convert
 from klet.api.meta import ObjectMeta
 from klet.api.node import Node
 from klet.api.pod import Pod
-from klet.app.cluster.connection import build_informers
 from klet.app.cluster.join import Cluster
 from klet.app.cluster.node import ReportSettings
 from klet.app.cluster.objects import ObjectSettings, build_served_objects
-from klet.app.cluster.offline import Offline
 from klet.app.node import NodeSpec, build_node
 from klet.errors import KletError
 from klet.events.recorder import EventingRecorder
 from klet.host.inotify import watch_directory
 from klet.kube.informer import Informer
+from klet.kube.node_informers import build_informers
+from klet.model.roles import PodSink
 from klet.node.pod_cidrs import PodCidrs
 from klet.node.settings import NodeSettings
+from klet.offline.keeping import Offline
 from klet.offline.outage import Outage
 from klet.offline.sealing import load_sealer
 from klet.offline.store import open_store
 from klet.simulation.clients import simulated_clients
 from klet.simulation.node import RealDirectories, SimulatedNode, running, simulated_settings
-from klet.sources.config import PodConfig, PodSink
+from klet.sources.config import PodConfig
 from klet.status.board import StatusBoard
 from klet.testing.builders import IMAGE
 from klet.testing.fake_runtime.images import FakeImage
@@ -120,7 +121,7 @@ class ClusterNode:
             sink=sink,
             cidrs=PodCidrs(users=(self.cidrs,)),
             reports=ReportSettings(node=NodeSettings(name=NODE)),
-            parts=(*informers.followed(), *served.parts),
+            parts=(*informers.followed, *served.parts),
         )
 
     async def _open_offline(self) -> Offline | None:

@@ -13,20 +13,23 @@ from klet.api.event import Event
 from klet.api.meta import ObjectMeta
 from klet.api.node import Node
 from klet.api.pod import Pod, PodCondition, PodIP, PodStatus
-from klet.app.cluster.pod_api import ApiEvents, ApiMirrors, ApiPods
+from klet.api.pod_annotations import HASH_ANNOTATION, MIRROR_ANNOTATION, SOURCE_ANNOTATION
 from klet.embedded import refusals
 from klet.embedded.faults import Cut, Refuse
+from klet.events.event_api import ApiEvents
 from klet.events.recorder import EventingRecorder, EventWriter
 from klet.journal.memory import MemoryJournal
 from klet.kube.errors import NotFound
 from klet.kube.informer import Informer, InformerSettings
 from klet.kube.watch import Scope
 from klet.model.causes import Finding, Subject
-from klet.model.pods import HASH_ANNOTATION, MIRROR_ANNOTATION, SOURCE_ANNOTATION, uid_of
+from klet.model.pods import uid_of
 from klet.model.reasons import Reason
+from klet.pods.mirror_api import ApiMirrors
 from klet.pods.mirrors import LEAVING, MirrorKeeper
 from klet.pods.store import PodStore
 from klet.status.board import StatusBoard
+from klet.status.pod_api import ApiPods
 from klet.status.publisher import SWEEP, PodGone, StatusPublisher
 from klet.testing.builders import make_pod
 from klet.testing.starts import NoStarts

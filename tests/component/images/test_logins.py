@@ -11,11 +11,13 @@ from klet.api.config import Secret
 from klet.api.meta import ObjectMeta
 from klet.api.references import LocalObjectReference
 from klet.cri.client import connect
-from klet.images.manager import ImageManager, PresentImage
+from klet.images.manager import ImageManager
 from klet.images.node_logins import NoNodeLogins
-from klet.images.pull_backoff import MissingImage, PullBackoff
+from klet.images.pull_backoff import PullBackoff
 from klet.images.pull_secrets import PullSecrets
 from klet.journal.memory import MemoryJournal
+from klet.model.halts import PodHalts
+from klet.model.images import ImageUser, MissingImage, PresentImage
 from klet.model.objects import ObjectMissing
 from klet.testing.builders import make_container, make_pod
 from klet.testing.clock import ManualClock
@@ -67,6 +69,7 @@ class Bench:
             images=client,
             logins=PullSecrets(secrets=self.secrets, node=NoNodeLogins()),
             backoff=PullBackoff(),
+            halts=PodHalts(),
             recorder=self.journal,
             clock=clock,
         )
@@ -100,13 +103,13 @@ async def bench(tmp_path):
 
 async def test_the_login_arrives(bench):
     bench.secrets.put("regcred", user="right-pass")
-    assert await bench.ensure("regcred") == PresentImage(PRIVATE.image_id, None, "")
+    assert await bench.ensure("regcred") == PresentImage(PRIVATE.image_id, ImageUser())
     assert bench.logins() == [("user", "right-pass")]
 
 
 async def test_logins_are_tried_in_turn(bench):
     bench.secrets.put("a", team__other="wrong-pass", user="right-pass")
-    assert await bench.ensure("a") == PresentImage(PRIVATE.image_id, None, "")
+    assert await bench.ensure("a") == PresentImage(PRIVATE.image_id, ImageUser())
     assert bench.logins() == [("other", "wrong-pass"), ("user", "right-pass")]
 
 
@@ -144,7 +147,7 @@ async def test_a_secret_that_cannot_be_read(bench):
     assert bench.told() == [("Failed", text)]
     assert bench.logins() == []
     bench.secrets.put("bad", user="right-pass")  # such a failure delays nothing
-    assert await bench.ensure("bad") == PresentImage(PRIVATE.image_id, None, "")
+    assert await bench.ensure("bad") == PresentImage(PRIVATE.image_id, ImageUser())
 
 
 async def test_nothing_tells_a_password(bench, caplog):

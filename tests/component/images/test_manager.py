@@ -1,5 +1,6 @@
 """The image manager on the fake runtime: policies, pulls, failures and back-off, in virtual time."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
@@ -10,11 +11,14 @@ from klet.aio.clock import LoopClock
 from klet.cri.client import CriClient
 from klet.cri.errors import Code
 from klet.images.keyring import FittingLogins
-from klet.images.manager import SEEN_FOR, ImageManager, PresentImage
-from klet.images.pull_backoff import MissingImage, PullBackoff
+from klet.images.manager import SEEN_FOR, ImageManager
+from klet.images.pull_backoff import PullBackoff
 from klet.journal.memory import MemoryJournal
 from klet.journal.records import CauseQuery
 from klet.model.causes import Finding
+from klet.model.halts import Halted, PodHalts
+from klet.model.images import ImageUser, MissingImage, PresentImage
+from klet.model.pods import PodUID
 from klet.model.reasons import EventType, Reason
 from klet.testing.builders import make_container, make_pod
 from klet.testing.fake_runtime import FakeImage, FakeRuntime, Fault, RpcFailure, Script, registry_of
@@ -41,6 +45,7 @@ class Bench:
     def __init__(self, runtime: FakeRuntime, client: CriClient, clock: LoopClock) -> None:
         self.runtime = runtime
         self.backoff = PullBackoff()
+        self.halts = PodHalts()
         self.clock = clock
         self.told: list[int] = []
         """How many pulls had been asked for whenever one was announced."""
@@ -70,7 +75,12 @@ class Bench:
 
     def _build_manager(self) -> ImageManager:
         return ImageManager(
-            images=self._client, logins=NoLogins(), backoff=self.backoff, recorder=self._journal, clock=self.clock
+            images=self._client,
+            logins=NoLogins(),
+            backoff=self.backoff,
+            halts=self.halts,
+            recorder=self._journal,
+            clock=self.clock,
         )
 
 
@@ -87,7 +97,7 @@ def on_bench(test: Callable[[Bench], Awaitable[None]]) -> None:
 @pytest.mark.parametrize("policy", ["IfNotPresent", "Never"])
 def test_an_image_that_is_there_is_used(policy):
     async def test(bench: Bench) -> None:
-        assert await bench.ensure("here", policy) == PresentImage(HERE.image_id, 1000, "")
+        assert await bench.ensure("here", policy) == PresentImage(HERE.image_id, ImageUser(1000))
         assert bench.pulls() == 0
         assert await bench.events() == [("Pulled", PULLED.format("here"))]
 
@@ -123,7 +133,7 @@ def test_pods_that_start_together_ask_once_for_their_image():
     async def test(bench: Bench) -> None:
         for wait, asked in ((timedelta(0), 1), (SEEN_FOR / 2, 1), (SEEN_FOR / 2, 2)):
             await bench.clock.sleep(wait)
-            assert await bench.ensure("here") == PresentImage(HERE.image_id, 1000, "")
+            assert await bench.ensure("here") == PresentImage(HERE.image_id, ImageUser(1000))
             assert sum(call.rpc == "ImageStatus" for call in bench.runtime.calls) == asked
 
     on_bench(test)
@@ -140,7 +150,7 @@ def test_an_image_that_was_missing_is_asked_for_again_at_once():
 
 def test_the_user_of_an_image_may_be_a_name():
     async def test(bench: Bench) -> None:
-        assert await bench.ensure("named:1") == PresentImage(NAMED.image_id, None, "app")
+        assert await bench.ensure("named:1") == PresentImage(NAMED.image_id, ImageUser(name="app"))
 
     on_bench(test)
 
@@ -148,7 +158,7 @@ def test_the_user_of_an_image_may_be_a_name():
 @pytest.mark.parametrize("policy", ["IfNotPresent", "Always"])
 def test_an_image_that_is_missing_is_pulled(policy):
     async def test(bench: Bench) -> None:
-        assert await bench.ensure("remote:1", policy) == PresentImage(REMOTE.image_id, None, "")
+        assert await bench.ensure("remote:1", policy) == PresentImage(REMOTE.image_id, ImageUser())
         assert await bench.events() == [
             ("Pulling", 'Pulling image "remote:1"'),
             ("Pulled", 'Successfully pulled image "remote:1" in 2s (2s including waiting). Image size: 123456 bytes.'),
@@ -353,3 +363,20 @@ def test_a_pull_failure_of_the_registry_itself():
             )
 
     run_virtual(main())
+
+
+def test_a_pod_that_is_to_stop_no_longer_waits_for_its_image():
+    async def test(bench: Bench) -> None:
+        async def stop() -> None:
+            await bench.clock.sleep(REMOTE.pull_time / 2)
+            bench.halts.halt(PodUID("u-1"))
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(stop())
+            with pytest.raises(Halted):
+                await bench.ensure("remote:1")
+        assert bench.clock.monotonic() < REMOTE.pull_time.total_seconds()
+        with pytest.raises(Halted):
+            await bench.ensure("here")
+
+    on_bench(test)

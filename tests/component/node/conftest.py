@@ -11,12 +11,12 @@ import pytest
 
 from klet.api.coordination import Lease
 from klet.api.node import Node
-from klet.app.cluster.connection import build_informers
 from klet.app.cluster.node import ReportPorts, ReportSettings, build_node_reporting
 from klet.embedded.server import EmbeddedApi
 from klet.journal.memory import MemoryJournal
 from klet.kube.client import KubeClient
 from klet.kube.informer import Informer
+from klet.kube.node_informers import build_informers
 from klet.kube.watch import Scope
 from klet.node.board import NodeBoard
 from klet.node.lease import LeaseKeeper

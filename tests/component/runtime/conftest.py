@@ -22,18 +22,18 @@ from klet.host.listening import HeldPort, HostPort
 from klet.journal.records import CauseQuery
 from klet.model.causes import CauseId
 from klet.model.http_get import HttpGet
+from klet.model.images import ImageUser, MissingImage, PresentImage
 from klet.model.memory import AgentMemory
 from klet.model.network import DnsConfig
 from klet.model.pods import PodUID, uid_of
 from klet.model.runtime import PodRuntimeStatus
+from klet.model.volumes import HostVolume
 from klet.runtime.actions import PodActions, compute_pod_actions
 from klet.runtime.config.container_config import ContainerSettings
-from klet.runtime.config.container_planner import ContainerFiles, ReadyImage
-from klet.runtime.config.mounts import HostVolume
+from klet.runtime.config.container_planner import ContainerFiles
 from klet.runtime.config.sandbox_config import SandboxSettings
-from klet.runtime.config.security import ImageUser, SecuritySettings
+from klet.runtime.config.security import SecuritySettings
 from klet.runtime.environment.env_sources import KnownResources
-from klet.runtime.errors import StartError
 from klet.runtime.executor import SyncOutcome
 from klet.simulation.memory import LOGS, MemoryFiles
 from klet.simulation.node import SimulatedNode, WantedPods, simulated_settings
@@ -81,8 +81,8 @@ class Images:
     """One image, unless `missing` says why there is none."""
 
     def __init__(self) -> None:
-        self.missing: StartError | None = None
-        self.missing_volume: StartError | None = None
+        self.missing: MissingImage | None = None
+        self.missing_volume: MissingImage | None = None
         self.asked: list[tuple[str, str]] = []
 
     async def ensure(
@@ -92,12 +92,10 @@ class Images:
         *,
         before_pull: Callable[[], None],
         parent: CauseId | None,
-    ) -> ReadyImage:
+    ) -> PresentImage | MissingImage:
         self.asked.append((container.name, container.image))
         missing = self.missing if container.name else self.missing_volume
-        if missing is not None:
-            raise missing
-        return ReadyImage(ref=container.image, user=ImageUser(uid=1000))
+        return missing or PresentImage(container.image, ImageUser(uid=1000))
 
 
 class Dns:

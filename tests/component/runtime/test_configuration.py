@@ -17,8 +17,8 @@ from klet.api.container import (
 )
 from klet.api.pod import Pod
 from klet.api.volume import ImageVolumeSource, Volume
+from klet.model.images import MissingImage
 from klet.model.runtime import StartFailure
-from klet.runtime.errors import StartError
 from klet.testing.builders import IMAGE, make_container, make_pod
 from klet.testing.fake_runtime.world import Features
 from klet.wire import cri_v1_pb2 as cri
@@ -147,7 +147,7 @@ def test_an_image_that_is_mounted_is_had_first(on_bench):
 
 def test_a_mounted_image_that_is_missing_fails_only_who_mounts_it(on_bench):
     async def test(bench) -> None:
-        bench.images.missing_volume = StartError("ErrImagePull", "no such host")
+        bench.images.missing_volume = MissingImage("ErrImagePull", "no such host")
         outcome = await bench.sync(pod_with(READER, "b", volumes=(MODELS,)))
         assert outcome.failures == {"a": StartFailure("ErrImagePull", "ErrImagePull")}
         assert ("Failed", "Error: ErrImagePull") in await bench.events()

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from klet.api.container import EnvVar, EnvVarSource, SecretKeySelector
 from klet.api.security import SecurityContext
 from klet.cri.errors import Code
+from klet.model.images import MissingImage
 from klet.model.runtime import StartFailure
-from klet.runtime.errors import ImageMissing
 from klet.testing.builders import make_container, make_pod, with_resources
 from klet.testing.fake_runtime import Script
 from klet.testing.fake_runtime.lives import (
@@ -193,7 +193,7 @@ def test_failures_of_the_runtime_are_told_without_their_code(on_bench, life, rea
 
 def test_a_missing_image_is_told_with_its_reason(on_bench):
     async def test(bench) -> None:
-        bench.images.missing = ImageMissing("ErrImagePull", "no such host")
+        bench.images.missing = MissingImage("ErrImagePull", "no such host")
         outcome = await bench.sync(make_pod("a"))
         assert outcome.failures == {"a": StartFailure("ErrImagePull", "no such host")}
         assert ("Failed", "Error: ErrImagePull") in await bench.events()

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from klet.server.auth.gate import Gate
 from klet.server.auth.reviews import LIMITS, Retrying, ReviewLimits
 from klet.server.auth.tokens import TokenAuthenticator
 from klet.server.listener import Address, DoorLimits, SecureListener, SocketListener, take
-from klet.server.routes.health import HealthRoutes
+from klet.server.routes.health import HealthCheck, HealthRoutes
 from klet.server.routes.metrics import MetricRoutes
 from klet.server.routes.node import NodeRoutes
 from klet.server.routes.pods import PodRoutes
@@ -175,8 +176,8 @@ class Health:
     def __init__(self) -> None:
         self.errors: dict[str, str | None] = {"ping": None, "log": None, "syncloop": None}
 
-    def checks(self) -> dict[str, str | None]:
-        return self.errors
+    def checks(self) -> dict[str, HealthCheck]:
+        return {name: partial(self.errors.get, name) for name in self.errors}
 
 
 @dataclass(kw_only=True)
@@ -211,7 +212,7 @@ class Kubelet:
         running = RuntimePods(runtime=client)
         self.routes = (
             PodRoutes(pods=self.pods, logs=Logs()),
-            HealthRoutes(health=self.health),
+            HealthRoutes(checks=self.health.checks()),
             StreamRoutes(pods=self.pods, running=running, runtime=client),
             NodeRoutes(configuration=b'{"port":10250}', running=running),
             MetricRoutes(registry=MetricRegistry()),

@@ -10,7 +10,7 @@ import pytest
 from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
 from klet.api.node import NodeAddress
-from klet.app.cluster.certificates import CertificateTools, ServingRequestSettings, open_serving
+from klet.certs.identity import CertificateTools, ServingRequestSettings, open_serving
 from klet.certs.maker import AuthorityFiles, CertificateMaker
 from klet.embedded.signer import ClusterSigner
 from klet.journal.memory import MemoryJournal

@@ -9,6 +9,7 @@ import stat
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -31,10 +32,10 @@ from klet.api.klet_v1 import (
 from klet.api.pod import Pod, PodStatus
 from klet.errors import KletError
 from klet.host.inotify import Change, ChangeKind, watch_directory
+from klet.model.log_query import LogQuery
 from klet.model.runtime import ContainerId
 from klet.server.listener import ListenError, SocketListener
-from klet.server.log_query import LogQuery
-from klet.server.routes.health import HealthRoutes
+from klet.server.routes.health import HealthCheck, HealthRoutes
 from klet.server.routes.klet import KletRoutes
 from klet.server.routes.pods import PodRoutes
 from klet.testing.builders import make_pod
@@ -94,8 +95,8 @@ class Health:
     def __init__(self) -> None:
         self.errors: dict[str, str | None] = {"ping": None, "syncloop": None}
 
-    def checks(self) -> dict[str, str | None]:
-        return self.errors
+    def checks(self) -> dict[str, HealthCheck]:
+        return {name: partial(self.errors.get, name) for name in self.errors}
 
 
 class Journal:
@@ -132,7 +133,7 @@ class Bench:
             path=path,
             routes=(
                 PodRoutes(pods=self.pods, logs=self.logs),
-                HealthRoutes(health=self.health),
+                HealthRoutes(checks=self.health.checks()),
                 KletRoutes(pods=self.pods, journal=self.journal),
             ),
             clock=SystemClock(),

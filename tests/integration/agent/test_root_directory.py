@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.root]
 SCRIPT = """
 import sys
 from pathlib import Path
-from klet.app.root_directory import make_root
+from klet.host.root_directory import make_root
 from klet.host import mounts
 from klet.host.mountinfo import containing_mount, is_bound_on_itself, mounts_under
 

@@ -7,11 +7,13 @@ from klet.aio.clock import SystemClock
 from klet.api.config import Secret
 from klet.api.meta import ObjectMeta
 from klet.api.references import LocalObjectReference
-from klet.images.manager import ImageManager, PresentImage
+from klet.images.manager import ImageManager
 from klet.images.node_logins import NoNodeLogins
-from klet.images.pull_backoff import MissingImage, PullBackoff
+from klet.images.pull_backoff import PullBackoff
 from klet.images.pull_secrets import PullSecrets
 from klet.journal.memory import MemoryJournal
+from klet.model.halts import PodHalts
+from klet.model.images import MissingImage, PresentImage
 from klet.model.objects import ObjectMissing
 from klet.testing.builders import make_container, make_pod
 
@@ -41,6 +43,7 @@ async def ensure(cri, image, secrets, *names):
         images=cri,
         logins=PullSecrets(secrets=secrets, node=NoNodeLogins()),
         backoff=PullBackoff(),
+        halts=PodHalts(),
         recorder=journal,
         clock=clock,
     )

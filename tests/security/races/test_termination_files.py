@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from klet.aio.threads import Threads
-from klet.app.left_files import HostLeftFiles
+from klet.logs.termination_files import TerminationFileReader
 from klet.runtime.pod_files import HOSTS, PodFiles
 from klet.testing.builders import make_container, make_pod
 from klet.testing.races.arena import TOKEN
@@ -41,7 +41,7 @@ class FileVictim:
         self.runner = asyncio.Runner()
         threads = Threads(limit=1)
         self.pod_files = PodFiles(root=arena.inside, logs=arena.inside, cluster_domain="", threads=threads)
-        self.left_files = HostLeftFiles(root=arena.inside, threads=threads)
+        self.left_files = TerminationFileReader(root=arena.inside, threads=threads)
 
     def prepare(self):
         staged = self.arena.stage / "pods" / UID / "containers/main"

@@ -1,6 +1,7 @@
 import pytest
 
-from klet.host.containerd_probe import CAP_SYS_RESOURCE, has_capability
+from klet.host.containerd_probe import has_capability
+from klet.host.procfs import CAP_SYS_RESOURCE
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from klet.api.pod_annotations import MIRROR_ANNOTATION, SOURCE_ANNOTATION
 from klet.api.pod_resources import is_sidecar
 from klet.model.causes import Subject
 from klet.model.pods import (
-    MIRROR_ANNOTATION,
-    SOURCE_ANNOTATION,
     BadPodUID,
     PodUID,
     format_pod,

@@ -13,7 +13,6 @@ from klet.model.objects import ObjectKind, ObjectRef, pod_config_maps
 from klet.objectcache.cluster import (
     ChangedObjects,
     ClusterObjects,
-    EnvironmentObjects,
     PodObjects,
     Strategy,
     build_cluster_objects,
@@ -119,9 +118,8 @@ async def test_the_strategy_says_how_often_is_asked(strategy, asked, client, clo
     client.objects["ns", "cfg"] = config_map(x="1")
     cluster = build(strategy, client, clock)
     cluster.register(pod_with("cfg"))
-    environment = EnvironmentObjects(objects=cluster)
     for _ in range(2):
-        assert await environment.config_map("ns", "cfg") == {"x": "1"}
+        assert (await cluster.config_map("ns", "cfg")).data == {"x": "1"}
     assert [version for _, _, version in client.asked] == asked
 
 

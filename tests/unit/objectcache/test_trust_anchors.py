@@ -5,8 +5,8 @@ import random
 import pytest
 
 from klet.api.certificates import ClusterTrustBundle, ClusterTrustBundleSpec
-from klet.api.meta import LabelSelector, ObjectMeta
-from klet.objectcache.trust_anchors import choose_bundles, merge_anchors
+from klet.api.meta import ObjectMeta
+from klet.objectcache.trust_anchors import merge_anchors
 
 ONE = "-----BEGIN CERTIFICATE-----\nb25l\n-----END CERTIFICATE-----\n"
 TWO = "-----BEGIN CERTIFICATE-----\ndHdv\n-----END CERTIFICATE-----\n"
@@ -47,16 +47,3 @@ def test_merge(texts, expected):
 def test_no_order_can_be_relied_on():
     many = [ONE.replace("b25l", text) for text in ("AAAA", "BBBB", "CCCC", "DDDD", "EEEE")]
     assert len({merged(*many, seed=seed) for seed in range(8)}) > 1
-
-
-@pytest.mark.parametrize(
-    ("selector", "expected"),
-    [
-        pytest.param(None, [], id="no selector takes none"),
-        pytest.param(LabelSelector(), ["a", "b"], id="an empty one takes all of the signer"),
-        pytest.param(LabelSelector(match_labels={"live": "yes"}), ["b"], id="by labels"),
-    ],
-)
-def test_choose(selector, expected):
-    bundles = [bundle(name="a"), bundle(name="b", live="yes"), bundle(name="c", signer="other", live="yes")]
-    assert [each.metadata.name for each in choose_bundles(bundles, signer="s", selector=selector)] == expected

@@ -5,9 +5,10 @@ from klet.api.codec import convert
 from klet.api.meta import ObjectMeta
 from klet.api.node import Node
 from klet.api.pod import Pod, PodStatus
+from klet.api.pod_annotations import MIRROR_ANNOTATION
 from klet.api.service import Service
 from klet.model.objects import ObjectKind, ObjectRef
-from klet.model.pods import MIRROR_ANNOTATION, uid_of
+from klet.model.pods import uid_of
 from klet.offline.plan import Urgency, choose_pods, choose_services, compare_pods, find_objects, lasting_node
 from klet.testing.builders import make_pod
 

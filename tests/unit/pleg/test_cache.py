@@ -77,3 +77,12 @@ def test_the_dead_do_not_pile_up(reading, keep, stays):
     cache.put(reading)
     cache.forget_empty(read_before=2.0, keep=keep)
     assert (cache.get(UID) is not None) is stays
+
+
+def test_the_status_of_a_pod_is_what_was_read_last_unless_that_failed():
+    cache = RuntimeCache()
+    assert cache.status_of(UID) is None
+    cache.put(Reading(RUNNING, 1.0))
+    assert cache.status_of(UID) == RUNNING
+    cache.put(Reading(RUNNING, 2.0, KletError("no answer")))
+    assert cache.status_of(UID) is None

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from klet.api.meta import ObjectMeta, OwnerReference
 from klet.api.node import Node
 from klet.api.pod import PodStatus
+from klet.api.pod_annotations import HASH_ANNOTATION, MIRROR_ANNOTATION
 from klet.api.times import Time
-from klet.model.pods import HASH_ANNOTATION, MIRROR_ANNOTATION
 from klet.pods.mirrors import MirrorError, is_mirror_of, make_mirror
 from klet.testing.builders import NOW, make_pod
 

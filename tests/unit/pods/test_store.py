@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from klet.model.pods import MIRROR_ANNOTATION
+from klet.api.pod_annotations import MIRROR_ANNOTATION
 from klet.pods.store import PodStore
 from klet.testing.builders import make_pod
 

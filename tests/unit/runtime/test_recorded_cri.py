@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from klet.api.codec import convert
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod, PodStatus
+from klet.model.images import ImageUser
 from klet.model.network import DnsConfig
 from klet.model.pods import uid_of
 from klet.model.qos import compute_qos
@@ -21,7 +22,7 @@ from klet.runtime.config.container_config import ContainerInputs, ContainerSetti
 from klet.runtime.config.linux_resources import ResourceRules
 from klet.runtime.config.mounts import MountInputs
 from klet.runtime.config.sandbox_config import SandboxSettings, build_sandbox_config
-from klet.runtime.config.security import ImageUser, SecuritySettings
+from klet.runtime.config.security import SecuritySettings
 from klet.runtime.hashing import container_hash
 from klet.runtime.reader import build_status
 from klet.runtime.restart import restarts_after

@@ -14,7 +14,8 @@ from klet.api.container_status import (
     ContainerStatus,
 )
 from klet.api.pod import PodStatus
-from klet.server.log_query import LogQuery, Refusal, choose_instance, parse_log_query
+from klet.model.log_query import LogQuery
+from klet.server.log_query import Refusal, choose_instance, parse_log_query
 from klet.testing.builders import make_pod
 
 UNDECODABLE = Refusal(400, '{"message": "Unable to decode query."}')

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from klet.api.pod import PodCondition, PodResourceClaimStatus, PodStatus
+from klet.api.pod_annotations import MIRROR_ANNOTATION
 from klet.api.times import Time
-from klet.model.pods import MIRROR_ANNOTATION
 from klet.status.api_status import may_be_deleted, merge_status, status_to_write
 from klet.testing.builders import make_pod
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from klet.api.codec import convert
 from klet.api.pod import PodStatus
+from klet.kube.watch import WATCH_LAG
 from klet.model.pods import uid_of
 from klet.pods.store import PodStore
 from klet.status.board import StatusBoard
@@ -17,7 +18,6 @@ from klet.status.publisher import (
     COMING_PATIENCE,
     COMING_PAUSE,
     SWEEP,
-    WATCH_LAG,
     PodApiError,
     StatusPublisher,
 )

@@ -11,8 +11,10 @@ from klet.api.container_status import ContainerState, ContainerStateRunning, Con
 from klet.api.pod import PodStatus
 from klet.model.objects import ObjectKind, ObjectRef
 from klet.pods.store import PodStore
+from klet.status.board import StatusBoard
 from klet.sync.object_wakes import ObjectWakes, lacks_something, refers_to
 from klet.testing.builders import make_container, make_pod
+from klet.testing.clock import ManualClock
 
 KEY = ObjectRef(ObjectKind.SECRET, "default", "key")
 WAITING = ContainerState(waiting=ContainerStateWaiting(reason="CreateContainerConfigError"))
@@ -85,7 +87,8 @@ async def test_whoever_lacks_it_is_woken(refs):
     pods, objects, workers = PodStore(), Changes(), Workers()
     pods.put(POD)
     pods.put(replace(POD, metadata=replace(POD.metadata, uid="uid-2", name="well")))
-    statuses = {"uid-1": status(WAITING), "uid-2": status(ContainerState(running=ContainerStateRunning()))}
+    known = {"uid-1": status(WAITING), "uid-2": status(ContainerState(running=ContainerStateRunning()))}
+    statuses = StatusBoard(clock=ManualClock(), restored=known)
     wakes = ObjectWakes(objects=objects, pods=pods, statuses=statuses, workers=workers)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(wakes.run())

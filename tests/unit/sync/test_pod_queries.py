@@ -80,7 +80,7 @@ OVER = {"terminated", "requested", "terminating", "no runtime"}
     ],
 )
 def test_queries(known, is_complete, expected):
-    queries = PodQueries(ledger=ledger(known, is_complete=is_complete))
+    queries = PodQueries(ledger=ledger(known, is_complete=is_complete), sources_ready=lambda: True)
     assert {name for name, ask in QUERIES.items() if ask(queries, UID)} == expected
 
 
@@ -97,6 +97,12 @@ def test_queries(known, is_complete, expected):
 def test_whether_the_static_pod_of_a_mirror_is_being_stopped(source, stage, is_started, expected):
     pod = make_pod(source=source)
     known = WorkerState(pod=pod, stage=stage, started_at=NOW if is_started else None)
-    queries = PodQueries(ledger=ledger(known))
+    queries = PodQueries(ledger=ledger(known), sources_ready=lambda: True)
     assert queries.is_static_terminating("pod_default") is expected
     assert not queries.is_static_terminating("other_default")
+
+
+def test_whether_all_sources_were_seen_is_asked_each_time():
+    answers = iter([False, True])
+    queries = PodQueries(ledger=ledger(None), sources_ready=lambda: next(answers))
+    assert [queries.are_sources_ready(), queries.are_sources_ready()] == [False, True]

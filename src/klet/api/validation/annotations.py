@@ -6,6 +6,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from klet.api.pod import Pod, PodSpec
+from klet.api.pod_annotations import MIRROR_ANNOTATION
 from klet.api.security import AppArmorProfile, SeccompProfile
 from klet.api.validation import formats
 from klet.api.validation.errors import FieldErrors, forbidden, invalid, invalid_each
@@ -13,7 +14,6 @@ from klet.api.validation.fieldpath import METADATA, SPEC, FieldPath
 from klet.api.validation.rendering import go_quote
 from klet.api.validation.visiting import containers_with_paths
 
-MIRROR: Final = "kubernetes.io/config.mirror"
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 SECCOMP_POD: Final = "seccomp.security.alpha.kubernetes.io/pod"
 SECCOMP_CONTAINER: Final = "container.seccomp.security.alpha.kubernetes.io/"
@@ -28,8 +28,8 @@ _LOCALHOST: Final = "localhost/"
 
 
 def validate_pod_annotations(annotations: Mapping[str, str], spec: PodSpec) -> FieldErrors:
-    if (mirror := annotations.get(MIRROR)) is not None and not spec.node_name:
-        yield invalid(_PATH.key(MIRROR), mirror, "must set spec.nodeName if mirror pod annotation is set")
+    if (mirror := annotations.get(MIRROR_ANNOTATION)) is not None and not spec.node_name:
+        yield invalid(_PATH.key(MIRROR_ANNOTATION), mirror, "must set spec.nodeName if mirror pod annotation is set")
     if (cost := annotations.get(DELETION_COST)) is not None and not _is_deletion_cost(cost):
         yield invalid(_PATH.key(DELETION_COST), cost, "must be a 32bit integer")
     for key, profile in annotations.items():
@@ -88,7 +88,7 @@ def _is_deletion_cost(text: str) -> bool:
 def _fixed(key: str, action: str) -> FieldErrors:
     if key.startswith(APP_ARMOR_CONTAINER):
         yield forbidden(_PATH.key(key), f"may not {action} AppArmor annotations")
-    if key == MIRROR:
+    if key == MIRROR_ANNOTATION:
         yield forbidden(_PATH.key(key), f"may not {action} mirror pod annotation")
 
 

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from klet.api.container import Container, ResourceRequirements
 from klet.api.pod import Pod, PodSpec
+from klet.api.pod_annotations import MIRROR_ANNOTATION
 from klet.api.pod_resources import compute_qos_class, is_sidecar
 from klet.api.quantity import Quantity
-from klet.api.validation.annotations import MIRROR
 from klet.api.validation.errors import FieldError, FieldErrors, forbidden, invalid
 from klet.api.validation.fieldpath import METADATA, ROOT, SPEC, FieldPath
 from klet.api.validation.metadata import validate_object_meta_update
@@ -44,7 +44,7 @@ def _refusal(new: Pod, old: Pod, options: PodValidationOptions) -> FieldError | 
     """Pods that cannot be resized at all."""
     if not options.pod_level_resize and any(_has_pod_level_resources(pod) for pod in (old, new)):
         return forbidden(ROOT, "pods with pod-level resources cannot be resized")
-    if MIRROR in old.metadata.annotations:
+    if MIRROR_ANNOTATION in old.metadata.annotations:
         return forbidden(ROOT, "static pods cannot be resized")
     if old.spec.os is not None and old.spec.os.name == "windows":
         return forbidden(ROOT, "windows pods cannot be resized")

@@ -10,8 +10,9 @@ from klet.api.codec import to_builtins
 from klet.api.container import Container
 from klet.api.placement import Affinity, NodeAffinity, NodeSelectorTerm, Toleration
 from klet.api.pod import Pod, PodSchedulingGate, PodSpec
+from klet.api.pod_annotations import MIRROR_ANNOTATION
 from klet.api.validation import formats
-from klet.api.validation.annotations import MIRROR, validate_pod_annotation_updates
+from klet.api.validation.annotations import validate_pod_annotation_updates
 from klet.api.validation.containers import validate_image_blanks
 from klet.api.validation.errors import FieldError, FieldErrors, forbidden, invalid, required
 from klet.api.validation.fieldpath import METADATA, ROOT, SPEC, FieldPath
@@ -60,7 +61,7 @@ def validate_ephemeral_containers_update(
     new: Pod, old: Pod, options: PodValidationOptions = API_POD
 ) -> tuple[FieldError, ...]:
     """A write to the `ephemeralcontainers` subresource: containers may be added and nothing else."""
-    if MIRROR in old.metadata.annotations:
+    if MIRROR_ANNOTATION in old.metadata.annotations:
         return (forbidden(ROOT, "static pods do not support ephemeral containers"),)
     errors = list(_always(new, old, options))
     errors += validate_pod_annotation_updates(new, old)

@@ -1,4 +1,4 @@
-"""The API server of this node: one set of credentials, four clients with limits of their own, the shared informers."""
+"""The API server of this node: one set of credentials, four clients with limits of their own."""
 
 import random
 from collections.abc import AsyncIterator
@@ -8,20 +8,15 @@ from datetime import timedelta
 from typing import Final
 
 from klet.aio.clock import Clock
-from klet.api.certificates import ClusterTrustBundle
-from klet.api.node import Node, RuntimeClass
-from klet.api.pod import Pod
-from klet.api.service import Service
 from klet.config.configuration import KubeletConfiguration
 from klet.kube.access import Access
-from klet.kube.client import KubeClient
+from klet.kube.client import REQUEST_TIMEOUT, KubeClient
 from klet.kube.credentials import Credentials
-from klet.kube.informer import Informer, InformerSettings
+from klet.kube.informer import InformerSettings
 from klet.kube.throttle import Unlimited, throttle_for
 from klet.kube.transport import Transport
-from klet.kube.watch import Scope, Watcher
+from klet.kube.watch import Watcher
 
-REQUEST_TIMEOUT: Final = timedelta(seconds=30)
 REVIEW_TIMEOUT: Final = timedelta(seconds=10)
 
 
@@ -40,22 +35,6 @@ class ClusterClients:
     reviews: KubeClient
     """Asks about the users of the kubelet API. Strangers decide how often: each kind of review has its own limits."""
     informers: InformerSettings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterInformers:
-    """What the node follows."""
-
-    node: Informer[Node]
-    pods: Informer[Pod]
-    services: Informer[Service]
-    runtime_classes: Informer[RuntimeClass]
-    trust_bundles: Informer[ClusterTrustBundle]
-    """Only followed once a pod asks for one."""
-
-    def followed(self) -> tuple[Informer[Node], Informer[Pod], Informer[Service], Informer[RuntimeClass]]:
-        """Those that are followed from the start."""
-        return self.node, self.pods, self.services, self.runtime_classes
 
 
 @asynccontextmanager
@@ -91,18 +70,3 @@ async def connect_cluster(
 def heartbeat_patience(config: KubeletConfiguration) -> timedelta:
     """How long a heartbeat may take: never so long that the next one would be late."""
     return min(config.node_status_update_frequency, timedelta(seconds=config.node_lease_duration_seconds))
-
-
-def build_informers(settings: InformerSettings, node_name: str) -> ClusterInformers:
-    """One watch for each kind, however many parts read it."""
-    own = (("fieldSelector", f"metadata.name={node_name}"),)
-    bound = (("fieldSelector", f"spec.nodeName={node_name}"),)
-    # Headless services have no address that could be told to containers.
-    with_address = (("fieldSelector", "spec.clusterIP!=None"),)
-    return ClusterInformers(
-        node=Informer(struct=Node, scope=Scope(selectors=own), settings=settings),
-        pods=Informer(struct=Pod, scope=Scope(selectors=bound), settings=settings),
-        services=Informer(struct=Service, scope=Scope(selectors=with_address), settings=settings),
-        runtime_classes=Informer(struct=RuntimeClass, scope=Scope(), settings=settings),
-        trust_bundles=Informer(struct=ClusterTrustBundle, scope=Scope(), settings=settings),
-    )

@@ -6,7 +6,10 @@ from typing import Final
 
 from klet.api.node import NodeAddress
 from klet.app.basics import Basics
-from klet.app.cluster.certificates import (
+from klet.app.cluster.connection import ClusterClients
+from klet.app.settings import AgentSettings
+from klet.certs.followers import PairUser
+from klet.certs.identity import (
     CertificateTools,
     Identity,
     IdentitySettings,
@@ -15,13 +18,11 @@ from klet.app.cluster.certificates import (
     open_identity,
     open_serving,
 )
-from klet.app.cluster.connection import ClusterClients, ClusterInformers
-from klet.app.settings import AgentSettings
-from klet.app.wiring import Part
-from klet.certs.followers import PairUser
 from klet.certs.maker import CertificateMaker
 from klet.config.command_line import Settings
 from klet.config.configuration import KubeletConfiguration
+from klet.kube.node_informers import NodeInformers
+from klet.model.roles import Part
 
 DNS_ONLY: Final = "AllowDNSOnlyNodeCSR"
 
@@ -53,7 +54,7 @@ async def open_requested_serving(
     basics: Basics,
     *,
     clients: ClusterClients,
-    informers: ClusterInformers,
+    informers: NodeInformers,
     user: PairUser,
 ) -> tuple[Part, ...]:
     """What gets the kubelet API its certificate from the cluster (serverTLSBootstrap)."""

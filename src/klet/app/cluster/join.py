@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from klet.app.agent_ports import Ports
 from klet.app.basics import Basics
-from klet.app.cluster.connection import ClusterClients, ClusterInformers, build_informers, connect_cluster
+from klet.app.cluster.connection import ClusterClients, connect_cluster
 from klet.app.cluster.identity import build_identity_parts, open_node_identity, open_requested_serving
 from klet.app.cluster.node import (
     ReportPorts,
@@ -16,22 +16,24 @@ from klet.app.cluster.node import (
     cut_report_settings,
 )
 from klet.app.cluster.objects import build_served_objects, cut_object_settings
-from klet.app.cluster.offline import Offline, open_offline
+from klet.app.cluster.offline import open_offline
 from klet.app.cluster.pods import build_pod_parts
 from klet.app.objects import NodeObjects
 from klet.app.settings import AgentSettings
-from klet.app.wiring import Agent, Part
+from klet.app.wiring import Agent
 from klet.certs.followers import PairUser
 from klet.config.command_line import Settings
 from klet.config.places import hide_credentials
 from klet.events.recorder import EventingRecorder
 from klet.host.addresses import find_node_addresses
 from klet.kube.announcer import Announcer
+from klet.kube.node_informers import NodeInformers, build_informers
+from klet.model.roles import Part, PodSink
 from klet.node.addresses import host_ips
 from klet.node.image_list import ImageList
 from klet.node.pod_cidrs import PodCidrs
 from klet.node.status_inputs import PartReports
-from klet.sources.config import PodSink
+from klet.offline.keeping import Offline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,7 @@ class Cluster:
     """The API server, as the node knows it."""
 
     clients: ClusterClients
-    informers: ClusterInformers
+    informers: NodeInformers
     offline: Offline | None
     """What is kept for the time without it, if that is wanted."""
     objects: NodeObjects
@@ -91,7 +93,7 @@ async def open_cluster(
             parts=(
                 announcer,
                 *build_identity_parts(identity, clients, basics),
-                *informers.followed(),
+                *informers.followed,
                 *served.parts,
             ),
         )

@@ -9,6 +9,7 @@ from klet.aio.clock import Clock
 from klet.api.node import Node
 from klet.app.basics import Basics
 from klet.config.command_line import Settings
+from klet.host.machine.cache import FactReader
 from klet.kube.client import KubeClient
 from klet.kube.informer import Informer
 from klet.model.causes import CauseRecorder
@@ -21,7 +22,7 @@ from klet.node.registrar import NodeRegistrar
 from klet.node.reporter import Pace, StatusReporter
 from klet.node.runtime_state import RuntimeState
 from klet.node.settings import NodeSettings, ReportTimes, cut_node_settings
-from klet.node.status_inputs import Addresses, ListedImages, Machine, PartReports, StatusInputsReader, VersionCall
+from klet.node.status_inputs import Addresses, ListedImages, PartReports, StatusInputsReader, VersionCall
 from klet.node.status_sync import Heartbeats, StatusSync
 from klet.volumes.manager import VolumeManager
 
@@ -40,7 +41,7 @@ class ReportSettings:
 class ReportPorts:
     """What a Node is reported from, and how the API server is reached."""
 
-    machine: Machine
+    machine: FactReader
     addresses: Addresses
     runtime: VersionCall
     images: ListedImages

@@ -4,27 +4,20 @@ Config maps, secrets, tokens, trust bundles, services, runtime classes.
 """
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
 
 from klet.aio.clock import Clock
-from klet.api.node import RuntimeClass
-from klet.api.service import Service
-from klet.app.cluster.connection import ClusterClients, ClusterInformers
-from klet.app.cluster.offline import Offline
-from klet.app.objects import NodeObjects, ReferredObjects
-from klet.app.wiring import Part
+from klet.app.cluster.connection import ClusterClients
+from klet.app.objects import NodeObjects
 from klet.config.command_line import Settings
-from klet.kube.informer import Informer
-from klet.objectcache.cluster import EnvironmentObjects, build_cluster_objects
-from klet.objectcache.tokens import TokenCache, TokenClient
+from klet.kube.node_informers import NodeInformers
+from klet.model.roles import Part, ReferredObjects, TokenClient
+from klet.objectcache.cluster import build_cluster_objects
+from klet.objectcache.tokens import TokenCache
 from klet.objectcache.trust_bundles import NoTrustBundles, TrustBundles
-from klet.runtime.runtime_class import RuntimeClassMissing
-
-FIRST_LIST: Final = timedelta(seconds=2)
-"""How long a pod waits for the first list of something; then it is told that there is none yet."""
+from klet.offline.keeping import Offline
+from klet.runtime.cluster_objects import ClusterRuntimeClasses, ClusterServices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +49,7 @@ class ServedObjects:
 
 def build_served_objects(
     clients: ClusterClients,
-    informers: ClusterInformers,
+    informers: NodeInformers,
     *,
     settings: ObjectSettings,
     offline: Offline | None,
@@ -84,42 +77,11 @@ def build_served_objects(
         parts = (*parts, trust)
     objects = NodeObjects(
         referred=referred,
-        data=EnvironmentObjects(objects=referred),
+        data=referred,
         tokens=tokens,
         trust=trust or NoTrustBundles(),
-        services=FollowedServices(services=informers.services, clock=clock),
-        runtime_classes=FollowedRuntimeClasses(classes=informers.runtime_classes, clock=clock),
+        services=ClusterServices(services=informers.services, clock=clock),
+        runtime_classes=ClusterRuntimeClasses(classes=informers.runtime_classes, clock=clock),
         has_api=True,
     )
     return ServedObjects(objects=objects, parts=(*parts, tokens))
-
-
-class FollowedServices:
-    """The services of the cluster. Containers are told their addresses when they start."""
-
-    def __init__(self, *, services: Informer[Service], clock: Clock) -> None:
-        self._services = services
-        self._clock = clock
-
-    def services(self) -> Sequence[Service] | None:
-        return self._services.all() if self._services.is_synced else None
-
-    async def until_read(self) -> None:
-        if not self._services.is_synced:
-            await self._clock.wait(self._services.until_synced(), at_most=FIRST_LIST)
-
-
-class FollowedRuntimeClasses:
-    """The runtime classes of the cluster."""
-
-    def __init__(self, *, classes: Informer[RuntimeClass], clock: Clock) -> None:
-        self._classes = classes
-        self._clock = clock
-
-    async def handler_of(self, name: str) -> str:
-        if not self._classes.is_synced:
-            await self._clock.wait(self._classes.until_synced(), at_most=FIRST_LIST)
-        found = self._classes.get(name)
-        if found is None:
-            raise RuntimeClassMissing(f'runtimeclass.node.k8s.io "{name}" not found')
-        return found.handler

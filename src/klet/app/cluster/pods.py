@@ -1,26 +1,29 @@
 """Joins the agent with its pods at the API server: they come from there, and their statuses and Events go there."""
 
-from klet.app.cluster.connection import ClusterClients, ClusterInformers
-from klet.app.cluster.offline import Offline, PatientEvents, PodCidrUser, build_offline_parts
-from klet.app.cluster.pod_api import ApiEvents, ApiMirrors, ApiPods
-from klet.app.wiring import Agent, Part
-from klet.events.recorder import EventApi, EventingRecorder, EventWriter
+from klet.app.cluster.connection import ClusterClients
+from klet.app.cluster.offline import build_offline_parts
+from klet.app.wiring import Agent
+from klet.events.event_api import ApiEvents
+from klet.events.recorder import EventingRecorder, EventWriter
+from klet.kube.node_informers import NodeInformers
+from klet.model.roles import EventApi, Part, PodCidrTaker, PodSink
+from klet.offline.keeping import Offline, PatientEvents
+from klet.pods.mirror_api import ApiMirrors
 from klet.pods.mirrors import MirrorKeeper
 from klet.sources.api import ApiSource
-from klet.sources.config import PodSink
+from klet.status.pod_api import ApiPods
 from klet.status.publisher import StatusPublisher
-from klet.sync.pod_queries import PodQueries
 
 
 def build_pod_parts(
     agent: Agent,
     clients: ClusterClients,
-    informers: ClusterInformers,
+    informers: NodeInformers,
     *,
     recorder: EventingRecorder,
     sink: PodSink,
     node_name: str,
-    cidrs: PodCidrUser,
+    cidrs: PodCidrTaker,
     offline: Offline | None = None,
 ) -> tuple[Part, ...]:
     """What an API server needs besides the agent itself. The informers are parts of their own."""
@@ -32,19 +35,18 @@ def build_pod_parts(
         sink = keeper = offline.keep_pods(sink)
         more = build_offline_parts(offline, clients, informers, cidrs=cidrs, statuses=agent.statuses, recorder=recorder)
         offline_parts = (keeper, *more)
-    queries = PodQueries(ledger=agent.ledger)
     publisher = StatusPublisher(
         board=agent.statuses,
         pods=agent.pods,
         api=ApiPods(client=clients.main, pods=informers.pods),
         starts=agent.starts,
-        may_run=queries.could_have_running_containers,
+        may_run=agent.queries.could_have_running_containers,
         clock=clock,
     )
     mirrors = MirrorKeeper(
         pods=agent.pods,
         api=ApiMirrors(client=clients.main, nodes=informers.node, node_name=node_name),
-        is_ending=queries.is_static_terminating,
+        is_ending=agent.queries.is_static_terminating,
         clock=clock,
     )
     events = EventWriter(

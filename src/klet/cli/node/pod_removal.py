@@ -9,9 +9,9 @@ from typing import Protocol
 from klet.aio.clock import Clock
 from klet.cli.progress import Progress
 from klet.cri.errors import CriError, NotFound
+from klet.model.cri_labels import TERMINATION_GRACE_PERIOD
 from klet.wire import cri_v1_pb2 as pb
 
-GRACE_ANNOTATION = "io.kubernetes.pod.terminationGracePeriod"
 DEFAULT_GRACE = 30
 LONGEST_GRACE = 300
 AGENT_SLACK = timedelta(seconds=10)
@@ -69,7 +69,8 @@ def longest_grace(containers: Iterable[pb.Container]) -> int:
 def grace_of(container: pb.Container) -> int:
     """A container's grace period, which the agent wrote on it when it made it."""
     try:
-        grace = int(container.annotations[GRACE_ANNOTATION]) if GRACE_ANNOTATION in container.annotations else None
+        text = container.annotations.get(TERMINATION_GRACE_PERIOD)
+        grace = int(text) if text is not None else None
     except ValueError:
         grace = None
     return min(DEFAULT_GRACE if grace is None else grace, LONGEST_GRACE)

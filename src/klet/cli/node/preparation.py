@@ -38,10 +38,11 @@ from klet.cli.progress import Progress
 from klet.cri.client import connect
 from klet.host.cni import build_cni_list
 from klet.host.containerd_config import ContainerdSettings, build_containerd_config
-from klet.host.containerd_probe import CAP_SYS_RESOURCE, find_snapshotter, has_capability
+from klet.host.containerd_probe import find_snapshotter, has_capability
 from klet.host.files import read_text, remove_tree, write_atomic, write_text
 from klet.host.machine.reader import MachineReader
 from klet.host.processes import run_process
+from klet.host.procfs import CAP_SYS_RESOURCE
 from klet.version import __version__
 
 INSTALL_DEADLINE = timedelta(minutes=10)

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.model.expansion import expand_all
+from klet.model.images import ImageUser
 from klet.runtime import labels
 from klet.runtime.config.container_options import ContainerOptions
 from klet.runtime.config.linux_resources import ResourceRules, build_container_resources
 from klet.runtime.config.mounts import MountInputs, build_block_devices, build_mounts
-from klet.runtime.config.security import ImageUser, SecuritySettings, build_security_context, check_non_root
+from klet.runtime.config.security import SecuritySettings, build_security_context, check_non_root
 from klet.wire import cri_v1_pb2 as cri
 
 

@@ -11,33 +11,25 @@ from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.cri.errors import CriError
 from klet.errors import KletError
+from klet.model.images import PresentImage
 from klet.model.pods import PodUID, uid_of
 from klet.model.runtime import SandboxId, SandboxRecord
+from klet.model.volumes import HostVolume
 from klet.runtime.config.container_config import ContainerInputs, ContainerSettings, build_container_config
 from klet.runtime.config.container_options import DeviceOptions
 from klet.runtime.config.mounts import (
     BlockVolume,
-    HostVolume,
     MountInputs,
     asks_for_recursive_read_only,
     build_block_devices,
     resolve_sub_path,
 )
-from klet.runtime.config.security import ImageUser
 from klet.runtime.config.sub_paths import SubPathError, SubPaths
 from klet.runtime.environment.env import build_environment
 from klet.runtime.environment.env_sources import EnvironmentReader
 from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
 from klet.runtime.runtime_class import Handlers
 from klet.wire import cri_v1_pb2 as cri
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadyImage:
-    """An image on the node, and the user it wants to run as."""
-
-    ref: str
-    user: ImageUser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +64,7 @@ class StartFacts:
     """What is settled about a start before its configuration is made."""
 
     restart_count: int
-    image: ReadyImage
+    image: PresentImage
     image_volumes: Mapping[str, str] = field(default_factory=dict)
     """References of the images that the container mounts, by volume."""
     target_id: str = ""
@@ -86,7 +78,7 @@ class ContainerFileMaker(Protocol):
     ) -> ContainerFiles: ...
 
 
-class PodVolumes(Protocol):
+class MountableVolumes(Protocol):
     """Knows the volumes that containers can mount."""
 
     def of_pod(self, uid: PodUID) -> Mapping[str, HostVolume]:
@@ -101,7 +93,7 @@ class ContainerPlanner:
         self,
         *,
         files: ContainerFileMaker,
-        volumes: PodVolumes,
+        volumes: MountableVolumes,
         sub_paths: SubPaths,
         environment: EnvironmentReader,
         devices: DeviceOptions,

@@ -10,6 +10,7 @@ from klet.api.container import Container, EphemeralContainer, VolumeMount
 from klet.api.pod import Pod
 from klet.api.validation.formats import has_backsteps
 from klet.model.expansion import expand, names_in
+from klet.model.volumes import HostVolume
 from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
 from klet.wire import cri_v1_pb2 as cri
 
@@ -18,18 +19,6 @@ _PROPAGATION = {
     "HostToContainer": cri.PROPAGATION_HOST_TO_CONTAINER,
     "Bidirectional": cri.PROPAGATION_BIDIRECTIONAL,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class HostVolume:
-    """A volume of the pod, ready to be mounted."""
-
-    path: str
-    """On the host; empty for one that only the runtime sees."""
-    read_only: bool = False
-    """Containers may only read it, whatever they ask for: a link in it must not become a way to write elsewhere."""
-    relabels: bool = False
-    """Its SELinux label may be changed, because it is there for the pod alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

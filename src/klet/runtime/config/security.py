@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.api.security import AppArmorProfile, Capabilities, PodSecurityContext, SeccompProfile, SecurityContext
+from klet.api.validation.annotations import APP_ARMOR_CONTAINER
 from klet.model.foreign_text import LONGEST_WORD, shorten
+from klet.model.images import ImageUser
 from klet.model.pods import format_pod
 from klet.runtime.config.sandbox_config import groups_policy, namespace_options, selinux_options
 from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
@@ -18,15 +20,6 @@ MASKED_PATHS = (
 )  # fmt: skip
 READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 LARGEST_UID = 2**31 - 1
-_APPARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
-
-
-@dataclass(frozen=True, slots=True)
-class ImageUser:
-    """The user an image asks for: a number, or a name that only the image can resolve."""
-
-    uid: int | None = None
-    name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +114,7 @@ def _capabilities(wanted: Capabilities) -> cri.Capability:
 def _apparmor(pod: Pod, container: str, own: SecurityContext, shared: PodSecurityContext) -> AppArmorProfile | None:
     if own.app_armor_profile is not None:
         return own.app_armor_profile
-    match pod.metadata.annotations.get(_APPARMOR_ANNOTATION + container, "").partition("/"):
+    match pod.metadata.annotations.get(APP_ARMOR_CONTAINER + container, "").partition("/"):
         case ("runtime", "/", "default"):
             return AppArmorProfile(type="RuntimeDefault")
         case ("unconfined", "", ""):

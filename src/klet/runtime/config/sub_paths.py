@@ -17,8 +17,8 @@ from klet.host.contained import make_beneath, open_beneath
 from klet.host.errors import FileMissing, HostError, MountError, file_error
 from klet.host.mounts import bind, cleanup_mount_point, is_mountpoint, unmount_tree
 from klet.model.pods import PodUID
+from klet.model.volumes import SUB_PATHS
 
-DIRECTORY = "volume-subpaths"
 _NO_LINK: Final = os.O_NOFOLLOW | os.O_CLOEXEC
 _PLACE: Final = os.O_PATH | _NO_LINK
 
@@ -51,7 +51,7 @@ class BoundSubPaths:
         self._threads = threads
 
     async def prepare(self, uid: PodUID, container: str, index: int, *, volume: str, root: str, path: str) -> str:
-        names = (uid, DIRECTORY, volume, container, str(index))
+        names = (uid, SUB_PATHS, volume, container, str(index))
         return await self._threads.run(_prepare, Path(root), path, self._pods, names)
 
     async def clean(self, uid: PodUID) -> None:
@@ -137,7 +137,7 @@ def _is_same(wanted: os.stat_result, target: Path) -> bool:
 def _clean(pods: Path, uid: PodUID) -> None:
     try:
         with open_directory(pods, uid) as pod:
-            unmount_tree(Path(f"/proc/self/fd/{pod}/{DIRECTORY}"))
+            unmount_tree(Path(f"/proc/self/fd/{pod}/{SUB_PATHS}"))
     except FileMissing:
         return
-    remove_below(pods, uid, DIRECTORY)
+    remove_below(pods, uid, SUB_PATHS)

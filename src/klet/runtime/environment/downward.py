@@ -7,10 +7,9 @@ from klet.api.pod import Pod
 from klet.api.pod_resources import HUGEPAGES_PREFIX
 from klet.api.quantity import ZERO, Quantity
 from klet.model.downward import format_map, in_units, map_entry, split_subscript
-from klet.model.pod_resources import CPU, MEMORY
+from klet.model.pod_resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
 
-EPHEMERAL_STORAGE = "ephemeral-storage"
 _MAPS = frozenset({"metadata.labels", "metadata.annotations"})
 _KNOWN_WITHOUT_VALUE = frozenset({"spec.restartPolicy", "spec.schedulerName", "status.phase"})
 

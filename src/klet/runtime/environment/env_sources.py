@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from klet.aio.threads import Threads
+from klet.api.config import ConfigMap, Secret
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
@@ -13,20 +14,13 @@ from klet.errors import KletError
 from klet.host.contained import read_contained
 from klet.model.objects import container_config_maps, container_secrets
 from klet.model.pods import is_static
+from klet.model.roles import NodeResources, ObjectReader
 from klet.runtime.environment.env import EnvironmentInputs
 
 T = TypeVar("T")
 Key = TypeVar("Key")
 
 FILE_LIMIT = 16 << 20
-
-
-class ObjectReader(Protocol):
-    """Gets the data of config maps and secrets; raises ObjectMissing for one that does not exist."""
-
-    async def config_map(self, namespace: str, name: str) -> Mapping[str, str]: ...
-
-    async def secret(self, namespace: str, name: str) -> Mapping[str, bytes]: ...
 
 
 class ServiceReader(Protocol):
@@ -39,12 +33,6 @@ class ServiceReader(Protocol):
     async def until_read(self) -> None:
         """Return when they have been read, or when there is no use in waiting any longer."""
         ...
-
-
-class NodeResources(Protocol):
-    """Knows what the node has for pods."""
-
-    def allocatable(self) -> Mapping[str, Quantity] | None: ...
 
 
 class FileReader(Protocol):
@@ -62,10 +50,10 @@ class NoApiServer(KletError):
 class NoObjects:
     """The objects of a node without an API server."""
 
-    async def config_map(self, namespace: str, name: str) -> Mapping[str, str]:
+    async def config_map(self, namespace: str, name: str) -> ConfigMap:
         raise NoApiServer(f"couldn't get configMap {namespace}/{name}, no kubeClient defined")
 
-    async def secret(self, namespace: str, name: str) -> Mapping[str, bytes]:
+    async def secret(self, namespace: str, name: str) -> Secret:
         raise NoApiServer(f"couldn't get secret {namespace}/{name}, no kubeClient defined")
 
     def services(self) -> Sequence[Service] | None:
@@ -129,9 +117,9 @@ class EnvironmentReader:
             pod_ips=pod_ips,
             node_ips=self._node_ips(),
             config_maps=await _read_all(
-                container_config_maps(container), lambda name: self._objects.config_map(namespace, name)
+                container_config_maps(container), lambda name: self._config_map(namespace, name)
             ),
-            secrets=await _read_all(container_secrets(container), lambda name: self._objects.secret(namespace, name)),
+            secrets=await _read_all(container_secrets(container), lambda name: self._secret(namespace, name)),
             files=await _read_all(
                 [found for found in files_of(container) if found[0] in volumes],
                 lambda found: self._files.read(volumes[found[0]], found[1]),
@@ -140,6 +128,12 @@ class EnvironmentReader:
             allocatable=self._node.allocatable(),
             devices=devices,
         )
+
+    async def _config_map(self, namespace: str, name: str) -> Mapping[str, str]:
+        return (await self._objects.config_map(namespace, name)).data
+
+    async def _secret(self, namespace: str, name: str) -> Mapping[str, bytes]:
+        return (await self._objects.secret(namespace, name)).data
 
 
 def files_of(container: Container | EphemeralContainer) -> list[tuple[str, str]]:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from datetime import timedelta
-from typing import Protocol
 
 from klet.aio.clock import Clock
 from klet.aio.tasks import first_of
@@ -18,7 +17,7 @@ from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.runtime import ContainerRecord, PodRuntimeStatus
 from klet.runtime.actions import KillReason
-from klet.runtime.hooks import HookError, HookTarget, describe_handler
+from klet.runtime.hooks import HookError, HookRunner, HookTarget, describe_handler
 from klet.runtime.kill.grace import base_grace, stop_timeout, whole_seconds
 from klet.runtime.kill.kill_order import KillTurns, plan_kill_order
 from klet.runtime.labels import restore_container
@@ -30,16 +29,10 @@ DECIDER = "runtime.killer"
 _PROBES = {KillReason.STARTUP_PROBE: ProbeKind.STARTUP, KillReason.LIVENESS_PROBE: ProbeKind.LIVENESS}
 
 
-class Hooks(Protocol):
-    """Runs a hook to its end, or raises HookError."""
-
-    async def run(self, handler: LifecycleHandler, target: HookTarget, *, parent: CauseId | None) -> None: ...
-
-
 class PodKiller:
     """Ends what runs of a pod."""
 
-    def __init__(self, *, runtime: RuntimeService, hooks: Hooks, recorder: CauseRecorder, clock: Clock) -> None:
+    def __init__(self, *, runtime: RuntimeService, hooks: HookRunner, recorder: CauseRecorder, clock: Clock) -> None:
         self._runtime = runtime
         self._hooks = hooks
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import ssl
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, Protocol
@@ -14,6 +15,7 @@ from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.errors import KletError
 from klet.host.files import read_text
+from klet.model.roles import Part
 from klet.server.auth.certificates import TrustedSet
 from klet.server.reload import follow_files
 from klet.server.tls.certified import CertifiedConnections
@@ -148,6 +150,20 @@ class FollowedPair:
             await self._context.use(self._certificate_file, self._key_file)
         except KletError as error:
             logger.error("The serving certificate stays as it was", extra={"error": str(error)})
+
+
+class FirstPair:
+    """Makes the first certificate while the node starts. Connections that come earlier wait for it."""
+
+    def __init__(self, *, prepare: Callable[[], Awaitable[None]], parts: Sequence[Part]) -> None:
+        self._prepare = prepare
+        self._parts = parts
+
+    async def run(self) -> None:
+        await self._prepare()
+        async with asyncio.TaskGroup() as group:
+            for part in self._parts:
+                group.create_task(part.run(), name=type(part).__name__)
 
 
 def _read_pair(certificate_file: Path, key_file: Path) -> str:

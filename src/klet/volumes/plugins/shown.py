@@ -19,23 +19,16 @@ from klet.errors import KletError
 from klet.model.error_text import join_errors
 from klet.model.objects import IssuedToken, ObjectMissing
 from klet.model.pods import PodUID
+from klet.model.roles import NodeResources, ObjectReader
 from klet.volumes.atomic_writer import FileProjection, Payload
 from klet.volumes.errors import VolumeError
-from klet.volumes.media import DISK, IN_MEMORY, NodeResources
+from klet.volumes.media import DISK, IN_MEMORY
 from klet.volumes.payloads import config_map_payload, downward_payload, required_mode, secret_payload
 from klet.volumes.plugins.base import SHOWN_FILES, MountRequest, VolumeAttributes, VolumePlugin
 from klet.volumes.shown_files import ShownFiles
 from klet.volumes.usage import fs_group, fs_user
 
 _GUARDED_MODE = 0o600
-
-
-class ObjectReader(Protocol):
-    """Gets config maps and secrets; raises ObjectMissing for one that does not exist."""
-
-    async def config_map(self, namespace: str, name: str) -> ConfigMap: ...
-
-    async def secret(self, namespace: str, name: str) -> Secret: ...
 
 
 class TokenReader(Protocol):

@@ -1,7 +1,8 @@
 import pytest
 
-from klet.cli.node.pod_removal import GRACE_ANNOTATION, grace_of, longest_grace, remove_pods
+from klet.cli.node.pod_removal import grace_of, longest_grace, remove_pods
 from klet.cri.errors import Code, error_for
+from klet.model.cri_labels import TERMINATION_GRACE_PERIOD
 from klet.testing.clock import ManualClock
 from klet.wire import cri_v1_pb2 as pb
 
@@ -45,7 +46,7 @@ def sandbox(name, state=pb.SANDBOX_READY):
 
 
 def container(name, pod, grace=None, state=pb.CONTAINER_RUNNING):
-    annotations = {} if grace is None else {GRACE_ANNOTATION: grace}
+    annotations = {} if grace is None else {TERMINATION_GRACE_PERIOD: grace}
     return pb.Container(id=name, pod_sandbox_id=pod, state=state, annotations=annotations)
 
 

@@ -9,11 +9,13 @@ from klet.api.container import Container, EphemeralContainer, ResourceRequiremen
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
 from klet.api.security import SecurityContext
+from klet.model.images import ImageUser
+from klet.model.volumes import HostVolume
 from klet.runtime.config.container_config import ContainerInputs, ContainerSettings, build_container_config
 from klet.runtime.config.container_options import ContainerOptions, DeviceNode, HostMount
 from klet.runtime.config.linux_resources import ResourceRules
-from klet.runtime.config.mounts import BlockVolume, HostVolume, MountInputs
-from klet.runtime.config.security import ImageUser, SecuritySettings
+from klet.runtime.config.mounts import BlockVolume, MountInputs
+from klet.runtime.config.security import SecuritySettings
 from klet.runtime.errors import StartError
 from klet.testing.builders import make_container, make_pod, with_resources
 from klet.wire import cri_v1_pb2 as cri

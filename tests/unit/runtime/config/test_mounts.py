@@ -6,9 +6,9 @@ from msgspec.structs import replace
 from klet.api.container import Container, VolumeDevice, VolumeMount
 from klet.api.pod import Pod
 from klet.api.volume import ImageVolumeSource, Volume
+from klet.model.volumes import HostVolume
 from klet.runtime.config.mounts import (
     BlockVolume,
-    HostVolume,
     MountInputs,
     asks_for_recursive_read_only,
     build_block_devices,

@@ -15,10 +15,10 @@ from klet.api.security import (
     SecurityContext,
     SELinuxOptions,
 )
+from klet.model.images import ImageUser
 from klet.runtime.config.security import (
     MASKED_PATHS,
     READONLY_PATHS,
-    ImageUser,
     SecuritySettings,
     build_security_context,
     check_non_root,

@@ -1,11 +1,12 @@
 """Reading what an environment refers to."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
 
 from klet.aio.threads import Threads
+from klet.api.config import ConfigMap, Secret
 from klet.api.container import (
     ConfigMapEnvSource,
     ConfigMapKeySelector,
@@ -52,15 +53,15 @@ class Objects:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    async def config_map(self, namespace: str, name: str) -> Mapping[str, str]:
+    async def config_map(self, namespace: str, name: str) -> ConfigMap:
         self.asked.append(f"configmap {namespace}/{name}")
         if name == "gone":
             raise ObjectMissing('configmap "gone" not found')
-        return {"x": "1"}
+        return ConfigMap(data={"x": "1"})
 
-    async def secret(self, namespace: str, name: str) -> Mapping[str, bytes]:
+    async def secret(self, namespace: str, name: str) -> Secret:
         self.asked.append(f"secret {namespace}/{name}")
-        return {"x": b"2"}
+        return Secret(data={"x": b"2"})
 
 
 @pytest.fixture

@@ -1,0 +1,81 @@
+"""Log lines as upstream writes them: klog text or JSON, with the record's data as key and value."""
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import PurePath
+from typing import Final, TextIO
+
+from klet.agent_log.flood import FloodFilter
+from klet.model.foreign_text import shorten
+
+_STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
+_LETTERS = {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
+_DEBUG_VERBOSITY = 4
+_LONGEST_TRACE: Final = 64 * 1024
+
+
+def record_data(record: logging.LogRecord) -> Mapping[str, object]:
+    """What the caller gave as `extra`."""
+    return {key: value for key, value in vars(record).items() if key not in _STANDARD}
+
+
+class TextFormatter(logging.Formatter):
+    """`I0102 15:04:05.000000   1234 file.py:12] "message" key="value"`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, tz=UTC).astimezone()
+        head = f"{_LETTERS.get(record.levelno, 'I')}{at:%m%d %H:%M:%S.%f} {record.process or 0:>7}"
+        data = "".join(f" {key}={_quoted(value)}" for key, value in record_data(record).items())
+        line = f"{head} {record.filename}:{record.lineno}] {_quoted(record.getMessage())}{data}"
+        return f"{line}\n{_trace(self, record)}" if record.exc_info else line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: `ts` in milliseconds, `caller`, `msg`, `v` or `err`, then the data."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "ts": round(record.created * 1000, 3),
+            "caller": f"{PurePath(record.pathname).parent.name}/{record.filename}:{record.lineno}",
+            "msg": shorten(record.getMessage()),
+        }
+        if record.levelno < logging.ERROR:
+            line["v"] = _DEBUG_VERBOSITY if record.levelno < logging.INFO else 0
+        line.update({key: _bounded(value) for key, value in record_data(record).items()})
+        if record.exc_info:
+            line["stacktrace"] = _trace(self, record)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def start_logging(*, as_json: bool, verbosity: int, stream: TextIO = sys.stderr) -> None:
+    """Send klet's logs to a stream; from verbosity 4 on, debugging lines too, as klog users expect."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
+    handler.addFilter(FloodFilter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("klet").setLevel(logging.DEBUG if verbosity >= _DEBUG_VERBOSITY else logging.INFO)
+
+
+def _quoted(value: object) -> str:
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return json.dumps(shorten(str(value)), ensure_ascii=False)
+
+
+def _bounded(value: object) -> object:
+    """The value itself, unless it is too long: then the beginning of its text."""
+    if isinstance(value, bool | int | float) or value is None:
+        return value
+    if isinstance(value, list | tuple | dict):
+        text = json.dumps(value, default=str, ensure_ascii=False)
+        return value if shorten(text) is text else shorten(text)
+    return shorten(str(value))
+
+
+def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    return shorten(formatter.formatException(record.exc_info), _LONGEST_TRACE) if record.exc_info else ""

@@ -1,0 +1,42 @@
+"""What a node follows at its API server: one watch for each kind, however many parts read it."""
+
+from dataclasses import dataclass
+
+from klet.api.certificates import ClusterTrustBundle
+from klet.api.node import Node, RuntimeClass
+from klet.api.pod import Pod
+from klet.api.service import Service
+from klet.kube.informer import Informer, InformerSettings
+from klet.kube.watch import Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeInformers:
+    """What the node follows."""
+
+    node: Informer[Node]
+    pods: Informer[Pod]
+    services: Informer[Service]
+    runtime_classes: Informer[RuntimeClass]
+    trust_bundles: Informer[ClusterTrustBundle]
+    """Only followed once a pod asks for one."""
+
+    @property
+    def followed(self) -> tuple[Informer[Node], Informer[Pod], Informer[Service], Informer[RuntimeClass]]:
+        """Those that are followed from the start."""
+        return self.node, self.pods, self.services, self.runtime_classes
+
+
+def build_informers(settings: InformerSettings, node_name: str) -> NodeInformers:
+    """The informers of a node of that name; each is a part of its own."""
+    own = (("fieldSelector", f"metadata.name={node_name}"),)
+    bound = (("fieldSelector", f"spec.nodeName={node_name}"),)
+    # Headless services have no address that could be told to containers.
+    with_address = (("fieldSelector", "spec.clusterIP!=None"),)
+    return NodeInformers(
+        node=Informer(struct=Node, scope=Scope(selectors=own), settings=settings),
+        pods=Informer(struct=Pod, scope=Scope(selectors=bound), settings=settings),
+        services=Informer(struct=Service, scope=Scope(selectors=with_address), settings=settings),
+        runtime_classes=Informer(struct=RuntimeClass, scope=Scope(), settings=settings),
+        trust_bundles=Informer(struct=ClusterTrustBundle, scope=Scope(), settings=settings),
+    )

@@ -1,0 +1,34 @@
+"""Reads what ended containers left on disk, on threads of its own: a disk that hangs keeps nobody else waiting."""
+
+from pathlib import Path
+
+from klet.aio.threads import Threads
+from klet.host.beneath import read_end, split_end
+from klet.host.errors import FileMissing
+from klet.logs.tail import read_end as read_end_of_log
+
+
+class TerminationFileReader:
+    """Termination messages and logs as files."""
+
+    def __init__(self, *, root: Path, threads: Threads) -> None:
+        self._pods = root / "pods"
+        self._threads = threads
+
+    async def end_of_file(self, path: str, *, limit: int) -> bytes | None:
+        try:
+            return await self._threads.run(self._read_end, path, limit)
+        except FileMissing:
+            return None
+
+    async def end_of_log(self, path: str, *, lines: int, limit: int) -> bytes:
+        return await self._threads.run(read_end_of_log, Path(path), lines=lines, limit=limit)
+
+    def _read_end(self, path: str, limit: int) -> bytes:
+        """The path is what a container had mounted: a file that klet made, or one that the pod's author chose.
+
+        In both places somebody may have put a link since, so none is followed.
+        """
+        known = self._pods if Path(path).is_relative_to(self._pods) else Path("/")
+        base, names = split_end(path, max(1, len(Path(path).parts) - len(known.parts)))
+        return read_end(base, *names, limit=limit)

@@ -1,0 +1,118 @@
+"""The roles in which parts of different packages meet. Each is declared here once, however many packages need it.
+
+A role that only one package asks for stands there, beside the class that needs it.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol, TypeVar
+
+from klet.aio.broadcast import Subscription
+from klet.api.base import ApiObject
+from klet.api.config import ConfigMap, Secret
+from klet.api.event import Event
+from klet.api.node import Node
+from klet.api.pod import Pod
+from klet.api.quantity import Quantity
+from klet.model.objects import ObjectRef
+from klet.model.pods import PodUID
+
+S = TypeVar("S", bound=ApiObject)
+
+
+class Part(Protocol):
+    """Runs until it is cancelled."""
+
+    async def run(self) -> None: ...
+
+
+class PodSink(Protocol):
+    """Takes the pods that a source has now."""
+
+    def set_pods(self, source: str, pods: tuple[Pod, ...]) -> None: ...
+
+
+class PodStarts(Protocol):
+    """Knows whether pods are being started: what can wait lets them go first."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a pod starts, or waits for its turn to."""
+        ...
+
+    async def until_idle(self) -> None: ...
+
+
+class RestartCounts(Protocol):
+    """Remembers starts that the runtime has forgotten."""
+
+    async def next_restart_count(self, pod: Pod, container: str) -> int:
+        """The restart count by what else is known, for a container of which the runtime has no record."""
+        ...
+
+
+class ObjectReader(Protocol):
+    """Gets config maps and secrets."""
+
+    async def config_map(self, namespace: str, name: str) -> ConfigMap:
+        """Raises ObjectMissing if there is none, and another KletError if that cannot be known."""
+        ...
+
+    async def secret(self, namespace: str, name: str) -> Secret:
+        """Raises as `config_map` does."""
+        ...
+
+
+class ObjectChanges(Protocol):
+    """Reports objects that have changed."""
+
+    def changes(self) -> Subscription[ObjectRef]: ...
+
+
+class ReferredObjects(ObjectReader, ObjectChanges, Protocol):
+    """The config maps and secrets of the node's pods, kept while a pod refers to them."""
+
+    def register(self, pod: Pod) -> None:
+        """The pod is about to use the objects that it refers to."""
+        ...
+
+    def unregister(self, uid: PodUID) -> None:
+        """The pod is over, and its volumes are unmounted."""
+        ...
+
+
+class TokenClient(Protocol):
+    """The part of the API client that asks for tokens of service accounts."""
+
+    async def create_sub(self, struct: type[ApiObject], name: str, namespace: str, subresource: str, body: S) -> S: ...
+
+    async def read(self, path: str) -> bytes: ...
+
+
+class NodeResources(Protocol):
+    """Knows what the node has for pods."""
+
+    def allocatable(self) -> Mapping[str, Quantity] | None: ...
+
+
+class NodeReader(Protocol):
+    """The nodes that the watch has shown."""
+
+    def get(self, name: str) -> Node | None: ...
+
+
+class PodCidrTaker(Protocol):
+    """Takes the node's pod CIDRs."""
+
+    async def apply(self, cidrs: tuple[str, ...]) -> bool:
+        """Hand them on if they are new; False if everybody has them already."""
+        ...
+
+
+class EventApi(Protocol):
+    """Events at the API server."""
+
+    async def create(self, event: Event) -> Event: ...
+
+    async def count_up(self, event: Event) -> Event:
+        """Write count, time and message of an Event that is there; raises EventGone."""
+        ...

@@ -1,0 +1,52 @@
+"""The volumes of one pod, as those see them who run it: from its first sync to its end."""
+
+from collections.abc import Mapping
+
+from klet.api.pod import Pod
+from klet.model.pods import PodUID
+from klet.model.roles import ReferredObjects
+from klet.model.volumes import HostVolume
+from klet.volumes.manager import VolumeManager
+from klet.volumes.orphans import OrphanedPods
+
+
+class PodVolumes:
+    """The volumes of pods and the objects that they show."""
+
+    def __init__(self, *, manager: VolumeManager, objects: ReferredObjects, orphans: OrphanedPods) -> None:
+        self._manager = manager
+        self._objects = objects
+        self._orphans = orphans
+
+    def register(self, pod: Pod) -> None:
+        """The pod is about to use the objects that it refers to."""
+        self._objects.register(pod)
+
+    def refresh(self, pod: Pod) -> None:
+        """Have the volumes of a pod as its spec has them now, without waiting for that."""
+        self._manager.process(pod)
+
+    async def until_mounted(self, pod: Pod) -> None:
+        """Return when the pod has every volume that it uses; raises WaitFailed."""
+        await self._manager.wait_for_attach_and_mount(pod)
+
+    def of_pod(self, uid: PodUID) -> Mapping[str, HostVolume]:
+        """The mounted volumes, by their names in the pod."""
+        return {
+            name: HostVolume(
+                volume.path,
+                read_only=volume.attributes.read_only,
+                relabels=volume.attributes.managed and volume.attributes.relabels,
+            )
+            for name, volume in self._manager.mounted_volumes(uid).items()
+        }
+
+    async def release(self, uid: PodUID) -> None:
+        """Unmount them; only then nobody needs what they show."""
+        await self._manager.wait_for_unmount(uid)
+        self._objects.unregister(uid)
+
+    async def remove(self, uid: PodUID) -> None:
+        """Unmount and remove what is left of a pod that no source has."""
+        await self._orphans.remove(uid)
+        self._objects.unregister(uid)

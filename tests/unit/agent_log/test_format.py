@@ -1,0 +1,179 @@
+"""Log lines in klog text and in JSON."""
+
+import io
+import json
+import logging
+import sys
+
+import pytest
+
+from klet.agent_log.format import JsonFormatter, TextFormatter, record_data, start_logging
+from klet.model.foreign_text import LONGEST_OUTPUT
+
+INSTANT = 1893456000.123456
+
+
+def record(level: int = logging.INFO, message: str = "Pod started", args: tuple[object, ...] = (), **extra: object):
+    made = logging.LogRecord("klet.sync", level, "/src/klet/sync/workers.py", 12, message, args, None)
+    made.created, made.process = INSTANT, 1234
+    vars(made).update(extra)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch):
+    import time
+
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.fixture
+def loggers():
+    """The loggers as they were, after the test."""
+    root, own = logging.getLogger(), logging.getLogger("klet")
+    before = (root.handlers[:], root.level, own.level)
+    yield root, own
+    root.handlers[:], root.level, own.level = before
+    root.setLevel(before[1])
+    own.setLevel(before[2])
+
+
+@pytest.mark.parametrize(
+    ("level", "letter"),
+    [
+        (logging.DEBUG, "I"),
+        (logging.INFO, "I"),
+        (logging.WARNING, "W"),
+        (logging.ERROR, "E"),
+        (logging.CRITICAL, "F"),
+        (25, "I"),
+    ],
+)
+def test_a_line_of_text(level, letter):
+    line = TextFormatter().format(record(level, pod="web", count=3, ok=True, ratio=0.5))
+    assert line == (
+        f'{letter}0101 00:00:00.123456    1234 workers.py:12] "Pod started" pod="web" count=3 ok=true ratio=0.5'
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "quoted"),
+    [
+        pytest.param('a "b"\n', '"a \\"b\\"\\n"', id="what would break the line is escaped"),
+        pytest.param("é", '"é"', id="other letters stay"),
+        pytest.param(None, '"None"', id="nothing"),
+        pytest.param(ValueError("no"), '"no"', id="an error"),
+    ],
+)
+def test_values_in_text(value, quoted):
+    assert TextFormatter().format(record(error=value)).endswith(f" error={quoted}")
+
+
+def test_a_message_stays_on_one_line():
+    assert '"a\\nb"' in TextFormatter().format(record(message="a\n%s", args=("b",)))
+
+
+def test_a_trace_follows_in_text():
+    try:
+        raise ValueError("no luck")
+    except ValueError:
+        found = record(logging.ERROR)
+        found.exc_info = sys.exc_info()
+    head, *trace = TextFormatter().format(found).splitlines()
+    assert head.startswith("E0101")
+    assert trace[0] == "Traceback (most recent call last):"
+    assert trace[-1] == "ValueError: no luck"
+    assert "ValueError: no luck" in json.loads(JsonFormatter().format(found))["stacktrace"]
+
+
+@pytest.mark.parametrize(
+    ("level", "verbosity"),
+    [
+        pytest.param(logging.DEBUG, {"v": 4}, id="debugging lines have verbosity 4"),
+        pytest.param(logging.INFO, {"v": 0}, id="information"),
+        pytest.param(logging.WARNING, {"v": 0}, id="warnings"),
+        pytest.param(logging.ERROR, {}, id="errors have none"),
+    ],
+)
+def test_a_line_of_json(level, verbosity):
+    line = JsonFormatter().format(record(level, pod="web", count=3, path=io))
+    assert "\n" not in line
+    assert json.loads(line) == {
+        "ts": 1893456000123.456,
+        "caller": "sync/workers.py:12",
+        "msg": "Pod started",
+        **verbosity,
+        "pod": "web",
+        "count": 3,
+        "path": str(io),
+    }
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param("é" * 100_000, id="a text"),
+        pytest.param(ValueError("x" * 100_000), id="an error"),
+        pytest.param(["x" * 100] * 10_000, id="a list"),
+        pytest.param({"a": "x" * 100_000}, id="a mapping"),
+    ],
+)
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()], ids=["text", "JSON"])
+def test_no_value_is_longer_than_its_limit(formatter, value):
+    line = formatter.format(record(error=value, pod="web", message="y" * 100_000))
+    assert len(line.encode()) <= 3 * LONGEST_OUTPUT
+    assert "web" in line
+    assert "…" in line
+
+
+def test_a_trace_is_bounded():
+    try:
+        raise ValueError("x" * 1_000_000)
+    except ValueError:
+        found = record(logging.ERROR)
+        found.exc_info = sys.exc_info()
+    for formatter in (TextFormatter(), JsonFormatter()):
+        line = formatter.format(found)
+        assert "Traceback (most recent call last):" in line
+        assert len(line) <= 100_000
+
+
+def test_short_values_keep_their_form_in_json():
+    line = json.loads(JsonFormatter().format(record(names=["a", "b"], nothing=None, ratio=0.5, by={"a": 1})))
+    assert (line["names"], line["nothing"], line["ratio"], line["by"]) == (["a", "b"], None, 0.5, {"a": 1})
+
+
+def test_only_what_the_caller_gave_is_data():
+    assert record_data(record(pod="web")) == {"pod": "web"}
+    assert record_data(record()) == {}
+
+
+@pytest.mark.parametrize(("verbosity", "lines"), [(0, 1), (3, 1), (4, 2), (10, 2)])
+def test_debugging_lines_come_from_verbosity_4_on(loggers, verbosity, lines):
+    stream = io.StringIO()
+    start_logging(as_json=False, verbosity=verbosity, stream=stream)
+    logger = logging.getLogger("klet.test")
+    logger.debug("Looked")
+    logger.info("Changed")
+    logging.getLogger("someone.else").info("Chatter")
+    assert len(stream.getvalue().splitlines()) == lines
+
+
+def test_logs_as_json(loggers):
+    stream = io.StringIO()
+    start_logging(as_json=True, verbosity=0, stream=stream)
+    logging.getLogger("someone.else").warning("Trouble", extra={"node": "n"})
+    line = json.loads(stream.getvalue())
+    assert (line["msg"], line["node"]) == ("Trouble", "n")
+
+
+def test_starting_again_does_not_double_the_lines(loggers):
+    stream = io.StringIO()
+    for _ in range(2):
+        start_logging(as_json=False, verbosity=0, stream=stream)
+    logging.getLogger("klet.test").info("Once")
+    assert len(stream.getvalue().splitlines()) == 1
