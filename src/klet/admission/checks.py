@@ -8,10 +8,10 @@ from typing import Final
 
 from klet.admission.verdicts import Admit, Reject, Verdict
 from klet.api.container import ContainerPort
+from klet.api.node import LINUX, OS_LABEL
 from klet.api.pod import Pod
 from klet.api.pod_resources import is_sidecar
 from klet.api.sysctls import IPC, NET, SAFE_SYSCTLS, matches_sysctl, namespace_of, normalize_sysctl
-from klet.model.operating_system import LINUX, OS_LABEL
 from klet.model.reasons import Reason
 
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - compared with, not bound to

@@ -10,6 +10,10 @@ from klet.api.placement import Taint, Toleration
 from klet.api.quantity import Quantity
 from klet.api.times import Time
 
+OS_LABEL = "kubernetes.io/os"
+LINUX = "linux"
+"""The only operating system of klet's nodes, as labels and specs name it."""
+
 
 class ConfigMapNodeConfigSource(ApiObject, frozen=True, kw_only=True):
     namespace: str = required(str)

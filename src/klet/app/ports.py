@@ -18,7 +18,7 @@ from klet.checkpoint import CheckpointFile, Found
 from klet.cri.events import ContainerdEvents, CriEvents
 from klet.host.addresses import AddressReader
 from klet.host.cgroups.discover import find_hierarchy
-from klet.host.cgroups.manager import CgroupManager, HostCgroups, NoUnits, Units
+from klet.host.cgroups.manager import CgroupManager, NoUnits, Units
 from klet.host.cgroups.names import CgroupDriver, parse_cgroupfs
 from klet.host.disk import FilesystemCapacity
 from klet.host.http_client import HttpClient
@@ -142,4 +142,4 @@ def build_cgroups(settings: AgentSettings, threads: Threads, clock: Clock) -> Cg
         from klet.host.systemd_bus import SystemdConnection  # noqa: PLC0415 - see above
 
         units = SystemdUnits(bus=SystemdConnection(), mode=hierarchy.mode)
-    return HostCgroups(hierarchy=hierarchy, units=units, threads=threads, clock=clock)
+    return CgroupManager(hierarchy=hierarchy, units=units, threads=threads, clock=clock)

@@ -7,10 +7,10 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
-from klet.aio.broadcast import Subscription
 from klet.aio.clock import Clock
+from klet.kube.reach import Reach
 
 logger = logging.getLogger(__name__)
 
@@ -91,16 +91,10 @@ def _heed_answer(told: Told, *, now: float) -> tuple[Told, Word | None]:
     return replace(told, lost_at=None, attempts=0, is_said=False), word
 
 
-class Troubles(Protocol):
-    """What becomes of requests."""
-
-    def troubles(self) -> Subscription[str]: ...
-
-
 class Announcer:
     """Writes the lines. All the connections of one server have one of it."""
 
-    def __init__(self, *, server: str, reaches: Sequence[Troubles], clock: Clock) -> None:
+    def __init__(self, *, server: str, reaches: Sequence[Reach], clock: Clock) -> None:
         self._server = server
         self._reaches = reaches
         self._clock = clock
@@ -111,7 +105,7 @@ class Announcer:
             for number, reach in enumerate(self._reaches):
                 group.create_task(self._follow(reach), name=f"reach-{number}")
 
-    async def _follow(self, reach: Troubles) -> None:
+    async def _follow(self, reach: Reach) -> None:
         with reach.troubles() as troubles:
             async for why in troubles:
                 self._told, word = heed(self._told, why, now=self._clock.monotonic())

@@ -3,17 +3,17 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class ImageUser:
+
+class ImageUser(Struct, frozen=True):
     """The user an image asks for: a number, or a name that only the image can resolve."""
 
     uid: int | None = None
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PresentImage:
+class PresentImage(Struct, frozen=True):
     """An image that containers can be created from, and the user it wants to run as."""
 
     ref: str

@@ -1,11 +1,11 @@
 """What part of a container's log a client asks for: read by the kubelet API, answered by the log reader."""
 
-from dataclasses import dataclass
 from datetime import datetime
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogQuery:
+
+class LogQuery(Struct, frozen=True, kw_only=True):
     """What part of a log a client wants (PodLogOptions)."""
 
     follow: bool = False

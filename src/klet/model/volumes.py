@@ -1,13 +1,12 @@
 """A volume as containers mount it: made by the volume manager, read by the container's configuration."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 SUB_PATHS = "volume-subpaths"
 """The directory in that of a pod where parts of its volumes (`subPath`) are mounted."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostVolume:
+class HostVolume(Struct, frozen=True):
     """A volume of the pod, ready to be mounted."""
 
     path: str

@@ -8,13 +8,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from klet.api.meta import ObjectMeta
-from klet.api.node import Node, NodeSpec, NodeStatus
+from klet.api.node import LINUX, OS_LABEL, Node, NodeSpec, NodeStatus
 from klet.api.patches.strategic import REPLACE_LIST, Json
 from klet.api.patches.strategic_diff import create_strategic_patch
 from klet.api.placement import Taint
 from klet.api.quantity import ZERO
 from klet.api.validation.resources import is_extended_resource
-from klet.model.operating_system import LINUX, OS_LABEL
 from klet.node.capacity import is_hugepage
 from klet.node.settings import NodeSettings
 

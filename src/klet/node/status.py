@@ -7,6 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from klet.api.node import (
+    LINUX,
     ContainerImage,
     DaemonEndpoint,
     Node,
@@ -20,7 +21,6 @@ from klet.api.node import (
 )
 from klet.host.machine.info import MachineInfo
 from klet.model.causes import Finding
-from klet.model.operating_system import LINUX
 from klet.model.reasons import Reason
 from klet.model.unknown import Unknown
 from klet.node.addresses import set_addresses

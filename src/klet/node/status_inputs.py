@@ -22,7 +22,7 @@ from klet.model.unknown import Unknown
 from klet.node.addresses import needs_lookup, preferred_version
 from klet.node.capacity import DeviceResources
 from klet.node.image_list import ImageRecord
-from klet.node.runtime_state import RuntimeReport
+from klet.node.runtime_state import RuntimeReport, RuntimeState
 from klet.node.settings import NodeSettings
 from klet.wire import cri_v1_pb2 as cri
 
@@ -61,17 +61,6 @@ class Addresses(Protocol):
     """The addresses of the machine."""
 
     async def read(self, *, name: str, prefer: int, lookup: bool) -> AddressFacts: ...
-
-
-class RuntimeHealth(Protocol):
-    """What is known of the runtime."""
-
-    @property
-    def report(self) -> RuntimeReport: ...
-
-    def errors(self) -> tuple[str, ...]: ...
-
-    def network_error(self) -> str | None: ...
 
 
 class VersionCall(Protocol):
@@ -117,7 +106,7 @@ class StatusInputsReader:
         *,
         machine: FactReader,
         addresses: Addresses,
-        health: RuntimeHealth,
+        health: RuntimeState,
         runtime: VersionCall,
         images: ListedImages,
         parts: PartReports,

@@ -3,10 +3,14 @@
 from klet.api.node import Node
 from klet.api.pod import Pod
 from klet.api.pod_annotations import MIRROR_ANNOTATION
+from klet.errors import KletError
 from klet.kube.client import KubeClient
 from klet.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from klet.kube.informer import Informer
-from klet.pods.mirrors import MirrorError
+
+
+class MirrorError(KletError):
+    """The API server did not do it; it may later."""
 
 
 class ApiMirrors:
@@ -18,9 +22,11 @@ class ApiMirrors:
         self._node_name = node_name
 
     def node(self) -> Node | None:
+        """The object of this node, if it is there."""
         return self._nodes.get(self._node_name)
 
     async def create(self, mirror: Pod) -> None:
+        """Make it; one that is there with the same hash will do. Raises MirrorError."""
         name, namespace = mirror.metadata.name, mirror.metadata.namespace
         try:
             await self._client.create(mirror, namespace)
@@ -35,6 +41,7 @@ class ApiMirrors:
             raise MirrorError(str(error)) from error
 
     async def delete(self, mirror: Pod) -> bool:
+        """Remove it at once; False if it was not there any more, or was another one. Raises MirrorError."""
         found = mirror.metadata
         try:
             await self._client.delete(Pod, found.name, found.namespace, grace=0, uid=found.uid)

@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -18,8 +18,9 @@ from klet.api.meta import ObjectMeta, OwnerReference
 from klet.api.node import Node
 from klet.api.pod import Pod, PodStatus
 from klet.api.pod_annotations import HASH_ANNOTATION, MIRROR_ANNOTATION
-from klet.errors import KletError, level_for
+from klet.errors import level_for
 from klet.model.pods import full_name, is_static
+from klet.pods.mirror_api import ApiMirrors, MirrorError
 from klet.pods.store import PodStore
 
 logger = logging.getLogger(__name__)
@@ -35,30 +36,10 @@ _FIRST_DELAY: Final = timedelta(milliseconds=200)
 _LONGEST_DELAY: Final = timedelta(seconds=10)
 
 
-class MirrorError(KletError):
-    """The API server did not do it; it may later."""
-
-
-class MirrorApi(Protocol):
-    """Mirror pods at the API server."""
-
-    def node(self) -> Node | None:
-        """The object of this node, if it is there."""
-        ...
-
-    async def create(self, mirror: Pod) -> None:
-        """Make it; one that is there with the same hash will do. Raises MirrorError."""
-        ...
-
-    async def delete(self, mirror: Pod) -> bool:
-        """Remove it at once; False if it was not there any more, or was another one. Raises MirrorError."""
-        ...
-
-
 class MirrorKeeper:
     """Keeps one mirror for each static pod."""
 
-    def __init__(self, *, pods: PodStore, api: MirrorApi, is_ending: Callable[[str], bool], clock: Clock) -> None:
+    def __init__(self, *, pods: PodStore, api: ApiMirrors, is_ending: Callable[[str], bool], clock: Clock) -> None:
         self._pods = pods
         self._api = api
         self._is_ending = is_ending

@@ -1,26 +1,17 @@
 """What runs in the runtime right now, for requests that reach into containers."""
 
-from typing import Protocol
-
 from klet.api.container import Container
 from klet.api.meta import ObjectMeta
 from klet.api.pod import Pod, PodSpec
+from klet.cri.port import RuntimeService
 from klet.model.cri_labels import CONTAINER_NAME, POD_UID
 from klet.wire import cri_v1_pb2 as cri
-
-
-class Runtime(Protocol):
-    """The part of the CRI that is needed here."""
-
-    async def list_containers(self, request: cri.ListContainersRequest) -> cri.ListContainersResponse: ...
-
-    async def list_pod_sandbox(self, request: cri.ListPodSandboxRequest) -> cri.ListPodSandboxResponse: ...
 
 
 class RuntimePods:
     """Asks the runtime each time: its answer is what counts. Every method raises CriError."""
 
-    def __init__(self, *, runtime: Runtime) -> None:
+    def __init__(self, *, runtime: RuntimeService) -> None:
         self._runtime = runtime
 
     async def running_container(self, pod_uid: str, name: str) -> str | None:

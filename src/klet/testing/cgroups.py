@@ -1,4 +1,4 @@
-"""Cgroups in memory: a Hierarchy that needs no root, to stand below the real HostCgroups."""
+"""Cgroups in memory: a Hierarchy that needs no root, to stand below the real CgroupManager."""
 
 from dataclasses import fields, replace
 

@@ -5,7 +5,7 @@ import pytest
 from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
 from klet.host.cgroups.layout import CgroupMode
-from klet.host.cgroups.manager import HostCgroups
+from klet.host.cgroups.manager import CgroupManager
 from klet.host.cgroups.names import CgroupName
 from klet.host.cgroups.resources import CgroupResources
 from klet.host.cgroups.systemd import SystemdUnits
@@ -43,7 +43,7 @@ def hierarchy():
 async def cgroups(bus, hierarchy):
     threads = Threads(limit=1)
     units = SystemdUnits(bus=bus, mode=CgroupMode.UNIFIED)
-    yield HostCgroups(hierarchy=hierarchy, units=units, threads=threads, clock=SystemClock())
+    yield CgroupManager(hierarchy=hierarchy, units=units, threads=threads, clock=SystemClock())
     threads.close()
 
 

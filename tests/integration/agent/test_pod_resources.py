@@ -9,7 +9,7 @@ from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
 from klet.host.cgroups.discover import find_hierarchy
 from klet.host.cgroups.layout import CgroupMode
-from klet.host.cgroups.manager import HostCgroups, NoUnits
+from klet.host.cgroups.manager import CgroupManager, NoUnits
 from klet.host.cgroups.names import parse_cgroupfs
 from klet.host.procfs import CAP_SYS_RESOURCE, ProcReader
 
@@ -20,7 +20,7 @@ MIB = 1 << 20
 @pytest.fixture
 def cgroups():
     threads = Threads(limit=1)
-    yield HostCgroups(hierarchy=find_hierarchy(), units=NoUnits(), threads=threads, clock=SystemClock())
+    yield CgroupManager(hierarchy=find_hierarchy(), units=NoUnits(), threads=threads, clock=SystemClock())
     threads.close()
 
 

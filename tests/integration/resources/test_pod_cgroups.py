@@ -10,7 +10,7 @@ from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
 from klet.host.cgroups.discover import find_hierarchy, find_hugepage_sizes
 from klet.host.cgroups.layout import CgroupMode
-from klet.host.cgroups.manager import HostCgroups, NoUnits
+from klet.host.cgroups.manager import CgroupManager, NoUnits
 from klet.host.cgroups.names import CgroupName
 from klet.host.cgroups.resources import CgroupResources
 from klet.model.pods import PodUID
@@ -41,7 +41,7 @@ def hierarchy():
 @pytest.fixture
 def cgroups(hierarchy):
     threads = Threads(limit=1)
-    yield HostCgroups(hierarchy=hierarchy, units=NoUnits(), threads=threads, clock=SystemClock())
+    yield CgroupManager(hierarchy=hierarchy, units=NoUnits(), threads=threads, clock=SystemClock())
     threads.close()
 
 

@@ -8,7 +8,8 @@ from klet.api.node import Node
 from klet.api.pod import PodStatus
 from klet.api.pod_annotations import HASH_ANNOTATION, MIRROR_ANNOTATION
 from klet.api.times import Time
-from klet.pods.mirrors import MirrorError, is_mirror_of, make_mirror
+from klet.pods.mirror_api import MirrorError
+from klet.pods.mirrors import is_mirror_of, make_mirror
 from klet.testing.builders import NOW, make_pod
 
 NODE = Node(metadata=ObjectMeta(name="n", uid="node-uid"))

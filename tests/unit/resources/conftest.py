@@ -3,7 +3,7 @@
 import pytest
 
 from klet.aio.threads import Threads
-from klet.host.cgroups.manager import HostCgroups, NoUnits
+from klet.host.cgroups.manager import CgroupManager, NoUnits
 from klet.testing.cgroups import MemoryHierarchy
 from klet.testing.clock import ManualClock
 
@@ -16,5 +16,5 @@ def hierarchy():
 @pytest.fixture
 def cgroups(hierarchy):
     threads = Threads(limit=1)
-    yield HostCgroups(hierarchy=hierarchy, units=NoUnits(), threads=threads, clock=ManualClock())
+    yield CgroupManager(hierarchy=hierarchy, units=NoUnits(), threads=threads, clock=ManualClock())
     threads.close()

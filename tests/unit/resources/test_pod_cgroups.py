@@ -4,7 +4,7 @@ import pytest
 
 from klet.aio.threads import Threads
 from klet.host.cgroups.layout import CgroupMode
-from klet.host.cgroups.manager import HostCgroups
+from klet.host.cgroups.manager import CgroupManager
 from klet.host.cgroups.names import CgroupName
 from klet.host.cgroups.resources import CgroupResources
 from klet.host.cgroups.systemd import SystemdUnits
@@ -142,7 +142,7 @@ class MemoryBus:
 async def test_slices(hierarchy):
     bus, threads = MemoryBus(), Threads(limit=1)
     units = SystemdUnits(bus=bus, mode=CgroupMode.UNIFIED)
-    cgroups = HostCgroups(hierarchy=hierarchy, units=units, threads=threads, clock=ManualClock())
+    cgroups = CgroupManager(hierarchy=hierarchy, units=units, threads=threads, clock=ManualClock())
     pods = PodCgroups(cgroups=cgroups, kubepods=KUBEPODS, rules=PodCgroupRules())
     await pods.ensure(FULL)
     unit = "kubepods-podb_2.slice"

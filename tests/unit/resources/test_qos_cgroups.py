@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from klet.aio.threads import Threads
-from klet.host.cgroups.manager import HostCgroups, NoUnits
+from klet.host.cgroups.manager import CgroupManager, NoUnits
 from klet.host.cgroups.names import CgroupName
 from klet.host.cgroups.resources import CgroupResources
 from klet.host.cgroups.usage import CgroupUsage, MemoryUsage
@@ -129,7 +129,7 @@ class TornHierarchy(MemoryHierarchy):
 
 async def test_what_has_lost_a_part_is_made_whole_before_it_is_written():
     hierarchy, threads = TornHierarchy(), Threads(limit=1)
-    qos = made(HostCgroups(hierarchy=hierarchy, units=NoUnits(), threads=threads, clock=ManualClock()))
+    qos = made(CgroupManager(hierarchy=hierarchy, units=NoUnits(), threads=threads, clock=ManualClock()))
     await qos.start()
     hierarchy.torn.add(BURSTABLE)
     await qos.update([burstable()])

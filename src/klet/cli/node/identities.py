@@ -5,9 +5,9 @@ There is no API server to ask about anybody: whoever has a certificate of this a
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
-from klet.certs.maker import AuthorityFiles
+from klet.certs.maker import AuthorityFiles, CertificateMaker
 from klet.certs.messages import Pair, Purpose, Template
 from klet.host.files import write_atomic
 
@@ -18,21 +18,11 @@ _CERTIFICATE_MODE: Final = 0o644
 _KEY_MODE: Final = 0o600
 
 
-class Maker(Protocol):
-    """The part of the certificate maker that is needed here."""
-
-    async def authority(self, common_name: str, *, lifetime: timedelta) -> Pair: ...
-
-    async def leaf(
-        self, template: Template, *, authority: AuthorityFiles, purpose: Purpose, lifetime: timedelta
-    ) -> Pair: ...
-
-
 def authority_files(directory: Path) -> AuthorityFiles:
     return AuthorityFiles(certificate_file=directory / "ca.crt", key_file=directory / "ca.key")
 
 
-async def ensure_identities(directory: Path, *, node: str, maker: Maker) -> bool:
+async def ensure_identities(directory: Path, *, node: str, maker: CertificateMaker) -> bool:
     """Make what is missing; returns whether anything was. Raises what the maker raises."""
     authority = authority_files(directory)
     owner = AuthorityFiles(certificate_file=directory / "owner.crt", key_file=directory / "owner.key")

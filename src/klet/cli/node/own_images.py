@@ -6,10 +6,10 @@ import tarfile
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Protocol
 
 from klet.aio.clock import Clock
 from klet.cli.node.node import NodeError
+from klet.cri.port import ImageService
 from klet.host.containerd_config import PAUSE_IMAGE
 from klet.host.files import read_bytes, remove_file, write_atomic
 from klet.host.images import BUSYBOX_IMAGE, build_busybox_image, build_pause_image, import_image, read_applets
@@ -20,19 +20,13 @@ POLL = timedelta(milliseconds=50)
 _ELF_INTERPRETER = 3
 
 
-class ImageStore(Protocol):
-    """The part of the CRI that tells which images there are."""
-
-    async def image_status(self, request: pb.ImageStatusRequest) -> pb.ImageStatusResponse: ...
-
-
 async def build_own_images(busybox: Path) -> Mapping[str, bytes]:
     applets, binary = await read_applets(busybox), read_bytes(busybox)
     return {PAUSE_IMAGE: build_pause_image(), BUSYBOX_IMAGE: build_busybox_image(binary=binary, applets=applets)}
 
 
 async def import_missing(
-    images: Mapping[str, bytes], *, store: ImageStore, ctr: str, address: str, scratch: Path, clock: Clock
+    images: Mapping[str, bytes], *, store: ImageService, ctr: str, address: str, scratch: Path, clock: Clock
 ) -> list[str]:
     """Give containerd the images that it does not have in this very form; returns their names.
 
@@ -68,12 +62,12 @@ def is_static_executable(program: bytes) -> bool:
     return _ELF_INTERPRETER not in set(kinds)
 
 
-async def _id(store: ImageStore, name: str) -> str:
+async def _id(store: ImageService, name: str) -> str:
     answer = await store.image_status(pb.ImageStatusRequest(image=pb.ImageSpec(image=name)))
     return answer.image.id
 
 
-async def _until_visible(store: ImageStore, name: str, wanted: str, clock: Clock) -> None:
+async def _until_visible(store: ImageService, name: str, wanted: str, clock: Clock) -> None:
     began = clock.monotonic()
     while await _id(store, name) != wanted:
         if clock.monotonic() - began > VISIBLE_DEADLINE.total_seconds():

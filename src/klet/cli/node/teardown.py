@@ -34,7 +34,7 @@ from klet.cri.errors import CriError
 from klet.host.cgroups.discover import find_hierarchy
 from klet.host.cgroups.hierarchy import Hierarchy
 from klet.host.cgroups.layout import CgroupMode, detect_layout
-from klet.host.cgroups.manager import HostCgroups, NoUnits
+from klet.host.cgroups.manager import CgroupManager, NoUnits
 from klet.host.cgroups.names import parse_cgroupfs
 from klet.host.cgroups.v2 import V2Hierarchy
 from klet.host.files import remove_file, remove_tree, write_text
@@ -129,7 +129,7 @@ class Teardown:
         threads = Threads(limit=2)
         try:
             managers = [
-                HostCgroups(hierarchy=hierarchy, units=NoUnits(), threads=threads, clock=self._clock)
+                CgroupManager(hierarchy=hierarchy, units=NoUnits(), threads=threads, clock=self._clock)
                 for hierarchy in _hierarchies()
             ]
             for cgroups in managers:

@@ -30,62 +30,6 @@ REMOVE_RETRIES = 10
 FIRST_RETRY = timedelta(milliseconds=1)
 
 
-class CgroupManager(Protocol):
-    """Makes, writes, reads and removes cgroups."""
-
-    @property
-    def mode(self) -> CgroupMode: ...
-
-    @property
-    def driver(self) -> CgroupDriver: ...
-
-    def path(self, name: CgroupName) -> str:
-        """The path below the cgroup mount, which is also the CRI's `cgroup_parent`."""
-        ...
-
-    def parse(self, path: str) -> CgroupName:
-        """The driver's reading of a path from the configuration or from the kernel."""
-        ...
-
-    def validate(self, name: CgroupName) -> None:
-        """Raise CgroupMissing unless the cgroup is there with every controller."""
-        ...
-
-    def exists(self, name: CgroupName) -> bool: ...
-
-    def seems_to_exist(self, name: CgroupName) -> bool:
-        """A glance that costs less: true also for a cgroup that is not whole."""
-        ...
-
-    async def create(self, name: CgroupName, resources: CgroupResources) -> None:
-        """Make the cgroup and write its values. Values that cannot be written are logged, not raised, as upstream."""
-        ...
-
-    async def update(self, name: CgroupName, resources: CgroupResources) -> None:
-        """Write the values that are given."""
-        ...
-
-    async def read(self, name: CgroupName) -> CgroupResources:
-        """The CPU, memory and pid values as they are now; CPU weight comes back as shares, with loss."""
-        ...
-
-    async def usage(self, name: CgroupName) -> CgroupUsage: ...
-
-    async def children(self, name: CgroupName) -> frozenset[CgroupName]: ...
-
-    async def pids(self, name: CgroupName) -> frozenset[int]:
-        """The processes of a cgroup and of all below it."""
-        ...
-
-    async def kill_all(self, name: CgroupName) -> None:
-        """Send SIGKILL to every process of a cgroup and below."""
-        ...
-
-    async def destroy(self, name: CgroupName) -> None:
-        """Remove a cgroup and all below it; one that is gone is fine. Kill its processes first."""
-        ...
-
-
 class Units(Protocol):
     """What else has to know of a cgroup: systemd, or nobody."""
 
@@ -116,8 +60,8 @@ class NoUnits:
     async def stop(self, path: str) -> None: ...
 
 
-class HostCgroups:
-    """The CgroupManager of a real machine."""
+class CgroupManager:
+    """Makes, writes, reads and removes cgroups."""
 
     def __init__(self, *, hierarchy: Hierarchy, units: Units, threads: Threads, clock: Clock) -> None:
         self._hierarchy = hierarchy
@@ -134,12 +78,15 @@ class HostCgroups:
         return self._units.driver
 
     def path(self, name: CgroupName) -> str:
+        """The path below the cgroup mount, which is also the CRI's `cgroup_parent`."""
         return cgroup_path(name, self.driver)
 
     def parse(self, path: str) -> CgroupName:
+        """The driver's reading of a path from the configuration or from the kernel."""
         return parse_cgroup(path, self.driver)
 
     def validate(self, name: CgroupName) -> None:
+        """Raise CgroupMissing unless the cgroup is there with every controller."""
         if problem := self._hierarchy.check(self.path(name)):
             raise CgroupMissing(f"cgroup {name.quoted()} {problem}")
 
@@ -147,9 +94,11 @@ class HostCgroups:
         return not self._hierarchy.check(self.path(name))
 
     def seems_to_exist(self, name: CgroupName) -> bool:
+        """A glance that costs less: true also for a cgroup that is not whole."""
         return self._hierarchy.has(self.path(name))
 
     async def create(self, name: CgroupName, resources: CgroupResources) -> None:
+        """Make the cgroup and write its values. Values that cannot be written are logged, not raised, as upstream."""
         path = self.path(name)
         await self._units.start(path)
         try:
@@ -168,11 +117,13 @@ class HostCgroups:
             _warn_of_values(path, error)
 
     async def update(self, name: CgroupName, resources: CgroupResources) -> None:
+        """Write the values that are given."""
         path = self.path(name)
         written = await self._units.set(path, resources)
         await self._run(self._hierarchy.write, path, written)
 
     async def read(self, name: CgroupName) -> CgroupResources:
+        """The CPU, memory and pid values as they are now; CPU weight comes back as shares, with loss."""
         return await self._run(self._hierarchy.read, self.path(name))
 
     async def usage(self, name: CgroupName) -> CgroupUsage:
@@ -183,9 +134,11 @@ class HostCgroups:
         return frozenset(child for entry in found if (child := self._child(name, entry)))
 
     async def pids(self, name: CgroupName) -> frozenset[int]:
+        """The processes of a cgroup and of all below it."""
         return await self._run(self._hierarchy.pids, self.path(name))
 
     async def kill_all(self, name: CgroupName) -> None:
+        """Send SIGKILL to every process of a cgroup and below."""
         _refuse_root(name)
         if await self._run(self._hierarchy.kill, self.path(name)):
             return
@@ -206,6 +159,7 @@ class HostCgroups:
             raise CgroupError(f"failed to kill all the processes attached to the {name} cgroups : {'; '.join(errors)}")
 
     async def destroy(self, name: CgroupName) -> None:
+        """Remove a cgroup and all below it; one that is gone is fine. Kill its processes first."""
         _refuse_root(name)
         path = self.path(name)
         await self._units.stop(path)

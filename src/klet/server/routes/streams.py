@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
 from klet.api.pod import Pod
 from klet.cri.errors import CriError, NotFound, ResourceExhausted
+from klet.cri.port import RuntimeService
 from klet.server.auth.identity import without_token
 from klet.server.front import Front, front_of
 from klet.server.http1 import RequestHead
@@ -25,18 +26,6 @@ _NOSNIFF: Final = {"X-Content-Type-Options": "nosniff"}
 _NOT_PASSED_BACK: Final = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "upgrade"})
 
 
-class StreamingRuntime(Protocol):
-    """The part of the CRI that is needed here."""
-
-    async def exec(self, request: cri.ExecRequest) -> cri.ExecResponse: ...
-
-    async def exec_sync(self, request: cri.ExecSyncRequest) -> cri.ExecSyncResponse: ...
-
-    async def attach(self, request: cri.AttachRequest) -> cri.AttachResponse: ...
-
-    async def port_forward(self, request: cri.PortForwardRequest) -> cri.PortForwardResponse: ...
-
-
 class Refused(Exception):
     """Ends a request with an answer."""
 
@@ -49,7 +38,7 @@ class Refused(Exception):
 class StreamRoutes:
     """Runs commands and forwards ports, in pods of this node."""
 
-    def __init__(self, *, pods: PodView, running: RuntimePods, runtime: StreamingRuntime) -> None:
+    def __init__(self, *, pods: PodView, running: RuntimePods, runtime: RuntimeService) -> None:
         self._pods = pods
         self._running = running
         self._runtime = runtime

@@ -7,10 +7,11 @@ import asyncio
 import ssl
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Protocol, cast
+from typing import Final, cast
 from urllib.parse import urlsplit
 
 from klet.errors import KletError
+from klet.server.front import Front
 from klet.server.http1 import MessageLimits, RequestHead
 from klet.server.streaming.answer import AnswerError, AnswerHead, AnswerReader
 
@@ -20,13 +21,6 @@ ERROR_WITHIN: Final = 10.0
 
 class LinkError(KletError):
     """The runtime's streaming endpoint is not there, or answers nonsense."""
-
-
-class Client(Protocol):
-    """The connection that is joined to the runtime's."""
-
-    @property
-    def transport(self) -> asyncio.Transport: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +50,7 @@ def read_endpoint(url: str) -> StreamEndpoint:
 class Link(asyncio.Protocol):
     """The runtime's side of the link; also what takes over the client's side."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Front) -> None:
         self._client = client
         self._transport: asyncio.Transport | None = None
         self._answer: asyncio.Future[AnswerHead] = asyncio.get_running_loop().create_future()

@@ -6,17 +6,16 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct
 
-from klet.aio.broadcast import Subscription
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.errors import KletError
 from klet.host.files import read_text
 from klet.model.roles import Part
-from klet.server.auth.certificates import TrustedSet
+from klet.server.auth.certificates import ClientAuthorities, TrustedSet
 from klet.server.reload import follow_files
 from klet.server.tls.certified import CertifiedConnections
 from klet.server.tls.context import TlsSettings, build_context
@@ -24,17 +23,6 @@ from klet.server.tls.context import TlsSettings, build_context
 logger = logging.getLogger(__name__)
 
 _RETRY: Final = timedelta(seconds=5)
-
-
-class Authorities(Protocol):
-    """The authorities of clients."""
-
-    @property
-    def current(self) -> TrustedSet: ...
-
-    def changes(self) -> Subscription[bool]:
-        """For each change whether one of them is no longer trusted."""
-        ...
 
 
 class Serving(Struct, frozen=True):
@@ -55,7 +43,7 @@ class ServingContext:
     """The TLS context for new connections. None until there is a certificate, and when a requested one has expired."""
 
     def __init__(
-        self, *, settings: TlsSettings, authorities: Authorities | None, threads: Threads, clock: Clock
+        self, *, settings: TlsSettings, authorities: ClientAuthorities | None, threads: Threads, clock: Clock
     ) -> None:
         self._settings = settings
         self._authorities = authorities
@@ -115,7 +103,12 @@ class FollowedAuthorities:
     """Keeps the context and the open connections in step with the authorities of clients."""
 
     def __init__(
-        self, *, authorities: Authorities, context: ServingContext, connections: CertifiedConnections, clock: Clock
+        self,
+        *,
+        authorities: ClientAuthorities,
+        context: ServingContext,
+        connections: CertifiedConnections,
+        clock: Clock,
     ) -> None:
         self._authorities = authorities
         self._context = context

@@ -9,10 +9,11 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from klet.server.auth.certificates import PresentedCertificate, read_presented
 from klet.server.auth.identity import Rejected
+from klet.server.front import Front
 from klet.server.lobby import Lobby, Stage, Visit
 from klet.server.tls.certified import CertifiedConnections
 from klet.server.tls.serving import Serving
@@ -27,24 +28,6 @@ _NO_CERTIFICATE: Final = b"\x15\x03\x03\x00\x02\x02\x50"
 """The fatal alert `internal_error`, in the clear: there is no certificate to begin a handshake with."""
 
 
-class TlsUpper(Protocol):
-    """The protocol above TLS."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
-
-    def connection_lost(self, exc: Exception | None) -> None: ...
-
-    def data_received(self, data: bytes) -> None: ...
-
-    def eof_received(self) -> bool | None: ...
-
-    def pause_writing(self) -> None: ...
-
-    def resume_writing(self) -> None: ...
-
-    def retire(self) -> None: ...
-
-
 class TlsStream(asyncio.BufferedProtocol):
     """The TCP side of one connection. The protocol above gets a TlsTransport once the handshake is done.
 
@@ -56,7 +39,7 @@ class TlsStream(asyncio.BufferedProtocol):
         self,
         *,
         serving: Serving | None,
-        make_protocol: Callable[[Visit], TlsUpper],
+        make_protocol: Callable[[Visit], Front],
         lobby: Lobby,
         certified: CertifiedConnections,
         handshake: timedelta,
@@ -69,7 +52,7 @@ class TlsStream(asyncio.BufferedProtocol):
         self._changes = certified.changes
         self._handshake = handshake
         self._buffer = buffer
-        self._upper: TlsUpper | None = None
+        self._upper: Front | None = None
         self._tcp: asyncio.Transport | None = None
         self._tls: ssl.SSLObject | None = None
         self._visit: Visit | None = None
@@ -101,12 +84,12 @@ class TlsStream(asyncio.BufferedProtocol):
         return self._visit
 
     @property
-    def upper(self) -> TlsUpper | None:
+    def upper(self) -> Front | None:
         """None until the handshake is done, and when the connection is gone."""
         return self._upper
 
     @upper.setter
-    def upper(self, protocol: TlsUpper) -> None:
+    def upper(self, protocol: Front) -> None:
         self._upper = protocol
 
     def retire(self) -> None:
@@ -285,7 +268,7 @@ class TlsStream(asyncio.BufferedProtocol):
             if self._certified.changes != self._changes:
                 self.retire()  # checked against authorities that nobody trusts any more
 
-    def _read(self, tls: ssl.SSLObject, upper: TlsUpper) -> None:
+    def _read(self, tls: ssl.SSLObject, upper: Front) -> None:
         while not (self._is_paused or self._has_ended or self.tcp.is_closing()):
             try:
                 data = tls.read(_PIECE)
@@ -345,7 +328,7 @@ class TlsTransport(asyncio.Transport):
         self._stream.tcp.abort()
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self._stream.upper = cast(TlsUpper, protocol)
+        self._stream.upper = cast(Front, protocol)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         return cast(asyncio.BaseProtocol, self._stream.upper or self._stream)

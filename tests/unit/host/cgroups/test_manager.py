@@ -4,7 +4,7 @@ import pytest
 
 from klet.aio.threads import Threads
 from klet.host.cgroups.layout import CgroupMode
-from klet.host.cgroups.manager import CgroupManager, HostCgroups, NoUnits
+from klet.host.cgroups.manager import CgroupManager, NoUnits
 from klet.host.cgroups.names import ROOT, CgroupDriver, CgroupName
 from klet.host.cgroups.resources import CgroupResources
 from klet.host.errors import CgroupBusy, CgroupMissing, CgroupNameError
@@ -37,7 +37,7 @@ def clock():
 @pytest.fixture
 def cgroups(hierarchy, clock):
     threads = Threads(limit=1)
-    manager: CgroupManager = HostCgroups(hierarchy=hierarchy, units=NoUnits(), threads=threads, clock=clock)
+    manager: CgroupManager = CgroupManager(hierarchy=hierarchy, units=NoUnits(), threads=threads, clock=clock)
     yield manager
     threads.close()
 
