@@ -96,7 +96,10 @@ class Health:
         self.errors: dict[str, str | None] = {"ping": None, "syncloop": None}
 
     def checks(self) -> dict[str, HealthCheck]:
-        return {name: partial(self.errors.get, name) for name in self.errors}
+        return {name: partial(self.error_of, name) for name in self.errors}
+
+    def error_of(self, name: str) -> str | None:
+        return self.errors[name]
 
 
 class Journal:
