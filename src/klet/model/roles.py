@@ -10,7 +10,6 @@ from klet.aio.broadcast import Subscription
 from klet.api.base import ApiObject
 from klet.api.config import ConfigMap, Secret
 from klet.api.event import Event
-from klet.api.node import Node
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
 from klet.model.objects import ObjectRef
@@ -92,12 +91,6 @@ class NodeResources(Protocol):
     """Knows what the node has for pods."""
 
     def allocatable(self) -> Mapping[str, Quantity] | None: ...
-
-
-class NodeReader(Protocol):
-    """The nodes that the watch has shown."""
-
-    def get(self, name: str) -> Node | None: ...
 
 
 class PodCidrTaker(Protocol):

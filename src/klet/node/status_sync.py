@@ -14,7 +14,6 @@ from klet.errors import level_for
 from klet.kube.errors import KubeError, NotFound
 from klet.kube.watch import WATCH_LAG
 from klet.model.causes import CauseRecorder, Finding
-from klet.model.roles import NodeReader
 from klet.node.board import NodeBoard, newer_of
 from klet.node.composer import Draft
 from klet.node.conditions import is_ready
@@ -34,6 +33,12 @@ class StatusApi(Protocol):
     async def get(self, struct: type[Node], name: str) -> Node: ...
 
     async def patch(self, struct: type[Node], name: str, *, patch: Mapping[str, Any], subresource: str) -> Node: ...
+
+
+class SeenNodes(Protocol):
+    """What the watch has shown."""
+
+    def get(self, name: str) -> Node | None: ...
 
 
 class Composer(Protocol):
@@ -69,7 +74,7 @@ class StatusSync:
         self,
         *,
         heartbeats: Heartbeats,
-        seen: NodeReader,
+        seen: SeenNodes,
         composer: Composer,
         board: NodeBoard,
         recorder: CauseRecorder,
