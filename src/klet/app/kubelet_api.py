@@ -8,8 +8,7 @@ from pathlib import Path
 
 from klet.aio.clock import Clock
 from klet.api.node import Node
-from klet.app.agent_ports import Ports
-from klet.app.basics import Basics
+from klet.app.ports import BasePorts, Ports
 from klet.app.settings import AgentSettings
 from klet.app.wiring import Agent
 from klet.certs.maker import CertificateMaker
@@ -115,7 +114,7 @@ def take_ports(config: KubeletConfiguration) -> Iterator[ApiSockets]:
 async def open_kubelet_api(
     given: Settings,
     settings: AgentSettings,
-    basics: Basics,
+    base: BasePorts,
     *,
     sockets: ApiSockets,
     reviewer: Reviewer | None,
@@ -127,7 +126,7 @@ async def open_kubelet_api(
     config = given.config
     secure, parts = None, tuple[Part, ...]()
     if sockets.secure is not None:
-        secure, parts = await _open_secure(given, settings.node_name, basics, sockets.secure, reviewer)
+        secure, parts = await _open_secure(given, settings.node_name, base, sockets.secure, reviewer)
     health = None
     if config.healthz_port > 0:
         name = f"{named('healthzBindAddress')}, {named('healthzPort')}"
@@ -137,7 +136,7 @@ async def open_kubelet_api(
         readers=sockets.readers,
         secure=secure,
         own_socket=settings.socket,
-        journal=basics.journal,
+        journal=base.journal,
         configuration=encode_configuration(config),
         node_ips=find_node_addresses(given.flags.node_ip.split(",")),
         parts=parts,
@@ -197,12 +196,12 @@ def _build_secure(secure: SecureApi, routes: tuple[Routes, ...], clock: Clock) -
 
 
 async def _open_secure(
-    given: Settings, node_name: str, basics: Basics, listener: socket.socket, reviewer: Reviewer | None
+    given: Settings, node_name: str, base: BasePorts, listener: socket.socket, reviewer: Reviewer | None
 ) -> tuple[SecureApi, tuple[Part, ...]]:
     config = given.config
-    authorities = await _load_authorities(config, basics)
-    contexts = _build_contexts(config, basics, authorities)
-    certified = CertifiedConnections(clock=basics.clock)
+    authorities = await _load_authorities(config, base)
+    contexts = _build_contexts(config, base, authorities)
+    certified = CertifiedConnections(clock=base.clock)
     gate = build_gate(
         AuthSettings(
             authentication=config.authentication,
@@ -213,17 +212,17 @@ async def _open_secure(
         ),
         reviewer=reviewer,
         authorities=authorities,
-        randomness=basics.randomness,
-        clock=basics.clock,
+        randomness=base.randomness,
+        clock=base.clock,
     )
     plan = _plan_serving(given)
     pair, prepare = None, None
     if not isinstance(plan, Requested):
-        pair, prepare = await _open_pair(plan, node_name, basics, contexts)
+        pair, prepare = await _open_pair(plan, node_name, base, contexts)
     parts = tuple[Part, ...]()
     if authorities is not None:
         followed = FollowedAuthorities(
-            authorities=authorities, context=contexts, connections=certified, clock=basics.clock
+            authorities=authorities, context=contexts, connections=certified, clock=base.clock
         )
         parts = (authorities, followed)
     secure = SecureApi(
@@ -238,24 +237,24 @@ async def _open_secure(
     return secure, parts
 
 
-async def _load_authorities(config: KubeletConfiguration, basics: Basics) -> ClientAuthorities | None:
+async def _load_authorities(config: KubeletConfiguration, base: BasePorts) -> ClientAuthorities | None:
     file = config.authentication.x509.client_ca_file
     if not file:
         return None
-    authorities = ClientAuthorities(file=Path(file), threads=basics.threads, clock=basics.clock)
+    authorities = ClientAuthorities(file=Path(file), threads=base.threads, clock=base.clock)
     await authorities.load()
     return authorities
 
 
 def _build_contexts(
-    config: KubeletConfiguration, basics: Basics, authorities: ClientAuthorities | None
+    config: KubeletConfiguration, base: BasePorts, authorities: ClientAuthorities | None
 ) -> ServingContext:
     settings = TlsSettings(
         min_version=config.tls_min_version,
         cipher_suites=config.tls_cipher_suites,
         asks_for_certificates=authorities is not None,
     )
-    return ServingContext(settings=settings, authorities=authorities, threads=basics.threads, clock=basics.clock)
+    return ServingContext(settings=settings, authorities=authorities, threads=base.threads, clock=base.clock)
 
 
 def _plan_serving(given: Settings) -> ServingFiles | Requested:
@@ -274,13 +273,13 @@ def _plan_serving(given: Settings) -> ServingFiles | Requested:
 
 
 async def _open_pair(
-    plan: ServingFiles, node_name: str, basics: Basics, contexts: ServingContext
+    plan: ServingFiles, node_name: str, base: BasePorts, contexts: ServingContext
 ) -> tuple[FollowedPair, Callable[[], Awaitable[None]] | None]:
     """A pair of files and what they become. A damaged pair is an error at once; a missing one is made later."""
-    signer = CertificateMaker(clock=basics.clock)
-    pair = ServingPair(files=plan, host=node_name, signer=signer, threads=basics.threads)
+    signer = CertificateMaker(clock=base.clock)
+    pair = ServingPair(files=plan, host=node_name, signer=signer, threads=base.threads)
     followed = FollowedPair(
-        context=contexts, certificate_file=plan.certificate_file, key_file=plan.key_file, clock=basics.clock
+        context=contexts, certificate_file=plan.certificate_file, key_file=plan.key_file, clock=base.clock
     )
 
     async def prepare() -> None:

@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from klet.api.node import Node as ApiNode
-from klet.app.agent_ports import Ports
 from klet.app.kubelet_api import OpenedApi, build_api_parts
+from klet.app.ports import Ports
 from klet.app.settings import AgentSettings
 from klet.app.wiring import Agent, build_agent
 from klet.model.roles import Part

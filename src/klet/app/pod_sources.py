@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from klet.app.basics import Basics
+from klet.app.ports import BasePorts
 from klet.config.command_line import Settings
 from klet.model.pods import API_SOURCE, FILE_SOURCE, HTTP_SOURCE
 from klet.model.roles import Part, PodSink
@@ -25,8 +25,8 @@ def source_names(given: Settings) -> tuple[str, ...]:
     return tuple(name for name, place in wanted.items() if place)
 
 
-def build_sources(given: Settings, node_name: str, basics: Basics, *, sink: PodSink) -> tuple[Part, ...]:
-    config, recorder, threads, clock = given.config, basics.recorder, basics.threads, basics.clock
+def build_sources(given: Settings, node_name: str, base: BasePorts, *, sink: PodSink) -> tuple[Part, ...]:
+    config, recorder, threads, clock = given.config, base.recorder, base.threads, base.clock
     sink = PodsWithOverhead(classes={each.metadata.name: each for each in given.klet.runtime_classes}, sink=sink)
     sink = GatedPods(is_enabled=given.gates.enabled, sink=sink)
     prevent = given.gates.enabled(PREVENT_API_REFERENCES)

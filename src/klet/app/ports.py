@@ -1,145 +1,163 @@
-"""Opens the real ports: files, threads and cgroups of this machine, besides what the agent stands on already."""
+"""What the ports are: everything outside of the agent that its parts reach, real on a node and fake in a simulation.
 
-import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+`opening.py` opens the real ones; `klet.simulation` makes those that exist only in memory.
+"""
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Protocol
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
-from klet.app.agent_ports import Ports
-from klet.app.basics import Basics
-from klet.app.container_ports import open_container_ports
-from klet.app.objects import NodeObjects
-from klet.app.settings import AgentSettings
-from klet.app.volumes import VOLUME_THREADS, open_volumes
-from klet.checkpoint import CheckpointFile, Found
-from klet.cri.events import ContainerdEvents, CriEvents
-from klet.host.addresses import AddressReader
-from klet.host.cgroups.discover import find_hierarchy
-from klet.host.cgroups.manager import CgroupManager, NoUnits, Units
-from klet.host.cgroups.names import CgroupDriver, parse_cgroupfs
-from klet.host.disk import FilesystemCapacity
+from klet.cri.client import CriClient
+from klet.cri.events import EventSource
+from klet.cri.port import ImageService, RuntimeService
+from klet.events.recorder import EventingRecorder
 from klet.host.http_client import HttpClient
-from klet.images.node_logins import NodeLoginFiles
-from klet.logs.termination_files import TerminationFileReader
+from klet.host.machine.cache import FactReader, MachineCache
+from klet.images.pull_secrets import NodeLogins
+from klet.journal.store import Journal
+from klet.model.causes import CauseRecorder
 from klet.model.memory import AgentMemory
-from klet.network.resolver import PodResolver
-from klet.node.status_inputs import PATIENCE
-from klet.resources.names import pods_root
-from klet.resources.pod_cgroups import NoPodCgroups, PodCgroups
-from klet.resources.qos_cgroups import NoQosCgroups, QosCgroups
-from klet.runtime.log_files import LogFiles
-from klet.runtime.pod_files import PodFiles
-from klet.status.checkpoint import MemoryFormat
+from klet.model.roles import NodeResources, ObjectChanges, ObjectReader, ReferredObjects, RestartCounts
+from klet.node.status_inputs import Addresses
+from klet.runtime.config.container_options import DeviceOptions
+from klet.runtime.config.container_planner import ContainerFileMaker
+from klet.runtime.config.sub_paths import SubPaths
+from klet.runtime.config.user_namespaces import UserNamespaces
+from klet.runtime.environment.env_sources import (
+    FileReader,
+    ServiceReader,
+)
+from klet.runtime.gc import Logs
+from klet.runtime.host_ports import PortHolders
+from klet.runtime.kill.termination import LeftFiles
+from klet.runtime.runtime_class import Handlers, RuntimeClasses
+from klet.runtime.sandboxes import CgroupParents, PodDns
+from klet.runtime.starter import LogLinks
+from klet.status.checkpoint import MemoryStore
+from klet.sync.cgroup_step import PodCgroupKeeper, QosKeeper
+from klet.sync.housekeeping import OrphanCgroups
 from klet.sync.loop import ChangeSource
+from klet.sync.pod_holdings import PodDirectoryFiles
+from klet.volumes.manager import VolumeDisk
+from klet.volumes.orphans import PodRemover
+from klet.volumes.plugins.base import VolumePlugin
+from klet.volumes.plugins.shown import TokenReader, TrustReader
+from klet.wire import cri_v1_pb2 as cri
 
-DEAD_DISK_THREADS = 2
+
+class PodFilesPort(ContainerFileMaker, RestartCounts, PodDirectoryFiles, Protocol):
+    """Everything the agent asks of the pods' files."""
+
+
+class LogFilesPort(LogLinks, Logs, Protocol):
+    """Everything the agent asks of the containers' logs."""
+
+
+class PodCgroupsPort(CgroupParents, PodCgroupKeeper, OrphanCgroups, Protocol):
+    """Everything the agent asks of the pods' cgroups."""
+
+
+class TrustBundleReader(TrustReader, ObjectChanges, Protocol):
+    """Root certificates for volumes."""
+
+
+class VolumeDirectories(VolumeDisk, PodRemover, Protocol):
+    """Everything that is asked of the pods' directories about volumes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where the node stands: what its pods can refer to, and under which addresses it is found."""
+class NodeObjects:
+    """What pods and their volumes can refer to."""
 
-    objects: NodeObjects
+    referred: ReferredObjects
+    data: ObjectReader
+    """The same, for the environment of containers."""
+    tokens: TokenReader
+    trust: TrustBundleReader
+    services: ServiceReader
+    runtime_classes: RuntimeClasses
+    has_api: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerPorts:
+    """Where the parts of a container's configuration come from."""
+
+    objects: ObjectReader
+    services: ServiceReader
+    resources: NodeResources
+    runtime_classes: RuntimeClasses
+    handlers: Handlers
+    devices: DeviceOptions
+    volume_files: FileReader
+    sub_paths: SubPaths
+    user_namespaces: UserNamespaces
+    host_ports: PortHolders
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeVolumes:
+    """What the volumes of a node are made of."""
+
+    plugins: tuple[VolumePlugin, ...]
+    directories: VolumeDirectories
+    objects: ReferredObjects
+    trust: ObjectChanges
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BasePorts:
+    """Time, chance, the machine, threads for the disk, the runtime, and where causes are recorded."""
+
+    clock: Clock
+    randomness: random.Random
+    machine: MachineCache
+    threads: Threads
+    runtime: CriClient
+    runtime_version: cri.VersionResponse
+    journal: Journal
+    events: EventingRecorder | None
+    """In a cluster, what is recorded becomes Events too."""
+
+    @property
+    def recorder(self) -> CauseRecorder:
+        return self.events or self.journal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """The outside: real in the agent, fake in a simulation."""
+
+    clock: Clock
+    runtime: RuntimeService
+    images: ImageService
+    events: Sequence[EventSource]
+    recorder: CauseRecorder
+    changes: ChangeSource
+    files: PodFilesPort
+    left_files: LeftFiles
+    logs: LogFilesPort
+    http: HttpClient
+    cgroups: PodCgroupsPort
+    qos: QosKeeper
+    dns: PodDns
+    runtime_name: str
     node_ips: Callable[[], tuple[str, ...]]
-    """As containers may ask for them."""
+    """The node's own addresses, as containers may ask for them."""
+    randomness: random.Random
+    containers: ContainerPorts
+    volumes: NodeVolumes
+    node_logins: NodeLogins
+    memory: AgentMemory
+    """What an earlier life of the agent left."""
+    memory_store: MemoryStore
+    machine: FactReader
+    addresses: Addresses
+    """The addresses of the machine, as a Node has them."""
+    storage: Callable[[], Awaitable[int | None]]
+    """The size of the filesystem with the root directory."""
     host_ips: Callable[[], tuple[str, ...]] = tuple
-    """As statuses tell them: only where there is an API server."""
-
-
-@asynccontextmanager
-async def open_ports(
-    settings: AgentSettings, basics: Basics, *, place: Place, changes: ChangeSource
-) -> AsyncIterator[Ports]:
-    """Those of this machine."""
-    client, threads, clock = basics.runtime, basics.threads, basics.clock
-    # What may hang has threads of its own.
-    last_words = Threads(limit=DEAD_DISK_THREADS, name="klet-last-words")
-    volume_threads = Threads(limit=VOLUME_THREADS, name="klet-volumes")
-    try:
-        containers = await open_container_ports(settings, place.objects, basics)
-        cgroups = await open_pod_cgroups(settings, threads, clock)
-        memory = CheckpointFile(path=settings.memory, form=MemoryFormat(), threads=threads, clock=clock)
-        remembered = memory.load()
-        # An administrator may have put the logs elsewhere by a link. From here on no link is followed.
-        logs, links = [
-            Path(await threads.run(os.path.realpath, path)) for path in (settings.sandbox.logs, settings.legacy_logs)
-        ]
-        yield Ports(
-            clock=clock,
-            runtime=client,
-            images=client,
-            events=(ContainerdEvents(connection=client.runtime), CriEvents(runtime=client)),
-            recorder=basics.recorder,
-            changes=changes,
-            left_files=TerminationFileReader(root=settings.root, threads=last_words),
-            logs=LogFiles(logs=logs, links=links, threads=threads),
-            http=HttpClient(),
-            files=PodFiles(
-                root=settings.root,
-                logs=logs,
-                cluster_domain=settings.sandbox.cluster_domain,
-                threads=threads,
-            ),
-            cgroups=cgroups.pods,
-            qos=cgroups.qos,
-            dns=PodResolver(
-                resolv_conf=settings.resolv_conf, settings=settings.dns, threads=threads, recorder=basics.recorder
-            ),
-            runtime_name=basics.runtime_version.runtime_name,
-            node_ips=place.node_ips,
-            host_ips=place.host_ips,
-            randomness=basics.randomness,
-            containers=containers,
-            volumes=await open_volumes(
-                settings, place.objects, node=containers.resources, threads=volume_threads, clock=clock
-            ),
-            node_logins=NodeLoginFiles(root=settings.root, home=_find_home(), threads=threads, clock=clock),
-            memory=remembered.value if isinstance(remembered, Found) else AgentMemory(),
-            memory_store=memory,
-            machine=basics.machine,
-            addresses=AddressReader(threads=threads, patience=PATIENCE, clock=clock),
-            storage=FilesystemCapacity(path=settings.root, threads=threads).read,
-        )
-    finally:
-        volume_threads.close()
-        last_words.close()
-
-
-def _find_home() -> Path | None:
-    home = os.environ.get("HOME")
-    return Path(home) if home else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodCgroupPorts:
-    """What looks after the cgroups of pods and of their classes."""
-
-    pods: PodCgroups | NoPodCgroups
-    qos: QosCgroups | NoQosCgroups
-
-
-async def open_pod_cgroups(settings: AgentSettings, threads: Threads, clock: Clock) -> PodCgroupPorts:
-    """Make the cgroups that all pods live in."""
-    if not settings.cgroups_per_qos:
-        return PodCgroupPorts(pods=NoPodCgroups(), qos=NoQosCgroups())
-    cgroups = build_cgroups(settings, threads, clock)
-    # The root is written as a path whatever the driver is, as upstream has it.
-    kubepods = pods_root(parse_cgroupfs(settings.cgroup_root))
-    qos = QosCgroups(cgroups=cgroups, kubepods=kubepods, rules=settings.qos)
-    await qos.start()
-    return PodCgroupPorts(pods=PodCgroups(cgroups=cgroups, kubepods=kubepods, rules=settings.pod_cgroups), qos=qos)
-
-
-def build_cgroups(settings: AgentSettings, threads: Threads, clock: Clock) -> CgroupManager:
-    hierarchy = find_hierarchy()
-    units: Units = NoUnits()
-    if settings.cgroup_driver == CgroupDriver.SYSTEMD:
-        # Only a node with this driver pays for the D-Bus library.
-        from klet.host.cgroups.systemd import SystemdUnits  # noqa: PLC0415 - see above
-        from klet.host.systemd_bus import SystemdConnection  # noqa: PLC0415 - see above
-
-        units = SystemdUnits(bus=SystemdConnection(), mode=hierarchy.mode)
-    return CgroupManager(hierarchy=hierarchy, units=units, threads=threads, clock=clock)
+    """The same as statuses tell them: only where there is an API server."""

@@ -2,20 +2,21 @@
 
 import logging
 import sys
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 
 import uvloop
 
 from klet.agent_log.format import start_logging
 from klet.aio.clock import SystemClock
-from klet.app.basics import Basics, open_basics
 from klet.app.kubelet_api import ApiSockets, check_serving, open_kubelet_api, take_ports
 from klet.app.lifecycle import run_parts
 from klet.app.node import NodeSpec, build_node
-from klet.app.objects import standalone_objects
+from klet.app.opening import open_base, open_ports, standalone_objects
 from klet.app.pod_sources import build_sources, source_names
-from klet.app.ports import Place, open_ports
+from klet.app.ports import BasePorts
 from klet.app.service import build_watchdog, tell_ready
 from klet.app.settings import AgentSettings, check_settings, cut_settings
 from klet.config.command_line import Settings, ShowText
@@ -97,38 +98,43 @@ async def run_agent(given: Settings, settings: AgentSettings, machine: MachineCa
         apply_tunables(Sysctls(), _tunable_policy(given))
         make_root(settings.root, mounts)
         opened.enter_context(hold_root(settings.root))
-        basics = await opened.enter_async_context(
-            open_basics(settings, machine=machine, clock=clock, has_events=not given.flags.is_standalone)
+        base = await opened.enter_async_context(
+            open_base(settings, machine=machine, clock=clock, has_events=not given.flags.is_standalone)
         )
-        driver = await find_cgroup_driver(basics.runtime, configured=settings.cgroup_driver, clock=clock)
+        driver = await find_cgroup_driver(base.runtime, configured=settings.cgroup_driver, clock=clock)
         settings = replace(settings, cgroup_driver=driver)
-        spec = await _open_spec(given, settings, basics, sockets=sockets, opened=opened)
+        spec = await _open_spec(given, settings, base, sockets=sockets, opened=opened)
         node = build_node(spec)
-        _record_start(basics, settings)
-        await run_parts((*node.parts, *build_watchdog(basics, node.agent)), when_started=tell_ready)
+        _record_start(base, settings)
+        await run_parts((*node.parts, *build_watchdog(base, node.agent)), when_started=tell_ready)
 
 
 async def _open_spec(
-    given: Settings, settings: AgentSettings, basics: Basics, *, sockets: ApiSockets, opened: AsyncExitStack
+    given: Settings, settings: AgentSettings, base: BasePorts, *, sockets: ApiSockets, opened: AsyncExitStack
 ) -> NodeSpec:
     """Open everything that a node of this configuration stands on."""
-    config = PodConfig(sources=source_names(given), clock=basics.clock, recorder=basics.recorder)
-    others: tuple[Part, ...] = (basics.journal, *build_sources(given, settings.node_name, basics, sink=config))
-    cluster, place, reviewer = None, _standalone_place(given, settings), None
-    if basics.events is not None:
+    config = PodConfig(sources=source_names(given), clock=base.clock, recorder=base.recorder)
+    others: tuple[Part, ...] = (base.journal, *build_sources(given, settings.node_name, base, sink=config))
+    given_ips = given.flags.node_ip.split(",")
+    objects, reviewer = standalone_objects(settings.runtime_handlers), None
+    node_ips: Callable[[], tuple[str, ...]] = partial(find_node_addresses, given_ips)
+    host_ips: Callable[[], tuple[str, ...]] = tuple
+    cluster = None
+    if base.events is not None:
         # What speaks to an API server takes memory that a node without one can spare.
         from klet.app.cluster import join  # noqa: PLC0415 - see above
 
         cluster = await opened.enter_async_context(
-            join.open_cluster(given, settings, basics, events=basics.events, sink=config)
+            join.open_cluster(given, settings, base, events=base.events, sink=config)
         )
-        find_ips = join.find_host_ips(given, cluster)
-        place = Place(objects=cluster.objects, node_ips=find_ips, host_ips=find_ips)
-        reviewer = cluster.clients.reviews
-    ports = await opened.enter_async_context(open_ports(settings, basics, place=place, changes=config))
-    api = await open_kubelet_api(given, settings, basics, sockets=sockets, reviewer=reviewer)
+        node_ips = host_ips = join.find_host_ips(given, cluster)
+        objects, reviewer = cluster.objects, cluster.clients.reviews
+    ports = await opened.enter_async_context(
+        open_ports(settings, base, objects=objects, changes=config, node_ips=node_ips, host_ips=host_ips)
+    )
+    api = await open_kubelet_api(given, settings, base, sockets=sockets, reviewer=reviewer)
     if cluster is not None and api.requested is not None:
-        others += await join.open_serving_rotation(given, settings, basics, cluster=cluster, user=api.requested)
+        others += await join.open_serving_rotation(given, settings, base, cluster=cluster, user=api.requested)
     return NodeSpec(settings=settings, ports=ports, cluster=cluster, api=api, others=others)
 
 
@@ -136,19 +142,14 @@ def _tunable_policy(given: Settings) -> TunablePolicy:
     return choose_tunable_policy(protect=given.config.protect_kernel_defaults, leave=given.klet.leave_kernel_tunables)
 
 
-def _standalone_place(given: Settings, settings: AgentSettings) -> Place:
-    given_ips = given.flags.node_ip.split(",")
-    return Place(objects=standalone_objects(settings.runtime_handlers), node_ips=lambda: find_node_addresses(given_ips))
-
-
-def _record_start(basics: Basics, settings: AgentSettings) -> None:
-    version = basics.runtime_version
-    DecisionRecorder(basics.recorder, decider="app.run").for_node().record(
+def _record_start(base: BasePorts, settings: AgentSettings) -> None:
+    version = base.runtime_version
+    DecisionRecorder(base.recorder, decider="app.run").for_node().record(
         Reason.AGENT_STARTED,
         f"node {settings.node_name} on {version.runtime_name} {version.runtime_version}",
         next_step="read the runtime and the pod sources",
     )
-    basics.recorder.record(find_starting())
-    if basics.machine.info().cgroup_version == 1:
-        basics.recorder.record(find_cgroup_v1())
+    base.recorder.record(find_starting())
+    if base.machine.info().cgroup_version == 1:
+        base.recorder.record(find_cgroup_v1())
     logger.info("The agent has started", extra={"node": settings.node_name, "runtime": version.runtime_version})

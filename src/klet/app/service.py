@@ -3,7 +3,7 @@
 import logging
 import os
 
-from klet.app.basics import Basics
+from klet.app.ports import BasePorts
 from klet.app.wiring import Agent
 from klet.host.systemd_notify import READY, NotifyError, find_service_manager, read_watchdog
 from klet.model.roles import Part
@@ -20,7 +20,7 @@ def tell_ready() -> None:
         logger.warning("The service manager was not told that the agent is up", extra={"error": str(error)})
 
 
-def build_watchdog(basics: Basics, agent: Agent) -> tuple[Part, ...]:
+def build_watchdog(base: BasePorts, agent: Agent) -> tuple[Part, ...]:
     """Signs of life, if the service manager waits for them; raises WatchdogError for a time that cannot be kept."""
     allowed = read_watchdog(os.environ, pid=os.getpid())
     if allowed is None:
@@ -33,7 +33,7 @@ def build_watchdog(basics: Basics, agent: Agent) -> tuple[Part, ...]:
         manager=find_service_manager(os.environ),
         allowed=check_allowed(allowed),
         checks={"syncloop": check_loop},
-        clock=basics.clock,
-        randomness=basics.randomness,
+        clock=base.clock,
+        randomness=base.randomness,
     )
     return (watchdog,)

@@ -1,13 +1,17 @@
 """What starts pods: sandboxes, images, containers and their hooks, wired."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from klet.app.agent_ports import Ports
 from klet.app.boards import Boards
-from klet.app.container_ports import build_planner
+from klet.app.ports import ContainerPorts, Ports
 from klet.app.settings import AgentSettings
 from klet.images.manager import ImageManager, RegistryLogins
-from klet.runtime.config.container_planner import MountableVolumes
+from klet.runtime.config.container_config import ContainerSettings
+from klet.runtime.config.container_planner import ContainerFileMaker, ContainerPlanner, MountableVolumes
+from klet.runtime.environment.env_sources import (
+    EnvironmentReader,
+)
 from klet.runtime.executor import PodExecutor
 from klet.runtime.gc import ContainerRemover
 from klet.runtime.hooks import HookRunner
@@ -98,7 +102,7 @@ def _build_starter(
         runtime=ports.runtime,
         images=images,
         counts=KnownRestarts(logs=ports.files, statuses=boards.statuses),
-        planner=build_planner(
+        planner=_build_planner(
             ports.containers,
             files=ports.files,
             volumes=volumes,
@@ -109,4 +113,30 @@ def _build_starter(
         recorder=ports.recorder,
         clock=ports.clock,
         backoff=boards.backoff,
+    )
+
+
+def _build_planner(
+    ports: ContainerPorts,
+    *,
+    files: ContainerFileMaker,
+    volumes: MountableVolumes,
+    node_ips: Callable[[], tuple[str, ...]],
+    settings: ContainerSettings,
+) -> ContainerPlanner:
+    environment = EnvironmentReader(
+        objects=ports.objects,
+        services=ports.services,
+        node=ports.resources,
+        files=ports.volume_files,
+        node_ips=node_ips,
+    )
+    return ContainerPlanner(
+        files=files,
+        volumes=volumes,
+        sub_paths=ports.sub_paths,
+        environment=environment,
+        devices=ports.devices,
+        handlers=ports.handlers,
+        settings=settings,
     )

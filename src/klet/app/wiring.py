@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from klet.admission.checks import NodeChecks
-from klet.app.agent_ports import Ports
 from klet.app.boards import Boards, build_boards, remembered_pods
+from klet.app.ports import Ports
 from klet.app.settings import AgentSettings
 from klet.app.starting import build_images, build_runtime_parts
 from klet.images.pull_secrets import PullSecrets

@@ -2,8 +2,7 @@
 
 import random
 
-from klet.app.container_ports import ContainerPorts
-from klet.app.objects import NodeObjects
+from klet.app.ports import ContainerPorts, NodeObjects
 from klet.cri.port import RuntimeService
 from klet.runtime.config.container_options import NoDevices
 from klet.runtime.config.id_blocks import UNIT, IdBlocks, choose_range

@@ -15,11 +15,10 @@ from typing import Protocol, TypeVar
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.api.pod import Pod
-from klet.app.agent_ports import Ports
 from klet.app.node import NodeSpec, build_node
-from klet.app.objects import NodeObjects, standalone_objects
+from klet.app.opening import build_volumes, standalone_objects
+from klet.app.ports import NodeObjects, NodeVolumes, Ports
 from klet.app.settings import AgentSettings
-from klet.app.volumes import NodeVolumes, build_volumes
 from klet.app.wiring import Agent
 from klet.cri.client import CriClient
 from klet.cri.events import ContainerdEvents, CriEvents

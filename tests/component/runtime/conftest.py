@@ -12,7 +12,7 @@ from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
 from klet.app.boards import build_boards
-from klet.app.objects import standalone_objects
+from klet.app.opening import standalone_objects
 from klet.app.starting import build_runtime_parts
 from klet.cri.client import CriClient
 from klet.errors import KletError

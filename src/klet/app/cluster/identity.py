@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from klet.api.node import NodeAddress
-from klet.app.basics import Basics
 from klet.app.cluster.connection import ClusterClients
+from klet.app.ports import BasePorts
 from klet.app.settings import AgentSettings
 from klet.certs.followers import PairUser
 from klet.certs.identity import (
@@ -28,7 +28,7 @@ DNS_ONLY: Final = "AllowDNSOnlyNodeCSR"
 
 
 def open_node_identity(
-    given: Settings, settings: AgentSettings, basics: Basics
+    given: Settings, settings: AgentSettings, base: BasePorts
 ) -> AbstractAsyncContextManager[Identity]:
     """The credentials of the node; they are obtained first if it has none and may ask for some."""
     bootstrap = given.flags.bootstrap_kubeconfig
@@ -39,19 +39,19 @@ def open_node_identity(
         directory=Path(given.flags.cert_dir),
         rotates=given.config.rotate_certificates,
     )
-    return open_identity(wanted, _tools(basics))
+    return open_identity(wanted, _tools(base))
 
 
-def build_identity_parts(identity: Identity, clients: ClusterClients, basics: Basics) -> tuple[Part, ...]:
+def build_identity_parts(identity: Identity, clients: ClusterClients, base: BasePorts) -> tuple[Part, ...]:
     """What renews the credentials, and has every connection made anew with new ones."""
     transports = (clients.transport, clients.heartbeat_transport)
-    return (*identity.parts, *build_identity_watch(identity, transports, _tools(basics)))
+    return (*identity.parts, *build_identity_watch(identity, transports, _tools(base)))
 
 
 async def open_requested_serving(
     given: Settings,
     node_name: str,
-    basics: Basics,
+    base: BasePorts,
     *,
     clients: ClusterClients,
     informers: NodeInformers,
@@ -69,16 +69,16 @@ async def open_requested_serving(
         configured=_configured_pair(given.config),
         allow_dns_only=given.gates.enabled(DNS_ONLY),
     )
-    return await open_serving(wanted, addresses=addresses, api=clients.informers, user=user, tools=_tools(basics))
+    return await open_serving(wanted, addresses=addresses, api=clients.informers, user=user, tools=_tools(base))
 
 
-def _tools(basics: Basics) -> CertificateTools:
+def _tools(base: BasePorts) -> CertificateTools:
     return CertificateTools(
-        maker=CertificateMaker(clock=basics.clock),
-        threads=basics.threads,
-        clock=basics.clock,
-        randomness=basics.randomness,
-        recorder=basics.recorder,
+        maker=CertificateMaker(clock=base.clock),
+        threads=base.threads,
+        clock=base.clock,
+        randomness=base.randomness,
+        recorder=base.recorder,
     )
 
 

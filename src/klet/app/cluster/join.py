@@ -4,8 +4,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from klet.app.agent_ports import Ports
-from klet.app.basics import Basics
 from klet.app.cluster.connection import ClusterClients, connect_cluster
 from klet.app.cluster.identity import build_identity_parts, open_node_identity, open_requested_serving
 from klet.app.cluster.node import (
@@ -18,7 +16,7 @@ from klet.app.cluster.node import (
 from klet.app.cluster.objects import build_served_objects, cut_object_settings
 from klet.app.cluster.offline import open_offline
 from klet.app.cluster.pods import build_pod_parts
-from klet.app.objects import NodeObjects
+from klet.app.ports import BasePorts, NodeObjects, Ports
 from klet.app.settings import AgentSettings
 from klet.app.wiring import Agent
 from klet.certs.followers import PairUser
@@ -57,13 +55,13 @@ class Cluster:
 
 @asynccontextmanager
 async def open_cluster(
-    given: Settings, settings: AgentSettings, basics: Basics, *, events: EventingRecorder, sink: PodSink
+    given: Settings, settings: AgentSettings, base: BasePorts, *, events: EventingRecorder, sink: PodSink
 ) -> AsyncIterator[Cluster]:
     """Connect with the credentials of the node, which are obtained first if there are none."""
-    clock, randomness = basics.clock, basics.randomness
-    offline = await open_offline(given.klet, settings, basics) if given.klet.offline else None
+    clock, randomness = base.clock, base.randomness
+    offline = await open_offline(given.klet, settings, base) if given.klet.offline else None
     async with (
-        open_node_identity(given, settings, basics) as identity,
+        open_node_identity(given, settings, base) as identity,
         connect_cluster(identity.access, given.config, clock=clock, randomness=randomness) as clients,
     ):
         informers = build_informers(clients.informers, settings.node_name)
@@ -80,7 +78,7 @@ async def open_cluster(
             reaches=(clients.transport.reach, clients.heartbeat_transport.reach),
             clock=clock,
         )
-        architecture = basics.machine.info().architecture
+        architecture = base.machine.info().architecture
         yield Cluster(
             clients=clients,
             informers=informers,
@@ -88,11 +86,11 @@ async def open_cluster(
             objects=served.objects,
             events=events,
             sink=sink,
-            cidrs=build_pod_cidrs(given, basics),
+            cidrs=build_pod_cidrs(given, base),
             reports=cut_report_settings(given, name=settings.node_name, architecture=architecture),
             parts=(
                 announcer,
-                *build_identity_parts(identity, clients, basics),
+                *build_identity_parts(identity, clients, base),
                 *informers.followed,
                 *served.parts,
             ),
@@ -100,11 +98,11 @@ async def open_cluster(
 
 
 async def open_serving_rotation(
-    given: Settings, settings: AgentSettings, basics: Basics, *, cluster: Cluster, user: PairUser
+    given: Settings, settings: AgentSettings, base: BasePorts, *, cluster: Cluster, user: PairUser
 ) -> tuple[Part, ...]:
     """What gets and renews the serving certificate that the cluster signs."""
     return await open_requested_serving(
-        given, settings.node_name, basics, clients=cluster.clients, informers=cluster.informers, user=user
+        given, settings.node_name, base, clients=cluster.clients, informers=cluster.informers, user=user
     )
 
 

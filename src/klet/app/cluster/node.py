@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from klet.aio.clock import Clock
 from klet.api.node import Node
-from klet.app.basics import Basics
+from klet.app.ports import BasePorts
 from klet.config.command_line import Settings
 from klet.host.machine.cache import FactReader
 from klet.kube.client import KubeClient
@@ -135,9 +135,9 @@ def build_node_reporting(
     return NodeReporting(board=board, registrar=registrar, sync=sync, reporter=reporter, lease=lease)
 
 
-def build_pod_cidrs(given: Settings, basics: Basics) -> PodCidrs:
+def build_pod_cidrs(given: Settings, base: BasePorts) -> PodCidrs:
     """Who is told of the pod CIDRs. The runtime last: it looks for a network when it is told."""
-    users: list[CidrUser] = [RuntimeCidrs(runtime=basics.runtime)]
+    users: list[CidrUser] = [RuntimeCidrs(runtime=base.runtime)]
     if given.klet.bridge_network:
-        users.insert(0, BridgeNetwork(runtime=basics.runtime, names=BridgeNames(), threads=basics.threads))
+        users.insert(0, BridgeNetwork(runtime=base.runtime, names=BridgeNames(), threads=base.threads))
     return PodCidrs(users=users)

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from klet.aio.clock import Clock
 from klet.app.cluster.connection import ClusterClients
-from klet.app.objects import NodeObjects
+from klet.app.ports import NodeObjects
 from klet.config.command_line import Settings
 from klet.kube.node_informers import NodeInformers
 from klet.model.roles import Part, ReferredObjects, TokenClient

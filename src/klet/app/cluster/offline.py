@@ -5,8 +5,8 @@ from typing import Final
 
 from klet.api.pod import Pod
 from klet.api.times import Time
-from klet.app.basics import Basics
 from klet.app.cluster.connection import ClusterClients
+from klet.app.ports import BasePorts
 from klet.app.settings import AgentSettings
 from klet.config.klet import KletConfiguration
 from klet.kube.node_informers import NodeInformers
@@ -25,17 +25,17 @@ DIRECTORY: Final = "klet-offline"
 READY: Final = "/readyz"
 
 
-async def open_offline(klet: KletConfiguration, settings: AgentSettings, basics: Basics) -> Offline:
+async def open_offline(klet: KletConfiguration, settings: AgentSettings, base: BasePorts) -> Offline:
     """Read what the previous run of the agent has left."""
     # cryptography takes memory that a node without offline keeping can spare.
     from klet.offline.sealing import load_sealer  # noqa: PLC0415 - see above
 
-    node_name, clock = settings.node_name, basics.clock
+    node_name, clock = settings.node_name, base.clock
     store = await open_store(
         settings.root / DIRECTORY,
         node_name=node_name,
         make_sealer=load_sealer,
-        threads=basics.threads,
+        threads=base.threads,
         clock=clock,
     )
     return Offline(store=store, outage=Outage(), patience=klet.offline_after, node_name=node_name, clock=clock)

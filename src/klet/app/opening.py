@@ -1,0 +1,316 @@
+"""How the ports are opened: files, threads, cgroups and the runtime of this machine."""
+
+import logging
+import os
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from klet.aio.clock import Clock
+from klet.aio.threads import Threads
+from klet.app.ports import BasePorts, ContainerPorts, NodeObjects, NodeVolumes, Ports
+from klet.app.settings import AgentSettings
+from klet.checkpoint import CheckpointFile, Found
+from klet.cri.client import CriClient, connect
+from klet.cri.connection import open_connection
+from klet.cri.errors import CriError
+from klet.cri.events import ContainerdEvents, CriEvents
+from klet.events.recorder import EventingRecorder
+from klet.host.addresses import AddressReader
+from klet.host.cgroups.discover import find_hierarchy
+from klet.host.cgroups.manager import CgroupManager, NoUnits, Units
+from klet.host.cgroups.names import CgroupDriver, parse_cgroupfs
+from klet.host.disk import FilesystemCapacity
+from klet.host.http_client import HttpClient
+from klet.host.listening import HostSockets
+from klet.host.machine.cache import MachineCache
+from klet.host.subordinate_ids import read_granted_ids
+from klet.images.node_logins import NodeLoginFiles
+from klet.journal.store import Journal
+from klet.logs.termination_files import TerminationFileReader
+from klet.model.causes import CauseRecorder
+from klet.model.memory import AgentMemory
+from klet.model.roles import NodeResources
+from klet.network.resolver import PodResolver
+from klet.node.status_inputs import PATIENCE
+from klet.objectcache.standalone import StandaloneObjects, StandaloneTokens
+from klet.objectcache.trust_bundles import NoTrustBundles
+from klet.resources.names import pods_root
+from klet.resources.pod_cgroups import NoPodCgroups, PodCgroups
+from klet.resources.qos_cgroups import NoQosCgroups, QosCgroups
+from klet.runtime.config.container_options import NoDevices
+from klet.runtime.config.id_blocks import IdBlocks, choose_range, parse_granted
+from klet.runtime.config.mapping_files import PodMappingFiles
+from klet.runtime.config.sub_paths import BoundSubPaths
+from klet.runtime.config.user_namespaces import UserNamespaces
+from klet.runtime.environment.env_sources import (
+    KnownResources,
+    NoObjects,
+    VolumeFiles,
+)
+from klet.runtime.log_files import LogFiles
+from klet.runtime.pod_files import PodFiles
+from klet.runtime.quirks.late_calls import WatchedTransport
+from klet.runtime.quirks.lost_tasks import NAMESPACE, ContainerdTasks, LostTaskRemover
+from klet.runtime.runtime_class import KnownRuntimeClasses, RuntimeHandlers
+from klet.status.checkpoint import MemoryFormat
+from klet.sync.loop import ChangeSource
+from klet.volumes.build import VolumePorts, build_plugins
+from klet.volumes.directories import PodDirectories
+from klet.volumes.host_mounter import HostMounter, find_noswap
+from klet.volumes.names import Layout
+from klet.wire import cri_v1_pb2 as cri
+
+logger = logging.getLogger(__name__)
+
+DISK_THREADS = 8
+DEAD_DISK_THREADS = 2
+VOLUME_THREADS = 16
+"""Volumes have threads of their own: a file system that hangs takes some of them, and nobody else's."""
+RUNTIME_PATIENCE = timedelta(seconds=30)
+RUNTIME_PAUSE = timedelta(milliseconds=200)
+KUBELET_USER = "kubelet"
+
+
+@asynccontextmanager
+async def open_base(
+    settings: AgentSettings, *, machine: MachineCache, clock: Clock, has_events: bool
+) -> AsyncIterator[BasePorts]:
+    """Open the journal and the runtime; raises KletError if one of them cannot be had."""
+    async with AsyncExitStack() as opened:
+        threads = Threads(limit=DISK_THREADS)
+        opened.callback(threads.close)
+        journal = Journal(path=settings.journal, clock=clock, max_records=settings.journal_records)
+        await journal.open()
+        opened.push_async_callback(journal.close)
+        events = EventingRecorder(inner=journal, clock=clock) if has_events else None
+        runtime = await opened.enter_async_context(open_runtime(settings, events or journal, clock))
+        yield BasePorts(
+            clock=clock,
+            randomness=random.Random(),
+            machine=machine,
+            threads=threads,
+            runtime=runtime,
+            runtime_version=await runtime.version(cri.VersionRequest()),
+            journal=journal,
+            events=events,
+        )
+
+
+@asynccontextmanager
+async def open_runtime(settings: AgentSettings, recorder: CauseRecorder, clock: Clock) -> AsyncIterator[CriClient]:
+    """A client that tells of calls which are not answered in time, and of containers that the runtime has lost."""
+    async with (
+        connect_patiently(settings, clock) as plain,
+        open_connection(settings.runtime_endpoint, metadata=NAMESPACE) as own,
+    ):
+        repaired = LostTaskRemover(inner=plain.runtime, tasks=ContainerdTasks(connection=own, clock=clock))
+        watched = WatchedTransport(inner=repaired, recorder=recorder, clock=clock)
+        yield CriClient(runtime=watched, images=plain.images, timeout=settings.request_timeout)
+
+
+@asynccontextmanager
+async def connect_patiently(settings: AgentSettings, clock: Clock) -> AsyncIterator[CriClient]:
+    """Connect to a runtime that may still be starting."""
+    give_up = clock.monotonic() + RUNTIME_PATIENCE.total_seconds()
+    told = ""
+    async with AsyncExitStack() as opened:
+        while True:
+            try:
+                client = await opened.enter_async_context(
+                    connect(
+                        runtime_endpoint=settings.runtime_endpoint,
+                        image_endpoint=settings.image_endpoint,
+                        timeout=settings.request_timeout,
+                    )
+                )
+                break
+            except CriError as error:
+                if clock.monotonic() >= give_up:
+                    raise
+                if str(error) != told:
+                    told = str(error)
+                    logger.info("Waiting for the runtime", extra={"error": told})
+                await clock.sleep(RUNTIME_PAUSE)
+        yield client
+
+
+@asynccontextmanager
+async def open_ports(
+    settings: AgentSettings,
+    base: BasePorts,
+    *,
+    objects: NodeObjects,
+    changes: ChangeSource,
+    node_ips: Callable[[], tuple[str, ...]],
+    host_ips: Callable[[], tuple[str, ...]] = tuple,
+) -> AsyncIterator[Ports]:
+    """Those of this machine."""
+    client, threads, clock = base.runtime, base.threads, base.clock
+    # What may hang has threads of its own.
+    last_words = Threads(limit=DEAD_DISK_THREADS, name="klet-last-words")
+    volume_threads = Threads(limit=VOLUME_THREADS, name="klet-volumes")
+    try:
+        containers = await open_container_ports(settings, objects, base)
+        cgroups = await open_pod_cgroups(settings, threads, clock)
+        memory = CheckpointFile(path=settings.memory, form=MemoryFormat(), threads=threads, clock=clock)
+        remembered = memory.load()
+        # An administrator may have put the logs elsewhere by a link. From here on no link is followed.
+        logs, links = [
+            Path(await threads.run(os.path.realpath, path)) for path in (settings.sandbox.logs, settings.legacy_logs)
+        ]
+        yield Ports(
+            clock=clock,
+            runtime=client,
+            images=client,
+            events=(ContainerdEvents(connection=client.runtime), CriEvents(runtime=client)),
+            recorder=base.recorder,
+            changes=changes,
+            left_files=TerminationFileReader(root=settings.root, threads=last_words),
+            logs=LogFiles(logs=logs, links=links, threads=threads),
+            http=HttpClient(),
+            files=PodFiles(
+                root=settings.root,
+                logs=logs,
+                cluster_domain=settings.sandbox.cluster_domain,
+                threads=threads,
+            ),
+            cgroups=cgroups.pods,
+            qos=cgroups.qos,
+            dns=PodResolver(
+                resolv_conf=settings.resolv_conf, settings=settings.dns, threads=threads, recorder=base.recorder
+            ),
+            runtime_name=base.runtime_version.runtime_name,
+            node_ips=node_ips,
+            host_ips=host_ips,
+            randomness=base.randomness,
+            containers=containers,
+            volumes=await open_volumes(
+                settings, objects, node=containers.resources, threads=volume_threads, clock=clock
+            ),
+            node_logins=NodeLoginFiles(root=settings.root, home=_find_home(), threads=threads, clock=clock),
+            memory=remembered.value if isinstance(remembered, Found) else AgentMemory(),
+            memory_store=memory,
+            machine=base.machine,
+            addresses=AddressReader(threads=threads, patience=PATIENCE, clock=clock),
+            storage=FilesystemCapacity(path=settings.root, threads=threads).read,
+        )
+    finally:
+        volume_threads.close()
+        last_words.close()
+
+
+def _find_home() -> Path | None:
+    home = os.environ.get("HOME")
+    return Path(home) if home else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodCgroupPorts:
+    """What looks after the cgroups of pods and of their classes."""
+
+    pods: PodCgroups | NoPodCgroups
+    qos: QosCgroups | NoQosCgroups
+
+
+async def open_pod_cgroups(settings: AgentSettings, threads: Threads, clock: Clock) -> PodCgroupPorts:
+    """Make the cgroups that all pods live in."""
+    if not settings.cgroups_per_qos:
+        return PodCgroupPorts(pods=NoPodCgroups(), qos=NoQosCgroups())
+    cgroups = build_cgroups(settings, threads, clock)
+    # The root is written as a path whatever the driver is, as upstream has it.
+    kubepods = pods_root(parse_cgroupfs(settings.cgroup_root))
+    qos = QosCgroups(cgroups=cgroups, kubepods=kubepods, rules=settings.qos)
+    await qos.start()
+    return PodCgroupPorts(pods=PodCgroups(cgroups=cgroups, kubepods=kubepods, rules=settings.pod_cgroups), qos=qos)
+
+
+def build_cgroups(settings: AgentSettings, threads: Threads, clock: Clock) -> CgroupManager:
+    hierarchy = find_hierarchy()
+    units: Units = NoUnits()
+    if settings.cgroup_driver == CgroupDriver.SYSTEMD:
+        # Only a node with this driver pays for the D-Bus library.
+        from klet.host.cgroups.systemd import SystemdUnits  # noqa: PLC0415 - see above
+        from klet.host.systemd_bus import SystemdConnection  # noqa: PLC0415 - see above
+
+        units = SystemdUnits(bus=SystemdConnection(), mode=hierarchy.mode)
+    return CgroupManager(hierarchy=hierarchy, units=units, threads=threads, clock=clock)
+
+
+async def open_container_ports(settings: AgentSettings, objects: NodeObjects, base: BasePorts) -> ContainerPorts:
+    """The real ones."""
+    threads = base.threads
+    handlers = RuntimeHandlers(runtime=base.runtime)
+    granted = await read_granted_ids(KUBELET_USER)
+    ids = choose_range(
+        per_pod=settings.user_ids.per_pod,
+        max_pods=settings.user_ids.max_pods,
+        granted=parse_granted(granted.users, granted.groups) if granted is not None else None,
+    )
+    mappings = PodMappingFiles(root=settings.root, threads=threads)
+    user_namespaces = UserNamespaces(
+        blocks=IdBlocks(ids=ids),
+        files=mappings,
+        handlers=handlers,
+        randomness=base.randomness,
+        is_enabled=settings.user_ids.is_enabled,
+    )
+    if settings.user_ids.is_enabled:
+        user_namespaces.restore(await mappings.read_all())
+    return ContainerPorts(
+        objects=objects.data,
+        services=objects.services,
+        resources=KnownResources(allocatable=settings.allocatable),
+        runtime_classes=objects.runtime_classes,
+        handlers=handlers,
+        devices=NoDevices(),
+        volume_files=VolumeFiles(threads=threads),
+        sub_paths=BoundSubPaths(root=settings.root, threads=threads),
+        user_namespaces=user_namespaces,
+        host_ports=HostSockets(threads=threads),
+    )
+
+
+async def open_volumes(
+    settings: AgentSettings, objects: NodeObjects, *, node: NodeResources, threads: Threads, clock: Clock
+) -> NodeVolumes:
+    """Those of this machine."""
+    ports = VolumePorts(
+        root=settings.root,
+        objects=objects.referred,
+        tokens=objects.tokens,
+        trust=objects.trust,
+        node=node,
+        mounter=HostMounter(),
+        threads=threads,
+        clock=clock,
+        has_api=objects.has_api,
+        noswap=await threads.run(find_noswap, settings.root),
+    )
+    return build_volumes(ports, objects)
+
+
+def build_volumes(ports: VolumePorts, objects: NodeObjects) -> NodeVolumes:
+    return NodeVolumes(
+        plugins=build_plugins(ports),
+        directories=PodDirectories(layout=Layout(ports.root), threads=ports.threads),
+        objects=objects.referred,
+        trust=objects.trust,
+    )
+
+
+def standalone_objects(runtime_handlers: Mapping[str, str]) -> NodeObjects:
+    """Those of a node without an API server: nothing but the runtime classes of klet's own configuration."""
+    nothing = NoObjects()
+    return NodeObjects(
+        referred=StandaloneObjects(),
+        data=nothing,
+        tokens=StandaloneTokens(),
+        trust=NoTrustBundles(),
+        services=nothing,
+        runtime_classes=KnownRuntimeClasses(handlers=runtime_handlers),
+        has_api=False,
+    )
