@@ -1,9 +1,9 @@
 """Sums over the containers of a pod, and its quality-of-service class (upstream: `resourcehelper`, `qos`)."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from klet.api.container import Container, ResourceRequirements
+from klet.api.container import Container
 from klet.api.pod import Pod, PodSpec
 from klet.api.quantity import ZERO, Quantity
 
@@ -24,11 +24,37 @@ def is_pod_level_resource(name: str) -> bool:
 
 def aggregate_container_requests(spec: PodSpec) -> dict[str, Quantity]:
     """Requests of all containers, without pod-level resources and overhead."""
-    return _aggregate(spec, lambda resources: resources.requests)
+    return aggregate(
+        (each.resources.requests for each in spec.containers),
+        ((each.resources.requests, is_sidecar(each)) for each in spec.init_containers),
+    )
 
 
 def aggregate_container_limits(spec: PodSpec) -> dict[str, Quantity]:
-    return _aggregate(spec, lambda resources: resources.limits)
+    return aggregate(
+        (each.resources.limits for each in spec.containers),
+        ((each.resources.limits, is_sidecar(each)) for each in spec.init_containers),
+    )
+
+
+def aggregate(regular: Iterable[Resources], init: Iterable[tuple[Resources, bool]]) -> dict[str, Quantity]:
+    """The most that containers have at one time; of an init container it is said whether it is a sidecar."""
+    total: dict[str, Quantity] = {}
+    for own in regular:
+        _add(total, own)
+    sidecars: dict[str, Quantity] = {}
+    peak: dict[str, Quantity] = {}
+    for own, stays in init:
+        if stays:
+            _add(total, own)
+            _add(sidecars, own)
+            _raise_to(peak, sidecars)
+        else:
+            moment = dict(sidecars)
+            _add(moment, own)
+            _raise_to(peak, moment)
+    _raise_to(total, peak)
+    return total
 
 
 def compute_qos_class(pod: Pod) -> str:
@@ -54,26 +80,6 @@ def _positive(parts: Iterable[Resources]) -> dict[str, Quantity]:
         for name in _COMPUTE:
             if (amount := part.get(name, ZERO)).sign > 0:
                 total[name] = total[name] + amount if name in total else amount
-    return total
-
-
-def _aggregate(spec: PodSpec, pick: Callable[[ResourceRequirements], Resources]) -> dict[str, Quantity]:
-    total: dict[str, Quantity] = {}
-    for container in spec.containers:
-        _add(total, pick(container.resources))
-    sidecars: dict[str, Quantity] = {}
-    peak: dict[str, Quantity] = {}
-    for container in spec.init_containers:
-        own = pick(container.resources)
-        if is_sidecar(container):
-            _add(total, own)
-            _add(sidecars, own)
-            _raise_to(peak, sidecars)
-        else:
-            moment = dict(sidecars)
-            _add(moment, own)
-            _raise_to(peak, moment)
-    _raise_to(total, peak)
     return total
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from klet.aio.clock import Clock
+from klet.allocation.book import AllocationBook
 from klet.app.settings import AgentSettings
 from klet.images.pull_backoff import PullBackoff
 from klet.model.halts import PodHalts
@@ -26,6 +27,7 @@ class Boards:
     pulls: PullBackoff
     halts: PodHalts
     turns: StartTurns
+    allocations: AllocationBook = field(default_factory=AllocationBook)
     pods: PodStore = field(default_factory=PodStore)
     ledger: WorkerLedger = field(default_factory=WorkerLedger)
     cache: RuntimeCache = field(default_factory=RuntimeCache)
@@ -34,7 +36,7 @@ class Boards:
 
 def remembered_pods(boards: Boards) -> frozenset[PodUID]:
     """Every pod of which something is known."""
-    return boards.statuses.pods() | boards.backoff.pods() | boards.pulls.pods()
+    return boards.statuses.pods() | boards.backoff.pods() | boards.pulls.pods() | boards.allocations.pods()
 
 
 def build_boards(settings: AgentSettings, memory: AgentMemory, clock: Clock) -> Boards:

@@ -9,6 +9,7 @@ from klet.app.settings import AgentSettings
 from klet.images.manager import ImageManager, RegistryLogins
 from klet.runtime.config.container_config import ContainerSettings
 from klet.runtime.config.container_planner import ContainerFileMaker, ContainerPlanner, MountableVolumes
+from klet.runtime.creation import ContainerCreator
 from klet.runtime.environment.env_sources import (
     EnvironmentReader,
 )
@@ -45,7 +46,7 @@ def build_runtime_parts(
     hooks = HookRunner(commands=runtime, http=ports.http, pods=reader, recorder=recorder, clock=clock)
     killer = PodKiller(runtime=runtime, hooks=hooks, recorder=recorder, clock=clock)
     remover = ContainerRemover(runtime=runtime, killer=killer, logs=ports.logs)
-    sandboxes = _build_sandboxes(ports, settings)
+    sandboxes = _build_sandboxes(ports, settings, boards)
     starter = _build_starter(ports, settings, boards, volumes=volumes, images=images)
     return RuntimeParts(
         reader=reader,
@@ -79,7 +80,7 @@ def build_images(ports: Ports, boards: Boards, logins: RegistryLogins) -> ImageM
     )
 
 
-def _build_sandboxes(ports: Ports, settings: AgentSettings) -> SandboxMaker:
+def _build_sandboxes(ports: Ports, settings: AgentSettings, boards: Boards) -> SandboxMaker:
     return SandboxMaker(
         runtime=ports.runtime,
         sources=SandboxSources(
@@ -89,6 +90,7 @@ def _build_sandboxes(ports: Ports, settings: AgentSettings) -> SandboxMaker:
             user_namespaces=ports.containers.user_namespaces,
             host_ports=ports.containers.host_ports,
         ),
+        allocations=boards.allocations,
         recorder=ports.recorder,
         clock=ports.clock,
         settings=settings.sandbox,
@@ -98,10 +100,8 @@ def _build_sandboxes(ports: Ports, settings: AgentSettings) -> SandboxMaker:
 def _build_starter(
     ports: Ports, settings: AgentSettings, boards: Boards, *, volumes: MountableVolumes, images: ImageEnsurer
 ) -> ContainerStarter:
-    return ContainerStarter(
+    creator = ContainerCreator(
         runtime=ports.runtime,
-        images=images,
-        counts=KnownRestarts(logs=ports.files, statuses=boards.statuses),
         planner=_build_planner(
             ports.containers,
             files=ports.files,
@@ -109,6 +109,15 @@ def _build_starter(
             node_ips=ports.node_ips,
             settings=settings.container,
         ),
+        logs=ports.logs,
+        allocations=boards.allocations,
+        clock=ports.clock,
+    )
+    return ContainerStarter(
+        runtime=ports.runtime,
+        images=images,
+        counts=KnownRestarts(logs=ports.files, statuses=boards.statuses),
+        creator=creator,
         links=ports.logs,
         recorder=ports.recorder,
         clock=ports.clock,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from klet.admission.checks import NodeChecks
+from klet.allocation.book import AllocationBook
 from klet.app.boards import Boards, build_boards, remembered_pods
 from klet.app.ports import Ports
 from klet.app.settings import AgentSettings
@@ -51,6 +52,7 @@ class Agent:
 
     parts: tuple[Part, ...]
     pods: PodStore
+    allocations: AllocationBook
     statuses: StatusBoard
     ledger: WorkerLedger
     queries: PodQueries
@@ -67,7 +69,7 @@ class Agent:
 def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     """Build boards first, then the parts that read and write them."""
     boards = build_boards(settings, ports.memory, ports.clock)
-    manager, volumes = _build_volumes(ports, settings)
+    manager, volumes = _build_volumes(ports, settings, boards)
     pull_secrets = PullSecrets(secrets=ports.volumes.objects, node=ports.node_logins)
     images = build_images(ports, boards, pull_secrets)
     parts = build_runtime_parts(ports, settings, boards, volumes=volumes, images=images)
@@ -85,7 +87,12 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         user_namespaces=ports.containers.user_namespaces,
     )
     cgroups = CgroupStep(
-        cgroups=ports.cgroups, qos=ports.qos, ledger=boards.ledger, killer=killer, recorder=ports.recorder
+        cgroups=ports.cgroups,
+        qos=ports.qos,
+        allocations=boards.allocations,
+        ledger=boards.ledger,
+        killer=killer,
+        recorder=ports.recorder,
     )
     steps = PodSync(
         executor=parts.executor,
@@ -113,6 +120,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
             handlers=(NodeChecks(allowed_sysctls=settings.allowed_sysctls),),
             pods=boards.pods,
             ledger=boards.ledger,
+            allocations=boards.allocations,
             remembers=lambda uid: boards.statuses.get(uid) is not None,
             report_rejection=statuses.reject,
             recorder=ports.recorder,
@@ -135,6 +143,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         memories=PodMemories(
             forget=(
                 statuses.forget,
+                boards.allocations.forget,
                 boards.backoff.forget,
                 parts.sandboxes.forget,
                 boards.pulls.forget,
@@ -170,6 +179,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     return Agent(
         parts=(memory, pleg, checks, manager, keeper, workers, probes, housekeeping, gc, wakes, loop),
         pods=boards.pods,
+        allocations=boards.allocations,
         statuses=boards.statuses,
         ledger=boards.ledger,
         queries=queries,
@@ -206,6 +216,7 @@ def _build_reporting(ports: Ports, boards: Boards) -> tuple[ProbeManager, PodSta
     )
     statuses = PodStatuses(
         board=boards.statuses,
+        allocations=boards.allocations,
         failures=StartFailures(),
         probes=boards.probes,
         probers=probes,
@@ -216,10 +227,11 @@ def _build_reporting(ports: Ports, boards: Boards) -> tuple[ProbeManager, PodSta
     return probes, statuses
 
 
-def _build_volumes(ports: Ports, settings: AgentSettings) -> tuple[VolumeManager, PodVolumes]:
+def _build_volumes(ports: Ports, settings: AgentSettings, boards: Boards) -> tuple[VolumeManager, PodVolumes]:
     """Who looks after all volumes, and how one pod sees its own."""
     manager = VolumeManager(
         plugins=ports.volumes.plugins,
+        allocations=boards.allocations,
         disk=ports.volumes.directories,
         recorder=ports.recorder,
         refresh=settings.resync,

@@ -178,7 +178,8 @@ def _how(seat: Seat, ended: ContainerStateTerminated, word: str) -> tuple[str, s
             dict(failure.finding.measurements),
         )
     if ended.reason == "OOMKilled":
-        limit = seat.spec.resources.limits.get("memory")
+        given = seat.status.resources
+        limit = given.limits.get("memory") if given is not None else None
         limited = f" (its memory limit is {limit})" if limit is not None else ""
         return "OOMKilled", f"{seat.who} was killed because it ran out of memory{limited}{times}", {}
     how = f"by signal {ended.signal}" if ended.signal else f"with exit code {ended.exit_code}"

@@ -1,19 +1,13 @@
-"""What a pod asks for as a whole: requests and limits with init containers, sidecars, pod-level resources, overhead.
+"""What a pod has been given as a whole: requests and limits with init containers, sidecars, pod level and overhead.
 
 Upstream's `PodRequests`, `PodLimits` and `GetResourceRequest`.
 """
 
 from collections.abc import Iterator, Mapping
 
-from klet.api.pod import Pod, PodSpec
-from klet.api.pod_resources import (
-    HUGEPAGES_PREFIX,
-    aggregate_container_limits,
-    aggregate_container_requests,
-    is_pod_level_resource,
-    is_sidecar,
-)
+from klet.api.pod_resources import HUGEPAGES_PREFIX, aggregate, is_pod_level_resource
 from klet.api.quantity import ZERO, Quantity
+from klet.model.allocation import PodAllocation
 
 CPU = "cpu"
 MEMORY = "memory"
@@ -21,58 +15,67 @@ PODS = "pods"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 
 
-def compute_pod_requests(pod: Pod, *, with_overhead: bool = True) -> dict[str, Quantity]:
-    """The most that the containers ask for at one time; a pod-level request replaces their sum."""
-    requests = aggregate_container_requests(pod.spec)
-    if pod.spec.resources is not None:
-        requests.update(_pod_level(pod.spec.resources.requests))
+def sum_container_requests(allocation: PodAllocation) -> dict[str, Quantity]:
+    """The most that the containers request at one time, without pod level and overhead."""
+    return aggregate(
+        (each.given.requests for each in allocation.containers),
+        ((each.given.requests, each.is_sidecar) for each in allocation.init_containers),
+    )
+
+
+def sum_container_limits(allocation: PodAllocation) -> dict[str, Quantity]:
+    return aggregate(
+        (each.given.limits for each in allocation.containers),
+        ((each.given.limits, each.is_sidecar) for each in allocation.init_containers),
+    )
+
+
+def compute_pod_requests(allocation: PodAllocation, *, with_overhead: bool = True) -> dict[str, Quantity]:
+    """The most that the containers request at one time; a pod-level request replaces their sum."""
+    requests = sum_container_requests(allocation)
+    requests.update(_pod_level(allocation.pod_requests))
     if with_overhead:
-        for name, amount in pod.spec.overhead.items():
+        for name, amount in allocation.overhead.items():
             requests[name] = requests.get(name, ZERO) + amount
     return requests
 
 
-def compute_pod_limits(pod: Pod, *, with_overhead: bool = True) -> dict[str, Quantity]:
+def compute_pod_limits(allocation: PodAllocation, *, with_overhead: bool = True) -> dict[str, Quantity]:
     """The limits of all containers. Overhead raises a limit and never makes one."""
-    limits = aggregate_container_limits(pod.spec)
-    if pod.spec.resources is not None:
-        limits.update(_pod_level(pod.spec.resources.limits))
+    limits = sum_container_limits(allocation)
+    limits.update(_pod_level(allocation.pod_limits))
     if with_overhead:
-        for name, amount in pod.spec.overhead.items():
+        for name, amount in allocation.overhead.items():
             if limits.get(name):
                 limits[name] += amount
     return limits
 
 
-def has_pod_level_resources(pod: Pod) -> bool:
-    """Whether the pod itself names a request or limit that may stand there."""
-    resources = pod.spec.resources
-    return resources is not None and bool(_pod_level(resources.requests) or _pod_level(resources.limits))
+def has_pod_level_resources(allocation: PodAllocation) -> bool:
+    """Whether the pod itself has a request or limit that may stand there."""
+    return bool(_pod_level(allocation.pod_requests) or _pod_level(allocation.pod_limits))
 
 
-def is_limited(pod: Pod, resource: str) -> bool:
+def is_limited(allocation: PodAllocation, resource: str) -> bool:
     """Whether every container has a limit of a resource, or the pod as a whole has one.
 
     A plain init container counts together with the sidecars that run beside it, so their limit covers it.
     """
-    if pod.spec.resources is not None and pod.spec.resources.limits.get(resource):
-        return True
-    return all(_limits_at_each_time(pod.spec, resource))
+    return bool(allocation.pod_limits.get(resource)) or all(_limits_at_each_time(allocation, resource))
 
 
-def compute_resource_request(pod: Pod, resource: str) -> int:
+def compute_resource_request(allocation: PodAllocation, resource: str) -> int:
     """The amount of one resource by which pods are ranked: CPU in thousandths, others in units.
 
     In a pod with pod-level resources the containers do not count at all, for whatever resource.
     """
     if resource == PODS:
         return 1
-    if has_pod_level_resources(pod):
-        amount = pod.spec.resources.requests.get(resource, ZERO) if pod.spec.resources is not None else ZERO
-    else:
-        amount = aggregate_container_requests(pod.spec).get(resource, ZERO)
+    has_own = has_pod_level_resources(allocation)
+    requests = allocation.pod_requests if has_own else sum_container_requests(allocation)
+    amount = requests.get(resource, ZERO)
     if amount:
-        amount += pod.spec.overhead.get(resource, ZERO)
+        amount += allocation.overhead.get(resource, ZERO)
     return amount.milli_value() if resource == CPU else amount.value()
 
 
@@ -98,12 +101,12 @@ def _pod_level(resources: Mapping[str, Quantity]) -> dict[str, Quantity]:
     return {name: amount for name, amount in resources.items() if is_pod_level_resource(name)}
 
 
-def _limits_at_each_time(spec: PodSpec, resource: str) -> Iterator[Quantity]:
-    for container in spec.containers:
-        yield container.resources.limits.get(resource, ZERO)
+def _limits_at_each_time(allocation: PodAllocation, resource: str) -> Iterator[Quantity]:
+    for container in allocation.containers:
+        yield container.given.limits.get(resource, ZERO)
     sidecars = ZERO
-    for container in spec.init_containers:
-        own = container.resources.limits.get(resource, ZERO)
+    for container in allocation.init_containers:
+        own = container.given.limits.get(resource, ZERO)
         yield sidecars + own
-        if is_sidecar(container):
+        if container.is_sidecar:
             sidecars += own

@@ -2,10 +2,10 @@
 
 from enum import StrEnum
 
-from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
-from klet.api.pod_resources import aggregate_container_requests, compute_qos_class
-from klet.api.quantity import Quantity
+from klet.api.pod_resources import compute_qos_class
+from klet.model.allocation import PodAllocation
+from klet.model.pod_resources import memory_bytes, sum_container_requests
 from klet.model.pods import is_critical
 
 GUARANTEED_OOM_SCORE = -997
@@ -22,7 +22,7 @@ class QosClass(StrEnum):
 
 
 def compute_qos(pod: Pod) -> QosClass:
-    """The class by requests and limits; pod-level resources, where given, count alone."""
+    """The class by the requests and limits of the spec, which no change of them may alter; pod level counts alone."""
     return QosClass(compute_qos_class(pod))
 
 
@@ -31,8 +31,8 @@ def qos_of(pod: Pod) -> QosClass:
     return QosClass(pod.status.qos_class) if pod.status.qos_class else compute_qos(pod)
 
 
-def oom_score(pod: Pod, container: Container | EphemeralContainer, qos: QosClass, *, memory_capacity: int) -> int:
-    """The kernel's `oom_score_adj`: the more of the memory it asked for, the later it is killed."""
+def oom_score(pod: Pod, container: str, allocation: PodAllocation, qos: QosClass, *, memory_capacity: int) -> int:
+    """The kernel's `oom_score_adj`: the more of the memory it was given, the later it is killed."""
     if is_critical(pod) and pod.spec.priority_class_name == "system-node-critical":
         return GUARANTEED_OOM_SCORE
     match qos:
@@ -41,32 +41,24 @@ def oom_score(pod: Pod, container: Container | EphemeralContainer, qos: QosClass
         case QosClass.BEST_EFFORT:
             return BEST_EFFORT_OOM_SCORE
         case QosClass.BURSTABLE:
-            score = _burstable_score(pod, container, memory_capacity)
+            score = _burstable_score(container, allocation, memory_capacity)
             return min(max(score, _LOWEST_BURSTABLE), BEST_EFFORT_OOM_SCORE - 1)
 
 
-def _burstable_score(pod: Pod, container: Container | EphemeralContainer, capacity: int) -> int:
-    share = _unassigned_share(pod)
-    score = 1000 - 1000 * (_memory_request(container) + share) // capacity
-    if container not in pod.spec.init_containers or container.restart_policy != "Always":
+def _burstable_score(container: str, allocation: PodAllocation, capacity: int) -> int:
+    share = _unassigned_share(allocation)
+    score = 1000 - 1000 * (memory_bytes(allocation.of(container).requests) + share) // capacity
+    if not any(each.is_sidecar and each.name == container for each in allocation.init_containers):
         return score
     # A sidecar must not be killed before the containers it serves.
-    smallest = min(_memory_request(regular) for regular in pod.spec.containers)
+    smallest = min(memory_bytes(regular.given.requests) for regular in allocation.containers)
     return min(score, 1000 - 1000 * (smallest + share) // capacity)
 
 
-def _unassigned_share(pod: Pod) -> int:
+def _unassigned_share(allocation: PodAllocation) -> int:
     """Each container's part of the pod-level memory request that no container has claimed."""
-    if pod.spec.resources is None or not (wanted := _value(pod.spec.resources.requests.get("memory"))):
+    if not (wanted := memory_bytes(allocation.pod_requests)):
         return 0
-    claimed = _value(aggregate_container_requests(pod.spec).get("memory"))
-    containers = len(pod.spec.containers) + len(pod.spec.init_containers)
+    claimed = memory_bytes(sum_container_requests(allocation))
+    containers = len(allocation.containers) + len(allocation.init_containers)
     return max(wanted - claimed, 0) // containers
-
-
-def _memory_request(container: Container | EphemeralContainer) -> int:
-    return _value(container.resources.requests.get("memory"))
-
-
-def _value(quantity: Quantity | None) -> int:
-    return quantity.value() if quantity is not None else 0

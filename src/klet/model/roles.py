@@ -12,6 +12,7 @@ from klet.api.config import ConfigMap, Secret
 from klet.api.event import Event
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
+from klet.model.allocation import PodAllocation
 from klet.model.objects import ObjectRef
 from klet.model.pods import PodUID
 
@@ -91,6 +92,12 @@ class NodeResources(Protocol):
     """Knows what the node has for pods."""
 
     def allocatable(self) -> Mapping[str, Quantity] | None: ...
+
+
+class Allocations(Protocol):
+    """Knows what each pod was admitted with."""
+
+    def of(self, pod: Pod) -> PodAllocation: ...
 
 
 class PodCidrTaker(Protocol):

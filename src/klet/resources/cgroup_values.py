@@ -13,6 +13,7 @@ from klet.host.cgroups.resources import (
     quota_from_millicpu,
     shares_from_millicpu,
 )
+from klet.model.allocation import PodAllocation
 from klet.model.pod_resources import (
     CPU,
     MEMORY,
@@ -68,16 +69,18 @@ class QosValues:
     best_effort: CgroupResources
 
 
-def compute_pod_values(pod: Pod, rules: PodCgroupRules, *, has_exclusive_cpus: bool = False) -> CgroupResources:
+def compute_pod_values(
+    pod: Pod, allocation: PodAllocation, rules: PodCgroupRules, *, has_exclusive_cpus: bool = False
+) -> CgroupResources:
     """What is written to a pod's own cgroup."""
-    requests, limits = compute_pod_requests(pod), compute_pod_limits(pod)
+    requests, limits = compute_pod_requests(allocation), compute_pod_limits(allocation)
     quota = quota_from_millicpu(millicpu(limits), rules.cpu_period)
     if has_exclusive_cpus or not rules.cpu_quota:
         quota = UNLIMITED
     qos = qos_of(pod)
     is_guaranteed, is_best_effort = qos is QosClass.GUARANTEED, qos is QosClass.BEST_EFFORT
-    limits_cpu = is_guaranteed or (not is_best_effort and is_limited(pod, CPU))
-    limits_memory = is_guaranteed or (not is_best_effort and is_limited(pod, MEMORY))
+    limits_cpu = is_guaranteed or (not is_best_effort and is_limited(allocation, CPU))
+    limits_memory = is_guaranteed or (not is_best_effort and is_limited(allocation, MEMORY))
     return CgroupResources(
         cpu_shares=MIN_SHARES if is_best_effort else shares_from_millicpu(millicpu(requests)),
         cpu_quota=quota if limits_cpu else None,
@@ -89,8 +92,8 @@ def compute_pod_values(pod: Pod, rules: PodCgroupRules, *, has_exclusive_cpus: b
     )
 
 
-def compute_demand(pod: Pod) -> Demand:
-    requests = compute_pod_requests(pod)
+def compute_demand(pod: Pod, allocation: PodAllocation) -> Demand:
+    requests = compute_pod_requests(allocation)
     return Demand(qos=qos_of(pod), millicpu=millicpu(requests), memory=memory_bytes(requests))
 
 

@@ -5,6 +5,7 @@ from klet.host.cgroups.manager import CgroupManager
 from klet.host.cgroups.names import CgroupName
 from klet.host.cgroups.resources import MIN_SHARES, CgroupResources
 from klet.host.errors import CgroupError, CgroupNameError
+from klet.model.allocation import PodAllocation
 from klet.model.pods import PodUID
 from klet.model.qos import QosClass
 from klet.resources.cgroup_values import PodCgroupRules, compute_pod_values
@@ -27,15 +28,16 @@ class PodCgroups:
         """Whether the pod's cgroup is there, in every controller."""
         return self._cgroups.exists(pod_cgroup(self._kubepods, pod))
 
-    async def ensure(self, pod: Pod) -> None:
-        """Make the pod's cgroup with its limits. One that is there keeps the values it has."""
+    async def ensure(self, pod: Pod, allocation: PodAllocation) -> bool:
+        """Make the pod's cgroup with its limits; False for one that is there, which keeps the values it has."""
         name = pod_cgroup(self._kubepods, pod)
         if self._cgroups.exists(name):
-            return
+            return False
         try:
-            await self._cgroups.create(name, compute_pod_values(pod, self._rules))
+            await self._cgroups.create(name, compute_pod_values(pod, allocation, self._rules))
         except CgroupError as error:
             raise CgroupError(f"failed to create container for {name} : {error}") from error
+        return True
 
     async def destroy(self, pod: Pod) -> None:
         try:
@@ -85,8 +87,8 @@ class NoPodCgroups:
     def exists(self, pod: Pod) -> bool:  # noqa: ARG002 - none is missing
         return True
 
-    async def ensure(self, pod: Pod) -> None:
-        """Nothing is made."""
+    async def ensure(self, pod: Pod, allocation: PodAllocation) -> bool:  # noqa: ARG002 - nothing is made
+        return False
 
     async def destroy(self, pod: Pod) -> None:
         """Nothing was made."""

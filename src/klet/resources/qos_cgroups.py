@@ -13,6 +13,7 @@ from klet.host.cgroups.manager import CgroupManager
 from klet.host.cgroups.names import CgroupName
 from klet.host.cgroups.resources import CgroupResources
 from klet.host.errors import CgroupError
+from klet.model.allocation import PodAllocation
 from klet.model.qos import QosClass
 from klet.resources.cgroup_values import Demand, QosRules, compute_demand, compute_qos_values
 from klet.resources.names import qos_cgroup
@@ -31,7 +32,7 @@ class QosCgroups:
         )
         self._writing = asyncio.Lock()
         self._written: dict[CgroupName, CgroupResources] = {}
-        self._demands: dict[str, tuple[Pod, Demand]] = {}
+        self._demands: dict[str, tuple[Pod, PodAllocation, Demand]] = {}
 
     async def start(self) -> None:
         """Make the cgroups. The burstable shares of a previous agent stay until the pods are known."""
@@ -41,10 +42,12 @@ class QosCgroups:
         await self._make(self._burstable, replace(empty.burstable, cpu_shares=None, memory_limit=None))
         await self._make(self._best_effort, replace(empty.best_effort, memory_limit=None))
 
-    async def update(self, pods: Iterable[Pod]) -> None:
-        """Write what these active pods call for, as far as it is not written yet."""
-        self._demands = {pod.metadata.uid: (pod, self._demand_of(pod)) for pod in pods}
-        values = compute_qos_values((demand for _, demand in self._demands.values()), self._rules)
+    async def update(self, pods: Iterable[tuple[Pod, PodAllocation]]) -> None:
+        """Write what these active pods with their allocations call for, as far as it is not written yet."""
+        self._demands = {
+            pod.metadata.uid: (pod, allocation, self._demand_of(pod, allocation)) for pod, allocation in pods
+        }
+        values = compute_qos_values((demand for *_, demand in self._demands.values()), self._rules)
         wanted = {
             self._root: values.root,
             self._burstable: values.burstable,
@@ -59,10 +62,12 @@ class QosCgroups:
             for name, given in wanted.items():
                 await self._write(name, given)
 
-    def _demand_of(self, pod: Pod) -> Demand:
-        """Pods are immutable, so one that is the same as before needs no new sum."""
+    def _demand_of(self, pod: Pod, allocation: PodAllocation) -> Demand:
+        """Pods and allocations are immutable, so those that are the same as before need no new sum."""
         held = self._demands.get(pod.metadata.uid)
-        return held[1] if held is not None and held[0] is pod else compute_demand(pod)
+        if held is not None and held[0] is pod and held[1] is allocation:
+            return held[2]
+        return compute_demand(pod, allocation)
 
     async def _make(self, name: CgroupName, values: CgroupResources) -> None:
         is_new = not self._cgroups.exists(name)
@@ -103,5 +108,5 @@ class NoQosCgroups:
     async def start(self) -> None:
         """There is nothing to make."""
 
-    async def update(self, pods: Iterable[Pod]) -> None:
+    async def update(self, pods: Iterable[tuple[Pod, PodAllocation]]) -> None:
         """There is nothing to share out."""

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from klet.aio.backoff import Backoff
 from klet.aio.broadcast import Broadcast, Subscription
 from klet.api.codec import encode
-from klet.api.container import Container, EphemeralContainer
+from klet.api.container import Container, EphemeralContainer, ResourceRequirements
 from klet.api.pod import Pod
 from klet.model.memory import CrashDelay
 from klet.model.pods import PodUID, uid_of
@@ -30,10 +30,16 @@ class CrashBackoff:
             self._delays.restore(key, delay=known.delay, updated=known.counted_at)
 
     def wait_after(
-        self, pod: Pod, container: Container | EphemeralContainer, finished_at: datetime, *, now: datetime
+        self,
+        pod: Pod,
+        container: Container | EphemeralContainer,
+        resources: ResourceRequirements,
+        finished_at: datetime,
+        *,
+        now: datetime,
     ) -> timedelta | None:
         """The delay after its last end, if it is not over yet. Otherwise this start counts, and there is no wait."""
-        key = (uid_of(pod), container.name, container.image, encode(container.resources).decode())
+        key = (uid_of(pod), container.name, container.image, encode(resources).decode())
         if self._delays.is_waiting_since(key, finished_at, now=now):
             return self._delays.get(key)
         self._delays.next(key, now=now, event=finished_at)

@@ -13,11 +13,13 @@ from klet.api.pod import Pod
 from klet.cri.errors import CriError
 from klet.cri.port import RuntimeService
 from klet.errors import KletError
+from klet.model.allocation import PodAllocation
 from klet.model.causes import CauseId, CauseRecorder, Measurement
 from klet.model.network import DnsConfig
 from klet.model.pods import format_pod
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
+from klet.model.roles import Allocations
 from klet.model.runtime import PodRuntimeStatus, SandboxId
 from klet.runtime.actions import PodActions
 from klet.runtime.config.container_planner import Place
@@ -68,12 +70,14 @@ class SandboxMaker:
         *,
         runtime: RuntimeService,
         sources: SandboxSources,
+        allocations: Allocations,
         recorder: CauseRecorder,
         clock: Clock,
         settings: SandboxSettings,
     ) -> None:
         self._runtime = runtime
         self._sources = sources
+        self._allocations = allocations
         self._recorder = recorder
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
@@ -92,11 +96,13 @@ class SandboxMaker:
     ) -> Place:
         """The sandbox that is there, or a new one; raises SandboxFailed."""
         existing = None if actions.create_sandbox else actions.sandbox_id
-        wanted = await self._describe(pod, actions.attempt, existing, parent)
+        allocation = self._allocations.of(pod)
+        wanted = await self._describe(pod, allocation, actions.attempt, existing, parent)
         if existing is not None:
             return Place(
                 sandbox_id=existing,
                 sandbox_config=wanted.config,
+                allocation=allocation,
                 pod_ips=status.ips,
                 handler=wanted.runtime_handler,
             )
@@ -106,7 +112,7 @@ class SandboxMaker:
         except CriError as error:
             text = f'Failed to create sandbox for pod "{format_pod(pod)}": {error}'
             raise self._not_created(pod, text, error, parent) from error
-        place = await self._new_place(pod, sandbox_id, wanted, parent)
+        place = await self._new_place(pod, allocation, sandbox_id, wanted, parent)
         self._backoff.reset(pod.metadata.uid)
         return place
 
@@ -116,13 +122,19 @@ class SandboxMaker:
                 self._recorder.record(find_held_port(pod, held), parent=parent)
 
     async def _describe(
-        self, pod: Pod, attempt: int, existing: SandboxId | None, parent: CauseId | None
+        self,
+        pod: Pod,
+        allocation: PodAllocation,
+        attempt: int,
+        existing: SandboxId | None,
+        parent: CauseId | None,
     ) -> cri.RunPodSandboxRequest:
         try:
             dns = await self._sources.dns.config_for(pod)
             handler = await find_handler(pod, self._sources.runtime_classes)
             config = build_sandbox_config(
                 pod,
+                allocation,
                 attempt=attempt,
                 dns=dns,
                 cgroup_parent=self._sources.cgroups.parent_of(pod),
@@ -139,7 +151,12 @@ class SandboxMaker:
             raise SandboxFailed("ConfigPodSandbox", existing, text) from error
 
     async def _new_place(
-        self, pod: Pod, sandbox_id: SandboxId, made: cri.RunPodSandboxRequest, parent: CauseId | None
+        self,
+        pod: Pod,
+        allocation: PodAllocation,
+        sandbox_id: SandboxId,
+        made: cri.RunPodSandboxRequest,
+        parent: CauseId | None,
     ) -> Place:
         """The addresses of a sandbox that was just made."""
         try:
@@ -157,6 +174,7 @@ class SandboxMaker:
         return Place(
             sandbox_id=sandbox_id,
             sandbox_config=made.config,
+            allocation=allocation,
             pod_ips=ips,
             handler=made.runtime_handler,
             made=build_sandbox_record(sandbox.status),

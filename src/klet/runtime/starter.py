@@ -7,20 +7,19 @@ from klet.aio.clock import Clock
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.api.times import Duration
-from klet.cri.errors import CriError, NotFound
+from klet.cri.errors import CriError
 from klet.cri.port import RuntimeService
-from klet.host.errors import HostError
 from klet.model.causes import CauseId, CauseRecorder
 from klet.model.images import MissingImage, PresentImage
 from klet.model.pods import format_pod
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.roles import RestartCounts
-from klet.model.runtime import ContainerId, ContainerRecord, ContainerState, PodRuntimeStatus
+from klet.model.runtime import ContainerRecord, ContainerState, PodRuntimeStatus
 from klet.runtime import errors, labels
-from klet.runtime.config.container_planner import ContainerPlanner, Place, StartFacts
+from klet.runtime.config.container_planner import Place, StartFacts
 from klet.runtime.crash_backoff import CrashBackoff
-from klet.runtime.quirks.held_names import create_container
+from klet.runtime.creation import ContainerCreator, LogPlaces
 from klet.runtime.start_turns import PodTurn
 from klet.wire import cri_v1_pb2 as cri
 
@@ -40,17 +39,11 @@ class ImageEnsurer(Protocol):
     ) -> PresentImage | MissingImage: ...
 
 
-class LogLinks(Protocol):
+class LogLinks(LogPlaces, Protocol):
     """Keeps logs, and the names under which log collectors of the whole node find a container's log."""
 
     async def link(self, name: str, log: str) -> None:
         """Make the link `name` to a log, unless the log does not exist."""
-        ...
-
-    async def remove_log(self, log: str) -> None: ...
-
-    async def make_way(self, log: str) -> None:
-        """Let the runtime find a file or nothing where it is to write a log; raises HostError."""
         ...
 
 
@@ -63,7 +56,7 @@ class ContainerStarter:
         runtime: RuntimeService,
         images: ImageEnsurer,
         counts: RestartCounts,
-        planner: ContainerPlanner,
+        creator: ContainerCreator,
         links: LogLinks,
         recorder: CauseRecorder,
         clock: Clock,
@@ -72,7 +65,7 @@ class ContainerStarter:
         self._runtime = runtime
         self._images = images
         self._counts = counts
-        self._planner = planner
+        self._creator = creator
         self._links = links
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
@@ -89,7 +82,7 @@ class ContainerStarter:
         parent: CauseId | None,
     ) -> ContainerRecord:
         """Start it, or raise StartError. Its postStart hook has not run yet."""
-        self._hold_back(pod, container, status, parent)
+        self._hold_back(pod, container, status, place, parent)
         image = await self._images.ensure(pod, container, before_pull=turn.give_back, parent=parent)
         if isinstance(image, MissingImage):
             raise errors.ImageMissing(image.reason, image.message, until=image.retry_at)
@@ -100,17 +93,14 @@ class ContainerStarter:
             target_id=_target(container, status),
         )
         await turn.take()
-        config = await self._planner.plan(pod, container, place, facts)
-        await self._remove_unstarted(container.name, status)
-        log = f"{place.sandbox_config.log_directory}/{config.log_path}"
-        created = await self._create(config, place, log)
+        created = await self._creator.create(pod, container, status, place, facts)
         about = self._decisions.for_pod(pod, container.name)
         about.record(Reason.CREATED, "Container created", parent=parent)
-        await self._run(created)
+        await self._run(created.id)
         about.record(Reason.STARTED, "Container started", parent=parent)
-        await self._links.link(labels.legacy_log_name(pod, container.name, created), log)
+        await self._links.link(labels.legacy_log_name(pod, container.name, created.id), created.log)
         return ContainerRecord(
-            id=created,
+            id=created.id,
             sandbox_id=place.sandbox_id,
             name=container.name,
             state=ContainerState.RUNNING,
@@ -122,13 +112,15 @@ class ContainerStarter:
         pod: Pod,
         container: Container | EphemeralContainer,
         status: PodRuntimeStatus,
+        place: Place,
         parent: CauseId | None,
     ) -> None:
         """Raise while a container that ended must wait before its next start; otherwise count this start."""
         record = status.newest_exited(container.name)
         if record is None or record.finished_at is None:
             return
-        delay = self._backoff.wait_after(pod, container, record.finished_at, now=self._clock.now())
+        given = place.allocation.of(container.name)
+        delay = self._backoff.wait_after(pod, container, given, record.finished_at, now=self._clock.now())
         if delay is None:
             return
         until = record.finished_at + delay
@@ -171,35 +163,6 @@ class ContainerStarter:
         if record is not None:
             return record.restart_count + (0 if record.state is ContainerState.CREATED else 1)
         return await self._counts.next_restart_count(pod, container)
-
-    async def _remove_unstarted(self, container: str, status: PodRuntimeStatus) -> None:
-        """A start that an earlier life of the agent asked for may still be under way: it must not come beside ours.
-
-        Its log goes first: if nothing but that were left, it would count as a life.
-        """
-        record = status.newest(container)
-        if record is None or record.state is not ContainerState.CREATED:
-            return
-        if record.log_path:
-            await self._links.remove_log(record.log_path)
-        try:
-            await self._runtime.remove_container(cri.RemoveContainerRequest(container_id=record.id))
-        except NotFound:
-            return
-        except CriError as error:
-            raise errors.StartError(errors.CREATE_CONTAINER_ERROR, error.message) from error
-
-    async def _create(self, config: cri.ContainerConfig, place: Place, log: str) -> ContainerId:
-        request = cri.CreateContainerRequest(
-            pod_sandbox_id=place.sandbox_id, config=config, sandbox_config=place.sandbox_config
-        )
-        try:
-            await self._links.make_way(log)
-            return await create_container(self._runtime, request, clock=self._clock)
-        except CriError as error:
-            raise errors.StartError(errors.CREATE_CONTAINER_ERROR, error.message) from error
-        except HostError as error:
-            raise errors.StartError(errors.CREATE_CONTAINER_ERROR, str(error)) from error
 
     async def _run(self, container_id: str) -> None:
         try:

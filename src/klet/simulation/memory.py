@@ -12,6 +12,7 @@ from klet.host.addresses import AddressFacts
 from klet.host.errors import CgroupError, HostError
 from klet.host.machine.info import MachineInfo, SystemVersions
 from klet.logs.line import parse_cri_line
+from klet.model.allocation import PodAllocation
 from klet.model.memory import AgentMemory
 from klet.model.network import DnsConfig
 from klet.model.pods import PodUID, uid_of
@@ -147,6 +148,8 @@ class MemoryCgroups:
         self.pods: set[PodUID] = set()
         self.made: list[PodUID] = []
         """Every pod that was given a cgroup, in order."""
+        self.given: dict[PodUID, PodAllocation] = {}
+        """What the newest cgroup of each was made from."""
         self.reduced: set[PodUID] = set()
         self.refuses = ""
         """Why no cgroup can be made at the moment."""
@@ -157,12 +160,15 @@ class MemoryCgroups:
     def exists(self, pod: Pod) -> bool:
         return uid_of(pod) in self.pods
 
-    async def ensure(self, pod: Pod) -> None:
+    async def ensure(self, pod: Pod, allocation: PodAllocation) -> bool:
         if self.refuses:
             raise CgroupError(self.refuses)
-        if not self.exists(pod):
-            self.pods.add(uid_of(pod))
-            self.made.append(uid_of(pod))
+        if self.exists(pod):
+            return False
+        self.pods.add(uid_of(pod))
+        self.made.append(uid_of(pod))
+        self.given[uid_of(pod)] = allocation
+        return True
 
     async def destroy(self, pod: Pod) -> None:
         self.pods.discard(uid_of(pod))
@@ -184,10 +190,10 @@ class MemoryQos:
         self.pods: frozenset[PodUID] = frozenset()
         self.refuses = ""
 
-    async def update(self, pods: Iterable[Pod]) -> None:
+    async def update(self, pods: Iterable[tuple[Pod, PodAllocation]]) -> None:
         if self.refuses:
             raise CgroupError(self.refuses)
-        self.pods = frozenset(uid_of(pod) for pod in pods)
+        self.pods = frozenset(uid_of(pod) for pod, _ in pods)
 
 
 class MemoryCheckpoint:

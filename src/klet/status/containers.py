@@ -20,6 +20,7 @@ from klet.api.container_status import (
 from klet.api.pod import Pod
 from klet.api.times import Time
 from klet.model import runtime as seen
+from klet.model.allocation import PodResources
 from klet.model.foreign_text import LONGEST_OUTPUT, shorten
 from klet.status.resources import build_resources
 
@@ -41,12 +42,14 @@ def build_container_statuses(
     records: seen.PodRuntimeStatus,
     previous: Sequence[ContainerStatus],
     *,
+    resources: PodResources,
     runtime_name: str,
 ) -> tuple[ContainerStatus, ...]:
     """One status for each container of the spec, in spec order."""
     before = {status.name: status for status in previous}
     return tuple(
-        _container_status(pod, container, records, before.get(container.name), runtime_name) for container in containers
+        _container_status(pod, container, records, before.get(container.name), resources, runtime_name)
+        for container in containers
     )
 
 
@@ -101,6 +104,7 @@ def _container_status(
     container: Container | EphemeralContainer,
     records: seen.PodRuntimeStatus,
     previous: ContainerStatus | None,
+    resources: PodResources,
     runtime_name: str,
 ) -> ContainerStatus:
     found = [record for record in records.containers if record.name == container.name][:2]
@@ -113,8 +117,8 @@ def _container_status(
         newest,
         restart_count=restarts,
         volume_mounts=_volume_mounts(container, record=found[0]),
-        resources=build_resources(container, found[0], previous),
-        allocated_resources=container.resources.requests,
+        resources=build_resources(resources, found[0], previous),
+        allocated_resources=resources.admitted.of(container.name).requests,
     )
     if len(found) > 1:
         newest = replace(newest, last_state=_converted(found[1], previous, runtime_name).state)

@@ -13,6 +13,7 @@ from klet.api.container_status import ContainerStatus
 from klet.api.handlers import Probe
 from klet.api.pod import HostIP, Pod, PodCondition, PodIP, PodStatus
 from klet.api.pod_resources import is_sidecar
+from klet.model.allocation import PodResources
 from klet.model.conditions import FALSE, READY, TRUE
 from klet.model.pods import is_static
 from klet.model.probes import ProbeKey, ProbeKind, ProbeView
@@ -32,6 +33,8 @@ class StatusInputs:
     """Everything a status is computed from, besides the pod and the runtime's view of it."""
 
     previous: PodStatus
+    resources: PodResources
+    """What the pod has been given, and what it runs with."""
     runtime_name: str
     qos_class: str
     restarts: RestartRule
@@ -58,7 +61,9 @@ def generate_status(pod: Pod, seen: PodRuntimeStatus, inputs: StatusInputs) -> P
     previous = inputs.previous
 
     def statuses(containers: Sequence[Container], before: Sequence[ContainerStatus]) -> tuple[ContainerStatus, ...]:
-        built = build_container_statuses(pod, containers, seen, before, runtime_name=inputs.runtime_name)
+        built = build_container_statuses(
+            pod, containers, seen, before, resources=inputs.resources, runtime_name=inputs.runtime_name
+        )
         waiting = overlay_waiting(
             built, inputs.failures, inputs.startable - _ended_for_good(pod, containers, built, inputs)
         )
@@ -75,6 +80,7 @@ def generate_status(pod: Pod, seen: PodRuntimeStatus, inputs: StatusInputs) -> P
             pod.spec.ephemeral_containers,
             seen,
             previous.ephemeral_container_statuses,
+            resources=inputs.resources,
             runtime_name=inputs.runtime_name,
         ),
         inputs.failures,

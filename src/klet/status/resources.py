@@ -7,9 +7,10 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from klet.api.container import Container, EphemeralContainer, ResourceRequirements
+from klet.api.container import ResourceRequirements
 from klet.api.container_status import ContainerStatus
 from klet.api.quantity import Format, Quantity
+from klet.model.allocation import NOTHING, PodResources
 from klet.model.pod_resources import CPU, MEMORY
 from klet.model.runtime import ContainerRecord, ContainerState, GivenResources
 
@@ -19,15 +20,16 @@ LEAST_REQUEST = 2
 
 
 def build_resources(
-    container: Container | EphemeralContainer, record: ContainerRecord, previous: ContainerStatus | None
+    resources: PodResources, record: ContainerRecord, previous: ContainerStatus | None
 ) -> ResourceRequirements:
-    """What the spec gives the container, overlaid with what it runs with."""
-    allocated = container.resources
+    """What the container was admitted with, overlaid with what it runs with."""
+    admitted = resources.admitted.of(record.name)
     if record.state is not ContainerState.RUNNING:
-        return allocated
-    given = record.resources or GivenResources()
+        return admitted
+    actuated = resources.actuated.containers.get(record.name, NOTHING)
+    given = resources.actual.get(record.name, GivenResources())
     before = _reported_before(record, previous)
-    limits, requests = dict(allocated.limits), dict(allocated.requests)
+    limits, requests = dict(admitted.limits), dict(admitted.requests)
     if limits:
         _overlay_cpu(limits, given.cpu_limit, before.limits, least=LEAST_LIMIT)
         if given.memory_limit is not None:
@@ -36,8 +38,9 @@ def build_resources(
             _keep(limits, MEMORY, before.limits)
     if requests:
         _overlay_cpu(requests, given.cpu_request, before.requests, least=LEAST_REQUEST)
-        _keep(requests, MEMORY, before.requests)  # no runtime tells it
-    return replace(allocated, limits=limits, requests=requests)
+        # No runtime reports it: what the container was created with counts, as far as this run of the agent knows it.
+        _keep(requests, MEMORY, {**before.requests, **actuated.requests})
+    return replace(admitted, limits=limits, requests=requests)
 
 
 def _reported_before(record: ContainerRecord, previous: ContainerStatus | None) -> ResourceRequirements:

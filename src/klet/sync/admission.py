@@ -1,16 +1,18 @@
 """Decides whether this node takes a pod in: the first stage of every pod's life, before anything is done for it.
 
-A pod is admitted once. What runs already or was taken in by an earlier run of the agent is not asked again, so that a
-restart rejects nobody.
+A pod is admitted once, and given its resources then. What runs already or was taken in by an earlier run of the agent is
+not asked again, so that a restart rejects nobody.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from klet.admission.verdicts import Admit, AdmitHandler, Reject, Verdict, Wait
+from klet.allocation.admitted import compute_admitted, find_resized
+from klet.allocation.book import AllocationBook
 from klet.api.pod import Pod
 from klet.model.causes import CauseId, CauseRecorder
-from klet.model.pods import PodUID, uid_of
+from klet.model.pods import PodUID, is_static, uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.pods.store import PodStore
@@ -31,6 +33,7 @@ class PodAdmission:
         handlers: Sequence[AdmitHandler],
         pods: PodStore,
         ledger: WorkerLedger,
+        allocations: AllocationBook,
         remembers: Callable[[PodUID], bool],
         report_rejection: Callable[[Pod, Reject, CauseId], None],
         recorder: CauseRecorder,
@@ -38,6 +41,7 @@ class PodAdmission:
         self._handlers = tuple(handlers)
         self._pods = pods
         self._ledger = ledger
+        self._allocations = allocations
         self._remembers = remembers
         """Whether an earlier run of the agent took a pod in."""
         self._report_rejection = report_rejection
@@ -45,16 +49,25 @@ class PodAdmission:
 
     async def admit(self, pod: Pod) -> Verdict:
         """What is to become of a pod that nothing has been done for yet."""
-        if is_terminal(pod.status.phase) or pod.metadata.deletion_timestamp is not None:
-            return Admit()
-        if self._remembers(uid_of(pod)):
-            return Admit()
-        others = [other for other in self._pods.all() if self._has_room(uid_of(other))]
-        for handler in self._handlers:
-            verdict = await handler.admit(pod, others)
-            if not isinstance(verdict, Admit):
-                return verdict
-        return Admit()
+        verdict = await self._decide(pod)
+        if isinstance(verdict, Admit):
+            self.take_over(pod)
+        return verdict
+
+    def take_over(self, pod: Pod, *, cause: CauseId | None = None) -> None:
+        """Give a pod its resources; one that runs, or is over, needs no admission and keeps what it has."""
+        self._allocations.admit(uid_of(pod), compute_admitted(pod))
+        self._note_resize(pod, cause)
+
+    def note_change(self, pod: Pod, known: Pod, *, cause: CauseId | None) -> None:
+        """Record that the spec of a pod has come to want other resources than it was given.
+
+        A manifest that names its UID itself may change as well: a static pod has what its manifest says.
+        """
+        if pod is not known and is_static(pod):
+            self.take_over(pod, cause=cause)
+        elif pod.metadata.generation != known.metadata.generation:
+            self._note_resize(pod, cause)
 
     def reject(self, pod: Pod, rejection: Reject, *, cause: CauseId | None) -> None:
         """Record and report that the node refuses a pod."""
@@ -66,6 +79,24 @@ class PodAdmission:
     def note_wait(self, pod: Pod, wait: Wait, *, cause: CauseId | None) -> None:
         """Record what a pod waits for."""
         self._decisions.for_pod(pod).record(Reason.ADMISSION_WAITS, wait.message, next_step="ask again", parent=cause)
+
+    async def _decide(self, pod: Pod) -> Verdict:
+        if is_terminal(pod.status.phase) or pod.metadata.deletion_timestamp is not None:
+            return Admit()
+        if self._remembers(uid_of(pod)):
+            return Admit()
+        others = [other for other in self._pods.all() if self._has_room(uid_of(other))]
+        for handler in self._handlers:
+            verdict = await handler.admit(pod, others)
+            if not isinstance(verdict, Admit):
+                return verdict
+        return Admit()
+
+    def _note_resize(self, pod: Pod, cause: CauseId | None) -> None:
+        if resized := find_resized(pod, self._allocations.of(pod)):
+            message = f"other resources are wanted for {', '.join(resized)}; klet does not resize pods that run"
+            following = "keep the resources that it was admitted with"
+            self._decisions.for_pod(pod).record(Reason.RESIZE_PENDING, message, next_step=following, parent=cause)
 
     def _has_room(self, uid: PodUID) -> bool:
         """Whether a pod was taken in, and still holds what it was given."""

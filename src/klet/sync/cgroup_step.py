@@ -7,10 +7,12 @@ import logging
 from collections.abc import Iterable
 from typing import Protocol
 
+from klet.allocation.book import AllocationBook
 from klet.api.container import Container
 from klet.api.pod import Pod, PodStatus
 from klet.errors import KletError
 from klet.host.errors import CgroupError
+from klet.model.allocation import PodAllocation
 from klet.model.causes import CauseId, CauseRecorder
 from klet.model.pods import PodUID, uid_of
 from klet.model.reasons import Reason
@@ -37,7 +39,9 @@ class PodCgroupKeeper(Protocol):
 
     def exists(self, pod: Pod) -> bool: ...
 
-    async def ensure(self, pod: Pod) -> None: ...
+    async def ensure(self, pod: Pod, allocation: PodAllocation) -> bool:
+        """Whether it was made now, with values of the allocation."""
+        ...
 
     async def destroy(self, pod: Pod) -> None: ...
 
@@ -45,7 +49,7 @@ class PodCgroupKeeper(Protocol):
 class QosKeeper(Protocol):
     """Shares the node out between the QoS classes."""
 
-    async def update(self, pods: Iterable[Pod]) -> None: ...
+    async def update(self, pods: Iterable[tuple[Pod, PodAllocation]]) -> None: ...
 
 
 class CgroupStep(PreparationStep):
@@ -56,12 +60,14 @@ class CgroupStep(PreparationStep):
         *,
         cgroups: PodCgroupKeeper,
         qos: QosKeeper,
+        allocations: AllocationBook,
         ledger: WorkerLedger,
         killer: PodKiller,
         recorder: CauseRecorder,
     ) -> None:
         self._cgroups = cgroups
         self._qos = qos
+        self._allocations = allocations
         self._ledger = ledger
         self._killer = killer
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
@@ -83,7 +89,7 @@ class CgroupStep(PreparationStep):
         """Share the node out between the pods that are there now. A failure is no reason to hold a pod up."""
         states = self._ledger.all().items()
         pods = [
-            state.pod
+            (state.pod, self._allocations.of(state.pod))
             for uid, state in states
             if state.stage in _ACTIVE and not state.is_runtime_only and uid != without
         ]
@@ -113,8 +119,9 @@ class CgroupStep(PreparationStep):
 
     async def _make(self, pod: Pod, cause: CauseId | None) -> None:
         await self.balance()
+        allocation = self._allocations.of(pod)
         try:
-            await self._cgroups.ensure(pod)
+            is_made = await self._cgroups.ensure(pod, allocation)
         except CgroupError as error:
             text = f"unable to ensure pod container exists: {error}"
             self._decisions.for_pod(pod).record(
@@ -123,6 +130,8 @@ class CgroupStep(PreparationStep):
             uid = uid_of(pod)
             message = f"failed to ensure that the pod: {uid} cgroups exist and are correctly applied: {error}"
             raise PodCgroupFailed(message) from error
+        if is_made:
+            self._allocations.record_cgroup(uid_of(pod), allocation)
 
 
 def is_running(status: PodStatus) -> bool:

@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from klet.allocation.admitted import find_resized, keep_admitted
 from klet.api.pod import Pod
 from klet.api.pod_annotations import SOURCE_ANNOTATION
 from klet.model.causes import CauseId, CauseRecorder
@@ -122,7 +121,6 @@ class SyncLoop:
             self._take_in_mirror(kind, pod)
             return
         uid = uid_of(pod)
-        pod = self._admitted(pod)
         about = self._decisions.for_pod(pod)
         match kind:
             case ChangeKind.ADD:
@@ -142,17 +140,6 @@ class SyncLoop:
                     self._update(UpdateKind.SYNC, pod, cause)
             case ChangeKind.REMOVE:
                 self._remove(uid, pod, source)
-
-    def _admitted(self, wanted: Pod) -> Pod:
-        """The pod with the resources that it was admitted with: nothing is resized in place."""
-        known = self._pods.get(uid_of(wanted))
-        pod = keep_admitted(wanted, known)
-        resized = find_resized(wanted, pod)
-        if resized and (known is None or wanted.metadata.generation != known.metadata.generation):
-            message = f"other resources are wanted for {', '.join(resized)}; klet does not resize pods that run"
-            following = "keep the resources that it was admitted with"
-            self._decisions.for_pod(pod).record(Reason.RESIZE_PENDING, message, next_step=following)
-        return pod
 
     def _take_in_mirror(self, kind: ChangeKind, mirror: Pod) -> None:
         """The reflection of a static pod: only that pod's own manifest says what to run."""

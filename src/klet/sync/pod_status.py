@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from klet.admission.verdicts import Reject
 from klet.aio.clock import Clock
+from klet.allocation.book import AllocationBook
 from klet.api.container_status import ContainerStateTerminated
 from klet.api.pod import Pod, PodStatus
 from klet.model.causes import CauseId, CauseRecorder
@@ -107,6 +108,7 @@ class PodStatuses:
         self,
         *,
         board: StatusBoard,
+        allocations: AllocationBook,
         failures: StartFailures,
         probes: ProbeResults,
         probers: Probers,
@@ -115,6 +117,7 @@ class PodStatuses:
         clock: Clock,
     ) -> None:
         self._board = board
+        self._allocations = allocations
         self._failures = failures
         self._probes = probes
         self._probers = probers
@@ -139,6 +142,7 @@ class PodStatuses:
             self._failures.note(uid, reported_failures(previous))
         inputs = StatusInputs(
             previous=previous,
+            resources=self._allocations.view(pod, seen),
             runtime_name=self._facts.runtime_name,
             qos_class=previous.qos_class or compute_qos(pod),
             restarts=lambda container, code: restarts_after(container, pod, code),

@@ -108,6 +108,14 @@ class Admission(Protocol):
 
     async def admit(self, pod: Pod) -> Verdict: ...
 
+    def take_over(self, pod: Pod, *, cause: CauseId | None) -> None:
+        """Keep what a pod has that needs no admission: it runs, or is over."""
+        ...
+
+    def note_change(self, pod: Pod, known: Pod, *, cause: CauseId | None) -> None:
+        """The spec of a pod that was admitted may have come to want other resources."""
+        ...
+
     def reject(self, pod: Pod, rejection: Reject, *, cause: CauseId | None) -> None:
         """Record and report that the node refuses a pod."""
         ...
@@ -167,10 +175,15 @@ class PodWorkers:
         state = self._ledger.get(uid)
         if state is None:
             self._wakes[uid] = asyncio.Event()
-            self._apply(uid, first_state(update, is_live=self._is_live(uid), now=now))
+            first = first_state(update, is_live=self._is_live(uid), now=now)
+            if first.state.stage is not Stage.ADMITTING and not update.is_runtime_only:
+                self._admission.take_over(update.pod, cause=update.cause)
+            self._apply(uid, first)
             self._wakes[uid].set()
             self._arrivals.put_nowait(uid)
         else:
+            if state.stage is Stage.SYNCING and not update.is_runtime_only:
+                self._admission.note_change(update.pod, state.pod, cause=update.cause)
             self._apply(uid, apply_update(state, update, now=now))
 
     async def kill(

@@ -12,6 +12,9 @@ class ScriptedAdmission:
     def __init__(self) -> None:
         self.verdicts: dict[PodUID, list[Verdict]] = {}
         self.asked: list[PodUID] = []
+        self.taken_over: list[PodUID] = []
+        self.changes: list[tuple[Pod, Pod]] = []
+        """Pods that were admitted, before and after an update."""
         self.rejected: list[tuple[PodUID, Reject]] = []
         self.waits: list[tuple[PodUID, Wait]] = []
 
@@ -19,6 +22,12 @@ class ScriptedAdmission:
         self.asked.append(uid_of(pod))
         script = self.verdicts.get(uid_of(pod))
         return script.pop(0) if script else Admit()
+
+    def take_over(self, pod: Pod, *, cause: CauseId | None) -> None:  # noqa: ARG002 - of the protocol
+        self.taken_over.append(uid_of(pod))
+
+    def note_change(self, pod: Pod, known: Pod, *, cause: CauseId | None) -> None:  # noqa: ARG002 - of the protocol
+        self.changes.append((known, pod))
 
     def reject(self, pod: Pod, rejection: Reject, *, cause: CauseId | None) -> None:  # noqa: ARG002 - of the protocol
         self.rejected.append((uid_of(pod), rejection))

@@ -9,6 +9,7 @@ from klet.api.container import ResourceFieldSelector
 from klet.api.pod import Pod
 from klet.api.pod_resources import HUGEPAGES_PREFIX
 from klet.api.quantity import ZERO, Quantity
+from klet.model.allocation import PodAllocation
 from klet.model.downward import format_map, in_units, map_entry, split_subscript
 from klet.model.pod_resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from klet.volumes.errors import VolumeError
@@ -36,11 +37,13 @@ def field_text(pod: Pod, path: str) -> str:
             raise VolumeError(f"unsupported fieldPath: {path}")
 
 
-def resource_text(pod: Pod, wanted: ResourceFieldSelector, *, allocatable: Mapping[str, Quantity] | None) -> str:
+def resource_text(
+    allocation: PodAllocation, wanted: ResourceFieldSelector, *, allocatable: Mapping[str, Quantity] | None
+) -> str:
     """A request or limit of a container in multiples of a divisor, rounded up."""
     if allocatable is None:
         raise VolumeError("failed retrieving node: it is not known yet what the node has for pods")
-    every = (*pod.spec.containers, *pod.spec.init_containers)
+    every = (*allocation.containers, *allocation.init_containers)
     container = next((each for each in every if each.name == wanted.container_name), None)
     if container is None:
         raise VolumeError(f"container {wanted.container_name} not found")
@@ -48,7 +51,7 @@ def resource_text(pod: Pod, wanted: ResourceFieldSelector, *, allocatable: Mappi
     is_known = resource in _FROM_NODE or resource.startswith(HUGEPAGES_PREFIX)
     if kind not in {"limits", "requests"} or not is_known:
         raise VolumeError(f"unsupported container resource : {wanted.resource}")
-    amounts = container.resources.limits if kind == "limits" else container.resources.requests
+    amounts = container.given.limits if kind == "limits" else container.given.requests
     amount = amounts.get(resource, ZERO)
     if not amount and kind == "limits" and resource in _FROM_NODE:
         amount = allocatable.get(resource, ZERO)

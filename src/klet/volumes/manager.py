@@ -19,10 +19,12 @@ from klet.aio.workqueue import WorkQueue
 from klet.api.pod import Pod
 from klet.api.volume import Volume
 from klet.errors import KletError
+from klet.model.allocation import PodAllocation
 from klet.model.causes import CauseRecorder
 from klet.model.foreign_text import shorten
 from klet.model.objects import ObjectRef
 from klet.model.pods import PodUID, subject_of, uid_of
+from klet.model.roles import Allocations
 from klet.volumes import findings
 from klet.volumes.attaching import FoundVolumes, find_attached, key_of, list_in_use, read_leftover
 from klet.volumes.bells import PodBells
@@ -78,6 +80,7 @@ class VolumeManager:
         self,
         *,
         plugins: Sequence[VolumePlugin],
+        allocations: Allocations,
         disk: VolumeDisk,
         recorder: CauseRecorder,
         refresh: timedelta,
@@ -85,6 +88,7 @@ class VolumeManager:
         clock: Clock,
     ) -> None:
         self._plugins = tuple(plugins)
+        self._allocations = allocations
         self._disk = disk
         self._recorder = recorder
         self._refresh = refresh
@@ -115,10 +119,10 @@ class VolumeManager:
         uid = uid_of(pod)
         if uid in self._leaving or not pod.spec.volumes:
             return
-        used = used_volumes(pod)
+        used, allocation = used_volumes(pod), self._allocations.of(pod)
         for volume in pod.spec.volumes:
             if volume.name in used:
-                self._want(uid, pod, volume)
+                self._want(uid, pod, allocation, volume)
         self._bells.ring(uid)
 
     def objects_changed(self, ref: ObjectRef) -> None:
@@ -204,7 +208,7 @@ class VolumeManager:
         for key in self._desired.report(names):
             self._queue.add(key)
 
-    def _want(self, uid: PodUID, pod: Pod, volume: Volume) -> None:
+    def _want(self, uid: PodUID, pod: Pod, allocation: PodAllocation, volume: Volume) -> None:
         plugin = next((plugin for plugin in self._plugins if plugin.supports(volume)), None)
         if plugin is None:
             self._desired.add_error(uid, str(NoPlugin(volume.name)))
@@ -212,12 +216,22 @@ class VolumeManager:
         key, is_attachable = key_of(plugin, uid, volume)
         before = self._desired.get(key)
         if before is None:
-            self._desired.put(DesiredMount(key=key, pod=pod, volume=volume, plugin=plugin, is_attachable=is_attachable))
+            self._desired.put(
+                DesiredMount(
+                    key=key,
+                    pod=pod,
+                    allocation=allocation,
+                    volume=volume,
+                    plugin=plugin,
+                    is_attachable=is_attachable,
+                )
+            )
             self._queue.add(key)
             self._tell_use(key, is_attachable=is_attachable)
-        elif before.pod is not pod:
-            self._desired.put(replace(before, pod=pod, volume=volume))
-            if plugin.requires_remount and has_changed(before.pod, pod):
+        elif before.pod is not pod or before.allocation is not allocation:
+            after = replace(before, pod=pod, allocation=allocation, volume=volume)
+            self._desired.put(after)
+            if plugin.requires_remount and has_changed(before, after):
                 self._renew(key)
 
     def _renew(self, key: MountKey) -> None:
@@ -288,7 +302,9 @@ class VolumeManager:
         key = desired.key
         if self._must_wait(key, Operation.MOUNT):
             return
-        request = MountRequest(pod=desired.pod, volume=desired.volume, is_remount=step.is_remount)
+        request = MountRequest(
+            pod=desired.pod, allocation=desired.allocation, volume=desired.volume, is_remount=step.is_remount
+        )
         try:
             old_at = await _carry_out(desired.plugin.set_up(request), key)
         except KletError as error:
@@ -353,12 +369,14 @@ class VolumeManager:
                 del self._busy[uid]
 
 
-def has_changed(before: Pod, after: Pod) -> bool:
+def has_changed(before: DesiredMount, after: DesiredMount) -> bool:
     """Whether a pod differs in what its volumes may show."""
+    old, new = before.pod, after.pod
     return (
-        before.metadata.labels != after.metadata.labels
-        or before.metadata.annotations != after.metadata.annotations
-        or before.spec != after.spec
+        old.metadata.labels != new.metadata.labels
+        or old.metadata.annotations != new.metadata.annotations
+        or old.spec != new.spec
+        or before.allocation != after.allocation
     )
 
 

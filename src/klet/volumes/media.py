@@ -7,6 +7,7 @@ from typing import Final
 from klet.api.pod import Pod
 from klet.api.pod_resources import HUGEPAGES_PREFIX
 from klet.api.quantity import ZERO, Quantity, QuantityError
+from klet.model.allocation import PodAllocation
 from klet.model.pod_resources import MEMORY, compute_pod_limits, is_limited, memory_bytes
 from klet.model.qos import QosClass, qos_of
 from klet.model.roles import NodeResources
@@ -26,9 +27,11 @@ class ScratchRules:
     noswap: bool
     """Whether the kernel can keep it from being swapped out."""
 
-    def options(self, pod: Pod, medium: str, *, size_limit: Quantity | None = None) -> tuple[str, ...]:
+    def options(
+        self, pod: Pod, allocation: PodAllocation, medium: str, *, size_limit: Quantity | None = None
+    ) -> tuple[str, ...]:
         return mount_options(
-            pod, medium, size_limit=size_limit, allocatable=self.node.allocatable(), noswap=self.noswap
+            pod, allocation, medium, size_limit=size_limit, allocatable=self.node.allocatable(), noswap=self.noswap
         )
 
 
@@ -38,6 +41,7 @@ def is_huge_pages(medium: str) -> bool:
 
 def mount_options(
     pod: Pod,
+    allocation: PodAllocation,
     medium: str,
     *,
     size_limit: Quantity | None = None,
@@ -46,29 +50,35 @@ def mount_options(
 ) -> tuple[str, ...]:
     """The options of the mount that a medium needs; none for one that needs no mount."""
     if medium == IN_MEMORY:
-        size = tmpfs_size(pod, size_limit=size_limit, allocatable=allocatable)
+        size = tmpfs_size(pod, allocation, size_limit=size_limit, allocatable=allocatable)
         return (*((f"size={size}",) if size > 0 else ()), *(("noswap",) if noswap else ()))
     if is_huge_pages(medium):
-        return (f"pagesize={page_size(pod, medium)}",)
+        return (f"pagesize={page_size(allocation, medium)}",)
     if medium != DISK:
         raise VolumeError(f'unknown storage medium "{medium}"')
     return ()
 
 
-def tmpfs_size(pod: Pod, *, size_limit: Quantity | None, allocatable: Mapping[str, Quantity] | None) -> int:
+def tmpfs_size(
+    pod: Pod,
+    allocation: PodAllocation,
+    *,
+    size_limit: Quantity | None,
+    allocatable: Mapping[str, Quantity] | None,
+) -> int:
     """Bytes: as much as the node has for pods, the pod may take and the volume may grow to, whichever is least."""
     size = memory_bytes(allocatable or {})
-    for limit in (_pod_memory(pod), size_limit.value() if size_limit is not None else 0):
+    for limit in (_pod_memory(pod, allocation), size_limit.value() if size_limit is not None else 0):
         if 0 < limit <= size:
             size = limit
     return size
 
 
-def page_size(pod: Pod, medium: str) -> Quantity:
-    """The size of the huge pages that a pod has asked for and a medium stands for."""
+def page_size(allocation: PodAllocation, medium: str) -> Quantity:
+    """The size of the huge pages that a pod has been given and a medium stands for."""
     wanted = size_in_medium(medium) if medium != HUGE_PAGES else None
     found: Quantity | None = None
-    for size in _requested_sizes(pod):
+    for size in _requested_sizes(allocation):
         if wanted is not None:
             found = size if size == wanted else found
         elif found is not None and size != found:
@@ -90,17 +100,16 @@ def size_in_medium(medium: str) -> Quantity:
         raise VolumeError(f"medium {medium}: {error}") from error
 
 
-def _requested_sizes(pod: Pod) -> Iterator[Quantity]:
-    whole = pod.spec.resources.requests if pod.spec.resources is not None else {}
-    every = [each.resources.requests for each in (*pod.spec.containers, *pod.spec.init_containers)]
-    for requests in (whole, *every):
+def _requested_sizes(allocation: PodAllocation) -> Iterator[Quantity]:
+    every = (each.given.requests for each in (*allocation.containers, *allocation.init_containers))
+    for requests in (allocation.pod_requests, *every):
         for name in sorted(requests):
             if name.startswith(HUGEPAGES_PREFIX):
                 yield Quantity.parse(name.removeprefix(HUGEPAGES_PREFIX))
 
 
-def _pod_memory(pod: Pod) -> int:
+def _pod_memory(pod: Pod, allocation: PodAllocation) -> int:
     """What the pod's cgroup is limited to; 0 if it is not."""
     qos = qos_of(pod)
-    limits_memory = qos is QosClass.GUARANTEED or (qos is QosClass.BURSTABLE and is_limited(pod, MEMORY))
-    return compute_pod_limits(pod).get(MEMORY, ZERO).value() if limits_memory else 0
+    limits_memory = qos is QosClass.GUARANTEED or (qos is QosClass.BURSTABLE and is_limited(allocation, MEMORY))
+    return compute_pod_limits(allocation).get(MEMORY, ZERO).value() if limits_memory else 0

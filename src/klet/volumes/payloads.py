@@ -7,6 +7,7 @@ from klet.api.config import ConfigMap, Secret
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
 from klet.api.volume import DownwardAPIVolumeFile, KeyToPath
+from klet.model.allocation import PodAllocation
 from klet.model.error_text import join_errors
 from klet.volumes.atomic_writer import FileProjection
 from klet.volumes.downward import field_text, resource_text
@@ -34,6 +35,7 @@ def secret_payload(
 
 def downward_payload(
     pod: Pod,
+    allocation: PodAllocation,
     items: Sequence[DownwardAPIVolumeFile],
     *,
     default_mode: int,
@@ -44,7 +46,7 @@ def downward_payload(
     errors: list[str] = []
     for item in items:
         try:
-            text = _downward_text(pod, item, allocatable)
+            text = _downward_text(pod, allocation, item, allocatable)
         except VolumeError as error:
             errors.append(str(error))
         else:
@@ -77,9 +79,14 @@ def _chosen(
     return files
 
 
-def _downward_text(pod: Pod, item: DownwardAPIVolumeFile, allocatable: Mapping[str, Quantity] | None) -> str:
+def _downward_text(
+    pod: Pod,
+    allocation: PodAllocation,
+    item: DownwardAPIVolumeFile,
+    allocatable: Mapping[str, Quantity] | None,
+) -> str:
     if item.field_ref is not None:
         return field_text(pod, item.field_ref.field_path)
     if item.resource_field_ref is not None:
-        return resource_text(pod, item.resource_field_ref, allocatable=allocatable)
+        return resource_text(allocation, item.resource_field_ref, allocatable=allocatable)
     return ""

@@ -43,7 +43,7 @@ class ShownFiles:
             path=self.path(request.uid, plugin, name),
             marker=self._marker(request.uid, name),
             medium=medium,
-            options=self._rules.options(request.pod, medium),
+            options=self._rules.options(request.pod, request.allocation, medium),
             group=group,
             pod_uid=request.uid,
         )

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from klet.api.pod import Pod
 from klet.api.volume import Volume
+from klet.model.allocation import PodAllocation
 from klet.model.causes import Subject
 from klet.model.objects import ObjectRef, volume_objects
 from klet.model.pods import PodUID
@@ -27,6 +28,7 @@ class DesiredMount:
 
     key: MountKey
     pod: Pod
+    allocation: PodAllocation
     volume: Volume
     plugin: VolumePlugin
     is_attachable: bool = False

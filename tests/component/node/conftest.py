@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import pytest
 
+from klet.allocation.book import AllocationBook
 from klet.api.coordination import Lease
 from klet.api.node import Node
 from klet.app.cluster.node import ReportPorts, ReportSettings, build_node_reporting
@@ -148,6 +149,7 @@ def build_agent(cluster, settings: ReportSettings) -> Agent:
 
     volumes = VolumeManager(
         plugins=(disks,),
+        allocations=AllocationBook(),
         disk=MemoryVolumes(),
         recorder=journal,
         refresh=timedelta(minutes=1),

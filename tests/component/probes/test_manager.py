@@ -15,6 +15,7 @@ from klet.api.handlers import ExecAction, Probe
 from klet.api.pod import PodCondition, PodStatus
 from klet.api.times import Time
 from klet.journal.memory import MemoryJournal
+from klet.model.allocation import PodResources, desired_allocation
 from klet.model.pods import PodUID
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult
 from klet.model.runtime import ContainerState
@@ -111,6 +112,7 @@ class Node:
     def report(self):
         inputs = StatusInputs(
             previous=self.board.get(UID) or self.pod.status,
+            resources=PodResources(admitted=desired_allocation(self.pod)),
             runtime_name="containerd",
             qos_class="BestEffort",
             restarts=lambda container, code: restarts_after(container, self.pod, code),

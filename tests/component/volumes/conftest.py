@@ -11,6 +11,7 @@ import pytest
 
 from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
+from klet.allocation.book import AllocationBook
 from klet.api.codec import convert
 from klet.api.config import ConfigMap
 from klet.api.pod import Pod
@@ -95,6 +96,7 @@ class VolumeNode:
         )
         self.volumes = VolumeManager(
             plugins=build_plugins(ports),
+            allocations=AllocationBook(),
             disk=PodDirectories(layout=Layout(root), threads=threads),
             recorder=self.journal,
             refresh=self.refresh,

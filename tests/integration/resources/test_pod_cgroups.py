@@ -13,6 +13,7 @@ from klet.host.cgroups.layout import CgroupMode
 from klet.host.cgroups.manager import CgroupManager, NoUnits
 from klet.host.cgroups.names import CgroupName
 from klet.host.cgroups.resources import CgroupResources
+from klet.model.allocation import desired_allocation
 from klet.model.pods import PodUID
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.resources.names import pod_cgroup, pods_root
@@ -31,6 +32,10 @@ BURSTABLE = make_pod(with_resources(make_container("c"), requests=SMALL), uid="b
 LIMITED = make_pod(with_resources(make_container("c"), requests=SMALL, limits=LARGE), uid="bu-2")
 GUARANTEED = make_pod(with_resources(make_container("c"), requests=LARGE, limits=LARGE), uid="gu-1")
 EVERY = (BEST_EFFORT, BURSTABLE, LIMITED, GUARANTEED)
+
+
+def given(*pods):
+    return [(pod, desired_allocation(pod)) for pod in pods]
 
 
 @pytest.fixture
@@ -105,16 +110,16 @@ async def test_classes_are_there_after_the_start(cgroups, kubepods, qos):
 
 async def test_shares_follow_the_pods(cgroups, kubepods, qos):
     burstable = kubepods.child("burstable")
-    await qos.update(EVERY)
+    await qos.update(given(*EVERY))
     assert (await cgroups.read(burstable)).cpu_shares == kept_shares(cgroups, 204)
-    await qos.update([BURSTABLE])
+    await qos.update(given(BURSTABLE))
     assert (await cgroups.read(burstable)).cpu_shares == kept_shares(cgroups, 102)
     await qos.update([])
     assert (await cgroups.read(burstable)).cpu_shares == 2
 
 
 async def test_huge_pages_are_limited_in_pods_only(hierarchy, cgroups, kubepods, pods):
-    await pods.ensure(BURSTABLE)
+    await pods.ensure(BURSTABLE, desired_allocation(BURSTABLE))
     of_class = hugepage_limits(hierarchy, cgroups, kubepods.child("burstable"))
     of_pod = hugepage_limits(hierarchy, cgroups, pod_cgroup(kubepods, BURSTABLE))
     if not of_class:
@@ -133,7 +138,7 @@ async def test_huge_pages_are_limited_in_pods_only(hierarchy, cgroups, kubepods,
     ],
 )
 async def test_limits_of_a_pod(cgroups, kubepods, pods, pod, shares, quota, memory):
-    await pods.ensure(pod)
+    await pods.ensure(pod, desired_allocation(pod))
     assert pods.exists(pod)
     values = await cgroups.read(pod_cgroup(kubepods, pod))
     assert values.cpu_shares == kept_shares(cgroups, shares)
@@ -147,13 +152,13 @@ async def test_limits_of_a_pod(cgroups, kubepods, pods, pod, shares, quota, memo
 async def test_a_limit_that_does_not_hold_a_pod_back_yet_is_written_all_the_same(cgroups, kubepods, pods):
     tiny = with_resources(make_container("c"), requests={"cpu": "1m"}, limits={"cpu": "5m"})
     pod = make_pod(tiny, uid="tiny")
-    await pods.ensure(pod)
+    await pods.ensure(pod, desired_allocation(pod))
     values = await cgroups.read(pod_cgroup(kubepods, pod))
     assert (values.cpu_shares, values.cpu_quota) == (2, 1000)
 
 
 async def test_what_runs_in_a_pod_is_killed_with_it(hierarchy, cgroups, kubepods, pods, sleeper):
-    await pods.ensure(BURSTABLE)
+    await pods.ensure(BURSTABLE, desired_allocation(BURSTABLE))
     inner = pod_cgroup(kubepods, BURSTABLE).child("container")
     await cgroups.create(inner, PLAIN)
     mounts = [Path("/sys/fs/cgroup")] if hierarchy.mode is CgroupMode.UNIFIED else hierarchy._mounts
@@ -167,7 +172,7 @@ async def test_what_runs_in_a_pod_is_killed_with_it(hierarchy, cgroups, kubepods
 
 async def test_orphans_are_found_held_back_and_removed(cgroups, kubepods, pods):
     for pod in EVERY:
-        await pods.ensure(pod)
+        await pods.ensure(pod, desired_allocation(pod))
     await cgroups.create(kubepods.child("burstable", "other"), PLAIN)
     assert set(await pods.orphans(frozenset({PodUID("gu-1")}))) == {"be-1", "bu-1", "bu-2"}
     await pods.reduce_cpu(PodUID("bu-2"))
@@ -182,10 +187,10 @@ async def test_orphans_are_found_held_back_and_removed(cgroups, kubepods, pods):
 async def test_a_pod_that_is_half_there_is_not_there(hierarchy, cgroups, kubepods, pods):
     if hierarchy.mode is CgroupMode.UNIFIED:
         pytest.skip("only with cgroup version 1: version 2 has one tree, where a cgroup is there or not")
-    await pods.ensure(BEST_EFFORT)
+    await pods.ensure(BEST_EFFORT, desired_allocation(BEST_EFFORT))
     hierarchy.directory("memory", cgroups.path(pod_cgroup(kubepods, BEST_EFFORT))).rmdir()
     assert not pods.exists(BEST_EFFORT)
-    await pods.ensure(BEST_EFFORT)
+    await pods.ensure(BEST_EFFORT, desired_allocation(BEST_EFFORT))
     assert pods.exists(BEST_EFFORT)
 
 
@@ -195,8 +200,8 @@ async def test_requested_memory_is_protected(hierarchy, cgroups, kubepods):
     qos = QosCgroups(cgroups=cgroups, kubepods=kubepods, rules=QosRules(memory_qos=True))
     pods = PodCgroups(cgroups=cgroups, kubepods=kubepods, rules=PodCgroupRules(memory_qos=True))
     await qos.start()
-    await qos.update(EVERY)
-    await pods.ensure(BURSTABLE)
+    await qos.update(given(*EVERY))
+    await pods.ensure(BURSTABLE, desired_allocation(BURSTABLE))
     names = (kubepods, kubepods.child("burstable"), pod_cgroup(kubepods, BURSTABLE))
     files = [Path("/sys/fs/cgroup") / cgroups.path(name).lstrip("/") / "memory.min" for name in names]
     assert [int(file.read_text()) for file in files] == [128 * MIB, 64 * MIB, 32 * MIB]
@@ -206,6 +211,6 @@ async def test_memory_is_kept_from_lower_classes(cgroups, kubepods):
     rules = QosRules(reserved_percent=50, allocatable_memory=1024 * MIB)
     qos = QosCgroups(cgroups=cgroups, kubepods=kubepods, rules=rules)
     await qos.start()
-    await qos.update(EVERY)
+    await qos.update(given(*EVERY))
     assert (await cgroups.read(kubepods.child("burstable"))).memory_limit == 992 * MIB
     assert (await cgroups.read(kubepods.child("besteffort"))).memory_limit == 960 * MIB

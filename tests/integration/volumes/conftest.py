@@ -9,6 +9,7 @@ import pytest
 
 from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
+from klet.allocation.book import AllocationBook
 from klet.api.codec import convert
 from klet.api.config import ConfigMap, Secret
 from klet.api.pod import Pod
@@ -89,6 +90,7 @@ class MountingNode:
         directories = PodDirectories(layout=Layout(root), threads=threads)
         self.volumes = VolumeManager(
             plugins=build_plugins(ports),
+            allocations=AllocationBook(),
             disk=directories,
             recorder=self.journal,
             refresh=timedelta(minutes=1),

@@ -45,13 +45,25 @@ def told(ago):
 def build_pod(ago):
     """A pod of one container, or of several: `build_pod(state={"waiting": {…}}, phase="Running", spec={…})`."""
 
-    def build(*, state=None, last=None, init=None, is_ready=False, metadata=None, spec=None, container=None, **status):
+    def build(
+        *,
+        state=None,
+        last=None,
+        init=None,
+        is_ready=False,
+        metadata=None,
+        spec=None,
+        container=None,
+        given=None,
+        **status,
+    ):
         def status_of(name, state, last=None, **more):
             more = {"ready": False, "restartCount": 0, **more}
             return {"name": name, "image": "", "imageID": "", "state": state, "lastState": last or {}, **more}
 
         restarts = status.pop("restarts", 0)
         own = status_of("main", state or {}, last, ready=is_ready, restartCount=restarts, started=True)
+        own |= {"resources": given} if given else {}
         ready = {
             "type": "Ready",
             "status": "True" if is_ready else "False",

@@ -158,7 +158,7 @@ CASES = [
         {
             "state": waiting("CrashLoopBackOff"),
             "last": {"terminated": {**ENDED, "exitCode": 137, "reason": "OOMKilled"}},
-            "container": {"resources": {"limits": {"memory": "64Mi"}}},
+            "given": {"limits": {"memory": "64Mi"}},
         },
         [],
         (

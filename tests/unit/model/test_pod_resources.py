@@ -1,9 +1,10 @@
-"""What a pod asks for as a whole."""
+"""What a pod has been given as a whole."""
 
 import pytest
 
 from klet.api.codec import convert
 from klet.api.pod import Pod
+from klet.model.allocation import desired_allocation
 from klet.model.pod_resources import (
     compute_pod_limits,
     compute_pod_requests,
@@ -26,7 +27,9 @@ def cpu(amount, *, sidecar=False):
 
 
 def pod(*containers, init=(), **spec):
-    return convert(Pod, {"spec": {"containers": list(containers), "initContainers": list(init), **spec}})
+    return desired_allocation(
+        convert(Pod, {"spec": {"containers": list(containers), "initContainers": list(init), **spec}})
+    )
 
 
 def texts(resources):

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from klet.api.container import Container, EphemeralContainer, ResourceRequirements
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
+from klet.model.allocation import desired_allocation
 from klet.model.qos import QosClass, compute_qos, oom_score, qos_of
 from klet.testing.builders import make_container, make_pod, with_resources
 
@@ -96,9 +97,7 @@ def test_ephemeral_containers_do_not_count():
 
 
 def score(pod: Pod, name: str = "c", capacity: int = CAPACITY) -> int:
-    every = (*pod.spec.containers, *pod.spec.init_containers, *pod.spec.ephemeral_containers)
-    chosen = next(each for each in every if each.name == name)
-    return oom_score(pod, chosen, compute_qos(pod), memory_capacity=capacity)
+    return oom_score(pod, name, desired_allocation(pod), compute_qos(pod), memory_capacity=capacity)
 
 
 @pytest.mark.parametrize(

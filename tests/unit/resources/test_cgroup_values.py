@@ -5,6 +5,7 @@ import pytest
 from klet.api.codec import convert
 from klet.api.pod import Pod
 from klet.host.cgroups.resources import CgroupResources
+from klet.model.allocation import desired_allocation
 from klet.resources.cgroup_values import (
     PodCgroupRules,
     QosRules,
@@ -155,11 +156,11 @@ OFF = {"cpu_quota": -1, "cpu_period": 100000}
     ],
 )
 def test_values_of_a_pod(given, rules, expected):
-    assert compute_pod_values(given, rules) == expected
+    assert compute_pod_values(given, desired_allocation(given), rules) == expected
 
 
 def test_a_pod_with_cpus_of_its_own_has_no_quota():
-    found = compute_pod_values(GUARANTEED, RULES, has_exclusive_cpus=True)
+    found = compute_pod_values(GUARANTEED, desired_allocation(GUARANTEED), RULES, has_exclusive_cpus=True)
     assert (found.cpu_quota, found.cpu_period) == (-1, 100000)
 
 
@@ -222,6 +223,13 @@ PAGES = {2 * MIB: UNBOUNDED, 1 << 30: UNBOUNDED}
     ],
 )
 def test_values_of_the_classes(pods, rules, root, burstable, best_effort):
-    assert compute_qos_values(map(compute_demand, pods), rules) == QosValues(
+    demands = [compute_demand(each, desired_allocation(each)) for each in pods]
+    assert compute_qos_values(demands, rules) == QosValues(
         root=values(**root), burstable=values(**burstable), best_effort=values(cpu_shares=2, **best_effort)
     )
+
+
+def test_the_allocation_decides_and_not_the_spec():
+    given = desired_allocation(LIMITED)
+    assert compute_pod_values(BURSTABLE, given, RULES) == compute_pod_values(LIMITED, given, RULES)
+    assert compute_demand(BURSTABLE, desired_allocation(pod(container(LARGE)))).memory == 200 * MIB

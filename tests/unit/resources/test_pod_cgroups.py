@@ -9,6 +9,7 @@ from klet.host.cgroups.names import CgroupName
 from klet.host.cgroups.resources import CgroupResources
 from klet.host.cgroups.systemd import SystemdUnits
 from klet.host.errors import CgroupError
+from klet.model.allocation import desired_allocation
 from klet.model.pods import PodUID
 from klet.resources.cgroup_values import PodCgroupRules
 from klet.resources.pod_cgroups import NoPodCgroups, PodCgroups
@@ -34,7 +35,7 @@ async def test_a_pods_cgroup_from_beginning_to_end(pods, hierarchy, pod):
     path = PATHS[pod.metadata.uid]
     assert pods.parent_of(pod) == path
     assert not pods.exists(pod)
-    await pods.ensure(pod)
+    await pods.ensure(pod, desired_allocation(pod))
     assert pods.exists(pod)
     assert hierarchy.cgroups[path].pids_limit == 100
     await pods.destroy(pod)
@@ -43,22 +44,22 @@ async def test_a_pods_cgroup_from_beginning_to_end(pods, hierarchy, pod):
 
 
 async def test_limits_are_written_when_it_is_made(pods, hierarchy):
-    await pods.ensure(FULL)
+    await pods.ensure(FULL, desired_allocation(FULL))
     assert hierarchy.cgroups[PATHS["b-2"]] == CgroupResources(
         cpu_shares=512, cpu_quota=50000, cpu_period=100000, memory_limit=64 << 20, pids_limit=100
     )
 
 
 async def test_one_that_is_there_keeps_its_values(pods, hierarchy):
-    await pods.ensure(FULL)
+    await pods.ensure(FULL, desired_allocation(FULL))
     hierarchy.cgroups[PATHS["b-2"]] = CgroupResources(cpu_shares=7)
-    await pods.ensure(FULL)
+    await pods.ensure(FULL, desired_allocation(FULL))
     assert hierarchy.cgroups[PATHS["b-2"]] == CgroupResources(cpu_shares=7)
 
 
 async def test_values_that_are_refused_do_not_stop_the_pod(pods, hierarchy):
     hierarchy.refuses[PATHS["a-1"]] = "no"
-    await pods.ensure(PLAIN)
+    await pods.ensure(PLAIN, desired_allocation(PLAIN))
     assert pods.exists(PLAIN)
 
 
@@ -68,12 +69,12 @@ async def test_one_that_cannot_be_made(pods, hierarchy):
 
     hierarchy.create = refuse
     with pytest.raises(CgroupError) as caught:
-        await pods.ensure(PLAIN)
+        await pods.ensure(PLAIN, desired_allocation(PLAIN))
     assert str(caught.value) == "failed to create container for [kubepods besteffort poda-1] : no space"
 
 
 async def test_processes_are_killed_first(pods, hierarchy):
-    await pods.ensure(PLAIN)
+    await pods.ensure(PLAIN, desired_allocation(PLAIN))
     hierarchy.processes[f"{PATHS['a-1']}/container"] = {4_000_001}
     await pods.destroy(PLAIN)
     assert not hierarchy.processes
@@ -83,7 +84,7 @@ async def test_processes_are_killed_first(pods, hierarchy):
 async def test_orphans_are_pods_that_nobody_knows(pods):
     assert await pods.orphans(frozenset()) == ()
     for pod in EVERY:
-        await pods.ensure(pod)
+        await pods.ensure(pod, desired_allocation(pod))
     assert set(await pods.orphans(frozenset({PodUID("b-2")}))) == {"a-1", "c-3"}
 
 
@@ -95,14 +96,14 @@ async def test_what_is_not_a_pods_is_left_alone(pods, hierarchy):
 
 async def test_removing_by_uid(pods, hierarchy):
     for pod in EVERY:
-        await pods.ensure(pod)
+        await pods.ensure(pod, desired_allocation(pod))
     await pods.destroy_uid(PodUID("c-3"))
     await pods.destroy_uid(PodUID("unknown"))
     assert {uid for uid, path in PATHS.items() if path in hierarchy.cgroups} == {"a-1", "b-2"}
 
 
 async def test_a_pod_that_has_to_stay_gets_the_least_cpu(pods, hierarchy):
-    await pods.ensure(SOME)
+    await pods.ensure(SOME, desired_allocation(SOME))
     await pods.reduce_cpu(PodUID("c-3"))
     assert hierarchy.cgroups[PATHS["c-3"]].cpu_shares == 2
     assert hierarchy.cgroups[PATHS["c-3"]].pids_limit == 100
@@ -111,7 +112,7 @@ async def test_a_pod_that_has_to_stay_gets_the_least_cpu(pods, hierarchy):
 async def test_a_uid_that_no_cgroup_can_have(pods):
     pod = make_pod(uid="a_b")
     with pytest.raises(CgroupError):
-        await pods.ensure(pod)
+        await pods.ensure(pod, desired_allocation(pod))
     await pods.destroy(pod)
 
 
@@ -144,7 +145,7 @@ async def test_slices(hierarchy):
     units = SystemdUnits(bus=bus, mode=CgroupMode.UNIFIED)
     cgroups = CgroupManager(hierarchy=hierarchy, units=units, threads=threads, clock=ManualClock())
     pods = PodCgroups(cgroups=cgroups, kubepods=KUBEPODS, rules=PodCgroupRules())
-    await pods.ensure(FULL)
+    await pods.ensure(FULL, desired_allocation(FULL))
     unit = "kubepods-podb_2.slice"
     assert pods.parent_of(FULL) == f"/kubepods.slice/{unit}"
     assert bus.units[unit]["CPUQuotaPerSecUSec"] == 500_000
@@ -160,8 +161,18 @@ async def test_a_node_that_leaves_it_to_the_runtime():
     none = NoPodCgroups()
     assert none.parent_of(PLAIN) == ""
     assert none.exists(PLAIN)
-    await none.ensure(PLAIN)
+    await none.ensure(PLAIN, desired_allocation(PLAIN))
     await none.destroy(PLAIN)
     await none.destroy_uid(PodUID("a-1"))
     await none.reduce_cpu(PodUID("a-1"))
     assert await none.orphans(frozenset()) == ()
+
+
+async def test_whether_it_was_made_now(pods):
+    allocation = desired_allocation(FULL)
+    assert [await pods.ensure(FULL, allocation), await pods.ensure(FULL, allocation)] == [True, False]
+
+
+async def test_the_allocation_is_written_and_not_the_spec(pods, hierarchy):
+    await pods.ensure(SOME, desired_allocation(FULL))
+    assert hierarchy.cgroups[PATHS["c-3"]].memory_limit == 64 << 20

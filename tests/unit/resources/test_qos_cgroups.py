@@ -10,6 +10,7 @@ from klet.host.cgroups.names import CgroupName
 from klet.host.cgroups.resources import CgroupResources
 from klet.host.cgroups.usage import CgroupUsage, MemoryUsage
 from klet.host.errors import CgroupError
+from klet.model.allocation import desired_allocation
 from klet.resources.cgroup_values import QosRules
 from klet.resources.qos_cgroups import NoQosCgroups, QosCgroups
 from klet.testing.builders import make_container, make_pod, with_resources
@@ -21,8 +22,12 @@ PAGES = {2 << 20: 1 << 62}
 MIB = 1 << 20
 
 
+def given(pod):
+    return pod, desired_allocation(pod)
+
+
 def burstable(cpu="500m", memory="100Mi", *, uid="u"):
-    return make_pod(with_resources(make_container("c"), requests={"cpu": cpu, "memory": memory}), uid=uid)
+    return given(make_pod(with_resources(make_container("c"), requests={"cpu": cpu, "memory": memory}), uid=uid))
 
 
 def made(cgroups, **rules):
@@ -62,7 +67,7 @@ async def test_a_new_agent_keeps_the_shares_until_it_knows_the_pods(cgroups, hie
 async def test_shares_follow_the_pods(cgroups, hierarchy):
     qos = made(cgroups)
     await qos.start()
-    await qos.update([burstable(), burstable(uid="v"), make_pod(uid="w")])
+    await qos.update([burstable(), burstable(uid="v"), given(make_pod(uid="w"))])
     assert hierarchy.cgroups[BURSTABLE].cpu_shares == 1024
     await qos.update([burstable()])
     assert hierarchy.cgroups[BURSTABLE].cpu_shares == 512
@@ -199,3 +204,14 @@ async def test_a_node_without_classes():
     none = NoQosCgroups()
     await none.start()
     await none.update([burstable()])
+
+
+async def test_a_pod_that_was_given_something_else_is_summed_again(cgroups, hierarchy):
+    qos = made(cgroups)
+    await qos.start()
+    pod, _ = burstable("500m")
+    _, more = burstable("1500m")
+    await qos.update([(pod, more)])
+    assert hierarchy.cgroups[BURSTABLE].cpu_shares == 1536
+    await qos.update([given(pod)])
+    assert hierarchy.cgroups[BURSTABLE].cpu_shares == 512

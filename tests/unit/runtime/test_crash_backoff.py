@@ -2,7 +2,10 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
+from klet.api.container import ResourceRequirements
+from klet.api.quantity import Quantity
 from klet.api.times import Duration
+from klet.model.allocation import NOTHING
 from klet.model.memory import AgentMemory, CrashDelay
 from klet.model.pods import PodUID
 from klet.runtime.crash_backoff import CrashBackoff
@@ -18,16 +21,16 @@ def seconds(number: float) -> timedelta:
     return timedelta(seconds=number)
 
 
-def crash(backoff: CrashBackoff, at: float, *, container=MAIN) -> timedelta | None:
+def crash(backoff: CrashBackoff, at: float, *, container=MAIN, resources=NOTHING) -> timedelta | None:
     """It ended just now: how long does it wait?"""
-    return backoff.wait_after(POD, container, NOW + seconds(at), now=NOW + seconds(at))
+    return backoff.wait_after(POD, container, resources, NOW + seconds(at), now=NOW + seconds(at))
 
 
 def test_the_first_restart_is_free_and_then_it_doubles():
     backoff = CrashBackoff(longest=seconds(300))
     assert crash(backoff, 0) is None
     assert crash(backoff, 1) == seconds(10)
-    assert backoff.wait_after(POD, MAIN, NOW + seconds(1), now=NOW + seconds(11)) is None
+    assert backoff.wait_after(POD, MAIN, NOTHING, NOW + seconds(1), now=NOW + seconds(11)) is None
     assert crash(backoff, 12) == seconds(20)
 
 
@@ -35,6 +38,13 @@ def test_another_image_is_another_container():
     backoff = CrashBackoff(longest=seconds(300))
     assert crash(backoff, 0) is None
     assert crash(backoff, 1, container=replace(MAIN, image="other")) is None
+
+
+def test_so_is_one_that_was_given_other_resources():
+    backoff = CrashBackoff(longest=seconds(300))
+    assert crash(backoff, 0) is None
+    more = ResourceRequirements(requests={"cpu": Quantity.parse("1")})
+    assert crash(backoff, 1, resources=more) is None
 
 
 def test_the_next_life_waits_on():

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from klet.api.codec import convert
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod, PodStatus
+from klet.model.allocation import PodResources, desired_allocation
 from klet.model.images import ImageUser
 from klet.model.network import DnsConfig
 from klet.model.pods import uid_of
@@ -84,6 +85,7 @@ def test_a_sandbox_is_described_as_upstream_does(name, is_unified):
     pod = pod_of(name)
     made = build_sandbox_config(
         pod,
+        desired_allocation(pod),
         attempt=2,
         dns=DnsConfig(servers=("10.96.0.10",), searches=("svc.cluster.local",), options=("ndots:5",)),
         cgroup_parent=f"/kubepods/pod{pod.metadata.uid}",
@@ -105,6 +107,7 @@ def test_a_container_is_described_as_upstream_does(name, index, is_unified):
     spec = spec_of(pod, own_name)
     inputs = ContainerInputs(
         restart_count=recorded["restartCount"],
+        allocation=desired_allocation(pod),
         image_ref=f"sha256:{own_name}",
         image_user=ImageUser(uid=0),
         environment={},
@@ -172,6 +175,7 @@ def test_upstreams_pod_is_reported_as_running_and_ready(name):
     pod, seen = pod_of(name), as_the_runtime_shows(name)
     inputs = StatusInputs(
         previous=PodStatus(),
+        resources=PodResources(admitted=desired_allocation(pod)),
         runtime_name="containerd",
         qos_class=compute_qos(pod),
         restarts=lambda container, code: restarts_after(container, pod, code),

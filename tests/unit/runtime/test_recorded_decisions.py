@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from klet.allocation.book import actual_resources
 from klet.api.codec import convert, to_builtins
 from klet.api.pod import Pod, PodStatus
+from klet.model.allocation import PodResources, desired_allocation
 from klet.model.pods import PodUID, is_static
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult, ProbeView
 from klet.model.qos import compute_qos
@@ -165,6 +167,7 @@ def test_the_status_of_a_pod(case):
     seen = seen_of(case, pod)
     inputs = StatusInputs(
         previous=pod.status,
+        resources=PodResources(admitted=desired_allocation(pod), actual=actual_resources(seen)),
         runtime_name="containerd",
         qos_class=compute_qos(pod),
         restarts=restarts(pod),

@@ -17,6 +17,7 @@ from klet.api.container_status import (
     VolumeMountStatus,
 )
 from klet.api.times import Time
+from klet.model.allocation import PodResources, desired_allocation
 from klet.model.runtime import ContainerState as Seen
 from klet.model.runtime import StartFailure
 from klet.status.containers import build_container_statuses, cut_messages, overlay_waiting
@@ -72,7 +73,8 @@ def status_of(pod, *records, previous: ContainerStatus | None = None, name: str 
     every = (*pod.spec.containers, *pod.spec.init_containers)
     containers = [container for container in every if container.name == name]
     seen = make_status(pod, *records)
-    (status,) = build_container_statuses(pod, containers, seen, before, runtime_name="containerd")
+    resources = PodResources(admitted=desired_allocation(pod))
+    (status,) = build_container_statuses(pod, containers, seen, before, resources=resources, runtime_name="containerd")
     return status
 
 

@@ -13,6 +13,7 @@ from klet.api.container_status import (
 from klet.api.handlers import Probe
 from klet.api.pod import PodCondition, PodIP, PodReadinessGate, PodStatus
 from klet.api.times import Time
+from klet.model.allocation import PodResources, desired_allocation
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult
 from klet.model.runtime import ContainerState as Seen
 from klet.model.runtime import StartFailure
@@ -27,6 +28,7 @@ from klet.testing.clock import ManualClock
 def inputs(pod, **given) -> StatusInputs:
     made = {
         "previous": PodStatus(),
+        "resources": PodResources(admitted=desired_allocation(pod)),
         "runtime_name": "containerd",
         "qos_class": "BestEffort",
         "restarts": lambda container, code: restarts_after(container, pod, code),

@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from klet.api.pod import PodStatus
+from klet.model.allocation import PodResources, desired_allocation
 from klet.model.runtime import ContainerId
 from klet.status.generate import StatusInputs, generate_status
 from klet.status.probed import with_readiness, with_startup
@@ -17,6 +18,7 @@ IDS = {record.name: record.id for record in SEEN.containers}
 def ready_status() -> PodStatus:
     inputs = StatusInputs(
         previous=PodStatus(),
+        resources=PodResources(admitted=desired_allocation(POD)),
         runtime_name="containerd",
         qos_class="BestEffort",
         restarts=lambda _container, _code: True,

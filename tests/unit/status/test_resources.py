@@ -3,15 +3,15 @@
 import dataclasses
 
 import pytest
-from msgspec.structs import replace
 
-from klet.api.container import Container, ResourceRequirements
+from klet.api.container import ResourceRequirements
 from klet.api.container_status import ContainerState as Shown
 from klet.api.container_status import ContainerStateRunning, ContainerStatus
 from klet.api.quantity import Quantity
-from klet.model.runtime import ContainerState, GivenResources
+from klet.model.allocation import Actuated, ContainerAllocation, PodAllocation, PodResources
+from klet.model.runtime import ContainerRecord, ContainerState, GivenResources
 from klet.status.resources import build_resources
-from klet.testing.builders import make_container, make_pod, make_record
+from klet.testing.builders import make_pod, make_record
 
 
 def resources(text: str) -> ResourceRequirements:
@@ -36,8 +36,16 @@ def reported(text: str, *, container: str = "main-0", running: bool = True) -> C
     )
 
 
-def given_container(spec: str) -> Container:
-    return replace(make_container("main"), resources=resources(spec))
+def running(
+    admitted: str, actual: GivenResources | None, *, actuated: str = ""
+) -> tuple[ContainerRecord, PodResources]:
+    """A container that runs, whose spec names no resources, and what is known of its resources."""
+    known = PodResources(
+        admitted=PodAllocation(containers=(ContainerAllocation(name="main", given=resources(admitted)),)),
+        actuated=Actuated(containers={"main": resources(actuated)}) if actuated else Actuated(),
+        actual={"main": actual} if actual is not None else {},
+    )
+    return make_record(make_pod("main"), "main"), known
 
 
 BOTH = "limits.cpu=1 limits.memory=64Mi requests.cpu=100m requests.memory=32Mi"
@@ -77,9 +85,8 @@ BOTH = "limits.cpu=1 limits.memory=64Mi requests.cpu=100m requests.memory=32Mi"
     ],
 )
 def test_a_running_container(spec, given, expected):
-    container = given_container(spec)
-    record = dataclasses.replace(make_record(make_pod(container), "main"), resources=given)
-    assert texts(build_resources(container, record, None)) == expected
+    record, known = running(spec, given)
+    assert texts(build_resources(known, record, None)) == expected
 
 
 OTHER = "limits.cpu=2 limits.memory=1Mi requests.cpu=20m requests.memory=2Mi"
@@ -101,14 +108,26 @@ OTHER = "limits.cpu=2 limits.memory=1Mi requests.cpu=20m requests.memory=2Mi"
     ],
 )
 def test_what_was_reported_before(previous, given, expected):
-    container = given_container(BOTH)
-    record = dataclasses.replace(make_record(make_pod(container), "main"), resources=given)
-    assert texts(build_resources(container, record, previous)) == expected
+    record, known = running(BOTH, given)
+    assert texts(build_resources(known, record, previous)) == expected
 
 
 @pytest.mark.parametrize("state", [ContainerState.EXITED, ContainerState.CREATED, ContainerState.UNKNOWN])
 def test_a_container_that_does_not_run_is_reported_with_what_it_would_get(state):
-    container = given_container(BOTH)
-    record = make_record(make_pod(container), "main", state)
-    record = dataclasses.replace(record, resources=GivenResources(cpu_limit=1))
-    assert build_resources(container, record, reported(OTHER)) == container.resources
+    record, known = running(BOTH, GivenResources(cpu_limit=1))
+    record = dataclasses.replace(record, state=state)
+    assert build_resources(known, record, reported(OTHER)) == resources(BOTH)
+
+
+@pytest.mark.parametrize(
+    ("actuated", "previous", "expected"),
+    [
+        pytest.param("requests.memory=8Mi", None, "8Mi", id="what it was created with counts"),
+        pytest.param("requests.memory=8Mi", reported(OTHER), "8Mi", id="before what was reported"),
+        pytest.param("requests.cpu=1", reported(OTHER), "2Mi", id="it was created without one"),
+        pytest.param("", None, "32Mi", id="nobody knows: what was admitted"),
+    ],
+)
+def test_the_request_of_memory_that_no_runtime_tells(actuated, previous, expected):
+    record, known = running(BOTH, None, actuated=actuated)
+    assert str(build_resources(known, record, previous).requests["memory"]) == expected

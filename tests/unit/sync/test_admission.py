@@ -2,14 +2,17 @@ import pytest
 from msgspec.structs import replace
 
 from klet.admission.verdicts import Admit, Reject, Wait
+from klet.allocation.book import AllocationBook
+from klet.api.container_status import ContainerStatus
 from klet.api.pod import PodStatus
 from klet.journal.memory import MemoryJournal
+from klet.model.allocation import desired_allocation
 from klet.model.reasons import Reason
 from klet.pods.store import PodStore
 from klet.sync.admission import PodAdmission
 from klet.sync.ledger import WorkerLedger
 from klet.sync.worker_state import Stage, WorkerState
-from klet.testing.builders import make_pod
+from klet.testing.builders import make_container, make_pod, with_resources
 from klet.testing.clock import ManualClock
 
 REFUSED = Reject(Reason.NODE_PORTS, "no port is free", {"hostPort": 80})
@@ -31,13 +34,14 @@ class Voice:
 class Bench:
     def __init__(self, *verdicts, remembered=()):
         self.voices = [Voice(verdict) for verdict in verdicts]
-        self.pods, self.ledger = PodStore(), WorkerLedger()
+        self.pods, self.ledger, self.allocations = PodStore(), WorkerLedger(), AllocationBook()
         self.journal = MemoryJournal(clock=ManualClock())
         self.reported = []
         self.admission = PodAdmission(
             handlers=self.voices,
             pods=self.pods,
             ledger=self.ledger,
+            allocations=self.allocations,
             remembers=lambda uid: uid in remembered,
             report_rejection=lambda *rejection: self.reported.append(rejection),
             recorder=self.journal,
@@ -94,3 +98,73 @@ def test_a_wait_is_recorded():
     bench.admission.note_wait(POD, Wait("the plugin is not there yet"), cause=None)
     (cause,) = bench.journal.all()
     assert (cause.finding.decision, cause.finding.next) == (Reason.ADMISSION_WAITS, "ask again")
+
+
+SMALL, LARGE = ({"requests": {"cpu": cpu}, "limits": {"cpu": cpu}} for cpu in ("1", "2"))
+
+
+def sized(resources, *, generation=1, **options):
+    pod = make_pod(with_resources(make_container("main"), **resources), **options)
+    return replace(pod, metadata=replace(pod.metadata, generation=generation))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "held"),
+    [
+        pytest.param(Admit(), {"uid-1"}, id="admitted"),
+        pytest.param(REFUSED, set(), id="rejected"),
+        pytest.param(Wait("for a plugin"), set(), id="it waits"),
+    ],
+)
+async def test_a_pod_is_given_its_resources_when_it_is_admitted(verdict, held):
+    bench = Bench(verdict)
+    await bench.admission.admit(sized(SMALL))
+    assert bench.allocations.pods() == held
+    assert bench.journal.all() == ()
+
+
+async def test_a_pod_keeps_them_when_its_spec_changes():
+    bench = Bench(Admit())
+    before, after = sized(SMALL), sized(LARGE, generation=2)
+    await bench.admission.admit(before)
+    bench.admission.note_change(after, before, cause=None)
+    assert bench.allocations.of(after) == desired_allocation(before)
+    (cause,) = bench.journal.all()
+    assert (cause.finding.decision, cause.finding.next) == (
+        Reason.RESIZE_PENDING,
+        "keep the resources that it was admitted with",
+    )
+    assert cause.finding.message == "other resources are wanted for main; klet does not resize pods that run"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(sized(SMALL), sized(SMALL, generation=2), id="another part of the spec has changed"),
+        pytest.param(sized(LARGE, generation=2), sized(LARGE, generation=2), id="it was recorded before"),
+    ],
+)
+async def test_a_change_that_is_no_news(before, after):
+    bench = Bench(Admit())
+    await bench.admission.admit(sized(SMALL))
+    bench.admission.note_change(after, before, cause=None)
+    assert bench.journal.all() == ()
+
+
+def test_a_pod_that_runs_keeps_what_an_earlier_run_gave_it():
+    bench = Bench()
+    small, pod = sized(SMALL).spec.containers[0].resources, sized(LARGE, generation=2)
+    shown = ContainerStatus(name="main", allocated_resources=small.requests, resources=small)
+    pod = replace(pod, status=PodStatus(phase="Running", container_statuses=(shown,)))
+    bench.admission.take_over(pod, cause=None)
+    assert bench.allocations.of(pod).of("main") == small
+    assert [cause.finding.decision for cause in bench.journal.all()] == [Reason.RESIZE_PENDING]
+
+
+async def test_a_static_pod_has_what_its_manifest_says_by_now():
+    bench = Bench(Admit())
+    before, after = sized(SMALL, source="file"), sized(LARGE, source="file")
+    await bench.admission.admit(before)
+    bench.admission.note_change(after, before, cause=None)
+    assert bench.allocations.of(after) == desired_allocation(after)
+    assert bench.journal.all() == ()

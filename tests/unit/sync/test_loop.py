@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from klet.aio.clock import LoopClock
+from klet.allocation.book import AllocationBook
 from klet.api.container_status import ContainerStatus
 from klet.api.pod import Pod, PodCondition, PodReadinessGate, PodStatus
 from klet.api.times import Time
@@ -66,6 +67,7 @@ class Bench:
         )
         statuses = PodStatuses(
             board=StatusBoard(clock=clock),
+            allocations=AllocationBook(),
             failures=StartFailures(),
             probes=self.results,
             probers=self,

@@ -6,6 +6,7 @@ import asyncio
 import pytest
 
 from klet.aio.broadcast import Broadcast, Subscription
+from klet.allocation.book import AllocationBook
 from klet.journal.memory import MemoryJournal
 from klet.model.pods import PodUID
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult
@@ -69,6 +70,7 @@ async def test_who_hears_of_it(told, heard):
         pods.put(make_pod("a", name=f"pod-{number}", uid=f"u-{number}"))
     statuses = PodStatuses(
         board=StatusBoard(clock=clock),
+        allocations=AllocationBook(),
         failures=StartFailures(),
         probes=ProbeResults(),
         probers=listeners,

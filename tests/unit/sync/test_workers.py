@@ -621,6 +621,7 @@ def test_a_new_pod_is_admitted_before_anything_is_done_for_it():
         bench.update(CREATE, make_pod())
         await bench.run_for(1)
         assert bench.admission.asked == ["uid-1"]
+        assert bench.admission.taken_over == []
         assert bench.order() == [("sync", "uid-1")]
 
     on_bench(test)
@@ -631,6 +632,7 @@ def test_a_pod_that_runs_already_is_not_asked_about():
         bench.update(CREATE, make_pod())
         await bench.run_for(1)
         assert bench.admission.asked == []
+        assert bench.admission.taken_over == ["uid-1"]
         assert bench.order() == [("sync", "uid-1")]
 
     on_bench(test)
@@ -722,5 +724,35 @@ def test_a_pod_that_is_told_to_stop_before_it_was_admitted_is_not_started():
         await bench.run_for(1)
         assert bench.order() == [("stop", "uid-1"), ("finish", "uid-1")]
         assert bench.stage() is Stage.FINISHED
+
+    on_bench(test)
+
+
+def test_a_pod_that_only_the_runtime_knows_is_given_nothing():
+    async def test(bench: Bench) -> None:
+        bench.workers.update(PodUpdate(kind=KILL, pod=make_pod(), is_runtime_only=True))
+        await bench.run_for(1)
+        assert bench.admission.taken_over == []
+
+    on_bench(test)
+
+
+def test_admission_hears_of_changes_of_a_pod_that_it_took_in():
+    async def test(bench: Bench) -> None:
+        bench.live = False
+        bench.admission.verdicts["uid-1"] = [Wait("for a plugin")]
+        pod = make_pod()
+        waiting, admitted, changed = (
+            replace(pod, metadata=replace(pod.metadata, generation=number)) for number in range(1, 4)
+        )
+        bench.update(CREATE, make_pod())
+        await bench.run_for(1)
+        bench.update(UPDATE, waiting)
+        await bench.run_for(20)
+        bench.update(UPDATE, admitted)
+        bench.update(UPDATE, changed)
+        bench.update(KILL, changed)
+        bench.update(UPDATE, make_pod())
+        assert bench.admission.changes == [(waiting, admitted), (admitted, changed), (changed, changed)]
 
     on_bench(test)

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from klet.allocation.book import AllocationBook
 from klet.errors import KletError
 from klet.journal.memory import MemoryJournal
 from klet.testing.attachable import AttachableDisks
@@ -32,6 +33,7 @@ class Node:
         self.disks = AttachableDisks()
         self.volumes = VolumeManager(
             plugins=(self.disks, machine.plugins["kubernetes.io/empty-dir"]),
+            allocations=AllocationBook(),
             disk=PodDirectories(layout=Layout(machine.root), threads=machine.threads),
             recorder=MemoryJournal(clock=machine.clock),
             refresh=timedelta(minutes=1),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from klet.errors import KletError
+from klet.model.allocation import desired_allocation
 from klet.volumes.errors import VolumeError
 from klet.volumes.plugins.base import MountRequest, VolumeAttributes
 from klet.volumes.plugins.host_path import check_host_path
@@ -100,7 +101,7 @@ def test_types_that_do_not_exist(place, kind):
 
 def request_for(pod_with, **source):
     pod = pod_with({"hostPath": source})
-    return MountRequest(pod=pod, volume=pod.spec.volumes[0])
+    return MountRequest(pod=pod, allocation=desired_allocation(pod), volume=pod.spec.volumes[0])
 
 
 async def test_without_a_type_nothing_is_checked(machine, pod_with):

@@ -7,7 +7,10 @@ from datetime import timedelta
 import pytest
 
 from klet.aio.broadcast import Broadcast
+from klet.allocation.book import AllocationBook
+from klet.api.quantity import Quantity
 from klet.errors import KletError
+from klet.model.allocation import PodAllocation
 from klet.model.objects import ObjectKind, ObjectRef
 from klet.testing.clock import START
 from klet.volumes.directories import PodDirectories
@@ -27,6 +30,7 @@ class Scripted(VolumePlugin):
 
     def __init__(self):
         self.ups = []
+        self.given = []
         self.downs = []
         self.error = ""
         self.fault = None
@@ -41,6 +45,7 @@ class Scripted(VolumePlugin):
 
     async def set_up(self, request):
         self.ups.append((request.uid, request.volume.name, request.is_remount, dict(request.pod.metadata.labels)))
+        self.given.append(request.allocation)
         await self._act()
         return self.old_at
 
@@ -92,8 +97,10 @@ class Node:
         self.root = machine.root
         self.plain, self.shown = Plain(), Shown()
         self.notes = Notes()
+        self.allocations = AllocationBook()
         self.volumes = VolumeManager(
             plugins=(self.plain, self.shown),
+            allocations=self.allocations,
             disk=PodDirectories(layout=Layout(machine.root), threads=machine.threads),
             recorder=self.notes,
             refresh=timedelta(minutes=1),
@@ -271,6 +278,17 @@ async def test_other_labels_are_shown(node, pod_with):
     node.volumes.process(pod_with(CONFIG, labels={"app": "y"}))
     await node.settle()
     assert [up[3] for up in node.shown.ups] == [{"app": "x"}, {"app": "y"}]
+
+
+async def test_what_a_pod_is_given_later_is_shown(node, pod_with):
+    pod, large = pod_with(EMPTY, CONFIG), PodAllocation(overhead={"cpu": Quantity.parse("1")})
+    await node.outcome(node.volumes.wait_for_attach_and_mount(pod))
+    small = node.allocations.of(pod)
+    for given in (small, large, large):
+        node.allocations.admit("u", given)
+        node.volumes.process(pod)
+    await node.settle()
+    assert (node.shown.given, node.plain.given) == ([small, large], [small])
 
 
 async def test_content_is_looked_at_once_in_a_while(node, pod_with):

@@ -3,6 +3,7 @@
 import pytest
 
 from klet.api.quantity import Quantity
+from klet.model.allocation import PodAllocation, desired_allocation
 from klet.volumes.errors import VolumeError
 from klet.volumes.host_mounter import has_noswap
 from klet.volumes.media import mount_options, page_size, tmpfs_size
@@ -33,7 +34,8 @@ def container(name="c", **resources):
     ],
 )
 def test_the_size_of_memory(pod_with, spec, limit, gigabytes):
-    found = tmpfs_size(pod_with(**spec), size_limit=limit and Quantity.parse(limit), allocatable=NODE)
+    pod = pod_with(**spec)
+    found = tmpfs_size(pod, desired_allocation(pod), size_limit=limit and Quantity.parse(limit), allocatable=NODE)
     assert found == gigabytes * GI
 
 
@@ -46,7 +48,7 @@ def test_the_size_of_memory(pod_with, spec, limit, gigabytes):
     ],
 )
 def test_the_options_of_memory(pod_with, allocatable, noswap, options):
-    assert mount_options(pod_with(), "Memory", allocatable=allocatable, noswap=noswap) == options
+    assert mount_options(pod_with(), PodAllocation(), "Memory", allocatable=allocatable, noswap=noswap) == options
 
 
 def huge(*sizes, name="c"):
@@ -66,8 +68,10 @@ def huge(*sizes, name="c"):
     ],
 )
 def test_the_size_of_huge_pages(pod_with, spec, medium, size):
-    assert str(page_size(pod_with(**spec), medium)) == size
-    assert mount_options(pod_with(**spec), medium, allocatable=NODE, noswap=True) == (f"pagesize={size}",)
+    pod = pod_with(**spec)
+    given = desired_allocation(pod)
+    assert str(page_size(given, medium)) == size
+    assert mount_options(pod, given, medium, allocatable=NODE, noswap=True) == (f"pagesize={size}",)
 
 
 NO_REQUEST = "medium {}: hugePages storage requested, but there is no resource request for huge pages"
@@ -90,14 +94,16 @@ NO_REQUEST = "medium {}: hugePages storage requested, but there is no resource r
     ],
 )
 def test_media_that_are_refused(pod_with, spec, medium, message):
+    pod = pod_with(**spec)
     with pytest.raises(VolumeError) as caught:
-        mount_options(pod_with(**spec), medium, allocatable=NODE, noswap=True)
+        mount_options(pod, desired_allocation(pod), medium, allocatable=NODE, noswap=True)
     assert str(caught.value) == message
 
 
 def test_huge_pages_without_a_size_after_the_dash(pod_with):
+    pod = pod_with(containers=[huge("2Mi")])
     with pytest.raises(VolumeError, match="medium HugePages-: "):
-        mount_options(pod_with(containers=[huge("2Mi")]), "HugePages-", allocatable=NODE, noswap=True)
+        mount_options(pod, desired_allocation(pod), "HugePages-", allocatable=NODE, noswap=True)
 
 
 @pytest.mark.parametrize(

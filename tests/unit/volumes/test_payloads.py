@@ -5,6 +5,7 @@ from klet.api.config import ConfigMap, Secret
 from klet.api.container import ResourceFieldSelector
 from klet.api.quantity import Quantity
 from klet.api.volume import DownwardAPIVolumeSource, KeyToPath
+from klet.model.allocation import desired_allocation
 from klet.volumes.atomic_writer import FileProjection
 from klet.volumes.downward import field_text, resource_text
 from klet.volumes.errors import VolumeError
@@ -108,7 +109,7 @@ def amount(pod, container, resource, divisor=None, allocatable=ALLOCATABLE):
     wanted = ResourceFieldSelector(
         container_name=container, resource=resource, divisor=divisor and Quantity.parse(divisor)
     )
-    return resource_text(pod, wanted, allocatable=allocatable)
+    return resource_text(desired_allocation(pod), wanted, allocatable=allocatable)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def test_a_node_that_nobody_knows_yet(pod):
 
 def downward(pod, *items):
     source = convert(DownwardAPIVolumeSource, {"items": items})
-    return downward_payload(pod, source.items, default_mode=0o644, allocatable=ALLOCATABLE)
+    return downward_payload(pod, desired_allocation(pod), source.items, default_mode=0o644, allocatable=ALLOCATABLE)
 
 
 def test_files_of_the_downward_api(pod):

@@ -8,6 +8,7 @@ import pytest
 
 from klet.api.authentication import BoundObjectReference
 from klet.errors import KletError
+from klet.model.allocation import desired_allocation
 from klet.model.objects import ObjectMissing
 from klet.objectcache.errors import NotSynced
 from klet.testing.clock import START
@@ -26,7 +27,9 @@ def show(machine, pod_with):
 
     async def run(plugin, source, *, plugins=None, is_remount=False, **spec):
         pod = pod_with(source, **spec)
-        request = MountRequest(pod=pod, volume=pod.spec.volumes[0], is_remount=is_remount)
+        request = MountRequest(
+            pod=pod, allocation=desired_allocation(pod), volume=pod.spec.volumes[0], is_remount=is_remount
+        )
         return await (plugins or machine.plugins)[plugin].set_up(request)
 
     return run

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from klet.model.allocation import PodAllocation
 from klet.model.causes import Subject
 from klet.model.objects import ObjectKind, ObjectRef
 from klet.volumes.names import MountKey
@@ -35,7 +36,8 @@ class Fixed:
 
 
 def desired(plugin=Changing, revision=0, pod=None):
-    return DesiredMount(key=KEY, pod=pod, volume=pod and pod.spec.volumes[0], plugin=plugin, revision=revision)
+    volume = pod and pod.spec.volumes[0]
+    return DesiredMount(key=KEY, pod=pod, allocation=PodAllocation(), volume=volume, plugin=plugin, revision=revision)
 
 
 def actual(state=MountState.MOUNTED, revision=0, refresh_at=SOON):

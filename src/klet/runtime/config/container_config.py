@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
+from klet.model.allocation import PodAllocation
 from klet.model.expansion import expand_all
 from klet.model.images import ImageUser
 from klet.runtime import labels
@@ -20,6 +21,7 @@ class ContainerInputs:
     """What a container gets besides its spec."""
 
     restart_count: int
+    allocation: PodAllocation
     image_ref: str
     image_user: ImageUser
     environment: Mapping[str, str]
@@ -65,7 +67,7 @@ def build_container_config(
         stdin_once=container.stdin_once,
         tty=container.tty,
         linux=cri.LinuxContainerConfig(
-            resources=build_container_resources(pod, container, settings.resources),
+            resources=build_container_resources(pod, container.name, inputs.allocation, settings.resources),
             security_context=build_security_context(
                 pod,
                 container,

@@ -11,6 +11,7 @@ from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.cri.errors import CriError
 from klet.errors import KletError
+from klet.model.allocation import PodAllocation
 from klet.model.images import PresentImage
 from klet.model.pods import PodUID, uid_of
 from klet.model.runtime import SandboxId, SandboxRecord
@@ -38,6 +39,8 @@ class Place:
 
     sandbox_id: SandboxId
     sandbox_config: cri.PodSandboxConfig
+    allocation: PodAllocation
+    """What the pod has been given: the sandbox and everything started in it get their parts of this one value."""
     pod_ips: tuple[str, ...]
     handler: str = ""
     """The runtime handler that the sandbox runs with."""
@@ -134,6 +137,7 @@ class ContainerPlanner:
             await self._environment.gather(
                 pod,
                 container,
+                allocation=place.allocation,
                 pod_ips=place.pod_ips,
                 volumes={name: volume.path for name, volume in volumes.items() if volume.path},
                 devices=options.environment,
@@ -141,6 +145,7 @@ class ContainerPlanner:
         )
         inputs = ContainerInputs(
             restart_count=facts.restart_count,
+            allocation=place.allocation,
             image_ref=facts.image.ref,
             image_user=facts.image.user,
             environment=environment,

@@ -3,10 +3,9 @@
 Pure: the node's part comes in as rules.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from klet.api.container import Container, EphemeralContainer
+from klet.api.container import ResourceRequirements
 from klet.api.pod import Pod
 from klet.api.quantity import ZERO, Quantity
 from klet.host.cgroups.resources import (
@@ -16,6 +15,7 @@ from klet.host.cgroups.resources import (
     quota_from_millicpu,
     shares_from_millicpu,
 )
+from klet.model.allocation import PodAllocation
 from klet.model.pod_resources import (
     CPU,
     MEMORY,
@@ -65,32 +65,35 @@ class ResourceRules:
 
 
 def build_container_resources(
-    pod: Pod, container: Container | EphemeralContainer, rules: ResourceRules, *, has_exclusive_cpus: bool = False
+    pod: Pod, container: str, allocation: PodAllocation, rules: ResourceRules, *, has_exclusive_cpus: bool = False
 ) -> cri.LinuxContainerResources:
     """The resources of one container."""
+    given = allocation.of(container)
     resources = _build(
-        cpu_request=container.resources.requests.get(CPU),
-        cpu_limit=_limit(pod, container, CPU),
-        memory_limit=_limit(pod, container, MEMORY),
+        cpu_request=given.requests.get(CPU),
+        cpu_limit=_limit(given, allocation, CPU),
+        memory_limit=_limit(given, allocation, MEMORY),
         rules=rules,
         has_exclusive_cpus=has_exclusive_cpus,
     )
     if rules.memory_capacity:
-        resources.oom_score_adj = oom_score(pod, container, qos_of(pod), memory_capacity=rules.memory_capacity)
-    resources.hugepage_limits.extend(_hugepages(pod, container, rules))
+        resources.oom_score_adj = oom_score(
+            pod, container, allocation, qos_of(pod), memory_capacity=rules.memory_capacity
+        )
+    resources.hugepage_limits.extend(_hugepages(given, allocation, rules))
     if rules.swap is not None:
-        _set_swap(resources, pod, container, rules, rules.swap)
+        _set_swap(resources, pod, given, rules, rules.swap)
     if rules.is_unified and rules.memory_qos is not None:
-        resources.unified.update(_memory_qos(container, rules.memory_qos))
+        resources.unified.update(_memory_qos(given, rules.memory_qos))
     return resources
 
 
 def build_sandbox_resources(
-    pod: Pod, rules: ResourceRules, *, has_exclusive_cpus: bool = False
+    allocation: PodAllocation, rules: ResourceRules, *, has_exclusive_cpus: bool = False
 ) -> cri.LinuxContainerResources:
     """The resources of the pod as a whole, without its overhead."""
-    requests = compute_pod_requests(pod, with_overhead=False)
-    limits = compute_pod_limits(pod, with_overhead=False)
+    requests = compute_pod_requests(allocation, with_overhead=False)
+    limits = compute_pod_limits(allocation, with_overhead=False)
     return _build(
         cpu_request=requests.get(CPU),
         cpu_limit=limits.get(CPU, ZERO),
@@ -100,9 +103,9 @@ def build_sandbox_resources(
     )
 
 
-def build_overhead(pod: Pod, rules: ResourceRules) -> cri.LinuxContainerResources:
+def build_overhead(allocation: PodAllocation, rules: ResourceRules) -> cri.LinuxContainerResources:
     """What the sandbox itself uses, by the pod's runtime class; empty without one."""
-    overhead = pod.spec.overhead
+    overhead = allocation.overhead
     if not overhead:
         return cri.LinuxContainerResources()
     cpu = overhead.get(CPU, ZERO)
@@ -131,18 +134,15 @@ def _build(
     return resources
 
 
-def _limit(pod: Pod, container: Container | EphemeralContainer, resource: str) -> Quantity:
+def _limit(given: ResourceRequirements, allocation: PodAllocation, resource: str) -> Quantity:
     """The container's limit; without one, that of the whole pod."""
-    own = container.resources.limits.get(resource, ZERO)
-    if own or pod.spec.resources is None:
-        return own
-    return pod.spec.resources.limits.get(resource, own)
+    own = given.limits.get(resource, ZERO)
+    return own or allocation.pod_limits.get(resource, own)
 
 
-def _hugepages(pod: Pod, container: Container | EphemeralContainer, rules: ResourceRules) -> list[cri.HugepageLimit]:
+def _hugepages(given: ResourceRequirements, allocation: PodAllocation, rules: ResourceRules) -> list[cri.HugepageLimit]:
     """One limit for every page size of the machine: what is not asked for is not to be had."""
-    whole: Mapping[str, Quantity] = pod.spec.resources.limits if pod.spec.resources is not None else {}
-    limits = hugepage_amounts(whole) | hugepage_amounts(container.resources.limits)
+    limits = hugepage_amounts(allocation.pod_limits) | hugepage_amounts(given.limits)
     return [
         cri.HugepageLimit(page_size=hugepage_unit(size), limit=limits.get(size, 0)) for size in rules.hugepage_sizes
     ]
@@ -151,33 +151,33 @@ def _hugepages(pod: Pod, container: Container | EphemeralContainer, rules: Resou
 def _set_swap(
     resources: cri.LinuxContainerResources,
     pod: Pod,
-    container: Container | EphemeralContainer,
+    given: ResourceRequirements,
     rules: ResourceRules,
     swap: SwapRules,
 ) -> None:
     if rules.is_unified:
-        amount = _swap_share(container, rules, swap) if swap.is_limited and _may_swap(pod, container) else 0
+        amount = _swap_share(given, rules, swap) if swap.is_limited and _may_swap(pod, given) else 0
         resources.unified["memory.swap.max"] = str(amount)
     else:
         # Version 1 limits memory and swap together: the same limit as for memory leaves no room for swap.
         resources.memory_swap_limit_in_bytes = resources.memory_limit_in_bytes
 
 
-def _may_swap(pod: Pod, container: Container | EphemeralContainer) -> bool:
-    request, limit = _memory(container)
+def _may_swap(pod: Pod, given: ResourceRequirements) -> bool:
+    request, limit = _memory(given)
     return qos_of(pod) is QosClass.BURSTABLE and not is_critical(pod) and request != limit
 
 
-def _swap_share(container: Container | EphemeralContainer, rules: ResourceRules, swap: SwapRules) -> int:
+def _swap_share(given: ResourceRequirements, rules: ResourceRules, swap: SwapRules) -> int:
     """The part of the node's swap that the container's request is of the node's memory."""
-    request, _ = _memory(container)
+    request, _ = _memory(given)
     if rules.memory_capacity <= 0 or request > rules.memory_capacity:
         return 0
     return int(request / rules.memory_capacity * swap.capacity)
 
 
-def _memory_qos(container: Container | EphemeralContainer, rules: MemoryQosRules) -> dict[str, str]:
-    request, limit = _memory(container)
+def _memory_qos(given: ResourceRequirements, rules: MemoryQosRules) -> dict[str, str]:
+    request, limit = _memory(given)
     values = {"memory.min": str(request)} if request else {}
     top = limit or rules.allocatable
     if request != limit and top > 0:
@@ -187,6 +187,6 @@ def _memory_qos(container: Container | EphemeralContainer, rules: MemoryQosRules
     return values
 
 
-def _memory(container: Container | EphemeralContainer) -> tuple[int, int]:
+def _memory(given: ResourceRequirements) -> tuple[int, int]:
     """Request and limit in bytes."""
-    return memory_bytes(container.resources.requests), memory_bytes(container.resources.limits)
+    return memory_bytes(given.requests), memory_bytes(given.limits)

@@ -9,6 +9,7 @@ from klet.api.pod import Pod
 from klet.api.security import PodSecurityContext, SELinuxOptions
 from klet.api.sysctls import normalize_sysctl
 from klet.api.validation import formats
+from klet.model.allocation import PodAllocation
 from klet.model.network import DnsConfig
 from klet.runtime import labels
 from klet.runtime.config.linux_resources import ResourceRules, build_overhead, build_sandbox_resources
@@ -31,6 +32,7 @@ class SandboxSettings:
 
 def build_sandbox_config(
     pod: Pod,
+    allocation: PodAllocation,
     *,
     attempt: int,
     dns: DnsConfig,
@@ -51,8 +53,8 @@ def build_sandbox_config(
             cgroup_parent=cgroup_parent,
             security_context=_security(pod, user_namespace),
             sysctls=_sysctls(pod),
-            resources=build_sandbox_resources(pod, settings.resources),
-            overhead=build_overhead(pod, settings.resources),
+            resources=build_sandbox_resources(allocation, settings.resources),
+            overhead=build_overhead(allocation, settings.resources),
         ),
     )
     if not pod.spec.host_network:

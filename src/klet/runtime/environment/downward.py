@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 
-from klet.api.container import Container, EphemeralContainer, ResourceFieldSelector
+from klet.api.container import ResourceFieldSelector, ResourceRequirements
 from klet.api.pod import Pod
 from klet.api.pod_resources import HUGEPAGES_PREFIX
 from klet.api.quantity import ZERO, Quantity
+from klet.model.allocation import PodAllocation
 from klet.model.downward import format_map, in_units, map_entry, split_subscript
 from klet.model.pod_resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
@@ -47,7 +48,7 @@ def field_value(pod: Pod, path: str, *, pod_ips: tuple[str, ...], node_ips: tupl
 
 
 def resource_value(
-    pod: Pod, container: Container | EphemeralContainer, wanted: ResourceFieldSelector, *, allocatable: Limits | None
+    allocation: PodAllocation, container: str, wanted: ResourceFieldSelector, *, allocatable: Limits | None
 ) -> str:
     """The request or limit of a container in multiples of a divisor, rounded up.
 
@@ -55,15 +56,15 @@ def resource_value(
     """
     if allocatable is None:
         raise _error("failed to find node object, expected a node")
-    target, is_defaulted = _target(pod, container, wanted.container_name)
+    given, is_defaulted = _target(allocation, container, wanted.container_name)
     kind, _, resource = wanted.resource.partition(".")
     is_known = resource in {CPU, MEMORY, EPHEMERAL_STORAGE} or resource.startswith(HUGEPAGES_PREFIX)
     if kind not in {"limits", "requests"} or not is_known:
         raise _error(f"unsupported container resource : {wanted.resource}")
-    amounts = target.resources.limits if kind == "limits" else target.resources.requests
+    amounts = given.limits if kind == "limits" else given.requests
     amount = amounts.get(resource, ZERO)
     if not amount and kind == "limits" and is_defaulted and not resource.startswith(HUGEPAGES_PREFIX):
-        amount = _most_possible(pod, resource, allocatable)
+        amount = _most_possible(allocation, resource, allocatable)
     return in_units(amount, wanted.divisor, resource)
 
 
@@ -85,23 +86,21 @@ def _map_entry(pod: Pod, path: str, front: str, key: str) -> str:
     return entry.text
 
 
-def _target(
-    pod: Pod, container: Container | EphemeralContainer, name: str
-) -> tuple[Container | EphemeralContainer, bool]:
-    """The container meant, and whether its missing limits are filled in: those of a named init container are not."""
+def _target(allocation: PodAllocation, container: str, name: str) -> tuple[ResourceRequirements, bool]:
+    """What the container meant has, and whether missing limits are filled in: a named init container's are not."""
     if not name:
-        return container, True
-    for found in pod.spec.containers:
+        return allocation.of(container), True
+    for found in allocation.containers:
         if found.name == name:
-            return found, True
-    for found in pod.spec.init_containers:
+            return found.given, True
+    for found in allocation.init_containers:
         if found.name == name:
-            return found, False
+            return found.given, False
     raise _error(f"container {name} not found")
 
 
-def _most_possible(pod: Pod, resource: str, allocatable: Limits) -> Quantity:
-    whole = pod.spec.resources.limits if pod.spec.resources is not None else {}
+def _most_possible(allocation: PodAllocation, resource: str, allocatable: Limits) -> Quantity:
+    whole = allocation.pod_limits
     if resource in {CPU, MEMORY} and whole.get(resource):
         return whole[resource]
     return allocatable.get(resource, ZERO)

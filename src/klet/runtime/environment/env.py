@@ -21,6 +21,7 @@ from klet.api.pod import Pod
 from klet.api.quantity import Quantity
 from klet.api.service import Service
 from klet.errors import KletError
+from klet.model.allocation import PodAllocation
 from klet.model.expansion import MOST_EXPANDED, ExpansionError, expand
 from klet.model.foreign_text import LONGEST_WORD, shorten
 from klet.model.objects import ObjectMissing
@@ -37,6 +38,8 @@ T = TypeVar("T")
 class EnvironmentInputs:
     """What an environment is made of besides the pod. Objects are those of the pod's namespace, by name."""
 
+    allocation: PodAllocation
+    """What the pod has been given."""
     pod_ips: tuple[str, ...] = ()
     node_ips: tuple[str, ...] = ()
     config_maps: Mapping[str, Mapping[str, str] | KletError] = field(default_factory=dict)
@@ -103,7 +106,8 @@ def _referenced(
             raise _error(f"unsupported pod version: {source.field_ref.api_version}")
         return field_value(pod, source.field_ref.field_path, pod_ips=inputs.pod_ips, node_ips=inputs.node_ips)
     if source.resource_field_ref is not None:
-        return resource_value(pod, container, source.resource_field_ref, allocatable=inputs.allocatable)
+        wanted, allocatable = source.resource_field_ref, inputs.allocatable
+        return resource_value(inputs.allocation, container.name, wanted, allocatable=allocatable)
     if (from_map := source.config_map_key_ref) is not None:
         data = _look_up(inputs.config_maps, from_map.name, optional=from_map.optional)
         return _pick(pod, "ConfigMap", data, from_map)

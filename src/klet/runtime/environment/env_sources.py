@@ -12,6 +12,7 @@ from klet.api.quantity import Quantity
 from klet.api.service import Service
 from klet.errors import KletError
 from klet.host.contained import read_contained
+from klet.model.allocation import PodAllocation
 from klet.model.objects import container_config_maps, container_secrets
 from klet.model.pods import is_static
 from klet.model.roles import NodeResources, ObjectReader
@@ -106,6 +107,7 @@ class EnvironmentReader:
         pod: Pod,
         container: Container | EphemeralContainer,
         *,
+        allocation: PodAllocation,
         pod_ips: tuple[str, ...],
         volumes: Mapping[str, str],
         devices: Mapping[str, str],
@@ -114,6 +116,7 @@ class EnvironmentReader:
         if not is_static(pod):
             await self._services.until_read()
         return EnvironmentInputs(
+            allocation=allocation,
             pod_ips=pod_ips,
             node_ips=self._node_ips(),
             config_maps=await _read_all(

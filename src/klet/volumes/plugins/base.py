@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from klet.api.pod import Pod
 from klet.api.volume import Volume
+from klet.model.allocation import PodAllocation
 from klet.model.pods import PodUID
 from klet.volumes.names import VolumeName
 
@@ -30,6 +31,8 @@ class MountRequest:
     """A volume of a pod that is to be set up, or brought up to date."""
 
     pod: Pod
+    allocation: PodAllocation
+    """What the pod has been given: files may show it, and memory is limited by it."""
     volume: Volume
     is_remount: bool = False
 

@@ -46,7 +46,7 @@ class EmptyDirPlugin(VolumePlugin):
             path=self._layout.volume(request.uid, self.name, request.volume.name),
             marker=self._layout.marker(request.uid, request.volume.name),
             medium=source.medium,
-            options=self._rules.options(request.pod, source.medium, size_limit=source.size_limit),
+            options=self._rules.options(request.pod, request.allocation, source.medium, size_limit=source.size_limit),
             group=fs_group(request.pod),
             pod_uid=request.uid,
         )

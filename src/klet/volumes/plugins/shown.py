@@ -140,7 +140,10 @@ class DownwardApiPlugin(ShownFilesPlugin):
         source = request.volume.downward_api
         assert source is not None  # by `supports`
         mode, allocatable = required_mode(source.default_mode), self._node.allocatable()
-        return Content(downward_payload(request.pod, source.items, default_mode=mode, allocatable=allocatable))
+        payload = downward_payload(
+            request.pod, request.allocation, source.items, default_mode=mode, allocatable=allocatable
+        )
+        return Content(payload)
 
 
 class ProjectedPlugin(ShownFilesPlugin):
@@ -209,8 +212,14 @@ class ProjectedPlugin(ShownFilesPlugin):
             items = part.config_map.items
             return Content(config_map_payload(found, items, default_mode=mode, is_optional=is_optional))
         if part.downward_api is not None:
-            items_of_pod, allocatable = part.downward_api.items, self._node.allocatable()
-            return Content(downward_payload(request.pod, items_of_pod, default_mode=mode, allocatable=allocatable))
+            payload = downward_payload(
+                request.pod,
+                request.allocation,
+                part.downward_api.items,
+                default_mode=mode,
+                allocatable=self._node.allocatable(),
+            )
+            return Content(payload)
         if part.service_account_token is not None:
             return await self._token(request, part.service_account_token, mode)
         if part.cluster_trust_bundle is not None:

@@ -9,6 +9,7 @@ from klet.api.container import Container, EphemeralContainer, ResourceRequiremen
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
 from klet.api.security import SecurityContext
+from klet.model.allocation import PodAllocation, desired_allocation
 from klet.model.images import ImageUser
 from klet.model.volumes import HostVolume
 from klet.runtime.config.container_config import ContainerInputs, ContainerSettings, build_container_config
@@ -24,6 +25,7 @@ CAPACITY = 8_000_000_000
 SETTINGS = ContainerSettings(security=SecuritySettings(), resources=ResourceRules(memory_capacity=CAPACITY))
 INPUTS = ContainerInputs(
     restart_count=3,
+    allocation=PodAllocation(),
     image_ref="sha256:1",
     image_user=ImageUser(),
     environment={"GREETING": "hello", "EMPTY": ""},
@@ -43,6 +45,7 @@ def built(
     settings: ContainerSettings = SETTINGS,
 ) -> cri.ContainerConfig:
     owner = pod or make_pod(container if isinstance(container, Container) else "main")
+    inputs = dataclasses.replace(inputs, allocation=desired_allocation(owner))
     return build_container_config(owner, container, inputs, settings)
 
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from klet.api.codec import convert
 from klet.api.container import EphemeralContainer
 from klet.api.pod import Pod
+from klet.model.allocation import desired_allocation
 from klet.runtime.config.linux_resources import (
     MemoryQosRules,
     ResourceRules,
@@ -40,7 +41,7 @@ def pod(*containers, init=(), qos="", priority=None, **spec):
 
 
 def built(given: Pod, rules: ResourceRules = PLAIN, **options) -> cri.LinuxContainerResources:
-    return build_container_resources(given, given.spec.containers[0], rules, **options)
+    return build_container_resources(given, given.spec.containers[0].name, desired_allocation(given), rules, **options)
 
 
 def pages(*pairs: tuple[str, int]) -> list[cri.HugepageLimit]:
@@ -289,7 +290,7 @@ def test_an_ephemeral_container_gets_nothing_but_a_score():
     given = TYPICAL
     extra = EphemeralContainer(name="debug")
     given = replace(given, spec=replace(given.spec, ephemeral_containers=(extra,)))
-    assert build_container_resources(given, extra, V1) == cri.LinuxContainerResources(
+    assert build_container_resources(given, extra.name, desired_allocation(given), V1) == cri.LinuxContainerResources(
         cpu_period=100000, cpu_shares=2, oom_score_adj=999
     )
 
@@ -304,7 +305,7 @@ SUMMED = pod(
 
 def test_the_sandbox_gets_the_sum_without_overhead():
     rules = change(V2, swap=NO_SWAP, memory_qos=MEMORY_QOS)
-    assert build_sandbox_resources(SUMMED, rules) == cri.LinuxContainerResources(
+    assert build_sandbox_resources(desired_allocation(SUMMED), rules) == cri.LinuxContainerResources(
         cpu_period=100000,
         cpu_quota=200000,
         cpu_shares=1024,
@@ -329,16 +330,16 @@ def test_the_sandbox_gets_the_sum_without_overhead():
     ],
 )
 def test_sandboxes(given, shares, quota, memory):
-    found = build_sandbox_resources(given, PLAIN)
+    found = build_sandbox_resources(desired_allocation(given), PLAIN)
     assert (found.cpu_shares, found.cpu_quota, found.memory_limit_in_bytes) == (shares, quota, memory)
 
 
 def test_a_sandbox_with_cpus_of_its_own_has_no_quota():
-    assert build_sandbox_resources(SUMMED, PLAIN, has_exclusive_cpus=True).cpu_quota == -1
+    assert build_sandbox_resources(desired_allocation(SUMMED), PLAIN, has_exclusive_cpus=True).cpu_quota == -1
 
 
 def test_overhead_is_request_and_limit():
-    assert build_overhead(SUMMED, V2) == cri.LinuxContainerResources(
+    assert build_overhead(desired_allocation(SUMMED), V2) == cri.LinuxContainerResources(
         cpu_period=100000,
         cpu_quota=10000,
         cpu_shares=102,
@@ -348,4 +349,10 @@ def test_overhead_is_request_and_limit():
 
 
 def test_no_overhead_is_an_empty_message():
-    assert build_overhead(TYPICAL, V2) == cri.LinuxContainerResources()
+    assert build_overhead(desired_allocation(TYPICAL), V2) == cri.LinuxContainerResources()
+
+
+def test_the_allocation_is_enforced_and_not_the_spec():
+    bare = pod(container(), qos="Burstable")
+    given = desired_allocation(TYPICAL)
+    assert build_container_resources(bare, "c", given, V2) == built(TYPICAL, V2)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from klet.api.container import ContainerPort
 from klet.api.pod import Pod
 from klet.api.security import PodSecurityContext, SecurityContext, SELinuxOptions, Sysctl
+from klet.model.allocation import PodAllocation, desired_allocation
 from klet.model.network import DnsConfig
 from klet.runtime.config.sandbox_config import (
     SandboxSettings,
@@ -31,7 +32,10 @@ def pod_with(**spec) -> Pod:
 
 def built(pod: Pod) -> cri.PodSandboxConfig:
     dns = DnsConfig(("10.0.0.10",), ("a", "b"), ("ndots:5",))
-    return build_sandbox_config(pod, attempt=2, dns=dns, cgroup_parent="/kubepods/podu-1", settings=SETTINGS)
+    parent = "/kubepods/podu-1"
+    return build_sandbox_config(
+        pod, desired_allocation(pod), attempt=2, dns=dns, cgroup_parent=parent, settings=SETTINGS
+    )
 
 
 def test_a_plain_pod():
@@ -221,7 +225,13 @@ def test_a_user_namespace_is_told_to_the_runtime():
     mapping = cri.IDMapping(host_id=65536, container_id=0, length=65536)
     users = cri.UserNamespace(mode=cri.POD, uids=[mapping], gids=[mapping])
     config = build_sandbox_config(
-        pod_with(), attempt=0, dns=DnsConfig(), cgroup_parent="", settings=SETTINGS, user_namespace=users
+        pod_with(),
+        PodAllocation(),
+        attempt=0,
+        dns=DnsConfig(),
+        cgroup_parent="",
+        settings=SETTINGS,
+        user_namespace=users,
     )
     assert config.linux.security_context.namespace_options.userns_options == users
 

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from klet.api.container import ResourceFieldSelector, ResourceRequirements
 from klet.api.pod import Pod
 from klet.api.quantity import Quantity
+from klet.model.allocation import desired_allocation
 from klet.runtime.environment.downward import field_value, resource_value
 from klet.runtime.errors import StartError
 from klet.testing.builders import make_container, make_pod, with_resources
@@ -170,7 +171,7 @@ def resource(name: str, *, divisor: str | None = None, container: str = "") -> R
     ],
 )
 def test_resources(container, wanted, expected):
-    assert resource_value(owner(), container, wanted, allocatable=NODE) == expected
+    assert resource_value(desired_allocation(owner()), container.name, wanted, allocatable=NODE) == expected
 
 
 @pytest.mark.parametrize(
@@ -183,7 +184,7 @@ def test_resources(container, wanted, expected):
 )
 def test_limits_of_the_whole_pod_come_before_the_node(name, expected):
     pod = owner(cpu="3", memory="1Gi")
-    assert resource_value(pod, FREE, resource(name), allocatable=NODE) == expected
+    assert resource_value(desired_allocation(pod), FREE.name, resource(name), allocatable=NODE) == expected
 
 
 @pytest.mark.parametrize(
@@ -197,5 +198,5 @@ def test_limits_of_the_whole_pod_come_before_the_node(name, expected):
 )
 def test_resources_that_are_refused(wanted, allocatable, message):
     with pytest.raises(StartError) as caught:
-        resource_value(owner(), MAIN, wanted, allocatable=allocatable)
+        resource_value(desired_allocation(owner()), MAIN.name, wanted, allocatable=allocatable)
     assert caught.value.message == message

@@ -21,6 +21,7 @@ from klet.api.quantity import Quantity
 from klet.api.service import Service, ServicePort, ServiceSpec
 from klet.errors import KletError
 from klet.host.errors import HostError
+from klet.model.allocation import PodAllocation
 from klet.model.objects import ObjectMissing
 from klet.runtime.environment.env import EnvironmentInputs, build_environment
 from klet.runtime.errors import StartError
@@ -28,6 +29,7 @@ from klet.testing.builders import make_container, make_pod
 
 POD = make_pod(name="web", uid="u-1")
 INPUTS = EnvironmentInputs(
+    allocation=PodAllocation(),
     pod_ips=("10.0.0.1",),
     config_maps={
         "app": {"COLOR": "red", "SIZE": "5"},
@@ -221,7 +223,7 @@ def test_services_come_last_and_do_not_override():
 
 
 def test_variables_of_devices_come_first_and_are_overridden():
-    inputs = EnvironmentInputs(devices={"GPU": "0", "COLOR": "black"})
+    inputs = EnvironmentInputs(allocation=PodAllocation(), devices={"GPU": "0", "COLOR": "black"})
     made = built(EnvVar(name="COLOR", value="red"), inputs=inputs)
     assert list(made.items()) == [("GPU", "0"), ("COLOR", "red")]
 
@@ -241,13 +243,14 @@ def test_variables_of_devices_come_first_and_are_overridden():
 )
 def test_what_must_be_known_first(pod, message):
     with pytest.raises(StartError) as caught:
-        built(pod=pod, inputs=EnvironmentInputs(services=None))
+        built(pod=pod, inputs=EnvironmentInputs(allocation=PodAllocation(), services=None))
     assert caught.value.message == message
 
 
 def test_a_static_pod_does_not_wait_for_services():
     pod = make_pod(source="file")
-    assert built(EnvVar(name="A", value="1"), pod=pod, inputs=EnvironmentInputs(services=None)) == {"A": "1"}
+    inputs = EnvironmentInputs(allocation=PodAllocation(), services=None)
+    assert built(EnvVar(name="A", value="1"), pod=pod, inputs=inputs) == {"A": "1"}
 
 
 def test_values_that_double_each_other_are_refused():

@@ -18,11 +18,13 @@ from klet.api.container import (
     SecretKeySelector,
 )
 from klet.api.service import Service
+from klet.model.allocation import PodAllocation
 from klet.model.objects import ObjectMissing
 from klet.runtime.environment.env import EnvironmentInputs
 from klet.runtime.environment.env_sources import EnvironmentReader, KnownResources, NoApiServer, NoObjects, VolumeFiles
 from klet.testing.builders import make_container, make_pod
 
+GIVEN = PodAllocation()
 PLAIN = make_container("c")
 CONTAINER = replace(
     PLAIN,
@@ -100,7 +102,12 @@ async def test_each_object_is_read_once(threads, tmp_path):
     (tmp_path / "a.env").write_text("x='3'\n")
     objects = Objects()
     inputs = await reader(objects, threads).gather(
-        make_pod(), CONTAINER, pod_ips=("10.0.0.1",), volumes={"vars": str(tmp_path)}, devices={"GPU": "0"}
+        make_pod(),
+        CONTAINER,
+        allocation=GIVEN,
+        pod_ips=("10.0.0.1",),
+        volumes={"vars": str(tmp_path)},
+        devices={"GPU": "0"},
     )
     assert objects.asked == ["configmap default/app", "configmap default/gone", "secret default/key"]
     assert inputs.config_maps["app"] == {"x": "1"}
@@ -112,9 +119,11 @@ async def test_each_object_is_read_once(threads, tmp_path):
 
 async def test_nothing_is_read_that_nobody_refers_to(threads):
     objects = Objects()
-    inputs = await reader(objects, threads).gather(make_pod(), PLAIN, pod_ips=(), volumes={}, devices={})
+    inputs = await reader(objects, threads).gather(
+        make_pod(), PLAIN, allocation=GIVEN, pod_ips=(), volumes={}, devices={}
+    )
     assert objects.asked == []
-    assert inputs == EnvironmentInputs(node_ips=("192.168.0.1",), allocatable={})
+    assert inputs == EnvironmentInputs(allocation=GIVEN, node_ips=("192.168.0.1",), allocatable={})
 
 
 @pytest.mark.parametrize(
@@ -127,7 +136,8 @@ async def test_nothing_is_read_that_nobody_refers_to(threads):
 async def test_services_that_have_not_been_read_yet(threads, source, expected):
     pod = make_pod(source=source)
     asked = reader(Objects(), threads, services=Services())
-    assert (await asked.gather(pod, PLAIN, pod_ips=(), volumes={}, devices={})).services == expected
+    inputs = await asked.gather(pod, PLAIN, allocation=GIVEN, pod_ips=(), volumes={}, devices={})
+    assert inputs.services == expected
 
 
 async def test_a_node_without_an_api_server():

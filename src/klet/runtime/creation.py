@@ -1,0 +1,105 @@
+"""Creates one container: its configuration, its log, the runtime's call, and the record of what it was created with."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from klet.aio.clock import Clock
+from klet.api.container import Container, EphemeralContainer, ResourceRequirements
+from klet.api.pod import Pod
+from klet.cri.errors import CriError, NotFound
+from klet.cri.port import RuntimeService
+from klet.host.errors import HostError
+from klet.model.pods import PodUID, uid_of
+from klet.model.runtime import ContainerId, ContainerState, PodRuntimeStatus
+from klet.runtime import errors
+from klet.runtime.config.container_planner import ContainerPlanner, Place, StartFacts
+from klet.runtime.quirks.held_names import create_container
+from klet.wire import cri_v1_pb2 as cri
+
+
+class LogPlaces(Protocol):
+    """Keeps the places of logs free for the runtime."""
+
+    async def remove_log(self, log: str) -> None: ...
+
+    async def make_way(self, log: str) -> None:
+        """Let the runtime find a file or nothing where it is to write a log; raises HostError."""
+        ...
+
+
+class CreationRecords(Protocol):
+    """Keeps what containers were created with."""
+
+    def record_creation(self, uid: PodUID, container: str, resources: ResourceRequirements) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedContainer:
+    """A container that has not been started yet, and where its log will be."""
+
+    id: ContainerId
+    log: str
+
+
+class ContainerCreator:
+    """Has the runtime create containers."""
+
+    def __init__(
+        self,
+        *,
+        runtime: RuntimeService,
+        planner: ContainerPlanner,
+        logs: LogPlaces,
+        allocations: CreationRecords,
+        clock: Clock,
+    ) -> None:
+        self._runtime = runtime
+        self._planner = planner
+        self._logs = logs
+        self._allocations = allocations
+        self._clock = clock
+
+    async def create(
+        self,
+        pod: Pod,
+        container: Container | EphemeralContainer,
+        status: PodRuntimeStatus,
+        place: Place,
+        facts: StartFacts,
+    ) -> CreatedContainer:
+        """Create it in its pod's sandbox, or raise StartError."""
+        config = await self._planner.plan(pod, container, place, facts)
+        await self._remove_unstarted(container.name, status)
+        log = f"{place.sandbox_config.log_directory}/{config.log_path}"
+        created = await self._create(config, place, log)
+        self._allocations.record_creation(uid_of(pod), container.name, place.allocation.of(container.name))
+        return CreatedContainer(created, log)
+
+    async def _remove_unstarted(self, container: str, status: PodRuntimeStatus) -> None:
+        """A start that an earlier run of the agent asked for may still be under way: it must not come beside ours.
+
+        Its log goes first: if nothing but that were left, it would count as a life.
+        """
+        record = status.newest(container)
+        if record is None or record.state is not ContainerState.CREATED:
+            return
+        if record.log_path:
+            await self._logs.remove_log(record.log_path)
+        try:
+            await self._runtime.remove_container(cri.RemoveContainerRequest(container_id=record.id))
+        except NotFound:
+            return
+        except CriError as error:
+            raise errors.StartError(errors.CREATE_CONTAINER_ERROR, error.message) from error
+
+    async def _create(self, config: cri.ContainerConfig, place: Place, log: str) -> ContainerId:
+        request = cri.CreateContainerRequest(
+            pod_sandbox_id=place.sandbox_id, config=config, sandbox_config=place.sandbox_config
+        )
+        try:
+            await self._logs.make_way(log)
+            return await create_container(self._runtime, request, clock=self._clock)
+        except CriError as error:
+            raise errors.StartError(errors.CREATE_CONTAINER_ERROR, error.message) from error
+        except HostError as error:
+            raise errors.StartError(errors.CREATE_CONTAINER_ERROR, str(error)) from error
