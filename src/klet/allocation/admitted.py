@@ -1,7 +1,7 @@
 """Decides which resources a pod is admitted with, and finds what its spec wants besides. Pure.
 
-The API server may change CPU and memory of a pod that runs (in-place resize). klet does not resize yet: a pod keeps what
-it was admitted with. A later run of the agent finds that in the status that this one has reported.
+The API server may change CPU and memory of a pod that runs (in-place resize). klet does not resize yet: a pod keeps
+what it was admitted with. A later run of the agent finds that in the status that this one has reported.
 """
 
 from collections.abc import Mapping

@@ -1,10 +1,10 @@
 """The board of what pods have been given (allocation manager): resources admitted and actuated, by pod.
 
-Each kind has one writer: admission writes what was *admitted* (`sync/admission.py`); the container creator and the cgroup
-step write what was *actuated* (`runtime/creation.py`, `sync/cgroup_step.py`). What is *actual* stands in the runtime's
-view of a pod, and `view` puts it beside the others. Upstream keeps admitted and actuated in checkpoints besides
-(`allocated_pods_state`, `actuated_pods_state`); here a later run knows what was admitted from the reported status, and of
-actuated nothing until it creates a container.
+Each kind has one writer: admission writes what was *admitted* (`sync/admission.py`); the container creator and the
+cgroup step write their parts of what was *actuated* (`runtime/creation.py`, `sync/cgroup_step.py`). What is *actual*
+stands in the runtime's view of a pod, and `view` puts it beside the others. Upstream keeps admitted and actuated in
+checkpoints besides (`allocated_pods_state`, `actuated_pods_state`). klet does not yet: a later run knows what was
+admitted from the reported status, and of actuated nothing until it creates a container.
 """
 
 from typing import Final

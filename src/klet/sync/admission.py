@@ -1,7 +1,7 @@
 """Decides whether this node takes a pod in: the first stage of every pod's life, before anything is done for it.
 
-A pod is admitted once, and given its resources then. What runs already or was taken in by an earlier run of the agent is
-not asked again, so that a restart rejects nobody.
+A pod is admitted once, and given its resources then. What runs already or was taken in by an earlier run of the agent
+is not asked again, so that a restart rejects nobody.
 """
 
 from collections.abc import Callable, Sequence
