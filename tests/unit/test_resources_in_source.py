@@ -33,6 +33,7 @@ OTHER_RESOURCES = frozenset(
         ("runtime/config/sandbox_config.py", "settings"),
         ("runtime/crash_backoff.py", "known"),  # of a delay that was restored
         ("runtime/reader.py", "container"),  # a message of the CRI
+        ("simulation/node.py", "containers"),  # what the node has for pods
         ("status/generate.py", "inputs"),  # what the board knows
         ("status/resources.py", "previous"),
     }
