@@ -3,11 +3,11 @@
 import asyncio
 import shutil
 import tempfile
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from klet.aio.clock import SystemClock
 from klet.cli.node.daemons import containerd_service, run_services, stop_daemon

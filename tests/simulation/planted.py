@@ -4,8 +4,8 @@ A bug is a function of the agent, applied before it runs. Nothing in klet knows 
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
+from msgspec.structs import replace
 from msgspec.structs import replace as replace_struct
 
 from klet.app.wiring import Agent

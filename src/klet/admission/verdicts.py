@@ -1,21 +1,20 @@
 """What admission says of a pod: take it in, refuse it, let it wait, or stop others for it first."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
+
+from msgspec import Struct, field
 
 from klet.api.pod import Pod, PodStatus
 from klet.model.causes import Measurement
 from klet.model.reasons import Reason
 
 
-@dataclass(frozen=True, slots=True)
-class Admit:
+class Admit(Struct, frozen=True):
     """The node takes the pod in; what it needs is set aside for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reject:
+class Reject(Struct, frozen=True):
     """The node refuses the pod: it fails before it has begun."""
 
     reason: Reason
@@ -25,15 +24,13 @@ class Reject:
     """What was found, for the journal alone; `why` says it in a few words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """Nothing can be said yet: something that must answer first is not there."""
 
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Preempt:
+class Preempt(Struct, frozen=True):
     """There is room for the pod once others have stopped. It is asked about again then."""
 
     victims: tuple[Pod, ...]

@@ -5,15 +5,15 @@ Upstream: apimachinery's fields package, and per kind the fields that its regist
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from klet.api.kinds import Kind
 from klet.api.selectors import SelectorError
 
 
-@dataclass(frozen=True, slots=True)
-class FieldTerm:
+class FieldTerm(Struct, frozen=True):
     """One field that must, or must not, have a value; a field that is not there has the empty one."""
 
     field: str
@@ -28,8 +28,7 @@ class FieldTerm:
         return f"{self.field}{'!=' if self.negated else '='}{escaped}"
 
 
-@dataclass(frozen=True, slots=True)
-class FieldSelector:
+class FieldSelector(Struct, frozen=True):
     """Terms that must all hold."""
 
     terms: tuple[FieldTerm, ...] = ()

@@ -1,9 +1,10 @@
 """The kinds that can be asked of an API server: group version, name, path segment, scope and struct."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from klet.api.base import ApiObject
 from klet.api.certificates import CertificateSigningRequest, ClusterTrustBundle, PodCertificateRequest
@@ -30,8 +31,7 @@ class Scope(StrEnum):
     CLUSTER = "Cluster"
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """One kind of stored object."""
 
     api_version: str

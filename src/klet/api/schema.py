@@ -4,41 +4,36 @@ import difflib
 import re
 import types
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
 
 import msgspec
+from msgspec import Struct
 
 from klet.api.base import ApiObject, JsonObject
 
 _STEP: Final = re.compile(r"([^.\[\]]+)(?:\.|(?=\[)|$)|\[(\d+)\]\.?")
 
 
-@dataclass(frozen=True, slots=True)
-class Scalar:
+class Scalar(Struct, frozen=True):
     """A value without fields: text, number, boolean, bytes, time, quantity."""
 
     type: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Opaque:
+class Opaque(Struct, frozen=True):
     """Data of unknown type that is passed on."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListOf:
+class ListOf(Struct, frozen=True):
     item: "Shape"
 
 
-@dataclass(frozen=True, slots=True)
-class MapOf:
+class MapOf(Struct, frozen=True):
     value: "Shape"
 
 
-@dataclass(frozen=True, slots=True)
-class Object:
+class Object(Struct, frozen=True):
     """A struct with named fields."""
 
     struct: type[ApiObject]
@@ -51,8 +46,7 @@ class Object:
 Shape: TypeAlias = Scalar | Opaque | ListOf | MapOf | Object
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """One field of a struct: its names in Python and on the wire, what it holds, whether None says unset."""
 
     name: str

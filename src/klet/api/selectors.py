@@ -6,9 +6,10 @@ Upstream: apimachinery's labels package. The grammar: requirements joined by com
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from klet.api.meta import LabelSelector
 from klet.api.validation.formats import label_key, label_value
@@ -33,8 +34,7 @@ class Operator(StrEnum):
     DOES_NOT_EXIST = "!"
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(Struct, frozen=True):
     """One condition on one label."""
 
     key: str
@@ -77,8 +77,7 @@ class Requirement:
                 return f"{self.key}{self.operator}{self.values[0]}"
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(Struct, frozen=True):
     """Requirements that must all hold; without any, everything matches."""
 
     requirements: tuple[Requirement, ...] = ()

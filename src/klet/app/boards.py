@@ -1,6 +1,6 @@
 """The boards that the parts of the agent share: built first, each with one writer and many readers."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from klet.aio.clock import Clock
 from klet.allocation.book import AllocationBook
@@ -18,8 +18,7 @@ from klet.status.board import StatusBoard
 from klet.sync.ledger import WorkerLedger
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Boards:
+class Boards(Struct, frozen=True, kw_only=True):
     """What is wanted, what is, what is reported, and who waits for what."""
 
     statuses: StatusBoard

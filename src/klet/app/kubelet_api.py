@@ -3,8 +3,9 @@
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.api.node import Node
@@ -42,16 +43,14 @@ from klet.server.tls.serving import FirstPair, FollowedAuthorities, FollowedPair
 from klet.sync.reported_pods import ReportedPods
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiSockets:
+class ApiSockets(Struct, frozen=True, kw_only=True):
     """The ports of the API; None where it is switched off."""
 
     secure: socket.socket | None
     readers: socket.socket | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecureApi:
+class SecureApi(Struct, frozen=True, kw_only=True):
     """The port that the control plane uses."""
 
     listener: socket.socket
@@ -65,8 +64,7 @@ class SecureApi:
     """Makes the first certificate, where there is none yet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedApi:
+class OpenedApi(Struct, frozen=True, kw_only=True):
     """Where and with what the node answers: its ports are taken, its certificates read."""
 
     health: Address | None

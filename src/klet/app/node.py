@@ -4,9 +4,10 @@ A specification holds the outside, opened already: real on a machine, fake in a 
 runs nowhere before its parts are run.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from klet.api.node import Node as ApiNode
 from klet.app.kubelet_api import OpenedApi, build_api_parts
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from klet.app.cluster.join import Cluster
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSpec:
+class NodeSpec(Struct, frozen=True, kw_only=True):
     """What a node is to be, and what it stands on."""
 
     settings: AgentSettings
@@ -33,8 +33,7 @@ class NodeSpec:
     """Parts that need nothing of the agent, such as the pod sources; they are started first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(Struct, frozen=True, kw_only=True):
     """A wired node."""
 
     agent: Agent

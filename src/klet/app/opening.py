@@ -5,9 +5,10 @@ import os
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
@@ -208,8 +209,7 @@ def _find_home() -> Path | None:
     return Path(home) if home else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodCgroupPorts:
+class PodCgroupPorts(Struct, frozen=True, kw_only=True):
     """What looks after the cgroups of pods and of their classes."""
 
     pods: PodCgroups | NoPodCgroups

@@ -5,8 +5,9 @@
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
@@ -68,8 +69,7 @@ class VolumeDirectories(VolumeDisk, PodRemover, Protocol):
     """Everything that is asked of the pods' directories about volumes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeObjects:
+class NodeObjects(Struct, frozen=True, kw_only=True):
     """What pods and their volumes can refer to."""
 
     referred: ReferredObjects
@@ -82,8 +82,7 @@ class NodeObjects:
     has_api: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerPorts:
+class ContainerPorts(Struct, frozen=True, kw_only=True):
     """Where the parts of a container's configuration come from."""
 
     objects: ObjectReader
@@ -98,8 +97,7 @@ class ContainerPorts:
     host_ports: PortHolders
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeVolumes:
+class NodeVolumes(Struct, frozen=True, kw_only=True):
     """What the volumes of a node are made of."""
 
     plugins: tuple[VolumePlugin, ...]
@@ -108,8 +106,7 @@ class NodeVolumes:
     trust: ObjectChanges
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BasePorts:
+class BasePorts(Struct, frozen=True, kw_only=True):
     """Time, chance, the machine, threads for the disk, the runtime, and where causes are recorded."""
 
     clock: Clock
@@ -127,8 +124,7 @@ class BasePorts:
         return self.events or self.journal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
+class Ports(Struct, frozen=True, kw_only=True):
     """The outside: real in the agent, fake in a simulation."""
 
     clock: Clock

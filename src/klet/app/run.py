@@ -4,10 +4,10 @@ import logging
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from functools import partial
 
 import uvloop
+from msgspec.structs import replace
 
 from klet.agent_log.format import start_logging
 from klet.aio.clock import SystemClock

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+
+from msgspec import Struct
 
 from klet.api.quantity import Quantity
 from klet.api.sysctls import normalize_sysctl
@@ -35,8 +36,7 @@ LONGEST_REQUEST = timedelta(days=365)
 """gRPC takes a deadline of more than two centuries for one that has passed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentSettings:
+class AgentSettings(Struct, frozen=True, kw_only=True):
     """What the composition root hands out."""
 
     node_name: str

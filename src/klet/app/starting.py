@@ -1,7 +1,8 @@
 """What starts pods: sandboxes, images, containers and their hooks, wired."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from klet.app.boards import Boards
 from klet.app.ports import ContainerPorts, Ports
@@ -24,8 +25,7 @@ from klet.runtime.starter import ContainerStarter, ImageEnsurer
 from klet.status.restarts import KnownRestarts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeParts:
+class RuntimeParts(Struct, frozen=True, kw_only=True):
     """Everything between the decisions about a pod and the runtime."""
 
     reader: PodReader

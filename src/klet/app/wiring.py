@@ -1,7 +1,8 @@
 """Who talks to whom: builds every part of the agent from its ports. The only place that knows them all."""
 
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from klet.admission.checks import NodeChecks
 from klet.allocation.book import AllocationBook
@@ -46,8 +47,7 @@ from klet.volumes.orphans import OrphanedPods
 from klet.volumes.pod_volumes import PodVolumes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agent:
+class Agent(Struct, frozen=True, kw_only=True):
     """The wired agent: its parts in the order of their start, and the boards that others read."""
 
     parts: tuple[Part, ...]

@@ -7,10 +7,12 @@ import logging
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.aio.tasks import first_of
@@ -47,8 +49,7 @@ _HEALTH_PATH: Final = "/healthz"
 _HEALTH_TIMEOUT: Final = timedelta(seconds=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdentitySettings:
+class IdentitySettings(Struct, frozen=True, kw_only=True):
     """`--kubeconfig`, `--bootstrap-kubeconfig`, `--cert-dir` and `rotateCertificates`."""
 
     node_name: str
@@ -58,8 +59,7 @@ class IdentitySettings:
     rotates: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CertificateTools:
+class CertificateTools(Struct, frozen=True, kw_only=True):
     """What certificates are made with."""
 
     maker: CertificateMaker
@@ -69,8 +69,7 @@ class CertificateTools:
     recorder: CauseRecorder
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class Identity(Struct, frozen=True, kw_only=True):
     """How the agent reaches its API server, and what keeps it so."""
 
     access: Access
@@ -79,8 +78,7 @@ class Identity:
     """The client certificate in force, if it is rotated."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServingRequestSettings:
+class ServingRequestSettings(Struct, frozen=True, kw_only=True):
     """`serverTLSBootstrap`, `--cert-dir`, the pair that is configured besides, and the gate AllowDNSOnlyNodeCSR."""
 
     node_name: str

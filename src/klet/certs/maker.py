@@ -2,12 +2,12 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.certs.errors import CertificateRefused, MakerFailed
@@ -40,8 +40,7 @@ CHILD_DEADLINE: Final = timedelta(seconds=60)
 T = TypeVar("T", Pair, Signed, KeyAndRequest, CertificateFacts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthorityFiles:
+class AuthorityFiles(Struct, frozen=True, kw_only=True):
     """Where an authority's certificate and key lie. Only the child reads the key."""
 
     certificate_file: Path

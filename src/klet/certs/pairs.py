@@ -1,9 +1,10 @@
 """A certificate and its key as files, checked with the machine's own TLS library. Everything here blocks."""
 
 import ssl
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from klet.certs.errors import PairDamaged, PairError
 from klet.certs.pem import certificate_blocks, is_encrypted, key_block
@@ -13,8 +14,7 @@ from klet.host.files import read_text
 _MISMATCH: Final = "KEY_VALUES_MISMATCH"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CertificatePair:
+class CertificatePair(Struct, frozen=True, kw_only=True):
     """A pair that TLS can use. The key stays in its file."""
 
     certificate_file: Path

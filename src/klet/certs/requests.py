@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from klet.api.certificates import CertificateSigningRequest, CertificateSigningRequestSpec
 from klet.api.meta import ObjectMeta
 from klet.certs.errors import NotIssued, RequestExists
@@ -23,15 +25,13 @@ _STEM: Final = "csr-"
 _MARGIN: Final = "-----"
 
 
-@dataclass(frozen=True, slots=True)
-class Issued:
+class Issued(Struct, frozen=True):
     """The certificate is there."""
 
     certificate: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """There will be none."""
 
     reason: str

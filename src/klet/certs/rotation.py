@@ -1,9 +1,10 @@
 """When a certificate is replaced (upstream's certificate manager): pure decisions about facts, templates and time."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from klet.certs.messages import CertificateFacts, Template
 from klet.certs.templates import canonical_ip
@@ -20,23 +21,20 @@ _TRY_JITTER: Final = 0.1
 _LATER_TRY: Final = timedelta(seconds=32)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class Held(Struct, frozen=True, kw_only=True):
     """A certificate in use, and when it is to be replaced."""
 
     facts: CertificateFacts
     deadline: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Rotate:
+class Rotate(Struct, frozen=True):
     """Request a new one now."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """Look again then."""
 
     until: datetime
@@ -46,18 +44,15 @@ class Wait:
 Decision: TypeAlias = Rotate | Wait
 
 
-@dataclass(frozen=True, slots=True)
-class KeepStored:
+class KeepStored(Struct, frozen=True):
     """Begin with the pair of the store."""
 
 
-@dataclass(frozen=True, slots=True)
-class TakeInline:
+class TakeInline(Struct, frozen=True):
     """Begin with the pair in the kubeconfig itself: put it into the store and rotate at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class BeginEmpty:
+class BeginEmpty(Struct, frozen=True):
     """Begin without a certificate and request one."""
 
 

@@ -2,9 +2,10 @@
 
 import logging
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
+
+from msgspec import Struct
 
 from klet.aio.threads import Threads
 from klet.certs.errors import PairDamaged, PairError
@@ -20,8 +21,7 @@ CERTIFICATE_MODE: Final = 0o644
 KEY_MODE: Final = 0o600
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServingSettings:
+class ServingSettings(Struct, frozen=True, kw_only=True):
     """`tlsCertFile`, `tlsPrivateKeyFile`, `serverTLSBootstrap` and `--cert-dir`."""
 
     certificate_file: str
@@ -30,31 +30,27 @@ class ServingSettings:
     directory: Path
 
 
-@dataclass(frozen=True, slots=True)
-class GivenFiles:
+class GivenFiles(Struct, frozen=True):
     """The pair that the configuration names."""
 
     certificate_file: Path
     key_file: Path
 
 
-@dataclass(frozen=True, slots=True)
-class SelfSignedFiles:
+class SelfSignedFiles(Struct, frozen=True):
     """The pair in the certificate directory, made if there is none."""
 
     certificate_file: Path
     key_file: Path
 
 
-@dataclass(frozen=True, slots=True)
-class Requested:
+class Requested(Struct, frozen=True):
     """A pair of the store, requested from the cluster; the configured files serve until the first one is there."""
 
     configured: tuple[Path, Path] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Reject:
+class Reject(Struct, frozen=True):
     """The settings contradict one another."""
 
     message: str

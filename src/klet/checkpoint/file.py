@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
@@ -31,20 +32,17 @@ class Format(Protocol[T]):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Found(Generic[T]):
+class Found(Struct, Generic[T], frozen=True):
     """The file was there and whole."""
 
     value: T
 
 
-@dataclass(frozen=True, slots=True)
-class Absent:
+class Absent(Struct, frozen=True):
     """There was no file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Damaged:
+class Damaged(Struct, frozen=True):
     """The file broke a rule and lies elsewhere now; the state has to be found another way."""
 
     rule: str

@@ -6,16 +6,15 @@ pods of other files stay. A file with errors takes nothing away: what it meant t
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 import msgspec
+from msgspec import Struct
 
 NAME_LIMIT = 255
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class PodKey:
+class PodKey(Struct, frozen=True, order=True):
     """A pod as the manifests name it."""
 
     namespace: str
@@ -30,8 +29,7 @@ class PodKey:
         return self.name if self.namespace == "default" else str(self)
 
 
-@dataclass(frozen=True, slots=True)
-class PodManifest:
+class PodManifest(Struct, frozen=True):
     """One pod of one document, ready to be written."""
 
     key: PodKey
@@ -39,8 +37,7 @@ class PodManifest:
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """One of the user's files: the pods it holds, and whether all of it could be read."""
 
     path: str
@@ -54,8 +51,7 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     origins: Mapping[str, tuple[str, ...]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyPlan:
+class ApplyPlan(Struct, frozen=True):
     """What to write to and remove from the static pod directory."""
 
     write: Mapping[str, bytes]

@@ -7,10 +7,10 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from klet.api.codec import decode
 from klet.api.pod import Pod
@@ -32,8 +32,7 @@ ManifestChecker = Callable[[bytes], Sequence[str]]
 """Says what is wrong with the manifest of one pod, each problem beginning with its field."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadManifests:
+class ReadManifests(Struct, frozen=True):
     """What was found in one of the user's files."""
 
     origin: Origin
@@ -41,8 +40,7 @@ class ReadManifests:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentText:
+class DocumentText(Struct, frozen=True):
     """One document of a file; the text keeps its line numbers."""
 
     number: int

@@ -1,8 +1,9 @@
 """Finds the pod that a user means: by its full name, or by the name in the manifest."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
+
+from msgspec import Struct
 
 from klet.api.klet_v1 import RecordedPod
 from klet.api.pod import Pod
@@ -13,8 +14,7 @@ class UnclearName(KletError):
     """No pod, or more than one, has the name that was given."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodReference:
+class PodReference(Struct, frozen=True):
     """What the user typed; no namespace means any."""
 
     namespace: str | None
@@ -63,8 +63,7 @@ def find_pod(pods: Sequence[Pod], reference: PodReference) -> Pod:
     raise UnclearName(f"{reference.name!r} means {len(found)} pods: {choices}; give one of these names")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class PodName:
+class PodName(Struct, frozen=True, order=True):
     """A name that one pod after the other may have had."""
 
     namespace: str

@@ -1,7 +1,8 @@
 """One row per pod, with the words that `kubectl get pods` uses."""
 
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from klet.api.container_status import ContainerState, ContainerStatus
 from klet.api.pod import Pod
@@ -12,8 +13,7 @@ from klet.cli.durations import age, human_duration
 NONE = "<none>"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodRow:
+class PodRow(Struct, frozen=True, kw_only=True):
     """What the table shows of one pod."""
 
     namespace: str

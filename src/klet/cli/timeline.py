@@ -1,9 +1,10 @@
 """Decisions of the agent as text: one on a line, and the story that they make."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+from msgspec import Struct
 
 from klet.api.klet_v1 import CauseRecord, Measurement, TimelineStep
 from klet.model.reasons import Reason
@@ -23,8 +24,7 @@ SAID_TWICE: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
 """Failures to start that the image manager has told before."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One line of the folded story."""
 
     step: TimelineStep

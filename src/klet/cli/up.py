@@ -5,12 +5,12 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 
 import msgspec
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.api.klet_v1 import PodResult, UpReport
@@ -41,8 +41,7 @@ FILES_SECONDS = 0.5
 INTERRUPTED = 130
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpOptions:
+class UpOptions(Struct, frozen=True, kw_only=True):
     """What the user asked for."""
 
     files: tuple[str, ...]

@@ -1,9 +1,10 @@
 """Reads what the user gave to `klet up`: files, directories and standard input, with all that is wrong in them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import BinaryIO
+
+from msgspec import Struct
 
 from klet.cli.apply_plan import Origin, find_duplicates
 from klet.cli.manifests import EXTENSIONS, STDIN, ManifestChecker, ReadManifests, expand_paths, read_manifests
@@ -11,8 +12,7 @@ from klet.cli.manifests import EXTENSIONS, STDIN, ManifestChecker, ReadManifests
 Signature = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(Struct, frozen=True):
     """The user's manifests as read at one moment."""
 
     origins: tuple[Origin, ...]

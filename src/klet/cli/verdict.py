@@ -1,29 +1,27 @@
 """Judges a pod that `klet up` waits for: done, broken for good, or still on its way and why."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from klet.api.container_status import ContainerStatus
 from klet.api.klet_v1 import Why
 from klet.api.pod import Pod
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """The pod is Ready, or has Succeeded."""
 
     how: str
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(Struct, frozen=True):
     """The pod will never be Ready."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(Struct, frozen=True):
     """The pod may still get there; this is what it waits for."""
 
     reason: str

@@ -1,8 +1,9 @@
 """Waits until pods are ready, telling what happens to them meanwhile."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from klet.aio.clock import Clock
 from klet.api.klet_v1 import CauseRecord, Why
@@ -37,16 +38,14 @@ class RecordFeed(Protocol):
     def wait(self, seconds: float) -> Sequence[CauseRecord]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Awaited:
+class Awaited(Struct, frozen=True):
     """A pod in the form that was applied."""
 
     key: PodKey
     digest: str
 
 
-@dataclass(slots=True)
-class Followed:
+class Followed(Struct):
     """What was seen and told of one pod in one form."""
 
     digest: str

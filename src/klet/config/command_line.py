@@ -6,9 +6,9 @@ Files are read through the two functions that the caller gives, so everything he
 
 import posixpath
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from klet.config.configuration import KubeletConfiguration
@@ -38,15 +38,13 @@ from klet.config.without_effect import describe_without_effect, refuse_unkept_po
 from klet.version import KUBELET_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class ShowText:
+class ShowText(Struct, frozen=True):
     """Print a text and end with exit code 0 (`--help`, `--version`)."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(Struct, frozen=True, kw_only=True):
     """Everything that was decided before the agent starts."""
 
     config: KubeletConfiguration
@@ -63,8 +61,7 @@ class Settings:
 ParsedCommand: TypeAlias = ShowText | Settings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True, kw_only=True):
     """What the settings depend on besides the command line."""
 
     read_file: ReadFile
@@ -73,8 +70,7 @@ class Surroundings:
     cgroup_v1: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Loaded:
+class _Loaded(Struct, frozen=True, kw_only=True):
     """Files and flags on top of the defaults."""
 
     config: KubeletConfiguration

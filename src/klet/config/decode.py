@@ -1,12 +1,12 @@
 """A document to a frozen struct and back: types, ranges, durations, unknown fields, with the path of each problem."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Generic, TypeVar, Union, get_args, get_origin
 
 import msgspec
+from msgspec import Struct
 
 from klet.api.quantity import Quantity
 from klet.api.times import Duration, Time
@@ -26,8 +26,7 @@ _NAMES: Final[Mapping[object, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded(Generic[S]):
+class Decoded(Struct, Generic[S], frozen=True):
     """A struct and the paths in the document that it has no place for."""
 
     value: S

@@ -7,10 +7,10 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import yaml
+from msgspec import Struct
 
 from klet.config.document_limits import check_limits
 from klet.config.errors import ConfigError, one_line
@@ -34,8 +34,7 @@ _PLAIN = "plain"
 _RESOLVED_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float"))
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """One object as it was written."""
 
     fields: JsonObject

@@ -2,11 +2,11 @@
 
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TypeAlias, TypeVar
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from klet.config.configuration import API_VERSION, KIND, KubeletConfiguration
@@ -23,8 +23,7 @@ _SIBLING_KINDS = frozenset({"CredentialProviderConfig", "SerializedNodeConfigSou
 _DROP_IN_EXTENSION = ".conf"
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryEntry:
+class DirectoryEntry(Struct, frozen=True):
     """A name in a directory; a link to a directory is not a directory."""
 
     name: str
@@ -35,8 +34,7 @@ ReadFile: TypeAlias = Callable[[str], bytes]
 ListDirectory: TypeAlias = Callable[[str], Sequence[DirectoryEntry]]
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedFile:
+class LoadedFile(Struct, frozen=True):
     """A configuration file with its defaults, and what was forgiven in it."""
 
     config: KubeletConfiguration

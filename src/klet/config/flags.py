@@ -2,10 +2,12 @@
 
 import posixpath
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from klet.api.times import Duration
 from klet.api.validation.formats import dns_subdomain, label_key, label_value, parse_ip
@@ -42,8 +44,7 @@ _ALLOWED_LABEL_NAMESPACES: Final = ("kubelet.kubernetes.io", "node.kubernetes.io
 _UNSPECIFIED: Final = (IPv4Address(0), IPv6Address(0))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KubeletFlags:
+class KubeletFlags(Struct, frozen=True, kw_only=True):
     """What no configuration file can say."""
 
     config: str = ""
@@ -176,7 +177,7 @@ def build_kubelet_flags(parsed: ParsedFlags) -> KubeletFlags:
     """Collect the values that belong to KubeletFlags; the root directory is cleaned."""
     targets = {flag.name: flag.field for flag in KUBELET_FLAGS if flag.target is Target.FLAGS}
     given = {targets[name]: value for name, value in parsed.values.items() if name in targets}
-    flags = replace(KubeletFlags(), **given)  # type: ignore[arg-type]  # the table pairs each flag with its field
+    flags = replace(KubeletFlags(), **given)  # the table pairs each flag with its field
     return replace(flags, root_dir=clean_path(flags.root_dir))
 
 

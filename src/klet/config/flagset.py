@@ -1,8 +1,9 @@
 """A command line parser that behaves as Go's pflag: the same spellings, the same errors, the same warnings."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from klet.api.validation.rendering import go_quote
 from klet.config.errors import ConfigError
@@ -19,8 +20,7 @@ class Target(StrEnum):
     NONE = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(Struct, frozen=True):
     """One flag: how it is written, what it sets, how the help text shows it."""
 
     name: str
@@ -36,8 +36,7 @@ class Flag:
     """The default to show when no struct holds it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedFlags:
+class ParsedFlags(Struct, frozen=True):
     """The values that the command line gave, by the flags' own names, and what else stood on it."""
 
     values: Mapping[str, FlagValue]

@@ -7,9 +7,10 @@ returns None when the text asks to leave the setting alone.
 import csv
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from klet.api.placement import Taint
 from klet.api.quantity import Quantity
@@ -36,8 +37,7 @@ FlagValue: TypeAlias = (
 Parser: TypeAlias = Callable[[str, FlagValue], FlagValue]
 
 
-@dataclass(frozen=True, slots=True)
-class FlagKind:
+class FlagKind(Struct, frozen=True):
     """A type of flag: its name in the help text, its parser, and the value of a flag given without one."""
 
     name: str

@@ -1,9 +1,10 @@
 """Feature gates as a value: which exist, what they default to, and how a set of overrides resolves."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
+
+from msgspec import Struct
 
 from klet.config.errors import ConfigError
 
@@ -20,8 +21,7 @@ class Stage(StrEnum):
     DEPRECATED = "DEPRECATED"
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(Struct, frozen=True):
     """A feature that can be switched, or could be before it was locked."""
 
     name: str
@@ -30,8 +30,7 @@ class Gate:
     locked: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureGates:
+class FeatureGates(Struct, frozen=True):
     """The state of every known gate."""
 
     values: Mapping[str, bool]

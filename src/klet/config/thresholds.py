@@ -3,9 +3,10 @@
 import re
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+
+from msgspec import Struct
 
 from klet.api.quantity import Quantity
 from klet.api.times import Duration
@@ -27,16 +28,14 @@ class Signal(StrEnum):
     PID_AVAILABLE = "pid.available"
 
 
-@dataclass(frozen=True, slots=True)
-class Amount:
+class Amount(Struct, frozen=True):
     """An absolute quantity, or a share of the capacity as a 32-bit float (1.0 is all of it)."""
 
     quantity: Quantity | None = None
     share: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Threshold:
+class Threshold(Struct, frozen=True):
     """Evict when less than this is left, for as long as the grace period."""
 
     signal: Signal

@@ -6,13 +6,13 @@ makes the iterator raise Unimplemented, a lost connection Unavailable.
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
 from google.protobuf.message import DecodeError
 from google.protobuf.timestamp_pb2 import Timestamp
+from msgspec import Struct
 
 from klet.cri.connection import Transport
 from klet.cri.port import RuntimeService
@@ -33,8 +33,7 @@ class EventKind(StrEnum):
     OOM = "oom"
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeEvent:
+class RuntimeEvent(Struct, frozen=True):
     """Something happened to a container or, when the id is a sandbox's, to the sandbox itself."""
 
     kind: EventKind

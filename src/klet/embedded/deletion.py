@@ -1,28 +1,26 @@
 """When a deletion takes effect (graceful deletion of pods, finalizers of everything else). Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from klet.api.times import Time
 
 
-@dataclass(frozen=True, slots=True)
-class Remove:
+class Remove(Struct, frozen=True):
     """Nothing holds the object any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """The object stays, and is being deleted until this instant."""
 
     at: datetime
     period: int
 
 
-@dataclass(frozen=True, slots=True)
-class Leave:
+class Leave(Struct, frozen=True):
     """It is being deleted already, and no later than asked."""
 
 

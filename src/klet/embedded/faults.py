@@ -1,15 +1,15 @@
 """Misbehaviour on request, for tests of whatever talks to an API server: refusals, delays, cut watches."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from klet.embedded.refusals import Refused
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Struct, frozen=True):
     """What a fault is decided on."""
 
     method: str
@@ -17,29 +17,25 @@ class Ask:
     is_watch: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(Struct, frozen=True):
     """Answer with an error."""
 
     with_error: Refused
 
 
-@dataclass(frozen=True, slots=True)
-class Delay:
+class Delay(Struct, frozen=True):
     """Answer late."""
 
     by: timedelta
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Struct, frozen=True):
     """Close the connection: before any answer, or after some events of a watch."""
 
     after_events: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class FallSilent:
+class FallSilent(Struct, frozen=True):
     """Send nothing more and keep the connection open."""
 
     after_events: int = 0
@@ -48,8 +44,7 @@ class FallSilent:
 Fault: TypeAlias = Refuse | Delay | Cut | FallSilent
 
 
-@dataclass(slots=True)
-class _Planned:
+class _Planned(Struct):
     applies: Callable[[Ask], bool]
     fault: Fault
     times: int

@@ -9,11 +9,11 @@ import hashlib
 import hmac
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct, field
 
 from klet.aio.clock import Clock
 from klet.embedded.store import Json, Key, Store
@@ -24,8 +24,7 @@ _AUTHENTICATED: Final = "system:authenticated"
 _EXTRA: Final = "authentication.kubernetes.io"
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(Struct, frozen=True):
     """Someone the server knows."""
 
     name: str
@@ -38,8 +37,7 @@ class User:
         return "system:masters" in self.groups
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(Struct, frozen=True):
     """The account a token speaks for, and the object it dies with."""
 
     namespace: str

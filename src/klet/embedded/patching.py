@@ -1,10 +1,10 @@
 """The three kinds of patches of the API, on plain objects."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from klet.api.kinds import Kind
 from klet.api.patches.errors import MissingMergeKey, PatchError
@@ -20,8 +20,7 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
 
 
-@dataclass(frozen=True, slots=True)
-class Patch:
+class Patch(Struct, frozen=True):
     """A change, and how it is meant."""
 
     type: str

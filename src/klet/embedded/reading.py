@@ -3,9 +3,10 @@
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
+
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.api.field_selectors import FieldSelector, check_fields, parse_field_selector, selectable_fields
@@ -21,8 +22,7 @@ _NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Struct, frozen=True):
     """What of a kind a reader wants to see."""
 
     kind: Kind
@@ -41,8 +41,7 @@ class Filter:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class WatchOptions:
+class WatchOptions(Struct, frozen=True):
     """From where a watch begins and how it ends."""
 
     since: int | None

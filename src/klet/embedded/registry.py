@@ -7,8 +7,9 @@ strategy; the others are stored as they come.
 import secrets
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.api.codec import DecodeError, convert
@@ -32,8 +33,7 @@ _KEPT_FIELDS: Final = ("uid", "creationTimestamp", "generation")
 _DELETION_FIELDS: Final = ("deletionTimestamp", "deletionGracePeriodSeconds")
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """One object, or a part of it, that a request names."""
 
     kind: Kind

@@ -1,16 +1,16 @@
 """Which resource a URL path means. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from klet.api.kinds import KINDS, Kind
 
 _BY_PATH: Final[Mapping[tuple[str, str], Kind]] = {(kind.api_version, kind.plural): kind for kind in KINDS}
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """A collection, an object or a part of an object."""
 
     kind: Kind

@@ -4,10 +4,10 @@ import secrets
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import web
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.api.kinds import find_kind
@@ -24,8 +24,7 @@ _STOP_SECONDS: Final = 0.1
 """Watches never end by themselves, and their readers come back anyway."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddedApi:
+class EmbeddedApi(Struct, frozen=True, kw_only=True):
     """One API server: its store and what tests and the single node do with it besides HTTP."""
 
     store: Store

@@ -8,12 +8,12 @@ with any API server.
 import sqlite3
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from klet.aio.broadcast import Broadcast, Subscription
 from klet.errors import KletError
@@ -61,8 +61,7 @@ class ChangeType(StrEnum):
     DELETED = "DELETED"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One write, with what was there before."""
 
     revision: int

@@ -1,8 +1,9 @@
 """Rules of single kinds when they are written: defaults, what the server fills in, what may change."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from klet.api.codec import DecodeError, convert, to_builtins
 from klet.api.defaults import default_pod
@@ -18,8 +19,7 @@ from klet.embedded.store import Json
 from klet.model.qos import compute_qos
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """A write to an object that is there: what it would become, what it is, and which part was written."""
 
     new: Json
@@ -27,8 +27,7 @@ class Change:
     subresource: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Strategy:
+class Strategy(Struct, frozen=True, kw_only=True):
     """How objects of a kind are written; as they come, if nothing else is said."""
 
     has_status: bool = False

@@ -5,10 +5,10 @@ State and time come in, a decision comes out; nothing here talks to the API.
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Generic, TypeAlias, TypeVar
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from klet.api.event import Event
@@ -29,22 +29,19 @@ LONGEST_MESSAGE: Final = 12 << 10
 COMBINED: Final = "(combined from similar events): "
 
 
-@dataclass(frozen=True, slots=True)
-class Post:
+class Post(Struct, frozen=True):
     """Tell it for the first time."""
 
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(Struct, frozen=True):
     """Tell that it has happened again: the Event of this name has a new count, message and time."""
 
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(Struct, frozen=True):
     """Too many of its kind."""
 
 
@@ -70,20 +67,17 @@ class Recent(Generic[K, V]):
             self._known.popitem(last=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(Struct, frozen=True):
     messages: frozenset[str]
     last: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class _Bucket:
+class _Bucket(Struct, frozen=True):
     tokens: float
     counted_at: datetime
 
 
-@dataclass(slots=True)
-class Correlator:
+class Correlator(Struct):
     """What is remembered of the Events so far."""
 
     _groups: Recent[Hashable, _Group] = field(default_factory=Recent)

@@ -7,9 +7,10 @@ import asyncio
 import logging
 import random
 from collections import deque
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final, Protocol
+
+from msgspec.structs import replace
 
 from klet.aio.clock import Clock
 from klet.aio.tasks import first_of

@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 PAUSE_IMAGE = "klet.local/pause:1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerdSettings:
+class ContainerdSettings(Struct, frozen=True, kw_only=True):
     """What one containerd daemon needs to know."""
 
     root: Path

@@ -3,8 +3,9 @@
 import contextlib
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from klet.aio.threads import Threads
 from klet.host.errors import FileError, file_error
@@ -12,8 +13,7 @@ from klet.host.errors import FileError, file_error
 _BLOCK = 512
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilesystemUsage:
+class FilesystemUsage(Struct, frozen=True, kw_only=True):
     """A filesystem, in bytes and inodes. `available` is what is left for others than root."""
 
     device: int
@@ -28,8 +28,7 @@ class FilesystemUsage:
         return self.inodes - self.inodes_free
 
 
-@dataclass(frozen=True, slots=True)
-class TreeUsage:
+class TreeUsage(Struct, frozen=True):
     """What a tree takes on disk."""
 
     used: int = 0

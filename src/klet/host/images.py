@@ -9,8 +9,9 @@ import io
 import json
 import tarfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from klet.host.containerd_config import PAUSE_IMAGE
 from klet.host.errors import ProcessFailed
@@ -21,8 +22,7 @@ BUSYBOX_IMAGE = "klet.local/busybox:1"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """A file, directory or symbolic link of an image; the path has no leading slash."""
 
     path: str
@@ -34,8 +34,7 @@ class Entry:
     gid: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageConfig:
+class ImageConfig(Struct, frozen=True, kw_only=True):
     """How a container of the image runs when its spec does not say."""
 
     entrypoint: Sequence[str] = ()

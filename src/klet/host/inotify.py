@@ -1,11 +1,11 @@
 """Changes in one directory, which may not exist yet, may go away and may be replaced."""
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from asyncinotify import Event, Inotify, Mask
+from msgspec import Struct
 
 from klet.host.errors import file_error
 
@@ -23,8 +23,7 @@ class ChangeKind(StrEnum):
     """Anything may have happened: look at the whole directory, which may be missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One change; a RESCAN has no name."""
 
     kind: ChangeKind

@@ -6,9 +6,10 @@ import logging
 import os
 import re
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+
+from msgspec import Struct
 
 from klet.host.errors import MalformedFile, file_error
 
@@ -26,8 +27,7 @@ _LEGACY = "Task in "
 _LIMIT = " killed as a result of limit of "
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelMessage:
+class KernelMessage(Struct, frozen=True, kw_only=True):
     """One record of /dev/kmsg."""
 
     level: int
@@ -42,8 +42,7 @@ class KernelMessage:
         return self.facility == 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OomKill:
+class OomKill(Struct, frozen=True, kw_only=True):
     """A process that the kernel killed for memory."""
 
     pid: int

@@ -1,10 +1,11 @@
 """Who holds a port of this machine: for the message that it is taken, and for pods that want it too."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from klet.aio.threads import Threads
 from klet.host.errors import FileError, MalformedFile
@@ -18,8 +19,7 @@ _BOUND: Final = {TCP: ("tcp", "0A"), UDP: ("udp", "07")}
 """The file under /proc/net, and the state of a socket there that waits for others."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostPort:
+class HostPort(Struct, frozen=True):
     """A port of the host; an address that is empty or all zeros means every one."""
 
     number: int
@@ -27,16 +27,14 @@ class HostPort:
     address: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class HeldPort:
+class HeldPort(Struct, frozen=True):
     """A port and the process that holds it, as `name (pid 7)`."""
 
     port: HostPort
     holder: str
 
 
-@dataclass(frozen=True, slots=True)
-class BoundSocket:
+class BoundSocket(Struct, frozen=True):
     """A socket that waits on an address."""
 
     address: IPv4Address | IPv6Address

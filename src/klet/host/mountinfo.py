@@ -2,16 +2,16 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import PurePosixPath
+
+from msgspec import Struct
 
 from klet.host.errors import MalformedFile
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
-@dataclass(frozen=True, slots=True)
-class MountEntry:
+class MountEntry(Struct, frozen=True):
     """One mount."""
 
     mount_id: int

@@ -6,9 +6,10 @@ import os
 import shlex
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+
+from msgspec import Struct
 
 from klet.host.errors import ProcessFailed, ProcessTimeout
 
@@ -17,8 +18,7 @@ _CHUNK = 1 << 16
 _SHOWN = 500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
+class Completed(Struct, frozen=True, kw_only=True):
     """How a child ended. A negative code is the signal that killed it. Output beyond the limit is dropped."""
 
     argv: tuple[str, ...]

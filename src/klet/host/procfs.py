@@ -4,10 +4,11 @@ What /proc says of the machine is in `klet.host.machine`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from klet.host.errors import MalformedFile
 from klet.host.files import read_bytes, read_text
@@ -20,8 +21,7 @@ _MOST_DIGITS: Final = 20
 _SHOWN: Final = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessStat:
+class ProcessStat(Struct, frozen=True, kw_only=True):
     """One process; the start is counted in clock ticks since the machine started, which identifies a reused pid."""
 
     pid: int
@@ -34,8 +34,7 @@ class ProcessStat:
     start_ticks: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessStatus:
+class ProcessStatus(Struct, frozen=True, kw_only=True):
     """The part of a process's status that klet looks at."""
 
     name: str

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
 
 from klet.images.docker_config import RegistryLogin
 
@@ -16,8 +17,7 @@ _VERSIONS: Final = ("/v1/", "/v2/")
 _PORT: Final = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::\d*)?")
 
 
-@dataclass(frozen=True, slots=True)
-class FittingLogins:
+class FittingLogins(Struct, frozen=True):
     """How to log in for one image."""
 
     logins: tuple[RegistryLogin, ...] = ()

@@ -1,9 +1,11 @@
 """Makes sure that a container's image is on the node before it starts (image manager, EnsureImageExists)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.aio.clock import Clock
 from klet.api.container import Container, EphemeralContainer
@@ -40,8 +42,7 @@ class RegistryLogins(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(Struct, frozen=True):
     image: cri.Image
     until: float
 

@@ -1,8 +1,9 @@
 """How long pods wait before they pull an image again that could not be pulled; survives the agent."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime, timedelta
+
+from msgspec.structs import replace
 
 from klet.aio.backoff import Backoff
 from klet.aio.broadcast import Broadcast, Subscription

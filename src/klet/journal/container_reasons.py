@@ -1,8 +1,9 @@
 """Says what is wrong with one container, from its status and the records about it. Pure."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+from msgspec import Struct
 
 from klet.api.container import Container
 from klet.api.container_status import ContainerStateTerminated, ContainerStatus
@@ -31,8 +32,7 @@ DEFAULT_PERIOD: Final = 10
 """Seconds between two probes, unless the probe says otherwise."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
+class Seat(Struct, frozen=True, kw_only=True):
     """A container, as its pod has it."""
 
     spec: Container

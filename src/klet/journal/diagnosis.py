@@ -1,9 +1,11 @@
 """Names why a pod is as it is, from its status and its records: the first screen of `klet explain`. Pure."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.api.klet_v1 import PodState
 from klet.api.pod import Pod
@@ -36,8 +38,7 @@ FAILURES: Final = (
 """Of a pod that is gone, the records that tell what was wrong with it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeTroubles:
+class NodeTroubles(Struct, frozen=True, kw_only=True):
     """What is wrong with the node itself."""
 
     errors: Sequence[str] = ()
@@ -45,8 +46,7 @@ class NodeTroubles:
     """When all was well for the last time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
+class Diagnosis(Struct, frozen=True, kw_only=True):
     """What a pod is, and why."""
 
     state: PodState

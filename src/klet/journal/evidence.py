@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct, field
 
 from klet.model.causes import Cause, Measurement
 from klet.model.reasons import AnyReason
@@ -22,8 +23,7 @@ class Kind(StrEnum):
     """Something went wrong before, or ended the pod."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Why:
+class Why(Struct, frozen=True, kw_only=True):
     """Why a pod is as it is: one cause with its measurements, since when, and what comes next."""
 
     word: str
@@ -37,8 +37,7 @@ class Why:
     next_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """Records, oldest first."""
 
     causes: tuple[Cause, ...]

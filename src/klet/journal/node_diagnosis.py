@@ -1,10 +1,11 @@
 """Names why the node is ready or not, condition by condition: the first screen of `klet explain node`. Pure."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Final
+
+from msgspec import Struct
 
 from klet.api.klet_v1 import ExplainedCondition
 from klet.api.node import Node, NodeCondition
@@ -18,8 +19,7 @@ ASK_AGAIN: Final = "ask the runtime again every second"
 CERTIFICATES: Final = ("client", "server")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeState:
+class NodeState(Struct, frozen=True, kw_only=True):
     """What the agent sees of its node at this moment."""
 
     errors: Sequence[str] = ()
@@ -33,8 +33,7 @@ class NodeState:
     """As the API server has it; None without one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeDiagnosis:
+class NodeDiagnosis(Struct, frozen=True, kw_only=True):
     """What the node is, and why."""
 
     is_ready: bool

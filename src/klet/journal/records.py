@@ -6,9 +6,11 @@ even if the newest records were lost, and they compare as text.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.api.klet_v1 import RecordedPod
 from klet.model.causes import Cause, CauseId, Finding, Measurement, Subject
@@ -20,8 +22,7 @@ MOST_RECORDS: Final = 1000
 """How many records an answer holds unless more are asked for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CauseQuery:
+class CauseQuery(Struct, frozen=True, kw_only=True):
     """Selects records; an empty field selects all. The records of a pod include those of its containers."""
 
     namespace: str = ""

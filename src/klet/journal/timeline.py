@@ -4,9 +4,11 @@ A name may have been given to several pods, one after the other: each is a life 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.model.causes import Cause, CauseId, Finding, Subject
 from klet.model.reasons import Reason
@@ -17,8 +19,7 @@ TOLD_ONCE: Final = frozenset({Reason.MISSING_CLUSTER_DNS})
 """Decisions that are taken again with every sync and are no news after the first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """One line of the story: a decision, or several equal ones."""
 
     cause: Cause
@@ -32,8 +33,7 @@ class Step:
     """Until the next step about the same thing; None when that has not come."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class Waiting(Struct, frozen=True, kw_only=True):
     """What the newest open decision waits for."""
 
     on: str
@@ -42,8 +42,7 @@ class Waiting:
     since: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
+class Life(Struct, frozen=True, kw_only=True):
     """What happened to one pod, oldest step first."""
 
     uid: str
@@ -53,8 +52,7 @@ class Life:
     """The records themselves, each one, for who looks for something in them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeline:
+class Timeline(Struct, frozen=True, kw_only=True):
     """A story, oldest life first."""
 
     lives: tuple[Life, ...]

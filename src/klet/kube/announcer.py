@@ -6,8 +6,10 @@ Who meets such an error logs it for debugging only (`klet.errors.level_for`), an
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.aio.clock import Clock
 from klet.kube.reach import Reach
@@ -21,16 +23,14 @@ LOSSES_APART: Final = 60.0
 """Seconds: a connection that comes and goes is told lost at most so often."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Struct, frozen=True):
     """Nobody answers, for the first time."""
 
     why: str
     attempts: int
 
 
-@dataclass(frozen=True, slots=True)
-class StillLost:
+class StillLost(Struct, frozen=True):
     """Nobody has answered since."""
 
     why: str
@@ -38,8 +38,7 @@ class StillLost:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Back:
+class Back(Struct, frozen=True):
     """It answers again."""
 
     attempts: int
@@ -49,8 +48,7 @@ class Back:
 Word: TypeAlias = Lost | StillLost | Back
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """What the log says so far."""
 
     lost_at: float | None = None

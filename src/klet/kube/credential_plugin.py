@@ -9,9 +9,10 @@ import os
 import signal
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+from msgspec import Struct
 
 from klet.kube.access import ExecPlugin
 from klet.kube.errors import CredentialError
@@ -103,8 +104,7 @@ def _kill_group(process: asyncio.subprocess.Process) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-@dataclass(slots=True)
-class _Pipe:
+class _Pipe(Struct):
     reader: asyncio.StreamReader
     write_end: int
 

@@ -1,6 +1,6 @@
 """What a node follows at its API server: one watch for each kind, however many parts read it."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from klet.api.certificates import ClusterTrustBundle
 from klet.api.node import Node, RuntimeClass
@@ -10,8 +10,7 @@ from klet.kube.informer import Informer, InformerSettings
 from klet.kube.watch import Scope
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeInformers:
+class NodeInformers(Struct, frozen=True, kw_only=True):
     """What the node follows."""
 
     node: Informer[Node]

@@ -3,10 +3,11 @@
 import random
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import Final, Generic, TypeVar
+
+from msgspec import Struct
 
 from klet.api.base import ApiObject
 from klet.api.codec import DecodeError, decode
@@ -36,16 +37,14 @@ class ChangeType(StrEnum):
     DELETED = "DELETED"
 
 
-@dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
+class Change(Struct, Generic[T], frozen=True):
     """An object came, changed or went."""
 
     type: ChangeType
     obj: T
 
 
-@dataclass(frozen=True, slots=True)
-class Bookmark:
+class Bookmark(Struct, frozen=True):
     """Nothing older than this version will come any more."""
 
     resource_version: str
@@ -53,8 +52,7 @@ class Bookmark:
     """Everything that was there when the watch began has been sent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """Which objects: a namespace, and selectors as query parameters."""
 
     namespace: str = ""

@@ -5,9 +5,10 @@ write to log directories, so nothing below the directory of all logs is reached 
 """
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from klet.host.beneath import open_directory, open_regular_in, split_end
 from klet.host.errors import FileError, FileMissing
@@ -106,8 +107,7 @@ class LogFile:
         return TurnOver(read_again=True, is_new=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnOver:
+class TurnOver(Struct, frozen=True, kw_only=True):
     """What a look at the file's name showed."""
 
     read_again: bool = False

@@ -4,15 +4,15 @@ Pure but for its own state: bytes go in, bytes come out. The rules are those of 
 after the tail was chosen, the limit counts output bytes, a timestamp stands only where a logical line begins.
 """
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
+
+from msgspec import Struct
 
 from klet.logs.line import LineParser, LogError, LogLine, LogStream, detect_parser
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogOptions:
+class LogOptions(Struct, frozen=True, kw_only=True):
     """What part of a log is wanted (PodLogOptions, resolved)."""
 
     follow: bool = False

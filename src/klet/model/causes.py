@@ -5,9 +5,10 @@ Secrets, environment values and whole objects never enter: a measurement is a nu
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NewType, Protocol, TypeAlias
+
+from msgspec import Struct, field
 
 from klet.model.reasons import AnyReason
 
@@ -15,8 +16,7 @@ CauseId = NewType("CauseId", str)
 Measurement: TypeAlias = str | int | float | bool
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """What a decision is about: a pod, one of its containers, or (all pod fields empty) the node itself."""
 
     namespace: str = ""
@@ -25,8 +25,7 @@ class Subject:
     container: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """A decision and its reason, before the journal has dated it."""
 
     subject: Subject
@@ -45,8 +44,7 @@ class Finding:
     """When that happens, if it is known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
+class Cause(Struct, frozen=True, kw_only=True):
     """A finding as the journal keeps it."""
 
     id: CauseId

@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from urllib.parse import quote, unquote_to_bytes, urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.api.container import Container
 from klet.api.handlers import HTTPGetAction, HTTPHeader
@@ -36,8 +38,7 @@ class HeaderError(KletError):
     """A header that cannot be sent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """Whom to ask, and for what."""
 
     scheme: str
@@ -53,8 +54,7 @@ class Address:
         return join_host_port(self.host, self.port)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpGet:
+class HttpGet(Struct, frozen=True, kw_only=True):
     """A request that is ready to be sent, any number of times."""
 
     address: Address

@@ -1,6 +1,5 @@
 """The image of a container, as it was found or not found on the node."""
 
-from dataclasses import dataclass, field
 from datetime import datetime
 
 from msgspec import Struct
@@ -20,11 +19,17 @@ class PresentImage(Struct, frozen=True):
     user: ImageUser
 
 
-@dataclass(frozen=True, slots=True)
-class MissingImage:
+class MissingImage(Struct, frozen=True, eq=False):
     """Why there is no image, in the words of a waiting state."""
 
     reason: str
     message: str
-    retry_at: datetime | None = field(default=None, compare=False)
+    retry_at: datetime | None = None
     """When it may be pulled again, if that is known."""
+
+    def __eq__(self, other: object) -> bool:
+        """The same trouble, whenever it is looked at again."""
+        return isinstance(other, MissingImage) and (self.reason, self.message) == (other.reason, other.message)
+
+    def __hash__(self) -> int:
+        return hash((self.reason, self.message))

@@ -1,15 +1,15 @@
 """What the agent knows of its pods and the runtime cannot tell its next life."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+
+from msgspec import Struct, field
 
 from klet.api.pod import PodStatus
 from klet.model.pods import PodUID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CrashDelay:
+class CrashDelay(Struct, frozen=True, kw_only=True):
     """How long a container waits after its next end. Another image or other resources are another container."""
 
     uid: PodUID
@@ -20,8 +20,7 @@ class CrashDelay:
     counted_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PullDelay:
+class PullDelay(Struct, frozen=True, kw_only=True):
     """How long a pod waits after its last try to pull an image, and why that failed; without a reason it did not."""
 
     uid: PodUID
@@ -32,8 +31,7 @@ class PullDelay:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentMemory:
+class AgentMemory(Struct, frozen=True, kw_only=True):
     """What one life of the agent leaves to the next."""
 
     statuses: Mapping[PodUID, PodStatus] = field(default_factory=dict)

@@ -1,10 +1,9 @@
 """Name resolution of a pod, as the runtime writes it into the pod's resolv.conf."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class DnsConfig:
+class DnsConfig(Struct, frozen=True):
     """Servers, search domains and options, in order."""
 
     servers: tuple[str, ...] = ()

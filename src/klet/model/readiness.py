@@ -4,8 +4,9 @@ Containers that ran before the agent started keep what was reported of them unti
 (UpdatePodStatus of upstream's probe manager).
 """
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from klet.model.probes import ProbeResult
 
@@ -18,8 +19,7 @@ def is_older_than_agent(started_at: datetime | None, agent_started: datetime | N
     return started_at is not None and agent_started is not None and started_at < agent_started - RESTART_MARGIN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeFacts:
+class ProbeFacts(Struct, frozen=True, kw_only=True):
     """What is known of a running container's probes. A worker is a probe that is being run."""
 
     startup: ProbeResult | None = None

@@ -1,9 +1,11 @@
 """A pod as the runtime shows it: immutable records read from the CRI, newest first (kubecontainer.PodStatus)."""
 
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import NewType
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from klet.api.container import ContainerPort
 from klet.api.container_status import ContainerUser
@@ -26,8 +28,7 @@ class ContainerState(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerOrigin:
+class ContainerOrigin(Struct, frozen=True, kw_only=True):
     """What a container remembers of the pod it was started for: enough to stop it when the pod object is gone."""
 
     termination_grace: int | None = None
@@ -36,8 +37,7 @@ class ContainerOrigin:
     ports: tuple[ContainerPort, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GivenResources:
+class GivenResources(Struct, frozen=True, kw_only=True):
     """What a container has by the runtime's word; None where it says nothing. CPU in thousandths, memory in bytes."""
 
     cpu_request: int | None = None
@@ -45,8 +45,7 @@ class GivenResources:
     memory_limit: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerRecord:
+class ContainerRecord(Struct, frozen=True, kw_only=True):
     """One container the runtime knows: running, created or dead."""
 
     id: ContainerId
@@ -72,8 +71,7 @@ class ContainerRecord:
     origin: ContainerOrigin = field(default_factory=ContainerOrigin)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxRecord:
+class SandboxRecord(Struct, frozen=True, kw_only=True):
     """One sandbox of a pod."""
 
     id: SandboxId
@@ -86,16 +84,14 @@ class SandboxRecord:
     """Where the pod came from: `file`, `http`, `api`; empty for a pod without that annotation."""
 
 
-@dataclass(frozen=True, slots=True)
-class FirstStart:
+class FirstStart(Struct, frozen=True):
     """All that the runtime has of a pod, known without asking: it had nothing, and this was made."""
 
     sandbox: SandboxRecord
     containers: tuple[ContainerId, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodRuntimeStatus:
+class PodRuntimeStatus(Struct, frozen=True, kw_only=True):
     """Everything the runtime knows of one pod, at one instant. Sandboxes and containers are sorted newest first."""
 
     uid: PodUID
@@ -152,8 +148,7 @@ class PodRuntimeStatus:
         return bool(self.running()) or any(sandbox.ready for sandbox in self.sandboxes)
 
 
-@dataclass(frozen=True, slots=True)
-class StartFailure:
+class StartFailure(Struct, frozen=True):
     """Why the newest try to start a container did not lead to a running one (an entry of the reason cache)."""
 
     reason: str

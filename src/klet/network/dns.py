@@ -1,7 +1,8 @@
 """A pod's name resolution: the node's resolv.conf, the cluster's DNS and the pod's own wishes (network/dns)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from klet.api.pod import Pod, PodDNSConfig
 from klet.errors import KletError
@@ -21,8 +22,7 @@ class ResolvConfError(KletError):
     """A resolv.conf that cannot be used."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DnsSettings:
+class DnsSettings(Struct, frozen=True, kw_only=True):
     """What the node knows of names."""
 
     cluster_dns: tuple[str, ...] = ()
@@ -30,16 +30,14 @@ class DnsSettings:
     node_ips: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DnsWarning:
+class DnsWarning(Struct, frozen=True):
     """Something a pod did not get, with the reason that events have for it."""
 
     reason: Reason
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class DnsDecision:
+class DnsDecision(Struct, frozen=True):
     """A pod's configuration, and warnings about what had to be left out."""
 
     config: DnsConfig

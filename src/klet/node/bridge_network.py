@@ -6,10 +6,11 @@ wins: then nothing is written.
 
 import json
 import logging
-from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from klet.aio.threads import Threads
 from klet.cri.port import StatusCall
@@ -30,8 +31,7 @@ class BadCidr(KletError):
     """A pod CIDR that is no network."""
 
 
-@dataclass(frozen=True, slots=True)
-class BridgeNames:
+class BridgeNames(Struct, frozen=True):
     """What the network, its bridge and the directory of its leases are called; the plugins choose the last one."""
 
     network: str = "klet-bridge"

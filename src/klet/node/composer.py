@@ -2,9 +2,9 @@
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from klet.api.node import Node, NodeCondition, NodeStatus
@@ -25,8 +25,7 @@ class InputsReader(Protocol):
     async def read(self, node: Node) -> StatusInputs: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """A node as it should become. Its findings are told once it is settled."""
 
     original: Node

@@ -4,9 +4,9 @@ NetworkUnavailable is not among them: it belongs to whoever makes the network.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from klet.api.node import NodeCondition
@@ -22,8 +22,7 @@ from klet.node.findings import find_status_change
 Conditions = tuple[NodeCondition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
+class _Words(Struct, frozen=True):
     """How one state of a pressure condition is told."""
 
     status: str
@@ -32,8 +31,7 @@ class _Words:
     event: Reason
 
 
-@dataclass(frozen=True, slots=True)
-class _Pressure:
+class _Pressure(Struct, frozen=True):
     type: str
     present: _Words
     absent: _Words
@@ -75,8 +73,7 @@ PRESSURES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(Struct, frozen=True):
     """Conditions as they are now, and what there is to tell of the change."""
 
     conditions: Conditions

@@ -4,9 +4,10 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from klet.errors import KletError
 from klet.host.errors import HostError
@@ -44,8 +45,7 @@ class Parameters(Protocol):
     def write(self, name: str, value: int) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class TunablePlan:
+class TunablePlan(Struct, frozen=True):
     """What to write, and what is wrong."""
 
     writes: Mapping[str, int]

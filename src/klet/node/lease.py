@@ -3,10 +3,10 @@
 import logging
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Protocol, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from klet.aio.backoff import exponential_delays
@@ -42,16 +42,14 @@ class LeaseApi(Protocol):
     async def update(self, obj: Lease, name: str, namespace: str) -> Lease: ...
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseTerms:
+class LeaseTerms(Struct, frozen=True):
     """Whose lease it is, and how long it holds without a renewal."""
 
     node: str
     duration: timedelta = timedelta(seconds=40)
 
 
-@dataclass(frozen=True, slots=True)
-class _NotYet:
+class _NotYet(Struct, frozen=True):
     """There is no node that a lease could belong to."""
 
 
@@ -151,8 +149,7 @@ class LeaseKeeper:
         self._awaits_node = False  # from now on a failure is no matter of waiting for it
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(Struct, frozen=True):
     lease: Lease
     is_new: bool
 

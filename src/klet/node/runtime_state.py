@@ -6,8 +6,10 @@ A runtime that does not answer for a moment is no reason to worry: only after ha
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.aio.backoff import exponential_delays
 from klet.aio.broadcast import Broadcast, Subscription
@@ -35,8 +37,7 @@ RUNTIME_READY = "RuntimeReady"
 NETWORK_READY = "NetworkReady"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeHandler:
+class RuntimeHandler(Struct, frozen=True, kw_only=True):
     """What one way to run containers can do."""
 
     name: str
@@ -44,8 +45,7 @@ class RuntimeHandler:
     user_namespaces: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeReport:
+class RuntimeReport(Struct, frozen=True, kw_only=True):
     """What the runtime said of itself, judged. An error that is None: nothing to complain of."""
 
     runtime_error: str | None

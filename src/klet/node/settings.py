@@ -1,8 +1,9 @@
 """What the configuration says of the node's own object, and what is kept back from pods."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
+
+from msgspec import Struct, field
 
 from klet.api.placement import Taint
 from klet.api.quantity import ZERO, Format, Quantity
@@ -21,8 +22,7 @@ _RESOURCE_OF_SIGNAL: Mapping[Signal, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reservations:
+class Reservations(Struct, frozen=True, kw_only=True):
     """What pods do not get: fixed amounts, and what must stay free, which may be a share of the capacity."""
 
     fixed: Mapping[str, Quantity] = field(default_factory=dict)
@@ -35,8 +35,7 @@ class Reservations:
         return fixed if kept is None else fixed + _amount(kept, capacity)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSettings:
+class NodeSettings(Struct, frozen=True, kw_only=True):
     """What the node's object is made of besides the inputs of its status."""
 
     name: str
@@ -58,8 +57,7 @@ class NodeSettings:
     reservations: Reservations = field(default_factory=Reservations)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportTimes:
+class ReportTimes(Struct, frozen=True, kw_only=True):
     """How often a status is computed, and how often it is sent when nothing has changed."""
 
     update: timedelta = timedelta(seconds=10)

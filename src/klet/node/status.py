@@ -1,9 +1,9 @@
 """The node's status from its inputs, setter by setter in upstream's order. Pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from klet.api.node import (
@@ -36,8 +36,7 @@ from klet.version import KUBELET_VERSION
 NAMES_PER_IMAGE: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Composed:
+class Composed(Struct, frozen=True):
     """A node as it should be told, what there is to record of the changes, and what could not be found out."""
 
     node: Node

@@ -3,10 +3,11 @@
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, auto
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.api.node import Node
@@ -49,8 +50,7 @@ class Composer(Protocol):
     def settle(self, node: Node, findings: Iterable[Finding]) -> tuple[Finding, ...]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeats:
+class Heartbeats(Struct, frozen=True):
     """How the node is kept alive: a client without limits, and what to do when that fails again and again."""
 
     api: StatusApi

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Generic
+
+from msgspec import Struct, field
 
 from klet.aio.clock import Clock
 from klet.api.node import Node
@@ -19,8 +20,7 @@ TTL_ANNOTATION: Final = "node.alpha.kubernetes.io/ttl"
 _FROM_CACHE: Final = "0"
 
 
-@dataclass(slots=True)
-class _Item(Generic[T]):
+class _Item(Struct, Generic[T]):
     pods: set[PodUID] = field(default_factory=set)
     obj: T | None = None
     missing: ObjectMissing | None = None

@@ -2,11 +2,11 @@
 
 import logging
 import random
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from klet.aio.clock import Clock
@@ -43,8 +43,7 @@ class _Resources(msgspec.Struct, frozen=True):
     resources: tuple[_Resource, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(Struct, frozen=True):
     issued: TokenRequest
     due: datetime | None
     renew_at: float | None

@@ -5,9 +5,10 @@ There is one watch per object, since a node may only watch objects of its own po
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Generic, Protocol
+
+from msgspec import Struct, field
 
 from klet.aio.broadcast import Subscription
 from klet.aio.clock import Clock
@@ -39,8 +40,7 @@ class Follower(Protocol[Kept_co]):
     async def run(self) -> None: ...
 
 
-@dataclass(slots=True)
-class _Item(Generic[T]):
+class _Item(Struct, Generic[T]):
     follower: Follower[T]
     read_at: float
     pods: set[PodUID] = field(default_factory=set)

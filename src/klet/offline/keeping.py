@@ -1,7 +1,8 @@
 """What the agent keeps for the time without an API server, and the wrappers that keep it (`--klet-offline`)."""
 
-from dataclasses import dataclass
 from datetime import timedelta
+
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.api.event import Event
@@ -15,8 +16,7 @@ from klet.offline.store import OfflineStore
 from klet.offline.tokens import KeptTokens, forget_tokens
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offline:
+class Offline(Struct, frozen=True, kw_only=True):
     """What is kept, and whether it has to do."""
 
     store: OfflineStore

@@ -7,11 +7,11 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
+from msgspec import Struct, field
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
@@ -51,8 +51,7 @@ class NoFiles(Generic[T]):
         """Nothing to do."""
 
 
-@dataclass(slots=True)
-class _Item:
+class _Item(Struct):
     version: str | None = None
     """What is on disk, as far as this life of the agent wrote it."""
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)

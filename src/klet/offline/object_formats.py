@@ -1,9 +1,9 @@
 """How one config map, secret or token stands in a file: plainly, or sealed."""
 
-from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from klet.api.base import json_null
 from klet.api.codec import encode
@@ -25,8 +25,7 @@ class Sealer(Protocol):
     def open(self, sealed: bytes, *, owner: bytes) -> bytes: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Known(Generic[T]):
+class Known(Struct, Generic[T], frozen=True):
     """What the API server said last: the object, or None if it said that there is none."""
 
     value: T | None

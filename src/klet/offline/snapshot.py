@@ -1,11 +1,11 @@
 """What the API server said last that the node went by, and how it stands in a file."""
 
 import logging
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from klet.api.base import ApiObject
@@ -27,8 +27,7 @@ V_contra = TypeVar("V_contra", contravariant=True)
 VERSION = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcceptedPods:
+class AcceptedPods(Struct, frozen=True, kw_only=True):
     """The pods that the node went by."""
 
     node_name: str
@@ -37,8 +36,7 @@ class AcceptedPods:
     pods: tuple[Pod, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True, kw_only=True):
     """What else the agent reads to start pods."""
 
     node_name: str

@@ -10,12 +10,12 @@ klet-offline/        0700
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
@@ -63,8 +63,7 @@ class AcceptedFile:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfflineStore:
+class OfflineStore(Struct, frozen=True, kw_only=True):
     """Where things are kept, and what the previous run of the agent has left."""
 
     pods: AcceptedFile

@@ -4,7 +4,9 @@ Housekeeping drops or expires entries of pods that it has just stopped or remove
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.aio.broadcast import Broadcast, Subscription
 from klet.errors import KletError
@@ -12,8 +14,7 @@ from klet.model.pods import PodUID
 from klet.model.runtime import PodRuntimeStatus
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """What one read of a pod gave, and when it began on the monotonic clock."""
 
     status: PodRuntimeStatus

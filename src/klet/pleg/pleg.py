@@ -8,9 +8,10 @@ import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol, assert_never
+
+from msgspec import Struct
 
 from klet.aio.backoff import exponential_delays
 from klet.aio.clock import Clock
@@ -68,8 +69,7 @@ class PodReading(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlegSettings:
+class PlegSettings(Struct, frozen=True, kw_only=True):
     """How often to look when nothing calls, and how long one look may take."""
 
     relist: timedelta = timedelta(seconds=1)

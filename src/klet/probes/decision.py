@@ -5,11 +5,11 @@
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from klet.api.container_status import ContainerStatus
@@ -26,8 +26,7 @@ INITIAL = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeRules:
+class ProbeRules(Struct, frozen=True, kw_only=True):
     """What stays the same in all rounds of a probe."""
 
     kind: ProbeKind

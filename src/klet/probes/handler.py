@@ -1,12 +1,12 @@
 """What a probe handler is given, and what it answers."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from klet.api.container import Container
 from klet.api.handlers import Probe
@@ -41,8 +41,7 @@ Question: TypeAlias = Callable[[], Awaitable[Outcome]]
 """Asks a container once; can be used any number of times."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeTarget:
+class ProbeTarget(Struct, frozen=True, kw_only=True):
     """One container instance, and how to ask it."""
 
     pod: Pod

@@ -3,9 +3,10 @@
 import asyncio
 import random
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from klet.aio.clock import Clock
 from klet.api.container import Container
@@ -31,14 +32,12 @@ RestartRule: TypeAlias = Callable[[Container, Pod, int], bool]
 """Whether a container of a pod is started again after an exit with that code."""
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(Struct):
     worker: ProbeWorker
     task: asyncio.Task[None] | None = None
 
 
-@dataclass(slots=True)
-class _PodEntry:
+class _PodEntry(Struct):
     periods: ProbePeriods
     workers: dict[WorkerName, _Entry] = field(default_factory=dict)
     ended: dict[WorkerName, ContainerId | None] = field(default_factory=dict)

@@ -1,7 +1,8 @@
 """What the probes last concluded: written by the probe workers, read by status and sync (results.Manager)."""
 
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from klet.aio.broadcast import Broadcast, Subscription
 from klet.model.causes import CauseId
@@ -9,8 +10,7 @@ from klet.model.pods import PodUID
 from klet.model.probes import ProbeKey, ProbeResult, ProbeView
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeChange:
+class ProbeChange(Struct, frozen=True):
     """A result that is new, or differs from the one before."""
 
     uid: PodUID

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
+
+from msgspec import Struct
 
 from klet.aio.broadcast import Subscription
 from klet.aio.clock import Clock
@@ -45,8 +46,7 @@ class ProbeCarrier(Protocol):
     def prepare(self, target: ProbeTarget) -> Question: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerPorts:
+class WorkerPorts(Struct, frozen=True, kw_only=True):
     """What all workers share."""
 
     statuses: ReportedStatuses
@@ -57,8 +57,7 @@ class WorkerPorts:
     steps: Steps
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Agreed:
+class _Agreed(Struct, frozen=True, kw_only=True):
     """What a round began with when it said that the container be asked, and how."""
 
     reported: PodStatus

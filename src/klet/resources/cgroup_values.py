@@ -1,7 +1,8 @@
 """Decides which values the cgroups of pods and of the QoS classes get (ResourceConfigForPod, UpdateCgroups). Pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from klet.api.pod import Pod
 from klet.host.cgroups.resources import (
@@ -27,8 +28,7 @@ from klet.model.pod_resources import (
 from klet.model.qos import QosClass, qos_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodCgroupRules:
+class PodCgroupRules(Struct, frozen=True, kw_only=True):
     """How the node limits a pod as a whole."""
 
     cpu_quota: bool = True
@@ -40,8 +40,7 @@ class PodCgroupRules:
     pids_limit: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QosRules:
+class QosRules(Struct, frozen=True, kw_only=True):
     """How the node shares itself out between the QoS classes."""
 
     hugepage_sizes: tuple[int, ...] = ()
@@ -51,8 +50,7 @@ class QosRules:
     allocatable_memory: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
+class Demand(Struct, frozen=True, kw_only=True):
     """What a pod adds to the demand of its class."""
 
     qos: QosClass
@@ -60,8 +58,7 @@ class Demand:
     memory: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QosValues:
+class QosValues(Struct, frozen=True, kw_only=True):
     """The values of the pods' root, which is where guaranteed pods live, and of the two classes below it."""
 
     root: CgroupResources

@@ -6,7 +6,8 @@ Upstream looks at all pods once a minute besides; here every change of the pods 
 import asyncio
 import logging
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from klet.api.pod import Pod
 from klet.host.cgroups.manager import CgroupManager

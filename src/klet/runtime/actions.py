@@ -1,7 +1,9 @@
 """What to do with a pod's sandbox and containers now, from its spec and what the runtime shows (computePodActions)."""
 
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import astuple, replace
 
 from klet.api.container import Container
 from klet.api.pod import Pod
@@ -28,8 +30,7 @@ class KillReason(StrEnum):
     FAILED_POST_START = "FailedPostStartHook"
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerKill:
+class ContainerKill(Struct, frozen=True):
     """One container to kill while the rest of the pod goes on."""
 
     id: ContainerId
@@ -38,8 +39,7 @@ class ContainerKill:
     reason: KillReason = KillReason.UNKNOWN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxPlan:
+class SandboxPlan(Struct, frozen=True, kw_only=True):
     """Whether the pod needs a new sandbox, and which attempt it would be."""
 
     create: bool
@@ -48,8 +48,7 @@ class SandboxPlan:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodActions:
+class PodActions(Struct, frozen=True, kw_only=True, eq=False):
     """Everything one sync of a pod does to the runtime. Indexes point into the spec's container lists."""
 
     kill_pod: bool = False
@@ -60,7 +59,14 @@ class PodActions:
     start: tuple[int, ...] = ()
     start_ephemeral: tuple[int, ...] = ()
     kill: tuple[ContainerKill, ...] = ()
-    findings: tuple[Finding, ...] = field(default=(), compare=False)
+    findings: tuple[Finding, ...] = ()
+    """Why; two that do the same are equal whatever the reasons."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PodActions) and _without_findings(self) == _without_findings(other)
+
+    def __hash__(self) -> int:
+        return hash(_without_findings(self))
 
     @property
     def is_idle(self) -> bool:
@@ -70,6 +76,10 @@ class PodActions:
     @property
     def starts(self) -> bool:
         return bool(self.start_init or self.start or self.start_ephemeral)
+
+
+def _without_findings(actions: PodActions) -> tuple[object, ...]:
+    return astuple(replace(actions, findings=()))
 
 
 def plan_sandbox(pod: Pod, status: PodRuntimeStatus) -> SandboxPlan:
@@ -185,8 +195,7 @@ def _with_regular_containers(
     return replace(actions, start=tuple(start), kill=tuple(kill), findings=tuple(findings))
 
 
-@dataclass(frozen=True, slots=True)
-class _Verdict:
+class _Verdict(Struct, frozen=True):
     kill: ContainerKill
     restart: bool
 

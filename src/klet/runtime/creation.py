@@ -1,7 +1,8 @@
 """Creates one container: its configuration, its log, the runtime's call, and the record of what it was created with."""
 
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.api.container import Container, EphemeralContainer, ResourceRequirements
@@ -33,8 +34,7 @@ class CreationRecords(Protocol):
     def record_creation(self, uid: PodUID, container: str, resources: ResourceRequirements) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class CreatedContainer:
+class CreatedContainer(Struct, frozen=True):
     """A container that has not been started yet, and where its log will be."""
 
     id: ContainerId

@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
+
+from msgspec import Struct, field
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
@@ -33,8 +34,7 @@ logger = logging.getLogger(__name__)
 DECIDER = "runtime.executor"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncOutcome:
+class SyncOutcome(Struct, frozen=True, kw_only=True):
     """What a sync started, and what it could not do."""
 
     started: frozenset[str] = frozenset()
@@ -46,8 +46,7 @@ class SyncOutcome:
     """All that the runtime has of the pod now, if it had nothing before and all went well."""
 
 
-@dataclass(slots=True)
-class _Progress:
+class _Progress(Struct):
     started: set[str] = field(default_factory=set)
     failures: dict[str, StartFailure] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
@@ -81,8 +80,7 @@ class _Progress:
             self.retry_at = min(self.retry_at or error.until, error.until)
 
 
-@dataclass(frozen=True, slots=True)
-class _Stage:
+class _Stage(Struct, frozen=True):
     """Where the containers of a pod are started, whose turn it is, and what became of it."""
 
     place: Place

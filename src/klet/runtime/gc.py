@@ -3,9 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
 from datetime import timedelta
 from typing import Protocol, TypeVar
+
+from msgspec.structs import replace
 
 from klet.aio.broadcast import Subscription
 from klet.aio.clock import Clock

@@ -5,8 +5,9 @@ whose end its status shows and whose log `--previous` reads.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from klet.api.pod import Pod
 from klet.model.pods import PodUID
@@ -15,8 +16,7 @@ from klet.model.runtime import ContainerId, ContainerRecord, ContainerState, Pod
 _SHORTEST_ID = 6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GcPolicy:
+class GcPolicy(Struct, frozen=True, kw_only=True):
     """How much of the dead is kept; a negative number is no limit."""
 
     min_age: timedelta = timedelta()
@@ -24,8 +24,7 @@ class GcPolicy:
     max_containers: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedContainer:
+class ListedContainer(Struct, frozen=True, kw_only=True):
     """A container as the runtime lists it."""
 
     id: ContainerId
@@ -36,8 +35,7 @@ class ListedContainer:
     sandbox_id: SandboxId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedSandbox:
+class ListedSandbox(Struct, frozen=True, kw_only=True):
     """A sandbox as the runtime lists it."""
 
     id: SandboxId

@@ -4,10 +4,10 @@ A hook is tried once. What it failed with is told in upstream's words, which end
 """
 
 import logging
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from klet.aio.clock import Clock
@@ -50,8 +50,7 @@ class LivePods(Protocol):
     async def read(self, uid: PodUID) -> PodRuntimeStatus: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookTarget:
+class HookTarget(Struct, frozen=True, kw_only=True):
     """The container whose hook is run."""
 
     pod: Pod

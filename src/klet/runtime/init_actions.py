@@ -3,7 +3,7 @@
 Init containers run one after another; sidecars (restart policy Always) stay and are kept running beside the others.
 """
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from klet.api.container import Container
 from klet.api.pod import Pod
@@ -16,8 +16,7 @@ from klet.runtime.restart import NEVER, effective_policy, should_restart
 OOM_KILLED = "OOMKilled"
 
 
-@dataclass(frozen=True, slots=True)
-class InitKill:
+class InitKill(Struct, frozen=True):
     """An init container to kill before it is started again."""
 
     id: ContainerId
@@ -26,8 +25,7 @@ class InitKill:
     probe: ProbeKind | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InitPlan:
+class InitPlan(Struct, frozen=True, kw_only=True):
     """Which init containers to start (ascending) and to kill, and whether regular containers may run."""
 
     initialized: bool
@@ -37,8 +35,7 @@ class InitPlan:
     why: str = ""
 
 
-@dataclass(slots=True)
-class _Walk:
+class _Walk(Struct):
     """What the walk from the last init container to the first has found."""
 
     initialized: bool

@@ -7,9 +7,10 @@ import errno
 import logging
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from klet.aio.threads import Threads
 from klet.host.beneath import (
@@ -31,8 +32,7 @@ LOG_DEPTH = 3
 _NOWHERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 
 
-@dataclass(frozen=True, slots=True)
-class LogDirectory:
+class LogDirectory(Struct, frozen=True):
     """The log directory of a pod."""
 
     uid: PodUID

@@ -1,12 +1,13 @@
 """Reads pods out of the runtime: which exist, and everything it knows of one (GetPods, GetPodStatus)."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from ipaddress import ip_address
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
+
+from msgspec.structs import replace
 
 from klet.api.container_status import ContainerUser, LinuxContainerUser
 from klet.api.pod_annotations import SOURCE_ANNOTATION

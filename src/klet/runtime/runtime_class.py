@@ -1,8 +1,9 @@
 """Runtime classes: with which handler of the runtime a pod runs, and what the handler can do (RuntimeClass manager)."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from klet.api.pod import Pod
 from klet.cri.port import RuntimeService
@@ -52,8 +53,7 @@ async def find_handler(pod: Pod, classes: RuntimeClasses) -> str:
         raise SandboxConfigError(f"failed to lookup RuntimeClass {name}: {error}") from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandlerFeatures:
+class HandlerFeatures(Struct, frozen=True, kw_only=True):
     """What a runtime handler can do. Runtimes that do not say so can do nothing of this."""
 
     is_known: bool = True

@@ -3,9 +3,10 @@
 The wait is needed because a sandbox that failed leaves traces in the runtime, and every trace wakes the pod's worker.
 """
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
+
+from msgspec import Struct
 
 from klet.aio.backoff import Backoff
 from klet.aio.clock import Clock
@@ -51,8 +52,7 @@ class CgroupParents(Protocol):
     def parent_of(self, pod: Pod) -> str: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxSources:
+class SandboxSources(Struct, frozen=True, kw_only=True):
     """Who knows what a sandbox is made of."""
 
     dns: PodDns

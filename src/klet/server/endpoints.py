@@ -6,12 +6,12 @@ docs/kubelet-api.md (`scripts/generate-endpoints`). A handler is a method of one
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 from aiohttp import web
+from msgspec import Struct
 
 from klet.api import klet_v1
 from klet.server.routes.health import HealthRoutes
@@ -58,8 +58,7 @@ class Standing(StrEnum):
     """Behind an alpha gate of upstream that is off: there is no such path."""
 
 
-@dataclass(frozen=True, slots=True)
-class Right:
+class Right(Struct, frozen=True):
     """What the authorizer is asked for: a subresource of this node, with the verb of the method."""
 
     subresource: str
@@ -76,8 +75,7 @@ HEALTHZ: Final = Right("healthz", or_proxy=True)
 CONFIGZ: Final = Right("configz", or_proxy=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """One thing that can be asked for, under one or more paths."""
 
     paths: tuple[str, ...]
@@ -92,8 +90,7 @@ class Endpoint:
     standing: Standing = Standing.SERVED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Area:
+class Area(Struct, frozen=True, kw_only=True):
     """Endpoints that share a root, a right and where they are served."""
 
     root: str

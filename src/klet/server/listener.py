@@ -7,7 +7,6 @@ import os
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, Protocol
@@ -65,8 +64,7 @@ class DoorLimits(Struct, frozen=True, kw_only=True):
     handshake: timedelta = HANDSHAKE_WITHIN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class Address(Struct, frozen=True, kw_only=True):
     """Where to listen; port 0 is any that is free."""
 
     host: str

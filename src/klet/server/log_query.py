@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from klet.api.container_status import ContainerStatus
 from klet.api.pod import Pod
@@ -11,8 +12,7 @@ from klet.model.log_query import LogQuery
 from klet.model.runtime import ContainerId
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """Why there is no log to show: an HTTP status and its body."""
 
     status: int

@@ -4,26 +4,24 @@ The table of endpoints is indexed once, so that a path costs the same however ma
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from klet.server.endpoints import AREAS, Area, Door, Standing, WithoutDebugging
 
 OTHER: Final = "other"
 
 
-@dataclass(frozen=True, slots=True)
-class Inside:
+class Inside(Struct, frozen=True):
     """A path of the API, if only to say that nothing is there: whoever asks must be allowed to."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
+class Outside(Struct, frozen=True):
     """No path of the API."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(Struct, frozen=True):
     """The same with a slash at its end."""
 
     to: str
@@ -32,8 +30,7 @@ class Moved:
 Place: TypeAlias = Inside | Outside | Moved
 
 
-@dataclass(frozen=True, slots=True)
-class PathLabels:
+class PathLabels(Struct, frozen=True):
     """What labels of metrics say of a path: words of the table, never what a client has written."""
 
     path: str

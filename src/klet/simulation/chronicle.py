@@ -1,8 +1,9 @@
 """What has happened in a story so far: every container there ever was, what was wanted when, and what disturbed it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+
+from msgspec import Struct, field
 
 from klet.aio.clock import Clock
 from klet.api.container import Container
@@ -16,8 +17,7 @@ from klet.testing.fake_runtime.world import Container as RuntimeContainer
 from klet.testing.fake_runtime.world import Sandbox
 
 
-@dataclass(slots=True, eq=False)
-class Instance:
+class Instance(Struct, eq=False):
     """A container that exists or existed."""
 
     container: RuntimeContainer
@@ -46,8 +46,7 @@ class Instance:
         return self.container.config.annotations[labels.HASH]
 
 
-@dataclass(slots=True, eq=False)
-class Departure:
+class Departure(Struct, eq=False):
     """A pod that its source no longer has."""
 
     wanted_since: datetime
@@ -55,8 +54,7 @@ class Departure:
     """Whether an agent has heard of it: whoever comes back before is taken for one that never was away."""
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class History:
+class History(Struct, eq=False, kw_only=True):
     """A pod, as the sources had it."""
 
     pod: Pod

@@ -2,9 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, TypeAlias, TypeVar
+
+from msgspec import Struct, field
 
 from klet.model.pods import PodUID
 from klet.model.probes import ProbeKind
@@ -18,8 +19,7 @@ POST_START = "post-start"
 PRE_STOP = "pre-stop"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Habits:
+class Habits(Struct, frozen=True, kw_only=True):
     """What the commands of one container do at each attempt; the last of each goes on for ever after."""
 
     startup_failures: tuple[int, ...] = (0,)
@@ -39,8 +39,7 @@ class Attempt(NamedTuple):
 Answers: TypeAlias = list[bool]
 
 
-@dataclass(slots=True)
-class Record:
+class Record(Struct):
     """What the commands of one instance have answered."""
 
     probes: defaultdict[ProbeKind, Answers] = field(default_factory=lambda: defaultdict(list))

@@ -2,9 +2,10 @@
 
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
+
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.errors import KletError
@@ -12,15 +13,13 @@ from klet.errors import KletError
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(Struct, frozen=True):
     """The call fails: before its effect, or after it."""
 
     after_effect: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TakeLong:
+class TakeLong(Struct, frozen=True):
     """The call takes so much longer."""
 
     by: timedelta
@@ -29,8 +28,7 @@ class TakeLong:
 HostEffect: TypeAlias = Refuse | TakeLong
 
 
-@dataclass(slots=True, eq=False)
-class HostFault:
+class HostFault(Struct, eq=False):
     """The next calls of one port go wrong."""
 
     port: str

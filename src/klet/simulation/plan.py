@@ -4,9 +4,10 @@ Steps name their victims by a fraction: what is there when the step comes is not
 """
 
 import random
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from klet.cri.errors import Code
 from klet.model.probes import ProbeKind
@@ -40,45 +41,39 @@ WRITES = (
 HOST_PORTS = ("files", "cgroups", "qos", "logs", "memory", "sub paths")
 
 
-@dataclass(frozen=True, slots=True)
-class AddPod:
+class AddPod(Struct, frozen=True):
     """A source has a pod, new or again."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class RemovePod:
+class RemovePod(Struct, frozen=True):
     """A file is gone; a pod of the API is deleted gracefully."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReplacePod:
+class ReplacePod(Struct, frozen=True):
     """A file has another content: a new pod under the same name, in one step."""
 
     number: int
     by: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChangePod:
+class ChangePod(Struct, frozen=True):
     """A pod of the API gets another image in one container."""
 
     number: int
     container: int
 
 
-@dataclass(frozen=True, slots=True)
-class DebugPod:
+class DebugPod(Struct, frozen=True):
     """A pod of the API gets an ephemeral container."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class EndContainer:
+class EndContainer(Struct, frozen=True):
     """A process ends by itself."""
 
     pick: float
@@ -86,15 +81,13 @@ class EndContainer:
     oom: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class EndSandbox:
+class EndSandbox(Struct, frozen=True):
     """A sandbox's own process dies."""
 
     pick: float
 
 
-@dataclass(frozen=True, slots=True)
-class FlipProbe:
+class FlipProbe(Struct, frozen=True):
     """What the readiness probes of a container say changes; or its present instance is no longer live."""
 
     number: int
@@ -102,8 +95,7 @@ class FlipProbe:
     kind: ProbeKind
 
 
-@dataclass(frozen=True, slots=True)
-class BreakCalls:
+class BreakCalls(Struct, frozen=True):
     """The next calls of a kind go wrong."""
 
     rpc: str
@@ -111,8 +103,7 @@ class BreakCalls:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class BreakHost:
+class BreakHost(Struct, frozen=True):
     """The next calls of one of the machine's ports go wrong."""
 
     port: str
@@ -120,21 +111,18 @@ class BreakHost:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class BreakEvents:
+class BreakEvents(Struct, frozen=True):
     """The next events go wrong."""
 
     effect: EventEffect
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class CutStreams:
+class CutStreams(Struct, frozen=True):
     """The runtime's event streams break, as when it restarts."""
 
 
-@dataclass(frozen=True, slots=True)
-class KillAtCall:
+class KillAtCall(Struct, frozen=True):
     """`kill -9`, after that many further calls to the outside: before the last one's effect or after it.
 
     With no call to wait for it comes at once. The agent is started again after `down`.
@@ -145,16 +133,14 @@ class KillAtCall:
     down: timedelta
 
 
-@dataclass(frozen=True, slots=True)
-class KillAtStep:
+class KillAtStep(Struct, frozen=True):
     """`kill -9`, after that many further steps of any tasks: each await of the agent is a place to die."""
 
     steps: int
     down: timedelta
 
 
-@dataclass(frozen=True, slots=True)
-class StepClock:
+class StepClock(Struct, frozen=True):
     """The wall clock is set."""
 
     by: timedelta
@@ -165,16 +151,14 @@ RuntimeStep: TypeAlias = EndContainer | EndSandbox | BreakCalls | BreakEvents | 
 Step: TypeAlias = PodStep | RuntimeStep | FlipProbe | BreakHost | KillAtCall | KillAtStep | StepClock
 
 
-@dataclass(frozen=True, slots=True)
-class Timed:
+class Timed(Struct, frozen=True):
     """A step and when it comes, after the start."""
 
     at: timedelta
     step: Step
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """Everything that is random in a story, but for the agent's own jitter."""
 
     seed: int

@@ -2,9 +2,9 @@
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from klet.api.container import Container, EphemeralContainer, VolumeMount
@@ -40,8 +40,7 @@ SCRATCH = "scratch"
 PERIODS = {ProbeKind.READINESS: (1, 5), ProbeKind.LIVENESS: (2, 10), ProbeKind.STARTUP: (1, 2)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodPlan:
+class PodPlan(Struct, frozen=True, kw_only=True):
     """A pod and what its containers do at each attempt; the last life of a container goes on for ever after."""
 
     pod: Pod

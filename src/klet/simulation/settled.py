@@ -4,7 +4,8 @@ An oracle of its own: it looks at the containers themselves and at the plan, nev
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from klet.api.pod import PodStatus
 from klet.api.pod_resources import is_sidecar
@@ -16,8 +17,7 @@ from klet.simulation.pods import MISSING_IMAGE
 from klet.testing.fake_runtime.machine import FakeRuntime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holdings:
+class Holdings(Struct, frozen=True, kw_only=True):
     """What the machine holds for pods, besides the runtime."""
 
     directories: frozenset[PodUID]

@@ -4,10 +4,11 @@ import asyncio
 import random
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar, assert_never
+
+from msgspec import Struct
 
 from klet.app.node import NodeSpec, build_node
 from klet.app.wiring import Agent
@@ -69,8 +70,7 @@ Alteration = Callable[[Agent], None]
 """Done to each agent before it runs: how tests plant bugs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """What came of a story."""
 
     seed: int

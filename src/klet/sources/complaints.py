@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Container
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from klet.model.causes import CauseId, CauseRecorder, Subject
 from klet.model.reasons import Reason
@@ -44,8 +45,7 @@ class Complaints:
             self.settle(name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Complaint:
+class _Complaint(Struct, frozen=True, kw_only=True):
     digest: str
     message: str
     subject: Subject

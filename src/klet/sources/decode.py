@@ -5,8 +5,9 @@ Unknown fields are ignored, as upstream ignores them; of a stream of documents o
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from klet.api.codec import DecodeError, convert
 from klet.api.defaults import default_pod
@@ -22,8 +23,7 @@ from klet.sources.errors import MOST_PROBLEMS, ManifestError, Problem
 MAX_MANIFEST: Final = 10 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Origin(Struct, frozen=True, kw_only=True):
     """Where a manifest was found, and what that decides about its pods."""
 
     kind: StaticOrigin

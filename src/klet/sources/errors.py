@@ -4,8 +4,9 @@ SourceError              the file, directory or URL cannot be read
 └── ManifestError        it can, and its content is no pod that could run
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from klet.errors import KletError
 from klet.model.foreign_text import LONGEST_WORD, shorten
@@ -18,8 +19,7 @@ class SourceError(KletError):
     """A source that cannot be read now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One broken rule; the field is empty when it concerns the whole text."""
 
     field: str

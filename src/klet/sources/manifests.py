@@ -8,9 +8,10 @@ import logging
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from klet.api.pod import Pod
 from klet.api.static_pods import StaticOrigin
@@ -20,8 +21,7 @@ from klet.sources.errors import ManifestError, SourceError
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True):
     """What a file held: a pod, or what is wrong with it."""
 
     pod: Pod | None = None
@@ -30,8 +30,7 @@ class Reading:
     """Of the content, to tell one bad content from the next."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class Listing(Struct, frozen=True, kw_only=True):
     """All manifests there are, by file name."""
 
     readings: Mapping[str, Reading]

@@ -5,12 +5,12 @@ while they change.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from klet.api.meta import ObjectMeta
@@ -47,8 +47,7 @@ class ChangeKind(StrEnum):
     """Only their status is another."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodChanges:
+class PodChanges(Struct, frozen=True, kw_only=True):
     """Pods of one source to which the same happened. An empty ADD says that a source was heard and has nothing new."""
 
     kind: ChangeKind
@@ -56,8 +55,7 @@ class PodChanges:
     pods: tuple[Pod, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Merged:
+class Merged(Struct, frozen=True, kw_only=True):
     """The pods of a source after a merge, and what to hand on, in this order."""
 
     known: Mapping[PodUID, Pod]

@@ -5,8 +5,9 @@ changed.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from klet.aio.broadcast import Broadcast, Subscription
 from klet.aio.clock import Clock
@@ -16,8 +17,7 @@ from klet.model.pods import PodUID
 from klet.status.transitions import date_status, is_same
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reported:
+class Reported(Struct, frozen=True, kw_only=True):
     """A status, how often it was changed, and whether it is the last."""
 
     status: PodStatus

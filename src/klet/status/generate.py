@@ -1,11 +1,11 @@
 """A pod's API status from its spec, the runtime's view and what was reported before (generateAPIPodStatus)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from ipaddress import ip_address
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from klet.api.container import Container
@@ -28,8 +28,7 @@ DEADLINE_EXCEEDED = "DeadlineExceeded"
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusInputs:
+class StatusInputs(Struct, frozen=True, kw_only=True):
     """Everything a status is computed from, besides the pod and the runtime's view of it."""
 
     previous: PodStatus

@@ -1,7 +1,8 @@
 """The phase of a pod from its container statuses (getPhase)."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from klet.api.container import Container
 from klet.api.container_status import ContainerStatus
@@ -19,8 +20,7 @@ RestartRule = Callable[[Container, int], bool]
 """Says whether a container that ended with that exit code is started again."""
 
 
-@dataclass(slots=True)
-class _Count:
+class _Count(Struct):
     failed_init: int = 0
     pending_init: int = 0
     pending_sidecar: int = 0

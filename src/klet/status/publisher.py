@@ -7,9 +7,10 @@ the last answer showed is the base of a patch, so that a change costs one reques
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 from klet.aio.backoff import Backoff
 from klet.aio.broadcast import Subscription
@@ -80,8 +81,7 @@ class WantedPods(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Sent:
+class _Sent(Struct, frozen=True):
     """The newest version that the API server has, and for which object."""
 
     api_uid: str
@@ -91,8 +91,7 @@ class _Sent:
     """On the clock that never steps."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Deleted:
+class _Deleted(Struct, frozen=True):
     """An object that the API server has let go, and the newest state of it that was known then."""
 
     api_uid: str

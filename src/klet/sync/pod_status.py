@@ -3,11 +3,11 @@
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import Protocol
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from klet.admission.verdicts import Reject
@@ -91,8 +91,7 @@ class StartFailures:
             del self._failures[uid]
 
 
-@dataclass(frozen=True, slots=True)
-class StatusFacts:
+class StatusFacts(Struct, frozen=True):
     """What is the same for all pods of this life of the agent."""
 
     runtime_name: str

@@ -1,6 +1,6 @@
 """The steps of a pod's life: bring it to what its spec wants, stop it, release what it held (SyncPod and siblings)."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from klet.api.pod import Pod
 from klet.errors import KletError

@@ -5,8 +5,9 @@ is one more step in the list that `app/wiring.py` makes; nobody else knows which
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from klet.api.pod import Pod, PodStatus
 from klet.model.causes import CauseId
@@ -16,8 +17,7 @@ from klet.model.runtime import PodRuntimeStatus
 from klet.sync.requeue import StepFailure
 
 
-@dataclass(frozen=True, slots=True)
-class SyncedPod:
+class SyncedPod(Struct, frozen=True):
     """A pod in one pass of its worker."""
 
     pod: Pod
@@ -26,16 +26,14 @@ class SyncedPod:
     cause: CauseId | None
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """A step is not done: the pod goes no further, and its worker tries again."""
 
     failure: StepFailure = StepFailure.ERROR
     retry_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
+class Stopped(Struct, frozen=True):
     """The pod had to be stopped, so what was seen of it is old."""
 
 

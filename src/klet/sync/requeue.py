@@ -1,9 +1,10 @@
 """When a worker looks at its pod again if nothing happens meanwhile (completeWork)."""
 
 import random
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+
+from msgspec import Struct
 
 ERROR_BACKOFF = timedelta(seconds=10)
 NETWORK_BACKOFF = timedelta(seconds=1)
@@ -18,8 +19,7 @@ class StepFailure(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(Struct, frozen=True):
     """How often workers look at their pods by themselves."""
 
     resync: timedelta

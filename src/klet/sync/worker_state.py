@@ -6,10 +6,12 @@ Pure: an event and the instant go in, the new state and what to do come out. Sta
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.admission.verdicts import Admit, Reject, Wait
 from klet.api.pod import Pod, PodStatus
@@ -45,8 +47,7 @@ class UpdateKind(StrEnum):
     KILL = "kill"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodUpdate:
+class PodUpdate(Struct, frozen=True, kw_only=True):
     """Something that a worker should know about its pod."""
 
     kind: UpdateKind
@@ -61,8 +62,7 @@ class PodUpdate:
     cause: CauseId | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerState:
+class WorkerState(Struct, frozen=True, kw_only=True):
     """Everything that decides what happens to a pod next."""
 
     pod: Pod
@@ -107,8 +107,7 @@ class WorkerState:
         return self.stage in {Stage.TERMINATED, Stage.FINISHED}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transition:
+class Transition(Struct, frozen=True, kw_only=True):
     """The state after an event, and what it asks of the worker."""
 
     state: WorkerState

@@ -8,9 +8,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
+
+from msgspec import Struct
 
 from klet.admission.verdicts import Preempt, Reject, Verdict, Wait
 from klet.aio.clock import Clock
@@ -56,8 +57,7 @@ class KillTimeout(KletError):
     """A pod did not stop in time. It is still being stopped."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepResult:
+class StepResult(Struct, frozen=True, kw_only=True):
     """What one sync of a pod came to."""
 
     is_terminal: bool = False

@@ -1,6 +1,6 @@
 """Cgroups in memory: a Hierarchy that needs no root, to stand below the real CgroupManager."""
 
-from dataclasses import fields, replace
+from msgspec.structs import fields, replace
 
 from klet.host.cgroups.layout import CgroupMode
 from klet.host.cgroups.resources import CgroupResources

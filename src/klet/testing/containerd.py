@@ -5,11 +5,13 @@ import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import sha256
 from ipaddress import IPv4Network
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.aio.clock import Clock, SystemClock
 from klet.cri.client import CriClient, connect
@@ -46,8 +48,7 @@ class ContainerdFailed(KletError):
     """The private containerd did not come up."""
 
 
-@dataclass(frozen=True, slots=True)
-class PrivateContainerd:
+class PrivateContainerd(Struct, frozen=True):
     """A running containerd. Clients connect in the event loop that uses them."""
 
     directory: Path

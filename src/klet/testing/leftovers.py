@@ -10,8 +10,10 @@ import select
 import signal
 import subprocess
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from klet.host.files import remove_tree
 from klet.host.mountinfo import mounts_under, parse_mountinfo
@@ -20,8 +22,7 @@ MARKER = "klet-containerd.json"
 _PATIENCE_MILLISECONDS = 5000
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
+class Marker(Struct, frozen=True):
     """What a directory's containerd may leave outside of it, and whose it is."""
 
     owner: int

@@ -5,13 +5,13 @@ import os
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
 import aiohttp
+from msgspec import Struct
 
 from klet.aio.clock import Clock, SystemClock
 from klet.errors import KletError
@@ -31,8 +31,7 @@ class RegistryFailed(KletError):
     """The registry did not come up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Registry:
+class Registry(Struct, frozen=True):
     """One that runs. Runtimes speak plain HTTP with it, since it is on the loopback."""
 
     address: str

@@ -1,18 +1,17 @@
 """A systemd for tests: owns `org.freedesktop.systemd1` on a private bus and keeps transient units in memory."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from dbus_fast import Message, MessageType, Variant
 from dbus_fast.aio import MessageBus
+from msgspec import Struct, field
 
 NAME = "org.freedesktop.systemd1"
 PATH = "/org/freedesktop/systemd1"
 MANAGER = "org.freedesktop.systemd1.Manager"
 
 
-@dataclass(slots=True)
-class FakeUnit:
+class FakeUnit(Struct):
     """A transient unit and its properties as they came over the bus."""
 
     properties: dict[str, Variant] = field(default_factory=dict)

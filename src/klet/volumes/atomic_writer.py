@@ -22,6 +22,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
+from msgspec import Struct
+
 from klet.host.beneath import LONGEST_PATH
 from klet.host.contained import read_contained
 from klet.host.errors import FileError
@@ -104,8 +106,7 @@ def _check_path(path: str) -> None:
         raise BadPath(f"must name a file: {path!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Volume:
+class _Volume(Struct, frozen=True):
     """The directory, open: swapped names in it lead us nowhere else."""
 
     target: Path

@@ -1,7 +1,8 @@
 """The kinds of volumes that this node knows, put together."""
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
@@ -24,8 +25,7 @@ from klet.volumes.scratch import Mounter, ScratchDirectories
 from klet.volumes.shown_files import ShownFiles
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VolumePorts:
+class VolumePorts(Struct, frozen=True, kw_only=True):
     """What volumes are made of."""
 
     root: Path

@@ -9,9 +9,11 @@ import logging
 import random
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol, TypeVar, assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.aio.broadcast import Broadcast, Subscription
 from klet.aio.clock import Clock
@@ -56,8 +58,7 @@ PATIENCE: Final = timedelta(minutes=2, seconds=3)
 JITTER: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class MountedVolume:
+class MountedVolume(Struct, frozen=True):
     """A volume that containers can mount."""
 
     path: str

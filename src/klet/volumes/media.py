@@ -1,8 +1,9 @@
 """What scratch space is made of: the options of memory and huge page mounts. Pure."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from klet.api.pod import Pod
 from klet.api.pod_resources import HUGEPAGES_PREFIX
@@ -19,8 +20,7 @@ HUGE_PAGES: Final = "HugePages"
 _SIZED: Final = f"{HUGE_PAGES}-"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScratchRules:
+class ScratchRules(Struct, frozen=True, kw_only=True):
     """What scratch space in memory depends on besides its pod."""
 
     node: NodeResources

@@ -1,9 +1,10 @@
 """What volumes are called and where they lie below the agent's root. Pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, NewType
+
+from msgspec import Struct
 
 from klet.model.pods import PodUID
 from klet.volumes.errors import VolumeError
@@ -49,8 +50,7 @@ def go_list(names: Iterable[str]) -> str:
     return f"[{' '.join(names)}]"
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """The directories of pods."""
 
     root: Path

@@ -1,9 +1,10 @@
 """How long an operation that failed has to wait before it is tried again (upstream: nestedpendingoperations). Pure."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from klet.volumes.names import MountKey
 
@@ -20,8 +21,7 @@ class Operation(StrEnum):
     UNMOUNT = "volume_unmount"
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
+class _Failure(Struct, frozen=True):
     operation: Operation
     delay: timedelta
     until: float

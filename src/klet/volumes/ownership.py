@@ -6,9 +6,10 @@ Pods may change a volume meanwhile. So everything is done by descriptor: whoever
 import logging
 import os
 import stat
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from klet.volumes.errors import doing
 from klet.volumes.places import open_volume
@@ -21,8 +22,7 @@ _ACTION: Final = "change the owner of"
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
-class Ownership:
+class Ownership(Struct, frozen=True):
     """What a group gets."""
 
     group: int
@@ -51,8 +51,7 @@ def change_ownership(root: Path, wanted: Ownership) -> None:
         _Walk(wanted, [_Frame(top)]).run(root)
 
 
-@dataclass(slots=True)
-class _Frame:
+class _Frame(Struct):
     directory: int
     names: list[str] = field(default_factory=list)
 
@@ -61,8 +60,7 @@ class _Frame:
         self.names = os.listdir(directory)
 
 
-@dataclass(slots=True)
-class _Walk:
+class _Walk(Struct):
     """One pass. Without recursion: the depth is in the hands of who writes there."""
 
     wanted: Ownership

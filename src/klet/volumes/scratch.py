@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from klet.api.quantity import Format, Quantity
 from klet.errors import KletError
@@ -20,8 +21,7 @@ logger = logging.getLogger(__name__)
 MODE: Final = 0o777
 
 
-@dataclass(frozen=True, slots=True)
-class MountedMedium:
+class MountedMedium(Struct, frozen=True):
     """What is mounted at a path."""
 
     magic: int
@@ -40,8 +40,7 @@ class Mounter(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scratch:
+class Scratch(Struct, frozen=True, kw_only=True):
     """One directory: where it lies, what it is made of, whose it is."""
 
     path: Path

@@ -4,9 +4,11 @@ Both boards are written by the volume manager only.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.api.pod import Pod
 from klet.api.volume import Volume
@@ -22,8 +24,7 @@ MOST_ERRORS: Final = 10
 """An error is noted while a pod has no more than these."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DesiredMount:
+class DesiredMount(Struct, frozen=True, kw_only=True):
     """A volume that a pod should have."""
 
     key: MountKey
@@ -43,8 +44,7 @@ class MountState(StrEnum):
     UNCERTAIN = "uncertain"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActualMount:
+class ActualMount(Struct, frozen=True, kw_only=True):
     """A volume that a pod has, or may have."""
 
     key: MountKey
@@ -59,20 +59,17 @@ class ActualMount:
     """When it is to be brought up to date even if nothing is known to have changed, on the clock that never steps."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(Struct, frozen=True):
     """Set the volume up, or bring it up to date."""
 
     is_remount: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Unmount:
+class Unmount(Struct, frozen=True):
     """Take the volume down."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leave:
+class Leave(Struct, frozen=True):
     """Nothing to do, until an instant of the clock that never steps if there is one."""
 
     until: float | None = None

@@ -4,20 +4,19 @@ Clients call with a Method, servers answer through service_handler(); there are 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
+from msgspec import Struct
 
 RequestT = TypeVar("RequestT", bound=Message)
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 
-@dataclass(frozen=True, slots=True)
-class Method(Generic[RequestT, ResponseT]):
+class Method(Struct, Generic[RequestT, ResponseT], frozen=True):
     """One call of a service."""
 
     name: str

@@ -4,10 +4,10 @@ import asyncio
 import base64
 import random
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from klet.aio.threads import Threads
 from klet.api.node import Node, NodeAddress

@@ -4,10 +4,10 @@ import asyncio
 import random
 from collections import defaultdict
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 from msgspec.structs import replace as change
 
 from klet.aio.clock import LoopClock

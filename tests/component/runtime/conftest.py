@@ -2,10 +2,10 @@
 # ruff: noqa: ARG002 - the fakes keep the signatures of the protocols
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from klet.aio.clock import LoopClock
 from klet.api.container import Container, EphemeralContainer

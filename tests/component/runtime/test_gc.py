@@ -2,10 +2,11 @@
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from klet.aio.broadcast import Broadcast, Subscription
 from klet.cri.errors import Code

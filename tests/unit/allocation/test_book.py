@@ -1,6 +1,6 @@
 """The board of what pods have been given."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from klet.allocation.book import AllocationBook, actual_resources
 from klet.model.allocation import NOTHING, Actuated, PodAllocation, desired_allocation

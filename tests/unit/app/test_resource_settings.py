@@ -1,9 +1,8 @@
 """What the configuration says about the limits of pods and containers."""
 
-from dataclasses import replace as change
-
 import pytest
 from msgspec.structs import replace
+from msgspec.structs import replace as change
 
 from klet.app.resource_settings import cut_allocatable, cut_container_rules, cut_pod_cgroup_rules, cut_qos_rules
 from klet.app.settings import cut_settings

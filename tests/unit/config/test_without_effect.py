@@ -1,6 +1,5 @@
 """Every setting is acted upon, or stands in the table of those that are not. Nobody can forget one."""
 
-import dataclasses
 import re
 import typing
 from pathlib import Path
@@ -96,7 +95,7 @@ def test_what_acts_through_the_configuration_is_called():
 def test_every_flag_acts_or_stands_in_the_table(outside):
     rows = {row.name for row in FLAGS}
     fields = {flag.field: flag.name for flag in KUBELET_FLAGS if flag.target is Target.FLAGS}
-    assert fields.keys() == {field.name for field in dataclasses.fields(KubeletFlags)}
+    assert fields.keys() == {field.name for field in msgspec.structs.fields(KubeletFlags)}
     acting = {name for field, name in fields.items() if field in FLAGS_IN_CONFIG or is_read(outside, "flags", field)}
     assert acting & rows == set()
     assert acting | rows | {"help", "version"} == {flag.name for flag in KUBELET_FLAGS}

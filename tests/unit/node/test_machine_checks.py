@@ -1,11 +1,11 @@
 """Settings against the machine, and paths against what is there."""
 
 import socket
-from dataclasses import replace as change
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from msgspec.structs import replace as change
 
 from klet.config.command_line import Settings, parse_command_line
 from klet.config.errors import ConfigError

@@ -1,7 +1,8 @@
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
 
 from klet.api.certificates import ClusterTrustBundle
 from klet.api.codec import convert

@@ -5,7 +5,6 @@ new instance passes its probes. Where it begins is random: pods with init contai
 policies and rules of their own, and whatever the runtime and the probes may show.
 """
 
-import dataclasses
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -82,7 +81,7 @@ class World:
         for name in [c.name for c in self.pod.spec.init_containers if not is_sidecar(c)]:
             newest = self.newest(name)
             if newest is not None and newest.state is RUNNING:
-                self.records[name][0] = dataclasses.replace(newest, state=EXITED)
+                self.records[name][0] = replace(newest, state=EXITED)
                 is_news = True
         ids = [record.id for records in self.records.values() for record in records]
         for key in [ProbeKey(container, ProbeKind.STARTUP) for container in ids]:
@@ -95,13 +94,13 @@ class World:
             newest = self.newest(name)
             if newest is not None and newest.state is RUNNING:
                 self._end(name)
-        self.sandboxes = [dataclasses.replace(sandbox, ready=False) for sandbox in self.sandboxes]
+        self.sandboxes = [replace(sandbox, ready=False) for sandbox in self.sandboxes]
         if starts_over:
             for container in self.pod.spec.init_containers:
                 self.records.pop(container.name, None)
 
     def _end(self, name: str) -> None:
-        self.records[name][0] = dataclasses.replace(self.records[name][0], state=EXITED, exit_code=137, reason="Error")
+        self.records[name][0] = replace(self.records[name][0], state=EXITED, exit_code=137, reason="Error")
 
     def _start(self, name: str, state: ContainerState) -> None:
         known = self.records.setdefault(name, [])

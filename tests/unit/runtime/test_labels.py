@@ -1,6 +1,5 @@
 """Labels, annotations and log paths, as upstream writes them."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -108,7 +107,7 @@ def test_a_container_remembers_what_is_needed_to_stop_it():
     pod = replace(pod, metadata=replace(pod.metadata, deletion_grace_period_seconds=7))
     origin = labels.read_origin(labels.container_annotations(pod, container, restart_count=0))
     assert origin == ContainerOrigin(termination_grace=30, deletion_grace=7, pre_stop=hook, ports=(port,))
-    record = dataclasses.replace(make_record(pod, "main"), origin=origin)
+    record = replace(make_record(pod, "main"), origin=origin)
     restored = labels.restore_pod(record, uid=PodUID("u-1"), name="web", namespace="default")
     assert restored.metadata.deletion_grace_period_seconds == 7
     assert restored.spec.termination_grace_period_seconds == 30

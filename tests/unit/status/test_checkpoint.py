@@ -1,10 +1,10 @@
 """What the agent leaves to its next life."""
 
 import asyncio
-import dataclasses
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from klet.aio.broadcast import Broadcast
 from klet.aio.clock import LoopClock
@@ -102,8 +102,8 @@ def test_what_belongs_to_no_valid_uid_is_left_out_and_the_rest_stays():
     form = MemoryFormat()
     bad = AgentMemory(
         statuses={**MEMORY.statuses, "..": PodStatus()},
-        delays=(*MEMORY.delays, *(dataclasses.replace(each, uid="..") for each in MEMORY.delays)),
-        pulls=(*MEMORY.pulls, *(dataclasses.replace(each, uid="") for each in MEMORY.pulls)),
+        delays=(*MEMORY.delays, *(replace(each, uid="..") for each in MEMORY.delays)),
+        pulls=(*MEMORY.pulls, *(replace(each, uid="") for each in MEMORY.pulls)),
     )
     assert MEMORY.delays
     assert MEMORY.pulls

@@ -1,7 +1,5 @@
 """Container statuses: from records of the runtime and what was reported before, row by row."""
 
-import dataclasses
-
 import pytest
 from msgspec.structs import replace
 
@@ -205,7 +203,7 @@ def test_a_second_record_that_never_ran_is_shown_as_it_is():
 def test_resources_and_user():
     pod = make_pod(with_resources(make_container("a"), requests={"cpu": "1"}))
     user = ContainerUser(linux=LinuxContainerUser(uid=7, gid=8, supplemental_groups=(8,)))
-    status = status_of(pod, dataclasses.replace(make_record(pod, "a"), user=user))
+    status = status_of(pod, replace(make_record(pod, "a"), user=user))
     requests = pod.spec.containers[0].resources.requests
     assert (status.user, status.allocated_resources, status.resources.requests) == (user, requests, requests)
 
@@ -231,7 +229,7 @@ REPORTED = before(waiting("X"))
 )
 def test_whether_a_mount_is_read_only_all_the_way_down(mount, has_record, mounts, expected):
     pod = make_pod(replace(make_container("a"), volume_mounts=(mount,)))
-    record = dataclasses.replace(make_record(pod, "a"), recursive_read_only=frozenset(mounts))
+    record = replace(make_record(pod, "a"), recursive_read_only=frozenset(mounts))
     status = status_of(pod, *([record] if has_record else []))
     assert status.volume_mounts == (
         VolumeMountStatus(name="v", mount_path="/data", read_only=mount.read_only, recursive_read_only=expected),

@@ -1,8 +1,7 @@
 """The resources that a container is reported with."""
 
-import dataclasses
-
 import pytest
+from msgspec.structs import replace
 
 from klet.api.container import ResourceRequirements
 from klet.api.container_status import ContainerState as Shown
@@ -115,7 +114,7 @@ def test_what_was_reported_before(previous, given, expected):
 @pytest.mark.parametrize("state", [ContainerState.EXITED, ContainerState.CREATED, ContainerState.UNKNOWN])
 def test_a_container_that_does_not_run_is_reported_with_what_it_would_get(state):
     record, known = running(BOTH, GivenResources(cpu_limit=1))
-    record = dataclasses.replace(record, state=state)
+    record = replace(record, state=state)
     assert build_resources(known, record, reported(OTHER)) == resources(BOTH)
 
 

@@ -2,7 +2,6 @@
 # ruff: noqa: ARG002 - the fakes keep the signatures of the protocols
 
 import asyncio
-import dataclasses
 import random
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -279,8 +278,8 @@ def test_a_pod_made_from_what_the_runtime_knows():
 
 
 def test_a_static_pod_made_from_what_the_runtime_knows_is_static():
-    sandbox = dataclasses.replace(LIVE.sandboxes[0], source="file")
-    status = dataclasses.replace(LIVE, sandboxes=(sandbox,))
+    sandbox = replace(LIVE.sandboxes[0], source="file")
+    status = replace(LIVE, sandboxes=(sandbox,))
     assert is_static(synthetic_pod(status))
 
 

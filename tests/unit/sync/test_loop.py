@@ -2,7 +2,6 @@
 # ruff: noqa: ARG002 - the fakes keep the signatures of the protocols
 
 import asyncio
-import dataclasses
 import random
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -212,7 +211,7 @@ def test_answers_of_probes(kind, result, synced):
 
 def left(uid: str, *, name: str = "pod", source: str = "file", ready: bool = True) -> PodRuntimeStatus:
     """What an earlier life of the agent left in the runtime."""
-    sandbox = dataclasses.replace(make_sandbox(ready=ready), source=source)
+    sandbox = replace(make_sandbox(ready=ready), source=source)
     return PodRuntimeStatus(uid=PodUID(uid), name=name, namespace="default", sandboxes=(sandbox,))
 
 

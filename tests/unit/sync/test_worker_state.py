@@ -1,10 +1,10 @@
 """Playbooks of a pod's life: what happened, and where the pod stands then."""
 
-from dataclasses import replace as changed
 from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
+from msgspec.structs import replace as changed
 
 from klet.admission.verdicts import Admit, Reject, Wait
 from klet.api.pod import Pod, PodStatus

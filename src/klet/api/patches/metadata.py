@@ -4,8 +4,9 @@ Upstream keeps this in the `patchStrategy` and `patchMergeKey` tags of its Go st
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from klet.api.base import ApiObject
 from klet.api.certificates import PodCertificateRequestStatus
@@ -22,8 +23,7 @@ from klet.api.service import ServiceSpec, ServiceStatus
 from klet.api.storage import CSINodeSpec
 
 
-@dataclass(frozen=True, slots=True)
-class MergeList:
+class MergeList(Struct, frozen=True):
     """A list whose elements are merged: by a key, or as a set of plain values if there is none."""
 
     key: str = ""

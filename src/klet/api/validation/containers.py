@@ -1,8 +1,9 @@
 """Rules for regular, init and ephemeral containers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from klet.api.container import Container, ContainerPort, ContainerResizePolicy, EphemeralContainer, ResourceRequirements
 from klet.api.pod import PodSpec
@@ -43,8 +44,7 @@ _EPHEMERAL: Final = "cannot be set for an Ephemeral Container"
 _NO_RESOURCES: Final = ResourceRequirements()
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerScope:
+class ContainerScope(Struct, frozen=True):
     """What the rules for a container need to know of its pod."""
 
     spec: PodSpec

@@ -1,8 +1,9 @@
 """Field errors: what is wrong with which field, and its exact text (upstream: `field.Error`, `field.ErrorList`)."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from klet.api.validation.fieldpath import FieldPath
 from klet.api.validation.rendering import go_quote, render_value
@@ -38,8 +39,7 @@ _TITLES = {
 _WITHOUT_VALUE = frozenset({ErrorKind.REQUIRED, ErrorKind.FORBIDDEN, ErrorKind.TOO_LONG, ErrorKind.INTERNAL})
 
 
-@dataclass(frozen=True, slots=True)
-class FieldError:
+class FieldError(Struct, frozen=True):
     """One broken rule. `str()` gives the whole line, `body` the part after the path (the message of a cause)."""
 
     kind: ErrorKind

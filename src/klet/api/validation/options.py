@@ -1,10 +1,9 @@
 """Switches of pod validation that the caller knows and the pod does not."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class PodValidationOptions:
+class PodValidationOptions(Struct, frozen=True):
     """The defaults are those of an API server with its default feature gates; `STATIC_POD` is the kubelet's set."""
 
     resource_is_pod: bool = True

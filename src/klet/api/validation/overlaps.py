@@ -1,14 +1,14 @@
 """Files of one volume that would lie on, or below, one another; they are allowed, and warned about."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from klet.api.validation.rendering import go_quote
 from klet.api.volume import Volume, VolumeProjection
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
+class _Target(Struct, frozen=True):
     """Where a file goes, and which source of a projected volume wants it there."""
 
     path: str

@@ -3,9 +3,10 @@
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.config.configuration import KubeletConfiguration
@@ -20,8 +21,7 @@ from klet.kube.watch import Watcher
 REVIEW_TIMEOUT: Final = timedelta(seconds=10)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterClients:
+class ClusterClients(Struct, frozen=True, kw_only=True):
     """What speaks to the API server. A flood of one kind of requests does not hold up the others."""
 
     main: KubeClient

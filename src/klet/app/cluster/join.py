@@ -2,7 +2,8 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from klet.app.cluster.connection import ClusterClients, connect_cluster
 from klet.app.cluster.identity import build_identity_parts, open_node_identity, open_requested_serving
@@ -34,8 +35,7 @@ from klet.node.status_inputs import PartReports
 from klet.offline.keeping import Offline
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class Cluster(Struct, frozen=True, kw_only=True):
     """The API server, as the node knows it."""
 
     clients: ClusterClients

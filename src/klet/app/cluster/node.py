@@ -2,8 +2,9 @@
 
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from datetime import timedelta
+
+from msgspec import Struct, field
 
 from klet.aio.clock import Clock
 from klet.api.node import Node
@@ -27,8 +28,7 @@ from klet.node.status_sync import Heartbeats, StatusSync
 from klet.volumes.manager import VolumeManager
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportSettings:
+class ReportSettings(Struct, frozen=True, kw_only=True):
     """What the Node says of itself, and how often."""
 
     node: NodeSettings
@@ -37,8 +37,7 @@ class ReportSettings:
     registers: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportPorts:
+class ReportPorts(Struct, frozen=True, kw_only=True):
     """What a Node is reported from, and how the API server is reached."""
 
     machine: FactReader
@@ -55,8 +54,7 @@ class ReportPorts:
     randomness: random.Random
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeReporting:
+class NodeReporting(Struct, frozen=True, kw_only=True):
     """What keeps the Node at the API server true."""
 
     board: NodeBoard

@@ -4,8 +4,9 @@ Config maps, secrets, tokens, trust bundles, services, runtime classes.
 """
 
 import random
-from dataclasses import dataclass
 from datetime import timedelta
+
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.app.cluster.connection import ClusterClients
@@ -20,8 +21,7 @@ from klet.offline.keeping import Offline
 from klet.runtime.cluster_objects import ClusterRuntimeClasses, ClusterServices
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectSettings:
+class ObjectSettings(Struct, frozen=True, kw_only=True):
     """Whose objects they are, and how changes of them are noticed."""
 
     node_name: str
@@ -39,8 +39,7 @@ def cut_object_settings(given: Settings, *, node_name: str) -> ObjectSettings:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServedObjects:
+class ServedObjects(Struct, frozen=True, kw_only=True):
     """The objects of a node that has an API server, and the parts that keep them."""
 
     objects: NodeObjects

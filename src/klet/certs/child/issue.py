@@ -3,7 +3,6 @@
 The self-signed pair is what upstream's GenerateSelfSignedCertKey makes; keys have the PEM types upstream writes.
 """
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from ipaddress import ip_address
 from typing import Final
@@ -17,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
+from msgspec import Struct
 
 from klet.certs.child.asked import read_node_request
 from klet.certs.child.loading import (
@@ -57,8 +57,7 @@ _EXTENDED_USAGES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Issuer:
+class _Issuer(Struct, frozen=True, kw_only=True):
     """Who signs."""
 
     name: x509.Name

@@ -7,15 +7,15 @@ of a host share go too, when the last klet node leaves and they were not there b
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 SHARED_CHAINS = ("CNI-HOSTPORT-DNAT", "CNI-HOSTPORT-SETMARK", "CNI-HOSTPORT-MASQ")
 _HUB = "CNI-HOSTPORT-DNAT"
 _TARGET = re.compile(r"(?:^| )-[jg] (\S+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """One table of iptables-save: its chains, and its rules as written."""
 
     name: str

@@ -5,9 +5,10 @@ import shutil
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+
+from msgspec import Struct
 
 from klet.cli.node.host_ledger import HostBefore
 from klet.cli.node.iptables import parse_save, shared_chains
@@ -25,8 +26,7 @@ IPTABLES_SAVE = ("iptables-save", "ip6tables-save")
 SYSCTL = Path("/proc/sys")
 
 
-@dataclass(frozen=True, slots=True)
-class Programs:
+class Programs(Struct, frozen=True):
     """Where the programs of a node are."""
 
     containerd: Path

@@ -4,8 +4,9 @@ import contextlib
 import fcntl
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from klet.cli.node.paths import NodeNames, NodePaths, foreign_entries, node_names, node_paths, state_directory_problem
 from klet.errors import KletError
@@ -15,8 +16,7 @@ class NodeError(KletError):
     """The node cannot be made, used or taken down; the message says why and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """Where one node lives."""
 
     paths: NodePaths

@@ -1,8 +1,9 @@
 """Which Debian packages a node needs, which are missing, and how to get them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 CNI_DIRECTORIES = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
 CNI_PLUGINS = ("bridge", "host-local", "loopback", "portmap", "bandwidth")
@@ -11,8 +12,7 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where the programs of a node are, also when the user's own PATH leaves out the system directories."""
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(Struct, frozen=True):
     """A Debian package, and the programs of it that a node calls."""
 
     package: str
@@ -28,20 +28,17 @@ REQUIREMENTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(Struct, frozen=True):
     """Everything is there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Install:
+class Install(Struct, frozen=True):
     """These packages are to be installed."""
 
     packages: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(Struct, frozen=True):
     """These packages are missing, and klet may not install them."""
 
     packages: tuple[str, ...]

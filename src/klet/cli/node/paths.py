@@ -7,8 +7,9 @@ a name derived from it, so that several nodes share a machine without meeting.
 import hashlib
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 DEFAULT_STATE = Path("/var/lib/klet")
 DEFAULT_RUN = Path("/run/klet")
@@ -22,8 +23,7 @@ DERIVED_PORT_PAIRS = 6000
 """Pairs of ports from 20000 on: above the well-known ones, below the range the kernel hands out."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodePaths:
+class NodePaths(Struct, frozen=True):
     """The files of one node."""
 
     state: Path
@@ -125,8 +125,7 @@ class NodePaths:
         return self.pids / "supervisor"
 
 
-@dataclass(frozen=True, slots=True)
-class NodeNames:
+class NodeNames(Struct, frozen=True):
     """What one node is called on the host."""
 
     tag: str

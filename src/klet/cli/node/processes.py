@@ -9,9 +9,10 @@ import itertools
 import os
 import signal
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.host.files import remove_file, write_atomic
@@ -21,8 +22,7 @@ DAEMON_MARK = "KLET_DAEMON"
 """The variable that names the pid file of a daemon."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessIdentity:
+class ProcessIdentity(Struct, frozen=True):
     """One process for all time: its pid, and when it began in clock ticks since boot."""
 
     pid: int

@@ -2,11 +2,11 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from klet.host.files import write_atomic
 
@@ -36,8 +36,7 @@ class ServiceList(msgspec.Struct, frozen=True, kw_only=True):
     services: tuple[Service, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ServicePlan:
+class ServicePlan(Struct, frozen=True):
     """How to get from what runs to what shall run."""
 
     stop: tuple[str, ...]

@@ -1,9 +1,10 @@
 """Which cgroup version a machine has and where it is mounted. Pure."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from klet.host.mountinfo import MountEntry
 
@@ -28,8 +29,7 @@ class CgroupMode(StrEnum):
         return 2 if self is CgroupMode.UNIFIED else 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CgroupLayout:
+class CgroupLayout(Struct, frozen=True, kw_only=True):
     """Where the hierarchies are mounted."""
 
     mode: CgroupMode

@@ -1,9 +1,10 @@
 """Cgroup names and their two spellings: cgroupfs paths and systemd slices. Pure."""
 
 import posixpath
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
+
+from msgspec import Struct
 
 from klet.host.errors import CgroupNameError
 
@@ -19,8 +20,7 @@ class CgroupDriver(StrEnum):
     SYSTEMD = "systemd"
 
 
-@dataclass(frozen=True, slots=True)
-class CgroupName:
+class CgroupName(Struct, frozen=True):
     """The place of a cgroup, the same for both drivers: `["kubepods" "burstable"]`."""
 
     components: tuple[str, ...] = ()

@@ -1,7 +1,8 @@
 """The values of a cgroup and upstream's integer conversions between CPU units. Pure."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 MIN_SHARES = 2
 MAX_SHARES = 262144
@@ -12,8 +13,7 @@ UNLIMITED = -1
 HUGEPAGES_UNBOUNDED = 1 << 62
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CgroupResources:
+class CgroupResources(Struct, frozen=True, kw_only=True):
     """What to write to a cgroup. None, and 0 where the kernel knows no 0, leave a value as it is; -1 is unlimited.
 
     `memory_min`, `memory_high` and `unified` exist in version 2 only; version 1 leaves them out, as upstream does.

@@ -4,9 +4,11 @@ The D-Bus connection is a port of its own (`klet.host.systemd_bus`), so that not
 """
 
 import logging
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.host.cgroups.layout import CgroupMode
 from klet.host.cgroups.names import CgroupDriver, slice_unit
@@ -35,8 +37,7 @@ _UNIFIED_PROPERTIES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class UnitProperty:
+class UnitProperty(Struct, frozen=True):
     """A property as it goes over D-Bus, with its type signature."""
 
     name: str

@@ -1,13 +1,13 @@
 """What a cgroup has used, by cAdvisor's formulas for both versions. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 NANOSECONDS_PER_MICROSECOND = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpuUsage:
+class CpuUsage(Struct, frozen=True, kw_only=True):
     """CPU time in nanoseconds, and how often the quota held processes back."""
 
     total: int
@@ -18,8 +18,7 @@ class CpuUsage:
     throttled: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryUsage:
+class MemoryUsage(Struct, frozen=True, kw_only=True):
     """Memory in bytes; the limit is None when there is none."""
 
     usage: int
@@ -33,8 +32,7 @@ class MemoryUsage:
     limit: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CgroupUsage:
+class CgroupUsage(Struct, frozen=True, kw_only=True):
     """One reading; a part is None where its controller is missing."""
 
     cpu: CpuUsage | None = None

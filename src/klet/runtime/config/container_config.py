@@ -1,7 +1,8 @@
 """The CRI configuration of one container (generateContainerConfig). Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
@@ -16,8 +17,7 @@ from klet.runtime.config.security import SecuritySettings, build_security_contex
 from klet.wire import cri_v1_pb2 as cri
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerInputs:
+class ContainerInputs(Struct, frozen=True, kw_only=True):
     """What a container gets besides its spec."""
 
     restart_count: int
@@ -32,8 +32,7 @@ class ContainerInputs:
     """The container whose processes this one shares."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerSettings:
+class ContainerSettings(Struct, frozen=True, kw_only=True):
     """What the node adds to every container."""
 
     security: SecuritySettings

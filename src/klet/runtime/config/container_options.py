@@ -1,15 +1,15 @@
 """What resource managers add to one container: devices, files, variables, annotations (RunContainerOptions)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceNode:
+class DeviceNode(Struct, frozen=True, kw_only=True):
     """A device of the host that the container sees."""
 
     host_path: str
@@ -17,8 +17,7 @@ class DeviceNode:
     permissions: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostMount:
+class HostMount(Struct, frozen=True, kw_only=True):
     """A file or directory of the host that a device's driver needs."""
 
     host_path: str
@@ -26,8 +25,7 @@ class HostMount:
     read_only: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerOptions:
+class ContainerOptions(Struct, frozen=True, kw_only=True):
     """Everything a container gets with its devices."""
 
     environment: Mapping[str, str] = field(default_factory=dict)

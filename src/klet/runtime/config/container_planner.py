@@ -4,8 +4,9 @@ Upstream's GenerateRunContainerOptions.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
@@ -33,8 +34,7 @@ from klet.runtime.runtime_class import Handlers
 from klet.wire import cri_v1_pb2 as cri
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """Where a container is started: its pod's sandbox."""
 
     sandbox_id: SandboxId
@@ -53,8 +53,7 @@ class Place:
         return options.userns_options if options.HasField("userns_options") else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerFiles:
+class ContainerFiles(Struct, frozen=True, kw_only=True):
     """Host files that are made for one start of a container."""
 
     hosts_file: str
@@ -62,8 +61,7 @@ class ContainerFiles:
     block_volumes: Mapping[str, BlockVolume] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartFacts:
+class StartFacts(Struct, frozen=True, kw_only=True):
     """What is settled about a start before its configuration is made."""
 
     restart_count: int

@@ -4,9 +4,9 @@ The first block belongs to the host's own users and is never given out.
 """
 
 import random
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from klet.errors import KletError
 from klet.model.pods import PodUID
@@ -19,8 +19,7 @@ class UserNamespaceError(KletError):
     """Ids that cannot be given to a pod, or a range that cannot be divided among pods."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserIdSettings:
+class UserIdSettings(Struct, frozen=True, kw_only=True):
     """How the host's ids are divided."""
 
     per_pod: int = UNIT
@@ -28,16 +27,14 @@ class UserIdSettings:
     is_enabled: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class IdBlock:
+class IdBlock(Struct, frozen=True):
     """Ids on the host that a pod sees as 0 and up."""
 
     first: int
     length: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdRange:
+class IdRange(Struct, frozen=True, kw_only=True):
     """The ids that pods may have, and how many each gets."""
 
     first: int

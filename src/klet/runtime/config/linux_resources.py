@@ -3,7 +3,7 @@
 Pure: the node's part comes in as rules.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from klet.api.container import ResourceRequirements
 from klet.api.pod import Pod
@@ -29,8 +29,7 @@ from klet.model.qos import QosClass, oom_score, qos_of
 from klet.wire import cri_v1_pb2 as cri
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SwapRules:
+class SwapRules(Struct, frozen=True, kw_only=True):
     """How containers may swap; only for a node whose kernel can account for it."""
 
     is_limited: bool = False
@@ -38,8 +37,7 @@ class SwapRules:
     capacity: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryQosRules:
+class MemoryQosRules(Struct, frozen=True, kw_only=True):
     """How requested memory is protected, and containers are slowed down before their limit."""
 
     throttling_factor: float
@@ -47,8 +45,7 @@ class MemoryQosRules:
     page_size: int = 4096
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceRules:
+class ResourceRules(Struct, frozen=True, kw_only=True):
     """The node's part in what a container gets."""
 
     is_unified: bool = False

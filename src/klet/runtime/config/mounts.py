@@ -4,7 +4,8 @@ Directories below a volume (`subPath`) come in ready to mount: who makes them mu
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from klet.api.container import Container, EphemeralContainer, VolumeMount
 from klet.api.pod import Pod
@@ -21,8 +22,7 @@ _PROPAGATION = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockVolume:
+class BlockVolume(Struct, frozen=True, kw_only=True):
     """A volume that is a device and not a file system."""
 
     path: str
@@ -33,8 +33,7 @@ class BlockVolume:
 _NOT_THERE = HostVolume("")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MountInputs:
+class MountInputs(Struct, frozen=True, kw_only=True):
     """What a container can mount besides what its spec says."""
 
     volumes: Mapping[str, HostVolume]

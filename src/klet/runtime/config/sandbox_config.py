@@ -1,8 +1,9 @@
 """The CRI configuration of a pod's sandbox (generatePodSandboxConfig)."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from klet.api.container import Container, ContainerPort, EphemeralContainer
 from klet.api.pod import Pod
@@ -21,8 +22,7 @@ _FQDN_LIMIT = 64
 _PROTOCOLS = {"TCP": cri.TCP, "UDP": cri.UDP, "SCTP": cri.SCTP}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxSettings:
+class SandboxSettings(Struct, frozen=True, kw_only=True):
     """What the node adds to every sandbox."""
 
     logs: Path

@@ -1,6 +1,6 @@
 """The security part of a container's CRI configuration, and the run-as-non-root check."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
@@ -22,8 +22,7 @@ READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysr
 LARGEST_UID = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecuritySettings:
+class SecuritySettings(Struct, frozen=True, kw_only=True):
     """What the node adds to every container."""
 
     seccomp_default: bool = False

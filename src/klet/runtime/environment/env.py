@@ -5,8 +5,9 @@ What has to be read first comes in as inputs. A failed read is an input too: it 
 
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from klet.api.container import (
     ConfigMapKeySelector,
@@ -34,8 +35,7 @@ from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnvironmentInputs:
+class EnvironmentInputs(Struct, frozen=True, kw_only=True):
     """What an environment is made of besides the pod. Objects are those of the pod's namespace, by name."""
 
     allocation: PodAllocation

@@ -1,8 +1,9 @@
 """The last words of a container: what it left in its termination message file, or else the end of its log."""
 
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Protocol
+
+from msgspec import Struct
 
 from klet.errors import KletError
 from klet.runtime import labels
@@ -28,8 +29,7 @@ class LeftFiles(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class LastWords:
+class LastWords(Struct, frozen=True):
     """Where to look for a container's last words."""
 
     file: str = ""

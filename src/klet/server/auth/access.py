@@ -1,9 +1,10 @@
 """Whether a user may: the API server is asked (SubjectAccessReview), or everybody may everything."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.api.authorization import ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec
@@ -29,8 +30,7 @@ class AlwaysAllow:
         return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccessSettings:
+class AccessSettings(Struct, frozen=True, kw_only=True):
     """The node in question, and how long answers stay good."""
 
     node_name: str

@@ -1,8 +1,9 @@
 """What a request means to the authorizer: a verb on a subresource of this node. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from klet.server.endpoints import AREAS, PROXY, Right
 
@@ -15,8 +16,7 @@ _VERBS: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Attributes:
+class Attributes(Struct, frozen=True):
     """A verb and the subresources one of which must be allowed, in the order they are asked for."""
 
     verb: str

@@ -1,8 +1,9 @@
 """Builds the gate that the configuration asks for."""
 
 import random
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.config.sections import Authentication, Authorization
@@ -20,8 +21,7 @@ class AuthError(KletError):
     """Settings by which nobody could be let in, or nobody be kept out."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthSettings:
+class AuthSettings(Struct, frozen=True, kw_only=True):
     """`authentication`, `authorization`, the node's name and the gate KubeletFineGrainedAuthz."""
 
     authentication: Authentication

@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
+
+from msgspec import Struct, field
 
 from klet.errors import level_for
 from klet.kube.errors import KubeError
@@ -25,8 +26,7 @@ from klet.server.auth.tokens import TokenAuthenticator
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(Struct, frozen=True, kw_only=True):
     """What the gate looks at in a request."""
 
     method: str
@@ -40,8 +40,7 @@ class Asked:
     """What the client has shown in the handshake."""
 
 
-@dataclass(frozen=True, slots=True)
-class Turned:
+class Turned(Struct, frozen=True):
     """Turned away, with an HTTP status, its body and headers of its own."""
 
     status: int

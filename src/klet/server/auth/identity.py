@@ -2,8 +2,9 @@
 
 import base64
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
+
+from msgspec import Struct, field
 
 ANONYMOUS: Final = "system:anonymous"
 UNAUTHENTICATED: Final = "system:unauthenticated"
@@ -11,8 +12,7 @@ AUTHENTICATED: Final = "system:authenticated"
 TOKEN_PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."  # noqa: S105 - the prefix of a header's value
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(Struct, frozen=True):
     """Someone who asks."""
 
     name: str
@@ -25,8 +25,7 @@ class User:
         return UNAUTHENTICATED in self.groups
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(Struct, frozen=True):
     """Credentials that are wrong, or could not be checked. Nobody becomes anonymous by them."""
 
     reason: str

@@ -9,9 +9,10 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Generic, Protocol, TypeVar
+
+from msgspec import Struct
 
 from klet.aio.backoff import exponential_delays
 from klet.aio.clock import Clock
@@ -48,8 +49,7 @@ class Reviewer(Protocol):
     async def review(self, path: str, body: S) -> S: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReviewLimits:
+class ReviewLimits(Struct, frozen=True, kw_only=True):
     """How many questions of one kind are asked at once and a second, and how many may wait."""
 
     at_once: int = 10

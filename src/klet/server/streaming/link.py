@@ -6,9 +6,10 @@ Nothing that passes is looked into. Each side's end is passed on, each side wait
 import asyncio
 import ssl
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, cast
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from klet.errors import KletError
 from klet.server.front import Front
@@ -23,8 +24,7 @@ class LinkError(KletError):
     """The runtime's streaming endpoint is not there, or answers nonsense."""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamEndpoint:
+class StreamEndpoint(Struct, frozen=True):
     """Where the runtime streams."""
 
     host: str

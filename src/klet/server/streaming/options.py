@@ -1,21 +1,20 @@
 """What a streaming request asks for. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 _LARGEST_PORT: Final = (1 << 16) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class BadOptions:
+class BadOptions(Struct, frozen=True):
     """What is wrong with the query: the body of a 400."""
 
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamOptions:
+class StreamOptions(Struct, frozen=True, kw_only=True):
     """The streams of an exec or attach."""
 
     stdin: bool

@@ -2,9 +2,10 @@
 
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from klet.errors import KletError
 
@@ -44,8 +45,7 @@ class TlsError(KletError):
     """TLS settings that this machine cannot serve."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsSettings:
+class TlsSettings(Struct, frozen=True, kw_only=True):
     """`tlsMinVersion`, `tlsCipherSuites`, and whether client certificates are asked for (`clientCAFile`)."""
 
     min_version: str = ""

@@ -29,9 +29,10 @@ import shutil
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from klet.aio.clock import SystemClock
 from klet.errors import KletError

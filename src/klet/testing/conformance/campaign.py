@@ -2,11 +2,11 @@
 
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.errors import KletError
@@ -40,8 +40,7 @@ class NothingToRun(KletError):
     """No spec was chosen, or the suite could not start."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """What the user asked for."""
 
     kubelet: str

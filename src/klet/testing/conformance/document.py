@@ -3,10 +3,11 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from klet.testing.conformance.results import RecordUnreadable, Result, diff_results, read_result
 from klet.testing.conformance.spec_sets import RECORDED, Awaited, SpecSet
@@ -32,8 +33,7 @@ _DRIVERS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Runs:
+class Runs(Struct, frozen=True):
     """What is recorded of a set."""
 
     spec_set: SpecSet

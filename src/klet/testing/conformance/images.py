@@ -5,8 +5,9 @@ import json
 import shutil
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from klet.host.images import Entry, ImageConfig, build_image, build_pause_image, directory, file, symlink
 from klet.testing.conformance.image_names import MANIFEST, find_image_name, read_image_names
@@ -24,8 +25,7 @@ _GROUPS: Final = "user-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:
 _PAGE: Final = "<html><body>Welcome to nginx!</body></html>\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Materials:
+class Materials(Struct, frozen=True):
     """Files of Kubernetes' source that the images need."""
 
     manifest: str

@@ -6,10 +6,11 @@ import shutil
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.testing.conformance.progress import Progress
@@ -23,8 +24,7 @@ _LONGEST_LINE: Final = 1 << 20
 _TAIL: Final = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class Suite:
+class Suite(Struct, frozen=True):
     """How the suite is run."""
 
     kubeconfig: Path

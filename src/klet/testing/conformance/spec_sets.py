@@ -2,15 +2,16 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 _DISTURBING: Final = (r"\[Serial\]", r"\[Disruptive\]", r"\[Slow\]", r"\[Flaky\]", r"\[Alpha\]")
 _UNSTABLE: Final = (*_DISTURBING, r"\[Feature:.+\]")
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """What ginkgo is asked to run; a spec runs if any focus matches its full name and no skip does."""
 
     focus: tuple[str, ...] = ()
@@ -21,8 +22,7 @@ class Selection:
         return wanted and not any(re.search(pattern, name) for pattern in self.skip)
 
 
-@dataclass(frozen=True, slots=True)
-class Awaited:
+class Awaited(Struct, frozen=True):
     """Specs of a feature that klet does not have yet. Each would fail after minutes of waiting, so klet skips them."""
 
     pattern: str
@@ -34,8 +34,7 @@ class Awaited:
         return f"issue {self.issue}, {self.feature}"
 
 
-@dataclass(frozen=True, slots=True)
-class SpecSet:
+class SpecSet(Struct, frozen=True):
     """Specs under a name, with a record of each agent."""
 
     name: str

@@ -4,11 +4,12 @@ import os
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.api.node import Node
@@ -37,8 +38,7 @@ class Unfit(KletError):
     """The suite can not run on this machine; the message says what is missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Supplies:
+class Supplies(Struct, frozen=True):
     """What the images are made from."""
 
     materials: Materials
@@ -49,8 +49,7 @@ class Supplies:
     """Images of drivers that are deployed and never called, made without their programs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """A cluster of one node that is ready."""
 
     plane: ControlPlane

@@ -7,9 +7,10 @@ whose names have dashes, and its nc knows no UDP. bash and curl are Debian's, wi
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
+
+from msgspec import Struct
 
 from klet.host.images import Entry, directory, file, symlink
 from klet.testing.conformance.busybox import build_busybox
@@ -32,8 +33,7 @@ nobody:x:65534:65534:nobody:/home:/bin/false
 _GROUPS: Final = "root:x:0:\ndaemon:x:1:\nnogroup:x:65534:\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Userland:
+class Userland(Struct, frozen=True):
     """Where the packages are unpacked and busybox is built, and what is in them."""
 
     root: Path

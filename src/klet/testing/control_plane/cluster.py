@@ -6,10 +6,11 @@ Authorization is Node and RBAC with NodeRestriction, as kubeadm sets it up, and 
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from klet.aio.clock import Clock, SystemClock
 from klet.kube.client import KubeClient
@@ -35,8 +36,7 @@ _AUDIT_POLICY: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Roles:
+class Roles(Struct, frozen=True):
     """What runs besides the API server, and with what."""
 
     controllers: str = ""
@@ -45,8 +45,7 @@ class Roles:
     api_server_flags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ControlPlane:
+class ControlPlane(Struct, frozen=True):
     """A running control plane."""
 
     directory: Path

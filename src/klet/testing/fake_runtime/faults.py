@@ -1,11 +1,11 @@
 """Faults that tests and simulations put into the fake runtime: into calls, and into the delivery of events."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeAlias
 
 from google.protobuf.message import Message
+from msgspec import Struct, field
 
 from klet.cri.errors import Code
 from klet.testing.fake_runtime.calls import Signal
@@ -14,56 +14,48 @@ from klet.testing.fake_runtime.events import FakeEvent
 ANY = "*"
 
 
-@dataclass(frozen=True, slots=True)
-class Fail:
+class Fail(Struct, frozen=True):
     """The call does nothing and answers with an error."""
 
     code: Code = Code.UNKNOWN
     message: str = "injected fault"
 
 
-@dataclass(frozen=True, slots=True)
-class Delay:
+class Delay(Struct, frozen=True):
     """The call takes that much longer: before its effect, or between its effect and its answer."""
 
     by: timedelta
     after_effect: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Hang:
+class Hang(Struct, frozen=True):
     """The call waits until the fault is released or the caller gives up."""
 
     after_effect: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class HalfDone:
+class HalfDone(Struct, frozen=True):
     """The call has its effect, but answers with an error."""
 
     code: Code = Code.UNAVAILABLE
     message: str = "injected fault after the effect"
 
 
-@dataclass(frozen=True, slots=True)
-class Twice:
+class Twice(Struct, frozen=True):
     """The call is applied twice, as if it had been sent again; the caller gets the first answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(Struct, frozen=True):
     """The event is lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class Late:
+class Late(Struct, frozen=True):
     """The event comes later."""
 
     by: timedelta
 
 
-@dataclass(frozen=True, slots=True)
-class Repeat:
+class Repeat(Struct, frozen=True):
     """The event comes twice."""
 
 
@@ -79,8 +71,7 @@ def _every_event(_event: FakeEvent) -> bool:
     return True
 
 
-@dataclass(slots=True, eq=False)
-class Fault:
+class Fault(Struct, eq=False):
     """A fault in calls. `rpc` is the CRI's name of the call or ANY; `count` None means every matching call."""
 
     rpc: str
@@ -97,8 +88,7 @@ class Fault:
         self.released.fire()
 
 
-@dataclass(slots=True, eq=False)
-class EventFault:
+class EventFault(Struct, eq=False):
     """A fault in the delivery of events. `topic` is containerd's, or ANY."""
 
     topic: str

@@ -3,9 +3,10 @@
 import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from klet.cri.errors import Code
 from klet.testing.fake_runtime.calls import RpcFailure
@@ -14,8 +15,7 @@ from klet.wire import cri_v1_pb2 as pb
 _REFERENCE = re.compile(r"[a-z0-9._:/-]+(?::[A-Za-z0-9._-]+)?(?:@sha256:[0-9a-f]{64})?")
 
 
-@dataclass(frozen=True, slots=True)
-class FakeImage:
+class FakeImage(Struct, frozen=True):
     """An image that can be pulled or loaded. Id and digest are derived from the name unless given."""
 
     name: str
@@ -57,8 +57,7 @@ def any_image(*, size: int = 4 << 20, pull_time: timedelta = timedelta()) -> Reg
     return lambda name: FakeImage(name=name, size=size, pull_time=pull_time)
 
 
-@dataclass(slots=True)
-class StoredImage:
+class StoredImage(Struct):
     """An image in the store."""
 
     image: FakeImage

@@ -4,9 +4,11 @@ A chooser is a pure function of the container's configuration, whose metadata ho
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.cri.errors import Code
 from klet.testing.fake_runtime.calls import RpcFailure
@@ -17,8 +19,7 @@ Stream: TypeAlias = Literal["stdout", "stderr"]
 NOTHING = timedelta()
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(Struct, frozen=True):
     """Output at that time after the start; without `newline` the line stays open."""
 
     at: timedelta
@@ -27,8 +28,7 @@ class LogLine:
     newline: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class FileWrite:
+class FileWrite(Struct, frozen=True):
     """Content written to a path inside the container; it reaches the host if the path is mounted."""
 
     at: timedelta
@@ -36,16 +36,14 @@ class FileWrite:
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class OnTerm:
+class OnTerm(Struct, frozen=True):
     """How a process takes its stop signal."""
 
     exit_code: int = 143
     after: timedelta = NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class Life:
+class Life(Struct, frozen=True):
     """From start to exit. `lasts` None is for ever, `on_term` None ignores the stop signal until the kill."""
 
     lasts: timedelta | None = None
@@ -70,8 +68,7 @@ class Life:
         return replace(self, files=(*self.files, write))
 
 
-@dataclass(frozen=True, slots=True)
-class ExecResult:
+class ExecResult(Struct, frozen=True):
     """What a command run inside a container does."""
 
     stdout: bytes = b""

@@ -2,9 +2,10 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from klet.testing.fake_runtime.images import Registry, nowhere
 from klet.testing.fake_runtime.lives import ExecChooser, LifeChooser, lives_forever, succeeds
@@ -21,8 +22,7 @@ def random_latency(longest: timedelta) -> Latency:
     return lambda _rpc, rng: longest * rng.random()
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(Struct, frozen=True):
     """What the world around the runtime does: containers, commands in them, the registry, and how slow calls are."""
 
     lives: LifeChooser = lives_forever

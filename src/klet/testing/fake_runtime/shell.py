@@ -7,8 +7,10 @@ lines from `head -c N /dev/zero | tr "\0" x`, and a variable that doubles for ev
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from klet.cri.errors import Code
 from klet.testing.fake_runtime.calls import RpcFailure
@@ -72,8 +74,7 @@ def shell_exec(_config: pb.ContainerConfig, command: Sequence[str]) -> ExecResul
     )
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """How far a script has come."""
 
     at: timedelta = timedelta()

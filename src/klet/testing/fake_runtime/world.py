@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from google.protobuf.message import Message
+from msgspec import Struct
 
 from klet.cri.errors import Code
 from klet.testing.fake_runtime.calls import RpcFailure, Signal
@@ -18,8 +19,7 @@ from klet.testing.fake_runtime.timeline import Timeline, Timer
 from klet.wire import cri_v1_pb2 as pb
 
 
-@dataclass(frozen=True, slots=True)
-class Features:
+class Features(Struct, frozen=True):
     """What the fake can do beyond containerd 1.6, and how it is set up. The defaults are containerd 1.6's."""
 
     container_events: bool = False

@@ -1,9 +1,10 @@
 """What the volume manager asks of a kind of volume."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
+
+from msgspec import Struct
 
 from klet.api.pod import Pod
 from klet.api.volume import Volume
@@ -12,8 +13,7 @@ from klet.model.pods import PodUID
 from klet.volumes.names import VolumeName
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeAttributes:
+class VolumeAttributes(Struct, frozen=True):
     """How containers may mount a volume."""
 
     read_only: bool = False
@@ -26,8 +26,7 @@ SHOWN_FILES = VolumeAttributes(read_only=True, managed=True, relabels=True)
 """Files that the agent shows to a pod and the pod must not change."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MountRequest:
+class MountRequest(Struct, frozen=True, kw_only=True):
     """A volume of a pod that is to be set up, or brought up to date."""
 
     pod: Pod

@@ -1,9 +1,10 @@
 """configMap, secret, downwardAPI and projected: files that the agent shows to a pod and keeps up to date."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Protocol
+
+from msgspec import Struct
 
 from klet.api.authentication import BoundObjectReference, TokenRequest, TokenRequestSpec
 from klet.api.config import ConfigMap, Secret
@@ -45,8 +46,7 @@ class TrustReader(Protocol):
     async def anchors(self, source: ClusterTrustBundleProjection) -> bytes: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(Struct, frozen=True):
     """What a volume shows, and when that will be old by itself."""
 
     payload: Payload

@@ -1,7 +1,5 @@
 """The configuration of one container."""
 
-import dataclasses
-
 import pytest
 from msgspec.structs import replace
 
@@ -45,7 +43,7 @@ def built(
     settings: ContainerSettings = SETTINGS,
 ) -> cri.ContainerConfig:
     owner = pod or make_pod(container if isinstance(container, Container) else "main")
-    inputs = dataclasses.replace(inputs, allocation=desired_allocation(owner))
+    inputs = replace(inputs, allocation=desired_allocation(owner))
     return build_container_config(owner, container, inputs, settings)
 
 
@@ -158,7 +156,7 @@ def test_what_comes_with_devices():
         volume_devices=(VolumeDevice(name="disk", device_path="/dev/xvda"),),
     )
     mounts = MountInputs(volumes={"data": HostVolume("/host/data")}, block_volumes=disks)
-    config = built(container, inputs=dataclasses.replace(INPUTS, options=options, mounts=mounts))
+    config = built(container, inputs=replace(INPUTS, options=options, mounts=mounts))
     assert list(config.mounts) == [
         cri.Mount(container_path="/gpu", host_path="/lib/gpu", readonly=True),
         cri.Mount(container_path="/data", host_path="/host/data"),
@@ -180,7 +178,7 @@ def test_in_a_user_namespace_every_mount_is_mapped():
         volume_mounts=(VolumeMount(name="data", mount_path="/data"),),
         termination_message_path="/dev/termination-log",
     )
-    config = built(container, inputs=dataclasses.replace(INPUTS, user_namespace=users))
+    config = built(container, inputs=replace(INPUTS, user_namespace=users))
     assert len(config.mounts) == 3
     assert all(list(mount.uidMappings) == list(mount.gidMappings) == [mapping] for mount in config.mounts)
     assert config.linux.security_context.namespace_options.userns_options == users
@@ -188,20 +186,20 @@ def test_in_a_user_namespace_every_mount_is_mapped():
 
 def test_on_the_hosts_users_no_mount_is_mapped():
     users = cri.UserNamespace(mode=cri.NODE)
-    config = built(make_container("c"), inputs=dataclasses.replace(INPUTS, user_namespace=users))
+    config = built(make_container("c"), inputs=replace(INPUTS, user_namespace=users))
     assert not config.mounts[0].uidMappings
     assert config.linux.security_context.namespace_options.userns_options.mode == cri.NODE
 
 
 def test_a_debugger_sees_the_processes_of_its_target():
-    inputs = dataclasses.replace(INPUTS, target_id="abc")
+    inputs = replace(INPUTS, target_id="abc")
     options = built(EphemeralContainer(name="debug", image="x"), inputs=inputs).linux.security_context.namespace_options
     assert (options.pid, options.target_id) == (cri.TARGET, "abc")
 
 
 def test_values_that_are_not_text_are_sent_as_they_are():
     environment = {"RAW": b"\xff".decode(errors="surrogateescape")}
-    config = built(make_container("c"), inputs=dataclasses.replace(INPUTS, environment=environment))
+    config = built(make_container("c"), inputs=replace(INPUTS, environment=environment))
     assert [(pair.key, pair.value) for pair in config.envs] == [("RAW", b"\xff")]
 
 

@@ -1,9 +1,8 @@
 """What the runtime is told to enforce."""
 
-from dataclasses import replace as change
-
 import pytest
 from msgspec.structs import replace
+from msgspec.structs import replace as change
 
 from klet.api.codec import convert
 from klet.api.container import EphemeralContainer
