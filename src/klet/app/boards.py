@@ -6,6 +6,7 @@ from klet.aio.clock import Clock
 from klet.allocation.book import AllocationBook
 from klet.app.settings import AgentSettings
 from klet.images.pull_backoff import PullBackoff
+from klet.metrics import MetricRegistry
 from klet.model.halts import PodHalts
 from klet.model.memory import AgentMemory
 from klet.model.pods import PodUID
@@ -31,6 +32,7 @@ class Boards(Struct, frozen=True, kw_only=True):
     ledger: WorkerLedger = field(default_factory=WorkerLedger)
     cache: RuntimeCache = field(default_factory=RuntimeCache)
     probes: ProbeResults = field(default_factory=ProbeResults)
+    metrics: MetricRegistry = field(default_factory=MetricRegistry)
 
 
 def remembered_pods(boards: Boards) -> frozenset[PodUID]:

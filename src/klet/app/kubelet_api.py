@@ -19,8 +19,7 @@ from klet.config.configuration import KubeletConfiguration
 from klet.config.errors import ConfigError
 from klet.config.unusable import named
 from klet.host.addresses import find_node_addresses
-from klet.journal.queries import JournalQueries
-from klet.journal.store import Journal
+from klet.journal.queries import JournalQueries, KeptCauses
 from klet.logs.container_logs import ContainerLogs
 from klet.model.roles import Part
 from klet.server.auth.build import AuthSettings, build_gate
@@ -72,7 +71,7 @@ class OpenedApi(Struct, frozen=True, kw_only=True):
     secure: SecureApi | None
     own_socket: Path
     """Of the agent's own API."""
-    journal: Journal
+    journal: KeptCauses
     configuration: bytes
     """As `/configz` shows it."""
     node_ips: tuple[str, ...]

@@ -18,6 +18,7 @@ from klet.runtime.executor import PodExecutor
 from klet.runtime.gc import ContainerRemover
 from klet.runtime.hooks import HookRunner
 from klet.runtime.kill.killer import PodKiller
+from klet.runtime.metrics import register_sandboxes
 from klet.runtime.post_start import PostStart
 from klet.runtime.reader import PodReader
 from klet.runtime.sandboxes import SandboxMaker, SandboxSources
@@ -91,6 +92,7 @@ def _build_sandboxes(ports: Ports, settings: AgentSettings, boards: Boards) -> S
             host_ports=ports.containers.host_ports,
         ),
         allocations=boards.allocations,
+        metrics=register_sandboxes(boards.metrics),
         recorder=ports.recorder,
         clock=ports.clock,
         settings=settings.sandbox,

@@ -69,6 +69,7 @@ class Agent(Struct, frozen=True, kw_only=True):
 def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     """Build boards first, then the parts that read and write them."""
     boards = build_boards(settings, ports.memory, ports.clock)
+    register_running(boards.metrics, boards.cache)
     manager, volumes = _build_volumes(ports, settings, boards)
     pull_secrets = PullSecrets(secrets=ports.volumes.objects, node=ports.node_logins)
     images = build_images(ports, boards, pull_secrets)
@@ -190,15 +191,8 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         workers=workers,
         volumes=manager,
         loop=loop,
-        metrics=_build_metrics(boards),
+        metrics=boards.metrics,
     )
-
-
-def _build_metrics(boards: Boards) -> MetricRegistry:
-    """One registry per agent. A part that counts while it works is given its counters by its constructor."""
-    registry = MetricRegistry()
-    register_running(registry, boards.cache)
-    return registry
 
 
 def _build_reporting(ports: Ports, boards: Boards) -> tuple[ProbeManager, PodStatuses]:

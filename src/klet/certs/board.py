@@ -4,7 +4,7 @@ from datetime import datetime
 
 from klet.aio.broadcast import Broadcast, Subscription
 from klet.certs.pairs import CertificatePair
-from klet.certs.rotation import Held, is_expired
+from klet.certs.rotation_plan import Held, is_expired
 
 
 class CertificateBoard:

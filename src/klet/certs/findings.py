@@ -5,12 +5,12 @@ from typing import Final
 
 from klet.certs.messages import Purpose
 from klet.certs.pairs import CertificatePair
-from klet.certs.rotation import Held
+from klet.certs.rotation_plan import Held
 from klet.model.causes import Finding, Subject
 from klet.model.reasons import Reason
 
 BOOTSTRAP: Final = "certs.bootstrap"
-ROTATOR: Final = "certs.rotator"
+ROTATOR: Final = "certs.manager"
 FOLLOWER: Final = "certs.followers"
 
 

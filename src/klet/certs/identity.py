@@ -24,10 +24,10 @@ from klet.certs.findings import find_first
 from klet.certs.followers import IdentityWatch, PairUser, ServedPair
 from klet.certs.kubeconfig_file import build_kubeconfig, find_flaw, write_kubeconfig
 from klet.certs.maker import CertificateMaker
+from klet.certs.manager import CertificateManager
 from klet.certs.messages import Pair, Purpose, Template
 from klet.certs.pairs import CertificatePair
 from klet.certs.requests import CertificateRequester
-from klet.certs.rotator import CertificateRotator
 from klet.certs.signing_api import ApiSigning
 from klet.certs.store import CLIENT_PREFIX, SERVER_PREFIX, PairStore
 from klet.certs.templates import build_client_template, build_serving_template
@@ -212,8 +212,8 @@ def _build_rotator(
     board: CertificateBoard,
     choose: Callable[[], InformerSettings],
     tools: CertificateTools,
-) -> CertificateRotator:
-    return CertificateRotator(
+) -> CertificateManager:
+    return CertificateManager(
         template=template,
         store=store,
         requester=CertificateRequester(purpose=purpose, maker=tools.maker, api=ApiSigning(choose=choose)),

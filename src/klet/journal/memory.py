@@ -5,7 +5,8 @@ from typing import Final
 
 from klet.aio.broadcast import Broadcast, Subscription
 from klet.aio.clock import Clock
-from klet.journal.records import CauseQuery, bound_finding, next_number, select_causes, to_id
+from klet.api.klet_v1 import RecordedPod
+from klet.journal.records import CauseQuery, bound_finding, next_number, recorded_pods, select_causes, to_id
 from klet.model.causes import Cause, CauseId, Finding
 
 DEFAULT_RECORDS: Final = 50_000
@@ -37,6 +38,10 @@ class MemoryJournal:
 
     async def find(self, query: CauseQuery) -> tuple[Cause, ...]:
         return select_causes(self._causes, query)
+
+    async def pods(self) -> tuple[RecordedPod, ...]:
+        found = recorded_pods(self._causes)
+        return tuple(sorted(found, key=lambda pod: (pod.namespace, pod.name)))
 
     async def chain(self, cause_id: CauseId) -> tuple[Cause, ...]:
         known = {cause.id: cause for cause in self._causes}

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import datetime
 from typing import Final, Protocol
 
+from klet.aio.broadcast import Subscription
 from klet.aio.clock import Clock
 from klet.api import klet_v1
 from klet.api.node import Node
@@ -13,11 +14,21 @@ from klet.journal.diagnosis import NodeTroubles, diagnose
 from klet.journal.evidence import Evidence
 from klet.journal.node_diagnosis import NodeState, diagnose_node
 from klet.journal.records import CauseQuery
-from klet.journal.store import Journal
 from klet.journal.timeline import build_timeline
+from klet.model.causes import Cause
 
 MOST_EXPLAINED: Final = 5000
 """How many records an explanation looks at: a probe that fails every second makes many."""
+
+
+class KeptCauses(Protocol):
+    """Cause records, in a file or in memory."""
+
+    def follow(self) -> Subscription[Cause]: ...
+
+    async def find(self, query: CauseQuery) -> tuple[Cause, ...]: ...
+
+    async def pods(self) -> tuple[klet_v1.RecordedPod, ...]: ...
 
 
 class KnownPods(Protocol):
@@ -48,7 +59,7 @@ class JournalQueries:
     def __init__(
         self,
         *,
-        journal: Journal,
+        journal: KeptCauses,
         pods: KnownPods,
         node: NodeHealth,
         node_name: str,

@@ -1,4 +1,4 @@
-"""Starts and stops the probes of pods, and hurries readiness probes when a container's status calls for it."""
+"""Starts and stops the probes of pods (probe manager), and hurries readiness probes when a status calls for it."""
 
 import asyncio
 import random

@@ -1,4 +1,6 @@
-"""Removes dead containers, sandboxes and logs: every minute, and old instances as soon as a newer one has died."""
+"""Removes dead containers, sandboxes and logs (container GC): every minute, and old instances as soon as a newer one
+has died.
+"""
 
 import asyncio
 import logging

@@ -28,6 +28,7 @@ from klet.runtime.config.sandbox_config import SandboxSettings, build_sandbox_co
 from klet.runtime.config.user_namespaces import UserNamespaces
 from klet.runtime.errors import SandboxFailed
 from klet.runtime.host_ports import PortHolders, find_held_port, mapped_ports
+from klet.runtime.metrics import SandboxMetrics
 from klet.runtime.quirks.held_names import run_sandbox
 from klet.runtime.quirks.network_setup import is_network_failure
 from klet.runtime.reader import build_sandbox_record
@@ -71,11 +72,13 @@ class SandboxMaker:
         runtime: RuntimeService,
         sources: SandboxSources,
         allocations: Allocations,
+        metrics: SandboxMetrics,
         recorder: CauseRecorder,
         clock: Clock,
         settings: SandboxSettings,
     ) -> None:
         self._runtime = runtime
+        self._metrics = metrics
         self._sources = sources
         self._allocations = allocations
         self._recorder = recorder
@@ -107,9 +110,11 @@ class SandboxMaker:
                 handler=wanted.runtime_handler,
             )
         await self._look_at_ports(pod, wanted.config, parent)
+        self._metrics.started.add()
         try:
             sandbox_id = await run_sandbox(self._runtime, wanted, clock=self._clock)
         except CriError as error:
+            self._metrics.failed.add()
             text = f'Failed to create sandbox for pod "{format_pod(pod)}": {error}'
             raise self._not_created(pod, text, error, parent) from error
         place = await self._new_place(pod, allocation, sandbox_id, wanted, parent)

@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.api.pod import Pod
+from klet.app.kubelet_api import OpenedApi
 from klet.app.node import NodeSpec, build_node
 from klet.app.opening import build_volumes, standalone_objects
 from klet.app.ports import NodeObjects, NodeVolumes, Ports
@@ -38,6 +39,7 @@ from klet.runtime.config.security import SecuritySettings
 from klet.runtime.gc_plan import GcPolicy
 from klet.simulation.containers import simulated_container_ports
 from klet.simulation.memory import (
+    ADDRESS,
     LOGS,
     MemoryCgroups,
     MemoryCheckpoint,
@@ -142,12 +144,16 @@ class SimulatedNode:
 
     @asynccontextmanager
     async def run_agent(
-        self, wanted: ChangeSource, *, seed: int = 0, parallel_starts: int = 8
+        self, wanted: ChangeSource, *, seed: int = 0, parallel_starts: int = 8, socket: Path | None = None
     ) -> AsyncIterator["RunningAgent"]:
-        """Run a node without an API server on this machine; leaving the block kills it as `kill -9` would."""
+        """Run a node without an API server on this machine; leaving the block kills it as `kill -9` would.
+
+        With a socket it serves the agent's API there: that is real, so the loop must be, too.
+        """
         async with run_in_process(self.runtime, clock=self.clock) as client:
             ports = self.build_ports(client, wanted, seed=seed)
-            node = build_node(NodeSpec(settings=simulated_settings(parallel_starts), ports=ports))
+            api = self._open_api(socket) if socket is not None else None
+            node = build_node(NodeSpec(settings=simulated_settings(parallel_starts), ports=ports, api=api))
             async with running(node.parts):
                 yield RunningAgent(agent=node.agent, journal=self.journal)
 
@@ -193,6 +199,18 @@ class SimulatedNode:
             machine=self.machine,
             addresses=self.machine,
             storage=self.machine.storage,
+        )
+
+    def _open_api(self, socket: Path) -> OpenedApi:
+        return OpenedApi(
+            health=None,
+            readers=None,
+            secure=None,
+            own_socket=socket,
+            journal=self.journal,
+            configuration=b"{}",
+            node_ips=(str(ADDRESS),),
+            parts=(),
         )
 
     def _build_volumes(self, objects: NodeObjects, volumes: MemoryVolumes, node: NodeResources) -> NodeVolumes:

@@ -9,7 +9,7 @@ from klet.kube.client import KubeClient
 from klet.kube.errors import Conflict, KubeError, NotFound
 from klet.kube.informer import Informer
 from klet.model.pods import uid_of
-from klet.status.publisher import PodApiError, PodGone
+from klet.status.manager import PodApiError, PodGone
 
 
 class ApiPods:

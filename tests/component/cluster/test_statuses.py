@@ -29,8 +29,8 @@ from klet.pods.mirror_api import ApiMirrors
 from klet.pods.mirrors import LEAVING, MirrorKeeper
 from klet.pods.store import PodStore
 from klet.status.board import StatusBoard
+from klet.status.manager import SWEEP, PodGone, StatusManager
 from klet.status.pod_api import ApiPods
-from klet.status.publisher import SWEEP, PodGone, StatusPublisher
 from klet.testing.builders import make_pod
 from klet.testing.starts import NoStarts
 
@@ -56,7 +56,7 @@ class Bench:
         self.nodes = Informer(struct=Node, scope=Scope(), settings=settings)
         self.running: set[str] = set()
         self.looks_left = 0
-        self.publisher = StatusPublisher(
+        self.publisher = StatusManager(
             board=self.board,
             pods=self.pods,
             api=ApiPods(client=cluster.client, pods=self.followed),

@@ -55,6 +55,8 @@ SAME = {
     "certificates.v1alpha1.ClusterTrustBundleSpec": "certificates.v1beta1.ClusterTrustBundleSpec",
 }
 OWN = (ApiObject, ObjectList)
+OWN_FIELDS: dict[str, frozenset[str]] = {}
+"""Fields that upstream's structs do not have, by struct; the struct of such a field is in `OWN`."""
 
 
 def upstream_name(cls: type[ApiObject]) -> str:
@@ -133,7 +135,7 @@ def test_there_is_a_struct_for_every_kind_and_no_other():
 
 @pytest.mark.parametrize("name", STRUCTS)
 def test_fields_have_the_wire_names_and_types_of_upstream(name):
-    ours = fields_of(OURS[name])
+    ours = {wire: field for wire, field in fields_of(OURS[name]).items() if wire not in OWN_FIELDS.get(name, ())}
     assert {wire: field.shape for wire, field in ours.items()} == {
         wire: expected_shape(without_marks(text)) for wire, text in STRUCTS[name].items()
     }

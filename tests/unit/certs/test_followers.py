@@ -10,7 +10,7 @@ from klet.certs.errors import IdentityLost
 from klet.certs.followers import IdentityWatch, ServedPair
 from klet.certs.messages import Describe
 from klet.certs.pairs import CertificatePair
-from klet.certs.rotation import hold
+from klet.certs.rotation_plan import hold
 from klet.errors import KletError
 from klet.journal.memory import MemoryJournal
 from klet.testing.clock import START as NOW

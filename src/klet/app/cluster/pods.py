@@ -11,8 +11,8 @@ from klet.offline.keeping import Offline, PatientEvents
 from klet.pods.mirror_api import ApiMirrors
 from klet.pods.mirrors import MirrorKeeper
 from klet.sources.api import ApiSource
+from klet.status.manager import StatusManager
 from klet.status.pod_api import ApiPods
-from klet.status.publisher import StatusPublisher
 
 
 def build_pod_parts(
@@ -35,7 +35,7 @@ def build_pod_parts(
         sink = keeper = offline.keep_pods(sink)
         more = build_offline_parts(offline, clients, informers, cidrs=cidrs, statuses=agent.statuses, recorder=recorder)
         offline_parts = (keeper, *more)
-    publisher = StatusPublisher(
+    publisher = StatusManager(
         board=agent.statuses,
         pods=agent.pods,
         api=ApiPods(client=clients.main, pods=informers.pods),

@@ -13,13 +13,13 @@ from klet.kube.watch import WATCH_LAG
 from klet.model.pods import uid_of
 from klet.pods.store import PodStore
 from klet.status.board import StatusBoard
-from klet.status.publisher import (
+from klet.status.manager import (
     COMING_GAP,
     COMING_PATIENCE,
     COMING_PAUSE,
     SWEEP,
     PodApiError,
-    StatusPublisher,
+    StatusManager,
 )
 from klet.testing.builders import make_pod
 from klet.testing.clock import ManualClock
@@ -99,7 +99,7 @@ class Node:
 
     @asynccontextmanager
     async def publishing(self):
-        publisher = StatusPublisher(
+        publisher = StatusManager(
             board=self.board,
             pods=self.pods,
             api=self.api,

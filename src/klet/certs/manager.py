@@ -15,7 +15,7 @@ from klet.certs.findings import find_failure, find_in_force, find_request, show
 from klet.certs.messages import CertificateFacts, Pair, Purpose, Template
 from klet.certs.pairs import CertificatePair
 from klet.certs.requests import CertificateRequester, Ended, Issued, Outcome, Posted
-from klet.certs.rotation import (
+from klet.certs.rotation_plan import (
     ISSUE_PATIENCE,
     TEMPLATE_PERIOD,
     KeepStored,
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 LOOK_AGAIN: Final = timedelta(minutes=1)
 
 
-class CertificateRotator:
+class CertificateManager:
     """Owns the certificate of one purpose: `open` once, then `run`."""
 
     def __init__(

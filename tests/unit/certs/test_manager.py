@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from klet.aio.threads import Threads
 from klet.certs.board import CertificateBoard
 from klet.certs.errors import PairDamaged, SigningFailed
+from klet.certs.manager import CertificateManager
 from klet.certs.messages import Purpose, Template
 from klet.certs.requests import CertificateRequester, Ended, Issued
-from klet.certs.rotator import CertificateRotator
 from klet.certs.store import CLIENT_PREFIX, PairStore
 from klet.journal.memory import MemoryJournal
 
@@ -67,7 +67,7 @@ class Setup:
         self.template = NODE
         self.threads = Threads(limit=1)
         self.failures = asyncio.Queue()
-        self.rotator = CertificateRotator(
+        self.rotator = CertificateManager(
             template=lambda: self.template,
             store=self.store,
             requester=CertificateRequester(purpose=purpose, maker=maker, api=self.api),
@@ -109,7 +109,7 @@ class Failures(logging.Handler):
 @pytest.fixture
 def setup(clock, maker, tmp_path):
     made = Setup(clock, maker, tmp_path)
-    logger, handler = logging.getLogger("klet.certs.rotator"), Failures(made.failures)
+    logger, handler = logging.getLogger("klet.certs.manager"), Failures(made.failures)
     logger.addHandler(handler)
     yield made
     logger.removeHandler(handler)
@@ -217,9 +217,9 @@ async def test_the_journal_has_the_story_of_a_renewal(setup, clock):
             await changes.get()
     story = [cause.finding for cause in setup.journal.all()]
     assert [(each.decision, each.decider) for each in story] == [
-        ("CertificateRequested", "certs.rotator"),
-        ("CertificateNotRenewed", "certs.rotator"),
-        ("CertificateInForce", "certs.rotator"),
+        ("CertificateRequested", "certs.manager"),
+        ("CertificateNotRenewed", "certs.manager"),
+        ("CertificateInForce", "certs.manager"),
     ]
     assert story[0].message == "a client certificate is requested: there is no certificate"
     assert "no route; there is none meanwhile" in story[1].message

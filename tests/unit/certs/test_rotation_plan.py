@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klet.certs.messages import CertificateFacts, KeyAlgorithm, Template
-from klet.certs.rotation import (
+from klet.certs.rotation_plan import (
     BeginEmpty,
     Held,
     KeepStored,

@@ -98,7 +98,7 @@ class _Deleted(Struct, frozen=True):
     version: int
 
 
-class StatusPublisher:
+class StatusManager:
     """Keeps the API server's statuses equal to the board's."""
 
     def __init__(

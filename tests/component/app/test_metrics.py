@@ -1,0 +1,39 @@
+"""The metrics of the wired agent, read over its socket."""
+
+import asyncio
+
+import aiohttp
+
+from klet.aio.clock import SystemClock
+from klet.simulation import SimulatedNode, WantedPods
+from klet.testing.builders import IMAGE, make_pod
+from klet.testing.fake_runtime import FakeImage, FakeRuntime
+
+
+async def read_metrics(socket) -> dict[str, float]:
+    connector = aiohttp.UnixConnector(path=str(socket))
+    async with aiohttp.ClientSession(connector=connector) as session, session.get("http://agent/metrics") as answer:
+        assert answer.status == 200
+        assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+        lines = (await answer.text()).splitlines()
+    samples = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, _, value in samples}
+
+
+async def test_running_pods_and_started_sandboxes_are_counted(tmp_path):
+    clock, wanted = SystemClock(), WantedPods()
+    machine = SimulatedNode(clock=clock, runtime=FakeRuntime(start=clock.now(), images=(FakeImage(name=IMAGE),)))
+    wanted.add(make_pod("main", name="one", uid="u-1"), make_pod("main", name="two", uid="u-2"))
+    async with machine.run_agent(wanted, socket=tmp_path / "klet.sock") as running, asyncio.timeout(30):
+        with running.agent.statuses.changes() as changes:
+            while {status.phase for status in running.agent.statuses.all().values()} != {"Running"} or (
+                len(running.agent.statuses.all()) != 2
+            ):
+                await changes.get()
+        metrics = await read_metrics(tmp_path / "klet.sock")
+    assert metrics == {
+        'kubelet_running_containers{container_state="running"}': 2,
+        "kubelet_running_pods": 2,
+        "kubelet_started_pods_errors_total": 0,
+        "kubelet_started_pods_total": 2,
+    }
