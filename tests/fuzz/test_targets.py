@@ -66,6 +66,8 @@ def test_the_name_of_a_coding_has_no_case():
     assert check_connection(read_requests, request)[0] == 1
 
 
-@pytest.mark.parametrize("target", [b"http://", b"http://n", b"http://n?x=//y", b"HTTPS://n:1/pods?x=1", b"http:///a//b"])
+@pytest.mark.parametrize(
+    "target", [b"http://", b"http://n", b"http://n?x=//y", b"HTTPS://n:1/pods?x=1", b"http:///a//b"]
+)
 def test_a_whole_url_is_the_same_request_for_all_readers(target):
     assert check_connection(read_requests, b"GET %s HTTP/1.1\nHost:\n\n" % target)[0] == 1
