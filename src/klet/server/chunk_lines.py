@@ -13,9 +13,16 @@ _END: Final = (b"\r\n", b"\n")
 
 
 class ChunkLines:
-    """Follows one body as it arrives. It only ever refuses: where the body ends, h11 decides."""
+    """Follows one body as it arrives. It only ever refuses: where the body ends, h11 decides.
 
-    def __init__(self) -> None:
+    A line between chunks, and all lines behind them together, may have `longest` bytes. h11 has such a limit too, but
+    whether it meets that depends on the pieces in which the bytes arrive.
+    """
+
+    def __init__(self, *, longest: int) -> None:
+        self.is_too_long = False
+        self._longest = longest
+        self._trailers = 0
         self._line = bytearray()
         self._skipped = 0
         """Bytes of data, with the end of the line behind them, that are still to come."""
@@ -34,6 +41,9 @@ class ChunkLines:
             end = piece.find(b"\n", at) + 1 or len(piece)
             self._line += piece[at:end]
             at = end
+            self.is_too_long = self._trailers + len(self._line) > self._longest
+            if self.is_too_long:
+                return False
             if self._line.endswith(b"\n") and not self._take_line():
                 return False
         return True
@@ -42,6 +52,7 @@ class ChunkLines:
         line = bytes(self._line)
         self._line.clear()
         if self._is_in_trailers:
+            self._trailers += len(line)
             self._is_over = line in _END
             return self._is_over or _TRAILER.fullmatch(line) is not None
         chunk = _CHUNK.fullmatch(line)

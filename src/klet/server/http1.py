@@ -22,10 +22,11 @@ _FOLDED: Final = re.compile(rb"\n[ \t]")
 _EMPTY_LINES: Final = re.compile(rb"(?:\r?\n)*+")
 _FORBIDDEN: Final = bytes({*range(0x20), 0x7F} - set(b"\t\n\r"))
 PIECE: Final = 1024
-"""Bytes of a body that h11 gets at once. It bounds trailers, which have the same pattern behind them."""
+"""Bytes of a body that h11 gets at once, and the most that trailers may have."""
 _MOST_CHUNKS: Final = 4096
 _SUPPORTED: Final = ("1.0", "1.1")
 _BAD_REQUEST: Final = 400
+_TOO_LARGE: Final = 431
 _FRAMING: Final = frozenset({"connection", "upgrade", "content-length", "transfer-encoding", "expect", "te", "trailer"})
 _UNWANTED: Final = _FRAMING | {"content-encoding", "sec-websocket-key1"}
 """What the server behind does not get. By the last two it would unpack a body, or refuse a request in its own words."""
@@ -141,10 +142,11 @@ class RequestReader:
                 if not isinstance(head, RequestHead):
                     return head
                 self._head = head
-                self._lines = ChunkLines() if head.all("transfer-encoding") else None
+                self._lines = ChunkLines(longest=PIECE) if head.all("transfer-encoding") else None
             return self._read_body(self._head)
         except h11.RemoteProtocolError as error:
-            return refuse(error.error_status_hint)
+            is_too_long = self._lines is not None and self._lines.is_too_long
+            return refuse(_TOO_LARGE if is_too_long else error.error_status_hint)
 
     def _read_head(self) -> RequestHead | Refusal | None:
         data = self._head_bytes.take()
@@ -211,7 +213,7 @@ class HeadBytes:
         end = len(self.buffer) if found is None else found.end()
         self._lines += self.buffer.count(b"\n", self._searched, end)
         if end > self._limits.head_bytes or self._lines > self._limits.fields + 2:
-            return refuse(431)
+            return refuse(_TOO_LARGE)
         if found is None:
             self._searched = end
             return None

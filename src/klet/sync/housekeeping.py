@@ -156,6 +156,26 @@ class PodMemories:
             self.forget(uid)
 
 
+class StuckRemovals:
+    """Removals that failed: one line for all of a pass. Others may make any number of directories in `pods/`."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._example: tuple[PodUID, KletError] | None = None
+
+    def note(self, uid: PodUID, error: KletError) -> None:
+        self._count += 1
+        self._example = self._example or (uid, error)
+
+    def log(self) -> None:
+        """Log what was noted since the last time, if anything was."""
+        if self._example is None:
+            return
+        uid, error = self._example
+        logger.warning("Leftovers of pods stay for now", extra={"pods": self._count, "uid": uid, "error": str(error)})
+        self._count, self._example = 0, None
+
+
 class Housekeeping:
     """Compares what is wanted with what exists."""
 
@@ -182,6 +202,7 @@ class Housekeeping:
         self._nudged_at = float("-inf")
         self._turns = Turns(at_once=REMOVALS, longest=LONGEST_REMOVAL, clock=clock)
         self._removing: set[PodUID] = set()
+        self._stuck = StuckRemovals()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as removals:
@@ -194,6 +215,7 @@ class Housekeeping:
 
     async def _pass(self, removals: asyncio.TaskGroup) -> None:
         """One pass. A pod that cannot be cleaned up now is tried again at the next; nobody waits for it meanwhile."""
+        self._stuck.log()
         self._settle_workers()
         self._start_forgotten()
         self._nudge_orphans()
@@ -260,6 +282,8 @@ class Housekeeping:
                 await self._remove(uid, status)
         finally:
             self._removing.discard(uid)
+            if not self._removing:
+                self._stuck.log()
 
     async def _remove(self, uid: PodUID, status: PodRuntimeStatus | None) -> None:
         if self._pods.get(uid) is not None or self._ledger.get(uid) is not None:
@@ -271,7 +295,7 @@ class Housekeeping:
                 await self._leftovers.remove(uid, status)
                 self._cache.forget(uid)
         except KletError as error:
-            logger.warning("A pod's leftovers stay for now", extra={"uid": uid, "error": str(error)})
+            self._stuck.note(uid, error)
 
 
 def synthetic_pod(status: PodRuntimeStatus) -> Pod:

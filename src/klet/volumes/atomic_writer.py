@@ -4,6 +4,7 @@
     T/..data -> ..2030_01_01_00_00_00.1234  swung over in one step
     T/a -> ..data/a    T/d -> ..data/d      what users see
 
+The state before stays for GRACE: who has just resolved `..data` still finds its files (docs/decisions/old-states.md).
 Nothing that lies in the directory is trusted: a `..data` that points anywhere but to a directory of ours is replaced,
 and only directories of ours are removed. Every step is taken by descriptor, without following links: somebody may swap
 names in the directory at any moment.
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
@@ -31,10 +32,12 @@ from klet.host.files import LONGEST_NAME, remove_entry
 from klet.volumes.errors import BadPath, doing
 from klet.volumes.places import open_volume
 
+GRACE: Final = timedelta(seconds=10)
+"""How long the files that were replaced stay; they are gone with the first write after that."""
 DATA: Final = "..data"
 _NEW_DATA: Final = "..data_tmp"
 _STAMP: Final = "..%Y_%m_%d_%H_%M_%S."
-_STAMPED: Final = re.compile(r"\.\.\d{4}(_\d\d){5}\.\d+")
+_STAMPED: Final = re.compile(r"\.\.(\d{4})_(\d\d)_(\d\d)_(\d\d)_(\d\d)_(\d\d)\.\d+", re.ASCII)
 _ACTION: Final = "write files to"
 _LOW_BITS: Final = 0o777
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -54,8 +57,17 @@ Payload: TypeAlias = Mapping[str, FileProjection]
 """By path, relative to the directory."""
 
 
-def write_payload(target: Path, payload: Payload, *, now: datetime, own: Callable[[], None]) -> bool:
-    """Make the directory hold exactly the payload; False if its content was that already.
+class Written(NamedTuple):
+    """What came of a write."""
+
+    is_new: bool
+    """False if the content was that already."""
+    clear_at: datetime | None = None
+    """When to write again so that the state before goes; None if there is none."""
+
+
+def write_payload(target: Path, payload: Payload, *, now: datetime, own: Callable[[], None]) -> Written:
+    """Make the directory hold exactly the payload.
 
     `own` is called between the writing of the files and their appearance, to give everything its owner.
     """
@@ -63,12 +75,27 @@ def write_payload(target: Path, payload: Payload, *, now: datetime, own: Callabl
     with doing(_ACTION, target), open_volume(target, action=_ACTION) as directory:
         volume = _Volume(target, directory)
         is_new = not volume.holds(files)
+        before = volume.current()
         if is_new:
             volume.write(files, now, own)
         volume.link(files)
-        if is_new:
-            volume.remove_all_but_current()
-    return is_new
+        return Written(is_new, volume.clear(now, replaced=before if is_new else None))
+
+
+def grace_ends(current: str, now: datetime) -> datetime | None:
+    """When the files go that the current directory replaced; None if their time is over.
+
+    Its name says since when it is shown. One that no agent or another clock has given keeps nothing.
+    """
+    stamp = _STAMPED.fullmatch(current)
+    if stamp is None:
+        return None
+    year, month, day, hour, minute, second = map(int, stamp.groups())
+    try:
+        shown_since = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+    except ValueError:
+        return None
+    return shown_since + GRACE if shown_since <= now < shown_since + GRACE else None
 
 
 def clean_payload(payload: Payload) -> dict[str, FileProjection]:
@@ -114,7 +141,7 @@ class _Volume(Struct, frozen=True):
 
     def holds(self, files: Mapping[str, FileProjection]) -> bool:
         """Whether the content that is shown now is the same; modes are not compared."""
-        if (current := self._current()) is None:
+        if (current := self.current()) is None:
             return False
         with _opened(current, self.directory) as shown:
             return _is_same(shown, files)
@@ -145,14 +172,20 @@ class _Volume(Struct, frozen=True):
             if self._link_at(name) == f"{DATA}/{name}":
                 self._unlink(name)
 
-    def remove_all_but_current(self) -> None:
-        """The last state, and what a crash or an earlier failure has left."""
-        current = self._current()
-        for name in _names(self.directory):
-            if name != current and self._is_ours(name):
-                remove_entry(self.directory, name, self.target / name)
+    def clear(self, now: datetime, *, replaced: str | None) -> datetime | None:
+        """Remove what is not shown any more, but not yet what was replaced; returns when its time is over.
 
-    def _current(self) -> str | None:
+        Of what a crash or a failure has left nothing stays longer.
+        """
+        current = self.current()
+        old = {name for name in _names(self.directory) if name != current and self._is_ours(name)}
+        until = None if current is None else grace_ends(current, now)
+        kept = set() if until is None else old if replaced is None else old & {replaced}
+        for name in sorted(old - kept):
+            remove_entry(self.directory, name, self.target / name)
+        return until if kept else None
+
+    def current(self) -> str | None:
         """The directory that is shown now, if it is one of ours."""
         name = self._link_at(DATA)  # of what else is in the way the swing gives notice
         return name if name is not None and self._is_ours(name) else None

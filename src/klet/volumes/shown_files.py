@@ -1,6 +1,7 @@
 """Directories of files that the agent makes and keeps: the ground of configMap, secret, downwardAPI and projected."""
 
 import contextlib
+from datetime import datetime
 from pathlib import Path
 
 from klet.aio.clock import Clock
@@ -35,8 +36,8 @@ class ShownFiles:
     def path(self, uid: PodUID, plugin: str, name: str) -> Path:
         return self._layout.volume(uid, plugin, name)
 
-    async def show(self, request: MountRequest, plugin: str, payload: Payload, *, medium: str) -> None:
-        """Make the volume hold the payload."""
+    async def show(self, request: MountRequest, plugin: str, payload: Payload, *, medium: str) -> datetime | None:
+        """Make the volume hold the payload; returns when to do so again for what it replaced to go."""
         clean_payload(payload)
         name, group = request.volume.name, fs_group(request.pod)
         scratch = Scratch(
@@ -47,7 +48,7 @@ class ShownFiles:
             group=group,
             pod_uid=request.uid,
         )
-        await self._threads.run(self._show, request, scratch, payload)
+        return await self._threads.run(self._show, request, scratch, payload)
 
     async def remove(self, uid: PodUID, plugin: str, name: str) -> None:
         await self._threads.run(self._scratches.tear_down, self.path(uid, plugin, name), self._marker(uid, name))
@@ -55,7 +56,7 @@ class ShownFiles:
     def _marker(self, uid: PodUID, name: str) -> Path:
         return self._layout.marker(uid, f"wrapped_{name}")
 
-    def _show(self, request: MountRequest, scratch: Scratch, payload: Payload) -> None:
+    def _show(self, request: MountRequest, scratch: Scratch, payload: Payload) -> datetime | None:
         self._scratches.set_up(scratch)
         _make_nested(scratch.path, request)
 
@@ -64,7 +65,7 @@ class ShownFiles:
                 change_ownership(scratch.path, Ownership(scratch.group, read_only=True))
 
         try:
-            write_payload(scratch.path, payload, now=self._clock.now(), own=own)
+            return write_payload(scratch.path, payload, now=self._clock.now(), own=own).clear_at
         except KletError:
             if not request.is_remount:
                 # What cannot be taken down now is when the pod ends; the first failure is the one to be told.

@@ -2,6 +2,7 @@
 # ruff: noqa: ARG002 - the fakes keep the signatures of the protocols
 
 import asyncio
+import logging
 import random
 from datetime import timedelta
 from pathlib import Path
@@ -149,6 +150,39 @@ async def test_names_of_logs_remove_nothing_else(root, logs, threads):
                 pass
         task.cancel()
     assert {*root.rglob("*"), *logs.rglob("*")} == before
+
+
+class FirstLine(logging.Handler):
+    """Rings when something was logged; counts what came until then, and the line itself."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.records: list[logging.LogRecord] = []
+        self.rung = asyncio.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+        self.rung.set()
+
+
+async def test_links_in_the_places_of_pods_are_one_line_in_the_log(root, logs, threads):
+    names = {f"link-{number:03}" for number in range(200)}
+    for name in names:
+        (root / "pods" / name).symlink_to("nowhere")
+    pods, journal = PodStore(), MemoryJournal(clock=SystemClock())
+    pods.put(over(make_pod(make_container("main"), name="web", uid="u-1")))
+    seen, logger = FirstLine(), logging.getLogger("klet")
+    logger.addHandler(seen)
+    try:
+        async with asyncio.TaskGroup() as group, asyncio.timeout(30):
+            task = group.create_task(build(root, logs, threads, journal, pods).run())
+            await seen.rung.wait()
+            task.cancel()
+    finally:
+        logger.removeHandler(seen)
+    (record,) = seen.records
+    assert (record.pods, record.uid) == (200, "link-000")
+    assert all((root / "pods" / name).is_symlink() for name in names)
 
 
 async def test_logs_of_pods_that_nobody_knows_are_still_found_and_removed(root, logs, threads):

@@ -13,6 +13,7 @@ from klet.api.meta import ObjectMeta
 from klet.embedded import refusals
 from klet.embedded.faults import Cut, Refuse
 from klet.host.inotify import watch_directory
+from klet.volumes.atomic_writer import GRACE
 
 CONFIG = {"configMap": {"name": "cfg", "defaultMode": 0o644}}
 TOKEN = {
@@ -36,6 +37,24 @@ async def test_a_changed_config_map_is_in_the_file_within_the_budget(node, clust
     for text in ("2", "3", "4"):
         began = await node.change(x=text)
         assert await node.until_shown(path, "x", text) - began < budget
+
+
+async def test_what_a_change_replaced_goes_when_its_time_is_over(node, cluster, pod_with):
+    await cluster.put("cfg", x="1")
+    pod = pod_with(CONFIG)
+    await node.start(pod)
+    path = node.path(pod)
+    old = path / (path / "..data").readlink()
+    await node.change(x="2")
+    await node.until_shown(path, "x", "2")
+    assert (old / "x").read_text() == "1"
+    node.clock.ahead = GRACE
+    async with asyncio.timeout(20), aclosing(watch_directory(path)) as changes:
+        node.volumes.refresh_all()
+        async for _ in changes:
+            if not old.exists():
+                break
+    assert (path / "x").read_text() == "2"
 
 
 async def test_all_pods_that_show_it_have_it_within_the_budget(node, cluster, pod_with, budget):

@@ -99,6 +99,25 @@ def test_what_is_refused(data, status, size):
     assert write_refusal(refusal).startswith(f"HTTP/1.1 {status} {refusal.reason}\r\n".encode())
 
 
+@pytest.mark.parametrize("size", [1 << 20, 1024, 61, 7, 1])
+@pytest.mark.parametrize("body", [0, 1, 500, 1000])
+@pytest.mark.parametrize(
+    ("make", "most"),
+    [
+        pytest.param(lambda n: b"0\r\nX: " + b"a" * (n - 7) + b"\r\n\r\n", 1024, id="a trailer"),
+        pytest.param(lambda n: b"0\r\n" + b"X: a\r\n" * 100 + b"Y:" + b"a" * (n - 604) + b"\n\n", 1024, id="many"),
+        pytest.param(lambda n: b"0;" + b"a" * (n - 4) + b"\r\n\r\n", 1024, id="an extension"),
+    ],
+)
+def test_the_pieces_do_not_decide_how_long_lines_of_chunks_may_be(make, most, body, size):
+    """Found by atheris: trailers between one and two kilobytes were accepted or refused by how they arrived."""
+    start = head("Transfer-Encoding: chunked") + (b"%x\r\n%b\r\n" % (body, b"x" * body) if body else b"")
+    (message,) = read_all(start + make(most), size=size)
+    assert message.body == b"x" * body
+    (refusal,) = read_all(start + make(most + 1), size=size)
+    assert refusal.status == 431
+
+
 @pytest.mark.parametrize(
     ("data", "expected"),
     [

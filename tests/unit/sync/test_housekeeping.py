@@ -2,6 +2,7 @@
 # ruff: noqa: ARG002 - the fakes keep the signatures of the protocols
 
 import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -48,6 +49,7 @@ class Bench:
         self.on_disk: set[PodUID] = set()
         self.removal_takes = 0.0
         self.removal_fails = 0
+        self.hangs: set[PodUID] = set()
         self.looking_fails = 0
         self.while_looking: Callable[[], None] = lambda: None
         self.sources_ready = True
@@ -113,7 +115,7 @@ class Bench:
         return found
 
     async def remove(self, uid: PodUID, status: PodRuntimeStatus | None) -> None:
-        await self.sleep(self.removal_takes)
+        await self.sleep(1_000_000 if uid in self.hangs else self.removal_takes)
         if self.removal_fails:
             self.removal_fails -= 1
             raise KletError("it is busy")
@@ -256,6 +258,33 @@ def test_a_removal_that_fails_is_tried_again():
         assert bench.removed == [UID]
 
     on_bench(test)
+
+
+def test_removals_that_fail_are_one_line_for_each_pass(caplog):
+    """Somebody has put 2,000 links into `pods/`."""
+
+    async def test(bench: Bench) -> None:
+        bench.on_disk |= {PodUID(f"link-{number:04}") for number in range(2000)}
+        bench.removal_fails = 1_000_000
+        await bench.sleep(20.1)
+
+    with caplog.at_level(logging.WARNING):
+        on_bench(test)
+    assert len(caplog.records) == 10
+    for record in caplog.records:
+        assert (record.pods, record.uid, record.error) == (2000, "link-0000", "it is busy")
+
+
+def test_a_removal_that_hangs_hides_no_other_that_fails(caplog):
+    async def test(bench: Bench) -> None:
+        bench.on_disk |= {PodUID("fails"), PodUID("hangs")}
+        bench.removal_fails = 1_000_000
+        bench.hangs.add(PodUID("hangs"))
+        await bench.sleep(4.1)
+        assert [(record.pods, record.uid) for record in caplog.records] == [(1, "fails")]
+
+    with caplog.at_level(logging.WARNING):
+        on_bench(test)
 
 
 def test_a_look_that_fails_ends_the_pass_and_not_the_agent():

@@ -4,6 +4,7 @@ import os
 import re
 import stat
 import threading
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from klet.errors import KletError
 from klet.host.errors import HostError
 from klet.testing.clock import START
-from klet.volumes.atomic_writer import FileProjection, with_parents, write_payload
+from klet.volumes.atomic_writer import GRACE, FileProjection, with_parents, write_payload
 from klet.volumes.errors import BadPath
 
 
@@ -21,7 +22,7 @@ def payload(**files):
 
 
 def write(target, files, *, now=START, own=lambda: None):
-    return write_payload(target, files, now=now, own=own)
+    return write_payload(target, files, now=now, own=own).is_new
 
 
 def shown(target):
@@ -56,8 +57,56 @@ def test_what_is_gone_goes_with_its_link_and_its_directory(tmp_path):
     assert write(tmp_path, payload(a="1"))
     assert shown(tmp_path) == {"a": "1"}
     assert not (tmp_path / "d").is_symlink()
+    assert not write(tmp_path, payload(a="1"), now=START + GRACE)
     assert old not in stamped(tmp_path)
     assert len(stamped(tmp_path)) == 1
+
+
+def test_what_was_replaced_can_be_read_for_a_while(tmp_path):
+    """By who has resolved `..data` just before."""
+    write(tmp_path, payload(a="1"))
+    old = tmp_path / (tmp_path / "..data").readlink()
+    written = write_payload(tmp_path, payload(a="2"), now=START, own=lambda: None)
+    assert written == (True, START + GRACE)
+    soon = START + GRACE - timedelta(microseconds=1)
+    assert write_payload(tmp_path, payload(a="2"), now=soon, own=lambda: None) == (False, START + GRACE)
+    assert (old / "a").read_text() == "1"
+    assert write_payload(tmp_path, payload(a="2"), now=START + GRACE, own=lambda: None) == (False, None)
+    assert not old.exists()
+    assert shown(tmp_path) == {"a": "2"}
+
+
+def test_a_first_write_replaces_nothing(tmp_path):
+    assert write_payload(tmp_path, payload(a="1"), now=START, own=lambda: None) == (True, None)
+
+
+def test_of_many_updates_no_more_than_two_states_are_there(tmp_path):
+    """A secret of old is never further away than the next update."""
+    for number in range(5):
+        before = stamped(tmp_path)
+        write(tmp_path, payload(a=str(number)))
+        assert len(set(stamped(tmp_path)) - set(before)) == 1
+        assert len(stamped(tmp_path)) == min(number + 1, 2)
+
+
+@pytest.mark.parametrize("now", [START - timedelta(hours=1), START + timedelta(days=1)])
+def test_a_clock_that_is_set_keeps_nothing_longer(tmp_path, now):
+    write(tmp_path, payload(a="1"))
+    write(tmp_path, payload(a="2"))
+    assert write_payload(tmp_path, payload(a="2"), now=now, own=lambda: None) == (False, None)
+    assert len(stamped(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("odd", ["..9999_99_99_99_99_99.1", "..9999_12_31_23_59_59.1", "..0000_00_00_00_00_00.1"])
+def test_a_name_that_is_no_time_keeps_nothing(tmp_path, odd):
+    write(tmp_path, payload(a="1"))
+    (name,) = stamped(tmp_path)
+    (tmp_path / name).rename(tmp_path / odd)
+    (tmp_path / name).mkdir()
+    (tmp_path / "..data").unlink()
+    (tmp_path / "..data").symlink_to(odd)
+    assert write_payload(tmp_path, payload(a="1"), now=START, own=lambda: None) == (False, None)
+    assert stamped(tmp_path) == [odd]
 
 
 def test_the_same_content_is_not_written_again(tmp_path):
@@ -197,6 +246,8 @@ def test_paths_of_any_depth_can_be_compared(tmp_path):
     assert write(tmp_path, deep)
     assert not write(tmp_path, deep)
     assert write(tmp_path, payload(a="1"))
+    write(tmp_path, payload(a="1"), now=START + GRACE)
+    assert len(stamped(tmp_path)) == 1
 
 
 @pytest.fixture
@@ -281,41 +332,99 @@ def test_what_a_crash_left_does_no_harm(target):
     (target / "gone").symlink_to("..data/gone")
     assert write(target, payload(a="2", b="1"))
     assert shown(target) == {"a": "2", "b": "1"}
+    assert "..2029_01_01_00_00_00.1" not in stamped(target)
+    write(target, payload(a="2", b="1"), now=START + GRACE)
     assert len(stamped(target)) == 1
     assert sorted(entry.name for entry in target.iterdir() if entry.is_symlink()) == ["..data", "a", "b"]
 
 
+@contextmanager
+def opened_data(target):
+    directory = os.open(target / "..data", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield directory
+    finally:
+        os.close(directory)
+
+
+def read_files(directory):
+    contents = set()
+    for name in ("a", "b"):
+        with open(os.open(name, os.O_RDONLY, dir_fd=directory)) as file:
+            contents.add(file.read())
+    return contents
+
+
+class Reader(threading.Thread):
+    """Reads states until it is stopped; what it has no answer for ends it, and the test."""
+
+    def __init__(self, read):
+        super().__init__()
+        self.read = read
+        self.rounds = 0
+        self.another = threading.Condition()
+        self.is_over = threading.Event()
+        self.torn = []
+        self.error = None
+
+    def run(self):
+        try:
+            while not self.is_over.is_set():
+                contents = self.read()
+                if len(contents) > 1:
+                    self.torn.append(contents)
+                with self.another:
+                    self.rounds += 1
+                    self.another.notify()
+        except (OSError, AssertionError) as error:
+            self.error = error
+            with self.another:
+                self.another.notify()
+
+    def wait_for_a_round(self):
+        with self.another:
+            now = self.rounds
+            self.another.wait_for(lambda: self.rounds > now or self.error is not None, timeout=30)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.is_over.set()
+        self.join()
+        assert self.error is None
+        assert self.torn == []
+
+
 def test_a_reader_never_sees_a_half_state(target):
-    """Both files always have the same content for whoever goes through one `..data`."""
+    """Both files always have the same content behind one `..data`, which always leads somewhere."""
     write(target, payload(a="0", b="0"))
-    stop, torn = threading.Event(), []
 
     def read():
-        while not stop.is_set():
+        with opened_data(target) as directory:
             try:
-                directory = os.open(target / "..data", os.O_RDONLY | os.O_DIRECTORY)
+                return read_files(directory)
             except FileNotFoundError:
-                # The link was read, and then its directory was replaced. The link itself is always there.
-                assert (target / "..data").is_symlink()
-                continue
-            try:
-                contents = set()
-                for name in ("a", "b"):
-                    with open(os.open(name, os.O_RDONLY, dir_fd=directory)) as file:
-                        contents.add(file.read())
-                if len(contents) != 1:
-                    torn.append(contents)
-            except FileNotFoundError:
-                pass  # this state has been replaced meanwhile, as a whole
-            finally:
-                os.close(directory)
+                return set()  # this state has been replaced twice meanwhile
 
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
+    with Reader(read):
         for number in range(100):
             write(target, payload(a=str(number), b=str(number)))
-    finally:
-        stop.set()
-        reader.join()
-    assert torn == []
+
+
+def test_an_update_takes_no_file_away_from_a_reader(target):
+    """No more than one update falls into a round of the reader, which then finds every file by every path."""
+    write(target, payload(a="0", b="0"))
+
+    def read():
+        resolved = target / (target / "..data").readlink()
+        assert (target / "a").read_text().isdigit()
+        assert (resolved / "a").read_text() == (resolved / "b").read_text()
+        with opened_data(target) as directory:
+            return read_files(directory)
+
+    with Reader(read) as reader:
+        for number in range(100):
+            write(target, payload(a=str(number), b=str(number)))
+            reader.wait_for_a_round()

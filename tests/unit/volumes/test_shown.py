@@ -12,6 +12,7 @@ from klet.model.allocation import desired_allocation
 from klet.model.objects import ObjectMissing
 from klet.objectcache.errors import NotSynced
 from klet.testing.clock import START
+from klet.volumes.atomic_writer import GRACE
 from klet.volumes.errors import BadPath, VolumeError
 from klet.volumes.plugins.base import SHOWN_FILES, MountRequest
 
@@ -115,6 +116,26 @@ async def test_a_change_reaches_the_files(machine, show, config_map):
     path = machine.path(CONFIG_MAP)
     assert sorted(entry.name for entry in path.iterdir() if not entry.name.startswith("..")) == ["a"]
     assert (path / "a").read_text() == "2"
+
+
+async def test_what_a_change_replaced_goes_ten_seconds_later(machine, show, config_map):
+    """The volume is old at that instant, so that the manager comes again."""
+    machine.objects.config_maps["cfg"] = config_map(a="1")
+    assert await show(CONFIG_MAP, config()) is None
+    path = machine.path(CONFIG_MAP)
+    old = path / (path / "..data").readlink()
+    machine.objects.config_maps["cfg"] = config_map(a="2")
+    assert await show(CONFIG_MAP, config(), is_remount=True) == START + GRACE
+    assert (old / "a").read_text() == "1"
+    machine.clock.advance(GRACE)
+    assert await show(CONFIG_MAP, config(), is_remount=True) is None
+    assert not old.exists()
+
+
+async def test_a_new_token_replaces_another_before_it_is_old(machine, show):
+    source = {"projected": {"defaultMode": 0o644, "sources": [{"serviceAccountToken": {"path": "token"}}]}}
+    assert await show(PROJECTED, source) == START + timedelta(minutes=48)
+    assert await show(PROJECTED, source, is_remount=True) == START + GRACE
 
 
 async def test_mount_points_of_others_are_made(machine, show, config_map):

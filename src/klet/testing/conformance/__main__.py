@@ -134,7 +134,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def positive(text: str) -> int:
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from error
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number} is less than 1")
     return number

@@ -4,7 +4,7 @@ One seed makes one sequence of inputs from the target's own ones, whatever the m
 about the next input. What is kept from before (`corpus.py`) comes first when it is given.
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Final, Protocol
@@ -16,7 +16,7 @@ from klet.testing.fuzz.coverage import LineCoverage
 from klet.testing.fuzz.growth import find_growth
 from klet.testing.fuzz.judge import judge
 from klet.testing.fuzz.minimise import minimise
-from klet.testing.fuzz.target import Recipe, Run, Target
+from klet.testing.fuzz.target import Limits, Recipe, Run, Target
 
 GROWTH_EVERY: Final = 250
 """So many inputs are run for each whose growth is measured, which takes as long as hundreds of them."""
@@ -43,7 +43,9 @@ class Progress(Struct, frozen=True, kw_only=True):
     measured: int
     """Inputs whose growth was measured."""
     corpus: int
-    lines: int
+    lines: int = 0
+    """Of klet, that were reached; atheris counts edges of byte code."""
+    edges: int = 0
     findings: tuple[Finding, ...]
 
 
@@ -103,20 +105,11 @@ class Fuzzer:
             self._inputs.append(data)
             self._keeper.keep(data)
         if verdict.flaw and verdict.flaw not in self._findings:
-            self._found(self._smaller(run, Finding(verdict.flaw, data, verdict.detail)))
-
-    def _smaller(self, run: Run, finding: Finding) -> Finding:
-        limits = self._target.limits
-        if finding.data and judge(run, finding.data, limits).flaw != finding.flaw:
-            return finding  # what ran before has a part in it
-        small = minimise(finding.data, lambda data: judge(run, data, limits).flaw == finding.flaw)
-        return Finding(finding.flaw, small, judge(run, small, limits).detail or finding.detail)
+            self._found(make_smaller(run, Finding(verdict.flaw, data, verdict.detail), self._target.limits))
 
     def _measure(self, run: Run) -> None:
         self._measured += 1
-        # Apart from the others, so that a measurement leaves the sequence of inputs alone.
-        random = Random(f"{self._target.name} {self._seed} {self._measured}")
-        recipe = self._target.amplify(random, random.choice(self._inputs))
+        recipe = choose_recipe(self._target, self._inputs, seed=self._seed, number=self._measured)
         for finding in examine(run, recipe, self._target):
             if finding.flaw not in self._findings:
                 self._found(finding)
@@ -124,6 +117,20 @@ class Fuzzer:
     def _found(self, finding: Finding) -> None:
         self._findings[finding.flaw] = finding
         self._keeper.save(finding)
+
+
+def choose_recipe(target: Target, inputs: Sequence[bytes], *, seed: int, number: int) -> Recipe:
+    """What to measure next. Its random numbers are its own: a measurement leaves the sequence of inputs alone."""
+    random = Random(f"{target.name} {seed} {number}")
+    return target.amplify(random, random.choice(inputs))
+
+
+def make_smaller(run: Run, finding: Finding, limits: Limits) -> Finding:
+    """The finding with the smallest input that shows it."""
+    if finding.data and judge(run, finding.data, limits).flaw != finding.flaw:
+        return finding  # what ran before has a part in it
+    small = minimise(finding.data, lambda data: judge(run, data, limits).flaw == finding.flaw)
+    return Finding(finding.flaw, small, judge(run, small, limits).detail or finding.detail)
 
 
 def examine(run: Run, recipe: Recipe, target: Target) -> Iterator[Finding]:

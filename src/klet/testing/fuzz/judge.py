@@ -43,7 +43,9 @@ def judge(run: Run, data: bytes, limits: Limits) -> Verdict:
     except Overdue:
         flaw_text = f"took more than {limits.seconds:g} s of processor time"
         return Verdict("overdue", flaw=flaw_text)
-    except Exception as error:  # noqa: BLE001 - whatever comes out is the finding
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever comes out is the finding, also what would end the process
         return Verdict("error", flaw=f"{type(error).__name__} at {_place(error)}", detail=_story(error))
 
 

@@ -4,5 +4,6 @@
     base/outside   sentinels: nothing here may be read, written, removed, or get another mode, owner or mount
     base/spare     the attacker's own place: links, pipes and hard links to swap with
 
+The attacker moves between two calls of the victim, and then in a process of its own beside it (`race.Way`).
 Victim and attacker are processes without privileges, so a victim that loses harms nothing but the sentinels.
 """

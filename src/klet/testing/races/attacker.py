@@ -1,5 +1,7 @@
 """The attacker: swaps names inside for links, pipes and hard links, holds that for a moment, and swaps them back.
 
+It strikes: one name is looked for once and then swapped many times, with pauses of one length. A victim has to find
+the right thing when it looks and the wrong one when it acts: the swap has to last, and so has the time between two.
 It never follows a link itself: what happens outside is the victim's doing.
 """
 
@@ -10,6 +12,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -22,7 +25,10 @@ from klet.testing.races.swapper import exchange, move
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _HOLDS: Final = (0, 0, 20, 200, 2000)
 """How long a swap lasts, in turns of an empty loop: a victim's gaps are of all lengths."""
-_BETWEEN_LOOKS: Final = 16
+_RESTS: Final = (20, 200, 1000, 4000)
+"""And how long all is well again, so that a victim gets to its gap."""
+_STRIKE: Final = 16
+"""Swaps for one look."""
 
 
 class Decoy(StrEnum):
@@ -47,12 +53,6 @@ class Swap(msgspec.Struct, frozen=True):
     """Whether a plain name that is not there yet is taken, too."""
 
 
-class Attack(msgspec.Struct, frozen=True):
-    """How often it succeeded in swapping something."""
-
-    swaps: int
-
-
 class Attacker:
     """Swaps names until it is stopped."""
 
@@ -60,43 +60,46 @@ class Attacker:
         self._arena = arena
         self._swaps = swaps
         self._random = random.Random(seed)
+        self.count = 0
+        """How often it succeeded in swapping something."""
 
-    def run(self, is_over: Callable[[], bool]) -> Attack:
-        count = 0
-        spare = os.open(self._arena.spare, _DIRECTORY)
-        try:
-            while not is_over():
-                for _ in range(_BETWEEN_LOOKS):
-                    with suppress(OSError, HostError):  # the victim was faster
-                        self._swap(self._random.choice(self._swaps), spare)
-                        count += 1
-        finally:
-            os.close(spare)
-        return Attack(swaps=count)
+    def run(self, is_over: Callable[[], bool]) -> None:
+        """Move as fast as it goes."""
+        for number, pause in enumerate(self.moves()):
+            for _ in range(pause):
+                pass
+            if number % _STRIKE == 0 and is_over():
+                return
 
-    def _swap(self, swap: Swap, spare: int) -> None:
+    def moves(self) -> Iterator[int]:
+        """Move once, and say how long to pause before the next move, in turns of an empty loop. It never ends."""
+        with _opened(self._arena.spare) as spare:
+            while True:
+                with suppress(OSError, HostError):  # the victim was faster
+                    yield from self._strike(self._random.choice(self._swaps), spare)
+                yield 0
+
+    def _strike(self, swap: Swap, spare: int) -> Iterator[int]:
+        """Swap one name again and again, until it is gone."""
         names = swap.path.split("/")
+        hold, rest = self._random.choice(_HOLDS), self._random.choice(_RESTS)
         with self._parent(names) as parent:
             name = self._choose(parent, names[-1])
             decoy = self._decoy(swap, self._random.choice(swap.decoys), spare)
-            try:
-                exchange(name, decoy, first_in=parent, second_in=spare)
-            except FileNotFoundError:
-                if not swap.plants:
-                    raise
-                self._plant(name, decoy, parent, spare)
-                return
-            self._hold()
-            exchange(name, decoy, first_in=parent, second_in=spare)
-
-    def _plant(self, name: str, decoy: str, parent: int, spare: int) -> None:
-        move(decoy, name, first_in=spare, second_in=parent)
-        self._hold()
-        move(name, decoy, first_in=parent, second_in=spare)
-
-    def _hold(self) -> None:
-        for _ in range(self._random.choice(_HOLDS)):
-            pass
+            for _ in range(_STRIKE):
+                try:
+                    exchange(name, decoy, first_in=parent, second_in=spare)
+                except FileNotFoundError:
+                    if not swap.plants:
+                        raise
+                    move(decoy, name, first_in=spare, second_in=parent)
+                    yield hold
+                    move(name, decoy, first_in=parent, second_in=spare)
+                else:
+                    yield hold
+                    exchange(name, decoy, first_in=parent, second_in=spare)
+                self.count += 1
+                yield rest
 
     @contextmanager
     def _parent(self, names: list[str]) -> Iterator[int]:
@@ -126,6 +129,15 @@ class Attacker:
             remove_entry(spare, name, self._arena.spare / name)
             _make_decoy(name, kind, target, spare)
         return name
+
+
+@contextmanager
+def _opened(directory: Path) -> Iterator[int]:
+    found = os.open(directory, _DIRECTORY)
+    try:
+        yield found
+    finally:
+        os.close(found)
 
 
 def _is_decoy(name: str, kind: Decoy, target: str, spare: int) -> bool:

@@ -3,6 +3,9 @@
 import os
 import signal
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from contextlib import nullcontext
+from enum import StrEnum
 from types import FrameType
 from typing import Final, Protocol
 
@@ -12,7 +15,8 @@ from klet.aio.clock import SystemClock
 from klet.errors import KletError
 from klet.testing.races import confined
 from klet.testing.races.arena import TOKEN, Arena, Oracle
-from klet.testing.races.attacker import Attack, Attacker, Swap
+from klet.testing.races.attacker import Attacker, Swap
+from klet.testing.races.interruptions import Interruptions
 
 STALL: Final = 5.0
 """Seconds that one attempt may take; nothing that a victim does has a reason to wait."""
@@ -20,8 +24,6 @@ _GRACE: Final = 30.0
 _BETWEEN_LOOKS: Final = 16
 """Attempts between two looks at the sentinels: a look may cost more than an attempt. Harm stays; a mount may not."""
 _REFUSALS: Final = 3
-_SHARE: Final = 30
-"""A victim gets at least one part in so many of a processor."""
 
 
 class Victim(Protocol):
@@ -56,6 +58,15 @@ class Stalled(BaseException):
     """An attempt that does not end."""
 
 
+class Way(StrEnum):
+    """How the attacker gets to move."""
+
+    INTERLEAVED = "interleaved"
+    """Between two calls of the victim, in its own process: every gap is met, whatever else uses the machine."""
+    CONCURRENT = "concurrent"
+    """In a process of its own, at any moment, within a call of the system too."""
+
+
 def race(
     arena: Arena,
     victim: Callable[[], Victim],
@@ -63,41 +74,85 @@ def race(
     *,
     seconds: float,
     seed: int,
-    busy: float = 0.0,
     mounts: bool = False,
+    ways: tuple[Way, ...] = (Way.INTERLEAVED, Way.CONCURRENT),
 ) -> Outcome:
-    """Run one race. The victim is built in its own process; with `mounts` it may mount there.
+    """Run one race: some of the time in each way, until the victim does harm.
 
-    It takes that many seconds, and longer where the victim was not `busy` for so many: on a machine with a lot to do
-    neither side gets to move.
+    The victim is built in a process of its own; with `mounts` it may mount there.
     """
-    attacker = Attacker(arena=arena, swaps=swaps, seed=seed)
-    oracle = Oracle(arena)
-
-    def defend() -> Outcome:
-        return _Defence(victim=victim(), oracle=oracle, between_looks=1 if mounts else _BETWEEN_LOOKS).run(
-            seconds, busy
+    whole = Outcome()
+    for way in ways:
+        attacker = Attacker(arena=arena, swaps=swaps, seed=seed)
+        defence = _Defence(victim=victim, oracle=Oracle(arena), between_looks=1 if mounts else _BETWEEN_LOOKS)
+        match way:
+            case Way.INTERLEAVED:
+                outcome = _interleave(attacker, defence, seconds / len(ways), seed=seed, mounts=mounts)
+            case Way.CONCURRENT:
+                outcome = _let_loose(attacker, defence, seconds / len(ways), mounts=mounts)
+        whole = Outcome(
+            harm=outcome.harm,
+            done=whole.done + outcome.done,
+            refused=whole.refused + outcome.refused,
+            refusals=whole.refusals + outcome.refusals,
+            swaps=whole.swaps + outcome.swaps,
+            seconds=whole.seconds + outcome.seconds,
         )
+        if whole.harm:
+            break
+    return whole
 
-    attacking = confined.start(lambda is_over: msgspec.json.encode(attacker.run(is_over)))
+
+def _interleave(attacker: Attacker, defence: "_Defence", seconds: float, *, seed: int, mounts: bool) -> Outcome:
+    def work(_is_over: Callable[[], bool]) -> bytes:
+        outcome = defence.run(seconds, Interruptions(attacker=attacker, seed=seed))
+        return msgspec.json.encode(msgspec.structs.replace(outcome, swaps=attacker.count))
+
+    return _outcome_of(work, seconds, mounts=mounts)
+
+
+def _let_loose(attacker: Attacker, defence: "_Defence", seconds: float, *, mounts: bool) -> Outcome:
+    """Each side has a processor of its own if there are two: otherwise neither moves while the other does."""
+    here, there = choose_processors(os.sched_getaffinity(0), number=os.getpid())
+
+    def defend(_is_over: Callable[[], bool]) -> bytes:
+        os.sched_setaffinity(0, {here})
+        return msgspec.json.encode(defence.run(seconds))
+
+    def attack(is_over: Callable[[], bool]) -> bytes:
+        os.sched_setaffinity(0, {there})
+        attacker.run(is_over)
+        return msgspec.json.encode(attacker.count)
+
+    attacking = confined.start(attack)
     try:
-        defending = confined.start(lambda _: msgspec.json.encode(defend()), mounts=mounts)
-        try:
-            outcome = msgspec.json.decode(defending.result(within=max(seconds, busy * _SHARE) + _GRACE), type=Outcome)
-        finally:
-            defending.end()
+        outcome = _outcome_of(defend, seconds, mounts=mounts)
         attacking.stop()
-        attack = msgspec.json.decode(attacking.result(within=_GRACE), type=Attack)
+        count = msgspec.json.decode(attacking.result(within=_GRACE), type=int)
     finally:
         attacking.end()
-    return msgspec.structs.replace(outcome, swaps=attack.swaps)
+    return msgspec.structs.replace(outcome, swaps=count)
+
+
+def _outcome_of(work: Callable[[Callable[[], bool]], bytes], seconds: float, *, mounts: bool) -> Outcome:
+    child = confined.start(work, mounts=mounts)
+    try:
+        return msgspec.json.decode(child.result(within=seconds + _GRACE), type=Outcome)
+    finally:
+        child.end()
+
+
+def choose_processors(allowed: AbstractSet[int], *, number: int) -> tuple[int, int]:
+    """One for the victim and one for the attacker, of those that may be used; races with other numbers take others."""
+    processors = sorted(allowed)
+    return processors[number % len(processors)], processors[(number + 1) % len(processors)]
 
 
 class _Defence:
     """The victim's side of a race."""
 
-    def __init__(self, *, victim: Victim, oracle: Oracle, between_looks: int) -> None:
-        self._victim = victim
+    def __init__(self, *, victim: Callable[[], Victim], oracle: Oracle, between_looks: int) -> None:
+        self._build = victim
         self._oracle = oracle
         self._between_looks = between_looks
         self._left = 0
@@ -106,13 +161,15 @@ class _Defence:
         self._refused = 0
         self._refusals: set[str] = set()
 
-    def run(self, seconds: float, busy: float) -> Outcome:
+    def run(self, seconds: float, interruptions: Interruptions | None = None) -> Outcome:
         clock = SystemClock()
-        started = clock.monotonic()
         harm: str | None = None
         signal.signal(signal.SIGALRM, _stalled)
-        while harm is None and (clock.monotonic() < started + seconds or _processor_time() < busy):
-            harm = self._attempt()
+        with interruptions or nullcontext():
+            victim = self._build()
+            started = clock.monotonic()
+            while harm is None and clock.monotonic() < started + seconds:
+                harm = self._attempt(victim, interruptions)
         return Outcome(
             harm=harm or self._oracle.look() or "",
             done=self._done,
@@ -121,15 +178,16 @@ class _Defence:
             seconds=clock.monotonic() - started,
         )
 
-    def _attempt(self) -> str | None:
+    def _attempt(self, victim: Victim, interruptions: Interruptions | None) -> str | None:
         """Attempt the work once; returns the harm that was done."""
         signal.setitimer(signal.ITIMER_REAL, STALL)
         try:
             if self._left == 0:
-                self._victim.prepare()
-                self._left = self._victim.attempts
+                victim.prepare()
+                self._left = victim.attempts
             self._left -= 1
-            read = self._victim.attempt()
+            with interruptions.allowed() if interruptions else nullcontext():
+                read = victim.attempt()
             self._done += 1
         except (OSError, KletError) as error:
             self._refuse(error)
@@ -146,12 +204,6 @@ class _Defence:
         self._refused += 1
         if len(self._refusals) < _REFUSALS:
             self._refusals.add(f"{type(error).__name__}: {error}")
-
-
-def _processor_time() -> float:
-    """Seconds that this process has computed."""
-    used = os.times()
-    return used.user + used.system
 
 
 def _stalled(_number: int, _frame: FrameType | None) -> None:

@@ -13,7 +13,8 @@ import msgspec
 _APART: Final = ("security/races", "integration/host/test_cgroups_v2.py")
 """Begins the part beside. The races fork children that must have one thread, and gRPC gives them its own once a channel
 is open; the other has a virtual machine, which nothing on this one disturbs."""
-_BESIDE: Final = ("component", "fuzz", "unit")
+_BESIDE: Final = ("fuzz", "component", "unit")
+"""In this order: the fuzzers fork too, in tests that come before their own gRPC."""
 _LAST: Final = ("simulation",)
 
 
@@ -40,7 +41,7 @@ def plan_whole(tests: Path) -> tuple[Stage, ...]:
     """Return the stages of a run of everything; a directory that is new here is taken for one that uses the machine."""
     known = [directory.name for directory in sorted(tests.iterdir()) if has_tests(directory)]
     apart = [tests / name for name in _APART if (tests / name).exists()]
-    beside = apart + [tests / name for name in known if name in _BESIDE]
+    beside = apart + [tests / name for name in _BESIDE if name in known]
     machine = [tests / name for name in known if name not in (*_BESIDE, *_LAST)]
     last = [tests / name for name in known if name in _LAST]
     together = []

@@ -74,8 +74,8 @@ class ShownFilesPlugin(VolumePlugin):
 
     async def set_up(self, request: MountRequest) -> datetime | None:
         content = await self.collect(request)
-        await self._files.show(request, self.name, content.payload, medium=self.medium)
-        return content.old_at
+        clear_at = await self._files.show(request, self.name, content.payload, medium=self.medium)
+        return min((at for at in (content.old_at, clear_at) if at is not None), default=None)
 
     async def tear_down(self, uid: PodUID, name: str) -> None:
         await self._files.remove(uid, self.name, name)

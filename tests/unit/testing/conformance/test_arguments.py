@@ -65,7 +65,7 @@ def test_without_the_programs_of_drivers_their_specs_are_left_out(monkeypatch, t
     [
         pytest.param(["--focus", "("], "no regular expression", id="a pattern that is none"),
         pytest.param(["--procs", "0"], "less than 1", id="no process"),
-        pytest.param(["--repeat", "x"], "invalid positive value", id="no number"),
+        pytest.param(["--repeat", "x"], "'x' is not a whole number", id="no number"),
         pytest.param(["--kubelet", "other"], "invalid choice", id="an unknown agent"),
         pytest.param(["--record", "--focus=a"], "--record is for a whole set", id="a record of a part"),
         pytest.param(["--record", "--skip="], "--record is for a whole set", id="a record of more"),

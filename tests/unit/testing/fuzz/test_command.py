@@ -1,7 +1,9 @@
-"""The command: what it lists, refuses, runs again and reports."""
+"""The command: what it lists, refuses and reports. What it runs again is in tests/fuzz: that forks."""
 
 import io
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -28,22 +30,28 @@ def test_the_targets_are_listed():
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "said"),
     [
-        pytest.param((), id="no target"),
-        pytest.param(("none",), id="a target that there is not"),
-        pytest.param(("manifests", "--minutes", "0"), id="no time"),
-        pytest.param(("manifests", "--minutes", "x"), id="a time that is no number"),
-        pytest.param(("manifests", "--executions", "-1"), id="fewer than none"),
-        pytest.param(("all", "--replay", "file"), id="a file for all targets"),
-        pytest.param(("manifests", "-o", "xml"), id="another form"),
+        pytest.param((), "TARGET must be one of", id="no target"),
+        pytest.param(("none",), "TARGET must be one of", id="a target that there is not"),
+        pytest.param(("manifests", "--minutes", "0"), "0 is not more than 0 and at most a day", id="no time"),
+        pytest.param(("manifests", "--minutes", "nan"), "nan is not more than 0", id="a time that is none"),
+        pytest.param(("manifests", "--minutes", "x"), "'x' is not a number of minutes", id="a time that is no number"),
+        pytest.param(("manifests", "--executions", "-1"), "-1 is not more than 0", id="fewer than none"),
+        pytest.param(("manifests", "--executions", "1.5"), "'1.5' is not a whole number", id="half an input"),
+        pytest.param(("manifests", "--seed", "x"), "'x' is not a whole number", id="a seed that is no number"),
+        pytest.param(("all", "--replay", "file"), "TARGET must be one of", id="a file for all targets"),
+        pytest.param(("manifests", "-o", "xml"), "invalid choice", id="another form"),
+        pytest.param(("manifests", "--engine", "x"), "invalid choice", id="another engine"),
     ],
 )
-def test_wrong_arguments(arguments, capsys):
+def test_wrong_arguments(arguments, said, capsys):
     with pytest.raises(SystemExit) as ended:
         run(*arguments)
     assert ended.value.code == 2
-    assert "scripts/fuzz: error:" in capsys.readouterr().err
+    error = capsys.readouterr().err.partition("scripts/fuzz: error:")[2]
+    assert said in error
+    assert "_" not in error, "no name of a function is shown"
 
 
 def test_the_help_names_the_exit_codes(capsys):
@@ -54,16 +62,17 @@ def test_the_help_names_the_exit_codes(capsys):
 
 
 def test_a_run_reports_what_it_did(cache):
-    code, text, _ = run("log-lines", "--seed", "3", "--executions", "50", "-o", "json")
+    code, text, _ = run("log-lines", "--seed", "3", "--executions", "50", "-o", "json", "--engine", "own")
     summary = json.loads(text)
     assert code == 0
     assert (summary["target"], summary["seed"], summary["executions"], summary["findings"]) == ("log-lines", 3, 50, [])
     assert len(list((cache / "fuzz" / "log-lines" / "corpus").iterdir())) == summary["corpus"]
-    assert "50 executions" in run("log-lines", "--executions", "50")[1]
+    assert "50 executions" in run("log-lines", "--executions", "50", "--engine", "own")[1]
 
 
-def test_a_file_is_run_again(tmp_path):
-    file = tmp_path / "input"
-    file.write_bytes(b"no log\n")
-    assert run("log-lines", "--replay", str(file)) == (0, "log-lines: nothing is wrong with it\n", "")
-    assert run("log-lines", "--replay", str(tmp_path / "none"))[0] == 2
+def test_a_reader_that_has_seen_enough_ends_the_command_in_silence():
+    command = [sys.executable, "-m", "klet.testing.fuzz", "--list"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        child.stdout.close()
+        assert child.stderr.read() == b""
+        assert child.wait() == 0

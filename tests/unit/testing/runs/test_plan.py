@@ -32,6 +32,7 @@ def test_what_uses_the_machine_runs_beside_what_does_not_and_the_simulation_last
     directory = tests(
         "unit/test_a.py",
         "component/deep/test_b.py",
+        "fuzz/test_h.py",
         "integration/host/test_cgroups_v2.py",
         "contract/test_c.py",
         "simulation/test_d.py",
@@ -44,7 +45,7 @@ def test_what_uses_the_machine_runs_beside_what_does_not_and_the_simulation_last
     assert shown(plan_whole(directory), directory) == [
         [
             ("machine", "brand_new", "contract", "integration", "security", *(f"--ignore={path}" for path in apart)),
-            ("beside", *apart, "component", "unit"),
+            ("beside", *apart, "fuzz", "component", "unit"),
         ],
         [("simulation", "simulation")],
     ]

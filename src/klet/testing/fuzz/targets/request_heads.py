@@ -193,13 +193,23 @@ def _read_behind(message: RequestMessage) -> str:
     wanted = [(name, value) for name, value in ours if name.lower() not in _UNFRAMED]
     if (seen.method, seen.path.encode("utf-8", "surrogateescape"), body) != (
         message.head.method,
-        message.head.target.encode("latin-1"),
+        _in_origin_form(message.head.target).encode("latin-1"),
         message.body,
     ):
         raise Flaw("aiohttp sees another request")
     if fields != wanted:
         raise Flaw("aiohttp sees other fields")
     return ""
+
+
+def _in_origin_form(target: str) -> str:
+    """The target without scheme and host, of which klet takes no notice (RFC 9112, 3.2.1 and 3.2.2)."""
+    if target.startswith("/"):
+        return target
+    behind_scheme = target.partition("://")[2]
+    host = behind_scheme.partition("?")[0].partition("/")[0]
+    path = behind_scheme.removeprefix(host)
+    return path if path.startswith("/") else f"/{path}"
 
 
 class _Loop:
