@@ -159,10 +159,13 @@ class ContainerStarter:
         return refs
 
     async def _restart_count(self, pod: Pod, container: str, status: PodRuntimeStatus) -> int:
-        record = status.newest(container)
-        if record is not None:
-            return record.restart_count + (0 if record.state is ContainerState.CREATED else 1)
-        return await self._counts.next_restart_count(pod, container)
+        # Not of the newest alone: a call of an agent that was killed may create its container late, with an old count.
+        used = [
+            record.restart_count + (0 if record.state is ContainerState.CREATED else 1)
+            for record in status.containers
+            if record.name == container
+        ]
+        return max(used) if used else await self._counts.next_restart_count(pod, container)
 
     async def _run(self, container_id: str) -> None:
         try:

@@ -162,6 +162,26 @@ def test_restart_counts_go_on(on_bench):
     on_bench(test, Script(lives=crashes(9)))
 
 
+def test_a_container_that_an_agent_created_late_turns_no_count_back(on_bench):
+    """The call of an agent that was killed goes on in the runtime, and is done after those of the next agent."""
+
+    async def test(bench) -> None:
+        pod = make_pod("a")
+        bench.files.restart_count = 4
+        await bench.sync(pod)
+        await bench.sleep(1)
+        first = bench.calls("CreateContainer")[0].request
+        late = type(first).FromString(first.SerializeToString())
+        late.config.metadata.attempt = 0
+        late.config.annotations["io.kubernetes.container.restartCount"] = "0"
+        await bench.client.create_container(late)
+        await bench.sync(pod)
+        attempts = [call.request.config.metadata.attempt for call in bench.calls("CreateContainer")]
+        assert attempts == [4, 0, 5]
+
+    on_bench(test, Script(lives=crashes(9)))
+
+
 def test_a_started_container_is_recorded(on_bench):
     async def test(bench) -> None:
         await bench.sync(make_pod("a"))
