@@ -8,6 +8,8 @@ import sys
 import time
 
 BUDGET = 65.0
+SECONDS = 0.5
+CLUSTER = "the agent of a cluster"
 
 # As `klet run` imports it.
 AS_STARTED = "from klet.__main__ import lightly\nwith lightly():"
@@ -37,16 +39,18 @@ def main() -> int:
     rows = {
         "an empty interpreter": "",
         "grpc.aio (floor of any CRI client)": "import grpc.aio",
-        "the agent of a cluster": f"{AS_STARTED} import klet.app.run, klet.app.cluster.join",
         "the agent (klet.app.run)": f"{AS_STARTED} import klet.app.run",
+        CLUSTER: f"{AS_STARTED} import klet.app.run, klet.app.cluster.join",
     }
     print(f"{'what':40} {'MiB':>6} {'s':>6}")
-    memory = 0.0
+    measured: dict[str, tuple[float, float]] = {}
     for name, imports in rows.items():
-        memory, seconds = measure(imports)
+        memory, seconds = measured[name] = measure(imports)
         print(f"{name:40} {memory:6.1f} {seconds:6.2f}")
-    print(f"budget for the agent: {BUDGET} MiB, {'met' if memory <= BUDGET else 'missed'}")
-    return 0 if memory <= BUDGET else 1
+    memory, seconds = measured[CLUSTER]
+    is_met = memory <= BUDGET and seconds <= SECONDS
+    print(f"budget for {CLUSTER}: {BUDGET} MiB and {SECONDS} s, {'met' if is_met else 'missed'}")
+    return 0 if is_met else 1
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,34 @@ def test_modules_in_the_working_directory_are_not_imported(installed, tmp_path):
     (tmp_path / "klet.py").write_text("raise SystemExit('taken over')")
     (tmp_path / "os.py").write_text("raise SystemExit('taken over')")
     assert installed.run(cwd=tmp_path).returncode == 0
+
+
+def bytecode_of(checkout):
+    return sorted(path.name.partition(".")[0] for path in checkout.directory.glob("src/klet/__pycache__/*.pyc"))
+
+
+def test_where_python_may_not_keep_bytecode_the_launcher_does(installed):
+    """Otherwise every start compiles everything: PYTHONDONTWRITEBYTECODE is set in many images."""
+    assert "__main__" in bytecode_of(installed)
+    added = installed.directory / "src/klet/added.py"
+    added.write_text("")
+    later = time.time() + 2
+    os.utime(added, (later, later))
+    installed.run(PYTHONDONTWRITEBYTECODE="1")
+    assert "added" in bytecode_of(installed)
+
+
+def test_bytecode_that_cannot_be_written_stops_nothing(installed, tmp_path):
+    (installed.directory / ".venv/klet-compiled.new").mkdir()
+    (installed.directory / ".venv/klet-compiled").unlink(missing_ok=True)
+    shutil.rmtree(installed.directory / "src/klet/__pycache__", ignore_errors=True)
+    (installed.directory / "src/klet/__pycache__").write_text("no directory")
+    try:
+        answer = installed.run("ps", PYTHONDONTWRITEBYTECODE="1")
+    finally:
+        (installed.directory / "src/klet/__pycache__").unlink()
+        shutil.rmtree(installed.directory / ".venv/klet-compiled.new", ignore_errors=True)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "['ps'] / True\n", "")
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "requirements.lock"])
