@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from klet.api.node import Node as ApiNode
+from klet.api.node import Node
 from klet.app.kubelet_api import OpenedApi, build_api_parts
 from klet.app.ports import Ports
 from klet.app.settings import AgentSettings
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from klet.app.cluster.join import Cluster
 
 
-class NodeSpec(Struct, frozen=True, kw_only=True):
+class NodeSpecification(Struct, frozen=True, kw_only=True):
     """What a node is to be, and what it stands on."""
 
     settings: AgentSettings
@@ -33,7 +33,7 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
     """Parts that need nothing of the agent, such as the pod sources; they are started first."""
 
 
-class Node(Struct, frozen=True, kw_only=True):
+class WiredNode(Struct, frozen=True, kw_only=True):
     """A wired node."""
 
     agent: Agent
@@ -41,7 +41,7 @@ class Node(Struct, frozen=True, kw_only=True):
     """In the order of their start."""
 
 
-def build_node(spec: NodeSpec) -> Node:
+def build_node(spec: NodeSpecification) -> WiredNode:
     """Wire every part of a node."""
     agent = build_agent(spec.ports, spec.settings)
     parts = (*spec.others, *agent.parts)
@@ -53,9 +53,9 @@ def build_node(spec: NodeSpec) -> Node:
     if spec.api is not None:
         find = partial(_find_node, spec.cluster, spec.settings.node_name)
         parts += build_api_parts(spec.api, spec.ports, agent, node_name=spec.settings.node_name, find_node=find)
-    return Node(agent=agent, parts=parts)
+    return WiredNode(agent=agent, parts=parts)
 
 
-def _find_node(cluster: "Cluster | None", name: str) -> ApiNode | None:
+def _find_node(cluster: "Cluster | None", name: str) -> Node | None:
     """The node as the API server has it."""
     return cluster.informers.node.get(name) if cluster is not None else None

@@ -13,7 +13,7 @@ from klet.agent_log.format import start_logging
 from klet.aio.clock import SystemClock
 from klet.app.kubelet_api import ApiSockets, check_serving, open_kubelet_api, take_ports
 from klet.app.lifecycle import run_parts
-from klet.app.node import NodeSpec, build_node
+from klet.app.node import NodeSpecification, build_node
 from klet.app.opening import open_base, open_ports, standalone_objects
 from klet.app.pod_sources import build_sources, source_names
 from klet.app.ports import BasePorts
@@ -111,7 +111,7 @@ async def run_agent(given: Settings, settings: AgentSettings, machine: MachineCa
 
 async def _open_spec(
     given: Settings, settings: AgentSettings, base: BasePorts, *, sockets: ApiSockets, opened: AsyncExitStack
-) -> NodeSpec:
+) -> NodeSpecification:
     """Open everything that a node of this configuration stands on."""
     config = PodConfig(sources=source_names(given), clock=base.clock, recorder=base.recorder)
     others: tuple[Part, ...] = (base.journal, *build_sources(given, settings.node_name, base, sink=config))
@@ -135,7 +135,7 @@ async def _open_spec(
     api = await open_kubelet_api(given, settings, base, sockets=sockets, reviewer=reviewer)
     if cluster is not None and api.requested is not None:
         others += await join.open_serving_rotation(given, settings, base, cluster=cluster, user=api.requested)
-    return NodeSpec(settings=settings, ports=ports, cluster=cluster, api=api, others=others)
+    return NodeSpecification(settings=settings, ports=ports, cluster=cluster, api=api, others=others)
 
 
 def _tunable_policy(given: Settings) -> TunablePolicy:

@@ -16,7 +16,7 @@ from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.api.pod import Pod
 from klet.app.kubelet_api import OpenedApi
-from klet.app.node import NodeSpec, build_node
+from klet.app.node import NodeSpecification, build_node
 from klet.app.opening import build_volumes, standalone_objects
 from klet.app.ports import NodeObjects, NodeVolumes, Ports
 from klet.app.settings import AgentSettings
@@ -153,7 +153,7 @@ class SimulatedNode:
         async with run_in_process(self.runtime, clock=self.clock) as client:
             ports = self.build_ports(client, wanted, seed=seed)
             api = self._open_api(socket) if socket is not None else None
-            node = build_node(NodeSpec(settings=simulated_settings(parallel_starts), ports=ports, api=api))
+            node = build_node(NodeSpecification(settings=simulated_settings(parallel_starts), ports=ports, api=api))
             async with running(node.parts):
                 yield RunningAgent(agent=node.agent, journal=self.journal)
 

@@ -10,7 +10,7 @@ from typing import TypeVar, assert_never
 
 from msgspec import Struct
 
-from klet.app.node import NodeSpec, build_node
+from klet.app.node import NodeSpecification, build_node
 from klet.app.wiring import Agent
 from klet.checkpoint.errors import CheckpointError
 from klet.cri.client import CriClient
@@ -225,7 +225,7 @@ class Story:
             wrap=partial(_wrap, self._host_faults, lifeline),
         )
         settings = simulated_settings(self._plan.parallel_starts, longest_backoff=self._plan.longest_backoff)
-        node = build_node(NodeSpec(settings=settings, ports=ports))
+        node = build_node(NodeSpecification(settings=settings, ports=ports))
         self._agent = agent = node.agent
         self._alter(agent)
         try:

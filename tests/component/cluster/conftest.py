@@ -19,7 +19,7 @@ from klet.api.pod import Pod
 from klet.app.cluster.join import Cluster
 from klet.app.cluster.node import ReportSettings
 from klet.app.cluster.objects import ObjectSettings, build_served_objects
-from klet.app.node import NodeSpec, build_node
+from klet.app.node import NodeSpecification, build_node
 from klet.errors import KletError
 from klet.events.recorder import EventingRecorder
 from klet.host.inotify import watch_directory
@@ -89,7 +89,7 @@ class ClusterNode:
         cluster = await self._join(strategy, events=recorder, sink=changes)
         async with run_in_process(self.machine.runtime, clock=self.clock) as runtime:
             ports = self.machine.build_ports(runtime, changes, seed=1, objects=cluster.objects, recorder=recorder)
-            node = build_node(NodeSpec(settings=simulated_settings(8), ports=ports, cluster=cluster))
+            node = build_node(NodeSpecification(settings=simulated_settings(8), ports=ports, cluster=cluster))
             self.pods, self.nodes = cluster.informers.pods, cluster.informers.node
             self.statuses = node.agent.statuses
             async with running(node.parts):
