@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from klet.cri import calls, checks
 from klet.cri.connection import Transport, open_connection
-from klet.cri.errors import CriError, DeadlineExceeded, ExecTimeout, InvalidRuntime
+from klet.cri.errors import CriError, DeadlineExceeded, ExecTimeout, InvalidRuntime, ResourceExhausted
 from klet.wire import cri_v1_pb2 as pb
 
 
@@ -79,7 +79,20 @@ class CriClient:
         return await self._runtime.call(calls.REMOVE_CONTAINER, request, timeout=self._timeout)
 
     async def list_containers(self, request: pb.ListContainersRequest) -> pb.ListContainersResponse:
-        return await self._runtime.call(calls.LIST_CONTAINERS, request, timeout=self._timeout)
+        """List them sandbox by sandbox where one answer would be too large: a few pods with long hooks are enough."""
+        try:
+            return await self._runtime.call(calls.LIST_CONTAINERS, request, timeout=self._timeout)
+        except ResourceExhausted:
+            if request.filter.pod_sandbox_id or request.filter.id:
+                raise
+        answer = pb.ListContainersResponse()
+        for sandbox in (await self.list_pod_sandbox(pb.ListPodSandboxRequest())).items:
+            part = pb.ListContainersRequest()
+            part.CopyFrom(request)
+            part.filter.pod_sandbox_id = sandbox.id
+            found = await self._runtime.call(calls.LIST_CONTAINERS, part, timeout=self._timeout)
+            answer.containers.extend(found.containers)
+        return answer
 
     async def container_status(self, request: pb.ContainerStatusRequest) -> pb.ContainerStatusResponse:
         answer = await self._runtime.call(calls.CONTAINER_STATUS, request, timeout=self._timeout)

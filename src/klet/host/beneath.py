@@ -94,17 +94,39 @@ def read_end(root: Path, *names: str, limit: int) -> bytes:
 def open_regular_in(directory: int, name: str, shown: Path, *, flags: int = os.O_RDONLY) -> int:
     """A descriptor of a regular file in an open directory; the caller closes it. `flags` may ask to write and make it.
 
-    Never waits for the other end of a pipe.
+    Never waits for the other end of a pipe, and never opens a device: that alone can have effects, as with a watchdog.
     """
     _check(name, shown)
+    if flags & os.O_EXCL:
+        return _open_new(directory, name, shown, flags)
     try:
-        found = os.open(name, flags | _FILE, 0o600, dir_fd=directory)
+        # A descriptor of the entry itself, whatever it is: from here on nobody can put something else in its place.
+        entry = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    except FileNotFoundError as error:
+        if not flags & os.O_CREAT:
+            raise _error("open", shown, error) from error
+        return _open_new(directory, name, shown, flags)
     except OSError as error:
         raise _error("open", shown, error) from error
-    if not stat.S_ISREG(os.fstat(found).st_mode):
-        os.close(found)
-        raise FileError(f"cannot open {shown}: it is not a regular file", path=shown)
-    return found
+    try:
+        mode = os.fstat(entry).st_mode
+        if stat.S_ISLNK(mode):
+            raise _error("open", shown, OSError(errno.ELOOP, os.strerror(errno.ELOOP)))
+        if not stat.S_ISREG(mode):
+            raise FileError(f"cannot open {shown}: it is not a regular file", path=shown)
+        return os.open(f"/proc/self/fd/{entry}", (flags & ~os.O_CREAT) | (_FILE & ~os.O_NOFOLLOW))
+    except OSError as error:
+        raise _error("open", shown, error) from error
+    finally:
+        os.close(entry)
+
+
+def _open_new(directory: int, name: str, shown: Path, flags: int) -> int:
+    """Make a file that was not there a moment ago; what stands there by now is an error."""
+    try:
+        return os.open(name, flags | os.O_EXCL | _FILE, 0o600, dir_fd=directory)
+    except OSError as error:
+        raise _error("open", shown, error) from error
 
 
 def make_file(root: Path, *names: str, mode: int) -> None:

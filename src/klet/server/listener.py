@@ -41,6 +41,10 @@ HANDSHAKE_WITHIN: Final = timedelta(seconds=10)
 LISTEN_AGAIN: Final = timedelta(seconds=5)
 _PLAIN: Final = LobbyLimits(connections=512)
 """Without TLS nobody is known: all that is not being served at the moment."""
+_READERS: Final = LobbyLimits(connections=512, bytes_kept=32 << 20)
+"""The list of pods is sent whole: it must fit."""
+_OWNER: Final = LobbyLimits(connections=512, bytes_kept=128 << 20)
+"""Only root can open the socket."""
 _READ_SIZE: Final = 1 << 14
 _ADDED_FIELDS: Final = 8
 """More than the front adds to those that it counts."""
@@ -99,7 +103,8 @@ class SocketListener:
             application = build_application(self._routes, door=Door.SOCKET)
             async with _handlers(application) as make_handler:
                 logger.info("Serving the agent's API", extra={"socket": str(self._path)})
-                await accept_connections(listener, _plain_fronts(make_handler, self._clock), clock=self._clock)
+                fronts = _plain_fronts(make_handler, self._clock, _OWNER)
+                await accept_connections(listener, fronts, clock=self._clock)
         finally:
             listener.close()
             self._path.unlink(missing_ok=True)
@@ -189,7 +194,7 @@ class ReadOnlyListener:
     async def run(self) -> None:
         application = build_application(self._routes, door=Door.READERS, has_debugging=False)
         logger.info("Serving the kubelet API for readers", extra=_where(self._listener))
-        await _serve_plainly(self._listener, application, self._clock)
+        await _serve_plainly(self._listener, application, self._clock, _READERS)
 
 
 class HealthListener:
@@ -210,21 +215,26 @@ class HealthListener:
                 await self._clock.sleep(LISTEN_AGAIN)
                 continue
             logger.info("Serving health", extra=_where(listener))
-            await _serve_plainly(listener, build_application(self._routes, door=Door.HEALTH), self._clock)
+            application = build_application(self._routes, door=Door.HEALTH)
+            await _serve_plainly(listener, application, self._clock, _PLAIN)
 
 
-async def _serve_plainly(listener: socket.socket, application: web.Application, clock: Clock) -> None:
+async def _serve_plainly(
+    listener: socket.socket, application: web.Application, clock: Clock, limits: LobbyLimits
+) -> None:
     """HTTP for everybody; the listener is closed at the end."""
     try:
         async with _handlers(application) as make_handler:
-            await accept_connections(listener, _plain_fronts(make_handler, clock), clock=clock)
+            await accept_connections(listener, _plain_fronts(make_handler, clock, limits), clock=clock)
     finally:
         listener.close()
 
 
-def _plain_fronts(make_handler: Callable[[], RequestHandler], clock: Clock) -> Callable[[], Front]:
-    """Makes the protocol of each connection without TLS, within limits for all of them together."""
-    lobby = Lobby(limits=_PLAIN, clock=clock)
+def _plain_fronts(
+    make_handler: Callable[[], RequestHandler], clock: Clock, lobby_limits: LobbyLimits
+) -> Callable[[], Front]:
+    """Make the protocol of each connection without TLS, within limits for all of them together."""
+    lobby = Lobby(limits=lobby_limits, clock=clock)
     limits = FrontLimits()
 
     def welcome(transport: asyncio.Transport) -> Visit:

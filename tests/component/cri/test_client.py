@@ -73,6 +73,8 @@ class Server:
                 await context.abort(*told)
             if inspect.iscoroutinefunction(told):
                 return await told()
+            if callable(told):
+                return told(request)
             return told or GOOD.get(method.name) or method.response()
 
         async def stream(request, context):
@@ -219,6 +221,24 @@ async def test_the_size_of_answers_is_limited(client, server, size, fits):
     else:
         with pytest.raises(ResourceExhausted):
             await client.exec_sync(pb.ExecSyncRequest())
+
+
+async def test_containers_that_are_too_many_for_one_answer_are_listed_by_sandbox(client, server):
+    """A few pods with hooks of a megabyte each must not blind the agent."""
+    large = pb.Container(id="c", annotations={"hook": "x" * (MAX_MESSAGE_BYTES + 1)})
+
+    def answer(request):
+        if not request.filter.pod_sandbox_id:
+            return pb.ListContainersResponse(containers=[large])
+        return pb.ListContainersResponse(containers=[pb.Container(id=f"c of {request.filter.pod_sandbox_id}")])
+
+    server.answers["ListContainers"] = answer
+    server.answers["ListPodSandbox"] = pb.ListPodSandboxResponse(items=[pb.PodSandbox(id="s1"), pb.PodSandbox(id="s2")])
+    listed = (await client.list_containers(pb.ListContainersRequest())).containers
+    assert [each.id for each in listed] == ["c of s1", "c of s2"]
+    one = pb.ContainerFilter(id="c")
+    with pytest.raises(ResourceExhausted):
+        await client.list_containers(pb.ListContainersRequest(filter=one))
 
 
 async def test_images_can_live_at_another_endpoint(server, socket, tmp_path):

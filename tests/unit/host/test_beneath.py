@@ -151,6 +151,16 @@ def test_only_a_regular_file_is_opened_and_nobody_waits(root, make):
     assert (root / "a/file").read_text() == "data"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mknod")
+def test_a_device_is_not_even_opened(root):
+    """Opening is enough for some of them: a watchdog would begin to count. No driver has this number."""
+    os.mknod(root / "a/device", 0o600 | stat.S_IFCHR, os.makedev(511, 9))
+    with pytest.raises(FileError, match="it is not a regular file"):
+        read_end(root, "a", "device", limit=9)
+    with pytest.raises(FileError, match="it is not a regular file"):
+        write_in_place(root, "a", "device", data=b"x", mode=0o644)
+
+
 def test_reading_the_end(root):
     assert read_end(root, "a", "file", limit=2) == b"ta"
     assert read_end(root, "a", "file", limit=9) == b"data"
