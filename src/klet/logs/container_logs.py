@@ -1,5 +1,6 @@
 """The log of a container, found through the runtime."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
@@ -20,6 +21,7 @@ class ContainerLogs:
     def __init__(self, *, runtime: RuntimeService, clock: Clock) -> None:
         self._runtime = runtime
         self._clock = clock
+        self._turns = asyncio.Lock()
 
     async def read(self, container: ContainerId, query: LogQuery) -> AsyncGenerator[bytes, None]:
         """Pieces of the log. The caller closes the generator."""
@@ -35,7 +37,8 @@ class ContainerLogs:
         async def is_running() -> bool:
             return await self._is_running(container)
 
-        logs = read_logs(Path(answer.status.log_path), options, is_running=is_running, clock=self._clock)
+        path = Path(answer.status.log_path)
+        logs = read_logs(path, options, is_running=is_running, clock=self._clock, turns=self._turns)
         async with aclosing(logs) as chunks:
             async for chunk in chunks:
                 yield chunk

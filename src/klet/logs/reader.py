@@ -26,13 +26,20 @@ RECHECK: Final = timedelta(seconds=1)
 
 
 async def read_logs(
-    path: Path, options: LogOptions, *, is_running: Callable[[], Awaitable[bool]], clock: Clock
+    path: Path,
+    options: LogOptions,
+    *,
+    is_running: Callable[[], Awaitable[bool]],
+    clock: Clock,
+    turns: asyncio.Lock | None = None,
 ) -> AsyncGenerator[bytes, None]:
     """Give out the log in pieces. Close the generator (`contextlib.aclosing`) to stop early.
 
     `is_running` is asked only when following. A runtime that cannot be reached counts as running: that is for the
-    caller's function to say.
+    caller's function to say. Readers that share `turns` work one after the other: in each round of the loop one of
+    them renders one piece, so that many readers of a log full of tiny lines do not hold up the agent.
     """
+    turns = turns or asyncio.Lock()
     renderer = LogRenderer(options)
     with closing(LogFile.open(path)) as file, ExitStack() as watching:
         if options.tail is not None:
@@ -42,9 +49,11 @@ async def read_logs(
         while not renderer.is_done:
             if chunk := file.read():
                 quiet = False
-                if output := renderer.feed(chunk):
+                async with turns:
+                    output = renderer.feed(chunk)
+                    await clock.sleep(_NO_TIME)
+                if output:
                     yield output
-                await clock.sleep(_NO_TIME)
                 continue
             if not options.follow:
                 if output := renderer.finish():

@@ -215,3 +215,31 @@ async def test_no_file_is_an_error(path, clock):
     path.unlink()
     with pytest.raises(LogError, match="failed to try resolving symlinks"):
         await collect(path, clock)
+
+
+async def test_of_many_readers_one_works_in_each_round_of_the_loop(path, clock):
+    """Their work is the loop's: forty readers of a log full of tiny lines would keep health checks waiting."""
+    path.write_bytes(line("x" * 50) * 8000)
+    container, turns, rounds, busy = Container(), asyncio.Lock(), 0, []
+
+    async def count_rounds() -> None:
+        nonlocal rounds
+        while True:
+            await asyncio.sleep(0)
+            rounds += 1
+
+    async def read() -> bytes:
+        found = b""
+        reading = read_logs(path, LogOptions(), is_running=container.is_running, clock=clock, turns=turns)
+        async for piece in reading:
+            busy.append(rounds)
+            found += piece
+        return found
+
+    async with asyncio.TaskGroup() as group:
+        counting = group.create_task(count_rounds())
+        found = await asyncio.gather(*(read() for _ in range(5)))
+        counting.cancel()
+    assert set(found) == {(b"x" * 50 + b"\n") * 8000}
+    assert len(busy) > 25
+    assert len(set(busy)) == len(busy)
