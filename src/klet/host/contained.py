@@ -20,7 +20,9 @@ def read_contained(root: Path, relative: str, *, limit: int) -> bytes:
     try:
         if not stat.S_ISREG(os.fstat(found).st_mode):
             raise FileError(f"cannot read {walk.shown}: it is not a regular file", path=walk.shown)
-        with open(f"/proc/self/fd/{found}", "rb", buffering=0) as file:
+        # Not to wait: a container that holds a lease on its file could keep this thread for 45 seconds.
+        readable = os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(readable, "rb", buffering=0) as file:
             data = b""
             while len(data) <= limit and (piece := file.read(limit + 1 - len(data))):
                 data += piece

@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -70,6 +72,27 @@ def test_a_named_pipe_keeps_nobody_waiting(volume):
     os.mkfifo(volume / "pipe")
     with pytest.raises(FileError, match="not a regular file"):
         read_contained(volume, "pipe", limit=100)
+
+
+LEASE = """
+import fcntl, os, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+file = os.open(sys.argv[1], os.O_RDWR)
+fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_file_under_a_lease_keeps_nobody_waiting(volume):
+    """The kernel would hold back who opens it for up to 45 seconds."""
+    (volume / "leased").write_text("x")
+    argv = [sys.executable, "-c", LEASE, str(volume / "leased")]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        holder.stdout.readline()
+        with pytest.raises(FileError, match="temporarily unavailable"):
+            read_contained(volume, "leased", limit=9)
+        holder.stdin.close()
 
 
 @pytest.mark.parametrize("path", ["absolute", "up", "../secret", "a/../../secret", "over", "beside"])
