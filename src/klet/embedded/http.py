@@ -20,6 +20,7 @@ from klet.api.meta import DeleteOptions
 from klet.embedded import refusals
 from klet.embedded.faults import Ask, Cut, Delay, FallSilent, Fault, Faults, Refuse
 from klet.embedded.identities import Identities, User
+from klet.embedded.nesting import DEEPEST, is_too_deep
 from klet.embedded.patching import TYPES, Patch
 from klet.embedded.questions import Questions
 from klet.embedded.reading import Reader, read_filter, read_watch_options
@@ -162,6 +163,8 @@ async def _body(request: web.Request) -> Mapping[str, Any]:
         raise refusals.bad_request(message) from error
     if not isinstance(data, dict) or not isinstance(data.get("metadata", {}), dict):
         raise refusals.bad_request("the object provided is unrecognized: it is not an object with metadata")
+    if is_too_deep(data):
+        raise refusals.bad_request(f"the object provided is nested more than {DEEPEST} levels deep")
     return data
 
 

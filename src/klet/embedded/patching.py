@@ -12,6 +12,7 @@ from klet.api.patches.json_patch import apply_json_patch
 from klet.api.patches.merge_patch import apply_merge_patch
 from klet.api.patches.strategic import apply_strategic_patch
 from klet.embedded import refusals
+from klet.embedded.nesting import is_too_deep
 from klet.embedded.store import Json
 
 JSON_PATCH: Final = "application/json-patch+json"
@@ -38,7 +39,7 @@ class Patch(Struct, frozen=True):
             raise refusals.internal(str(error)) from error
         except (PatchError, RecursionError) as error:
             raise refusals.rejected_patch() from error
-        if not isinstance(changed, dict) or not isinstance(changed.get("metadata"), dict):
+        if not isinstance(changed, dict) or not isinstance(changed.get("metadata"), dict) or is_too_deep(changed):
             raise refusals.rejected_patch()
         return changed
 

@@ -91,6 +91,25 @@ async def test_a_client_that_does_not_shake_hands_is_let_go(start):
         await writer.wait_closed()
 
 
+@pytest.mark.parametrize(("copies", "is_served"), [(4, True), (60, False)])
+async def test_a_chain_of_certificates_has_a_longest_length(kubelet, tmp_path, copies, is_served):
+    """Whoever connects may send one, and OpenSSL looks at all of it at once."""
+    certificate, key = kubelet.pki.pair("admin")
+    chain = tmp_path / "chain.crt"
+    chain.write_bytes(certificate.read_bytes() + kubelet.pki.pair("other-ca")[0].read_bytes() * copies)
+    context = kubelet.pki.client()
+    context.load_cert_chain(chain, key)
+    reader, writer = await asyncio.open_connection("127.0.0.1", kubelet.port, ssl=context)
+    answer = b""
+    with suppress(ConnectionError, ssl.SSLError):
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: n\r\nConnection: close\r\n\r\n")
+        answer = await reader.read()
+    assert answer.endswith(b"ok") == is_served
+    writer.close()
+    with suppress(ConnectionError, ssl.SSLError):
+        await writer.wait_closed()
+
+
 @pytest.mark.parametrize(
     "nonsense",
     [

@@ -9,7 +9,8 @@ from klet.aio.clock import SystemClock
 from klet.api.config import ConfigMap
 from klet.api.kinds import kind_of
 from klet.embedded.identities import Identities
-from klet.embedded.patching import TYPES, Patch
+from klet.embedded.nesting import DEEPEST, is_too_deep
+from klet.embedded.patching import MERGE_PATCH, TYPES, Patch
 from klet.embedded.reading import LONGEST_WATCH, read_watch_options
 from klet.embedded.refusals import Refused
 from klet.embedded.store import Store
@@ -39,3 +40,16 @@ def test_a_patch_in_a_thousand_levels_is_applied_or_refused(type_):
     change = [{"op": "copy", "from": "/x", "path": "/x/a"}] * 2000 if type_ == TYPES[0] else {"x": DEEP}
     with suppress(Refused):
         Patch(type_, msgspec.json.encode(change)).apply({"metadata": {}, "x": DEEP}, kind_of(ConfigMap))
+
+
+@pytest.mark.parametrize("shape", [b'{"a":%s}', b"[%s]"])
+@pytest.mark.parametrize(("levels", "is_deep"), [(DEEPEST - 1, False), (DEEPEST + 1, True), (900, True)])
+def test_objects_that_could_not_be_read_again_are_too_deep(shape, levels, is_deep):
+    before, after = shape.split(b"%s")
+    assert is_too_deep(msgspec.json.decode(before * levels + b"1" + after * levels)) == is_deep
+
+
+def test_a_patch_does_not_make_an_object_too_deep():
+    change = msgspec.json.encode({"x": DEEP})
+    with pytest.raises(Refused):
+        Patch(MERGE_PATCH, change).apply({"metadata": {}}, kind_of(ConfigMap))

@@ -49,13 +49,19 @@ def read_ports(values: Sequence[str]) -> tuple[int, ...] | BadOptions:
             why = _why_no_number(text)
             if why:
                 return BadOptions(f'unable to parse "{value}" as a port: strconv.ParseUint: parsing "{text}": {why}')
-            if int(text) < 1:
+            number = _as_number(text)
+            if number < 1:
                 return BadOptions(f'port "{value}" must be > 0')
-            ports.append(int(text))
+            ports.append(number)
     return tuple(ports)
 
 
 def _why_no_number(text: str) -> str:
     if not (text.isascii() and text.isdigit()):
         return "invalid syntax"
-    return "value out of range" if len(text.lstrip("0")) > 5 or int(text) > _LARGEST_PORT else ""
+    return "value out of range" if len(text.lstrip("0")) > 5 or _as_number(text) > _LARGEST_PORT else ""
+
+
+def _as_number(text: str) -> int:
+    """Python refuses to read thousands of digits, zeros included."""
+    return int(text.lstrip("0") or "0")

@@ -42,6 +42,8 @@ def test_streams(query, expected):
     [
         (["80"], (80,)),
         (["80,81", "65535"], (80, 81, 65535)),
+        pytest.param(["0" * 5000 + "80"], (80,), id="more zeros than Python reads"),
+        pytest.param(["0" * 5000], BadOptions(f'port "{"0" * 5000}" must be > 0'), id="nothing but zeros"),
         ([], BadOptions('query parameter "port" is required')),
         ([""], BadOptions('query parameter "port" cannot be empty')),
         (["0"], BadOptions('port "0" must be > 0')),
