@@ -90,8 +90,9 @@ class Visit:
         self._lobby.leave(self)
 
     def serve(self) -> None:
-        """A request has been admitted: until `rest` the connection cannot be pushed out."""
-        self._lobby.leave(self)
+        """A request has been admitted: until `rest` only what it does not read can push the connection out."""
+        if not self._is_over:
+            self._lobby.serve(self)
 
     def rest(self) -> None:
         """The request has been served."""
@@ -118,6 +119,8 @@ class Lobby:
             Stage.SESSION: _Room(limits.sessions),
         }
         self._bytes = 0
+        self._served: set[Visit] = set()
+        self._served_bytes = 0
 
     def __len__(self) -> int:
         return sum(room.count for room in self._rooms.values())
@@ -128,7 +131,14 @@ class Lobby:
         self.enter(visit)
         return visit
 
+    def serve(self, visit: Visit) -> None:
+        self.leave(visit)
+        if visit.is_stranger:
+            self._served.add(visit)
+            self._served_bytes += visit.bytes_kept
+
     def enter(self, visit: Visit) -> None:
+        self._stop_serving(visit)
         room = self._rooms[visit.stage]
         if not room.holds(visit):
             self._bytes += visit.bytes_kept
@@ -136,6 +146,7 @@ class Lobby:
             self._push_out(room.surplus())
 
     def leave(self, visit: Visit) -> None:
+        self._stop_serving(visit)
         room = self._rooms[visit.stage]
         if room.holds(visit):
             self._bytes -= visit.bytes_kept
@@ -153,9 +164,14 @@ class Lobby:
         if room.holds(visit):
             room.touch(visit)
             self._bytes += size - visit.bytes_kept
+        elif visit in self._served:
+            self._served_bytes += size - visit.bytes_kept
         visit.bytes_kept = size
         while self._bytes > self._bytes_limit and _kept(largest := self._largest()):
             self._push_out(largest)
+        # Answers that strangers ask for and do not read.
+        while self._served_bytes > self._bytes_limit:
+            self._push_out(max(self._served, key=_kept))
 
     def soon(self, visit: Visit, work: Callable[[], None]) -> None:
         self._slices.add(visit, work, is_urgent=visit.stage is not Stage.SESSION)
@@ -164,6 +180,11 @@ class Lobby:
         """Take a connection that is gone out of everything."""
         self.leave(visit)
         self._slices.discard(visit)
+
+    def _stop_serving(self, visit: Visit) -> None:
+        if visit in self._served:
+            self._served.remove(visit)
+            self._served_bytes -= visit.bytes_kept
 
     def _largest(self) -> Visit | None:
         return max((room.largest() for room in self._rooms.values()), key=_kept)

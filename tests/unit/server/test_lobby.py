@@ -110,6 +110,29 @@ def test_who_is_known_or_served_is_not_in_the_lobby():
     assert len(door.lobby) == 2
 
 
+def test_answers_that_strangers_do_not_read_are_bounded():
+    door = Door()
+    first, second, known = (door.come(name) for name in ("a", "b", "known"))
+    known.vouch()
+    for visit in (first, second, known):
+        visit.serve()
+    first.keep(600)
+    second.keep(300)
+    known.keep(5000)
+    assert door.closed == []
+    second.keep(500)
+    assert door.closed == ["a"]
+    second.rest()
+    second.serve()
+    second.keep(900)
+    assert door.closed == ["a"]
+    second.end()
+    third = door.come("c")
+    third.serve()
+    third.keep(1000)
+    assert door.closed == ["a"]
+
+
 def test_the_age_of_a_visit():
     door = Door()
     visit = door.come("a")
