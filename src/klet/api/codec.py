@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from klet.api.quantity import Quantity
-from klet.api.schema import follow, relax
+from klet.api.schema import follow, relax, shorten_key
 from klet.api.times import Duration, MicroTime, Time
 from klet.errors import KletError
 
@@ -109,7 +109,7 @@ def _name_keys(cls: type[Any], data: object, path: str) -> str:
         try:
             msgspec.convert(value, kind, dec_hook=_from_plain)
         except msgspec.ValidationError:
-            return f"{here}[{key}]{after}"
+            return f"{here}[{shorten_key(key)}]{after}"
     return here
 
 

@@ -14,6 +14,8 @@ from klet.api.base import ApiObject, JsonObject
 
 _STEP: Final = re.compile(r"([^.\[\]]+)(?:\.|(?=\[)|$)|\[(\d+)\]\.?")
 
+_LONGEST_KEY: Final = 300
+
 
 class Scalar(Struct, frozen=True):
     """A value without fields: text, number, boolean, bytes, time, quantity."""
@@ -94,12 +96,19 @@ def follow(struct: type[Any], data: object, path: str) -> tuple[Mapping[str, obj
     return here, get_args(bare)[1]
 
 
+def shorten_key(key: object) -> str:
+    """A key as messages show it: keys come from outside, and may have any length."""
+    text = str(key)
+    return text if len(text) <= _LONGEST_KEY else f"{text[: _LONGEST_KEY - 1]}…"
+
+
 def _unknown(shape: Shape, data: object, path: str) -> Iterator[tuple[str, str | None]]:
     match shape, data:
         case Object(), dict():
             known = shape.fields
             for key, value in data.items():
-                here = f"{path}.{key}" if path else str(key)
+                shown = shorten_key(key)
+                here = f"{path}.{shown}" if path else shown
                 if key in known:
                     yield from _unknown(known[key].shape, value, here)
                 else:
@@ -109,7 +118,7 @@ def _unknown(shape: Shape, data: object, path: str) -> Iterator[tuple[str, str |
                 yield from _unknown(item, element, f"{path}[{index}]")
         case MapOf(value_shape), dict():
             for key, value in data.items():
-                yield from _unknown(value_shape, value, f"{path}[{key}]")
+                yield from _unknown(value_shape, value, f"{path}[{shorten_key(key)}]")
         case _:
             return
 

@@ -5,6 +5,7 @@ from klet.api.base import ApiObject
 from klet.api.codec import DecodeError, convert, decode, encode, to_builtins
 from klet.api.config import ConfigMap, Secret
 from klet.api.meta import ObjectList, WatchEvent
+from klet.api.node import Node
 from klet.api.pod import Pod
 from klet.api.resource import Device
 from klet.api.schema import unknown_fields
@@ -105,6 +106,13 @@ def test_a_map_of_lists_and_a_map_of_objects_name_the_key():
         convert(UserInfo, {"extra": {"a": None, "b": [1]}})
     with pytest.raises(DecodeError, match=r"^capacity\[y\]\.value: quantities must match"):
         convert(Device, {"capacity": {"x": {"value": "1"}, "y": {"value": "zz"}}})
+
+
+def test_a_key_of_any_length_is_named_in_few_words():
+    with pytest.raises(DecodeError) as caught:
+        convert(Node, {"status": {"capacity": {"c" * 100_000: []}}})
+    assert len(str(caught.value)) < 500
+    assert [len(path) for path, _ in unknown_fields(Node, {"x" * 100_000: 1})] == [300]
 
 
 def test_what_is_no_part_of_the_api_is_not_written():
