@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from klet.cri.errors import Code, CriError, NotFound
+from klet.cri.errors import Code, CriError, CriNotFound
 from klet.wire import cri_v1_pb2 as pb
 
 BUSYBOX = "klet.local/busybox:1"
@@ -95,7 +95,7 @@ async def test_a_container_in_a_stopped_sandbox_cannot_be_started(bench):
 async def test_a_container_cannot_be_created_in_a_stopped_sandbox(bench):
     pod = await bench.pod()
     await bench.stop_pod(pod)
-    with pytest.raises(NotFound) as caught:
+    with pytest.raises(CriNotFound) as caught:
         await bench.create(pod)
     assert caught.value.message == (
         f"failed to get sandbox container task: no running task found: task {pod.id} not found: not found"
@@ -136,7 +136,7 @@ async def test_the_name_is_taken_across_the_sandboxes_of_a_pod(bench):
 
 async def test_a_container_that_could_not_be_created_leaves_its_name_free(bench):
     pod = await bench.pod()
-    with pytest.raises(NotFound) as caught:
+    with pytest.raises(CriNotFound) as caught:
         await bench.create(pod, image="klet.local/nope:1")
     assert caught.value.message == 'failed to resolve image "klet.local/nope:1": not found'
     await bench.create(pod)
@@ -158,7 +158,7 @@ async def test_stopping_an_exited_container_changes_nothing(bench):
 async def test_removing_a_running_container_kills_it(bench):
     container = await bench.run(await bench.pod())
     await bench.remove(container)
-    with pytest.raises(NotFound):
+    with pytest.raises(CriNotFound):
         await bench.status(container)
     assert (await bench.events.until("/tasks/exit", container)).body.exit_status == 137
 
@@ -247,7 +247,7 @@ async def test_removing_a_container_again_is_no_error(bench):
     ],
 )
 async def test_unknown_ids_are_not_found(bench, call, request_, message):
-    with pytest.raises(NotFound) as caught:
+    with pytest.raises(CriNotFound) as caught:
         await getattr(bench.client, call)(request_)
     assert caught.value.message == message
 
@@ -285,7 +285,7 @@ async def test_an_id_may_be_shortened(bench):
     assert (await bench.status(container[:12])).id == container
     await bench.stop(container[:12])
     await bench.remove(container[:12])
-    with pytest.raises(NotFound):
+    with pytest.raises(CriNotFound):
         await bench.status(container)
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from klet.cri.errors import Code, CriError, NotFound
+from klet.cri.errors import Code, CriError, CriNotFound
 from klet.wire import cri_v1_pb2 as pb
 
 
@@ -101,9 +101,9 @@ async def test_removing_a_ready_sandbox_stops_it_first_and_takes_its_containers_
     pod = await bench.pod()
     container = await bench.run(pod)
     await bench.remove_pod(pod)
-    with pytest.raises(NotFound):
+    with pytest.raises(CriNotFound):
         await bench.sandbox_status(pod)
-    with pytest.raises(NotFound):
+    with pytest.raises(CriNotFound):
         await bench.status(container)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from klet.cri.errors import ExecTimeout, NotFound, Unimplemented
+from klet.cri.errors import CriNotFound, ExecTimeout, Unimplemented
 from klet.cri.events import ContainerdEvents, CriEvents, EventKind
 from klet.host.containerd_config import PAUSE_IMAGE
 from klet.host.images import BUSYBOX_IMAGE
@@ -133,7 +133,7 @@ async def test_a_pod_from_start_to_removal(cri, containerd, events, tmp_path):
     await cri.stop_pod_sandbox(pb.StopPodSandboxRequest(pod_sandbox_id=sandbox))
     await cri.remove_pod_sandbox(pb.RemovePodSandboxRequest(pod_sandbox_id=sandbox))
     await events.until(EventKind.DELETED, sandbox)
-    with pytest.raises(NotFound):
+    with pytest.raises(CriNotFound):
         await container_status(cri, container)
     assert [event.kind for event in events.seen if event.container_id == container] == [
         EventKind.CREATED,
@@ -144,7 +144,7 @@ async def test_a_pod_from_start_to_removal(cri, containerd, events, tmp_path):
 
 
 async def test_a_missing_container_is_not_found_in_the_words_of_the_runtime(cri):
-    with pytest.raises(NotFound, match=r"^rpc error: code = NotFound desc = .*none") as caught:
+    with pytest.raises(CriNotFound, match=r"^rpc error: code = NotFound desc = .*none") as caught:
         await container_status(cri, "none")
     assert caught.value.message.startswith("an error occurred")
 

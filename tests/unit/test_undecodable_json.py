@@ -12,7 +12,7 @@ from klet.api.config import ConfigMap
 from klet.api.kinds import KINDS
 from klet.api.pod import Pod
 from klet.certs.child.__main__ import respond
-from klet.certs.messages import Refusal
+from klet.certs.messages import ChildRefusal
 from klet.checkpoint import CheckpointDamaged
 from klet.cli.apply_plan import Applied, read_applied
 from klet.cli.node.record import DamagedRecord, read_record
@@ -70,7 +70,7 @@ def test_the_file_of_a_pods_ids():
 
 
 def test_a_request_for_a_certificate():
-    assert isinstance(respond(b'{"type":"\x80"}'), Refusal)
+    assert isinstance(respond(b'{"type":"\x80"}'), ChildRefusal)
 
 
 @pytest.mark.parametrize("body", [b'{"a":"\x80"}', b"[" * DEEP], ids=["not UTF-8", "nested too deep"])

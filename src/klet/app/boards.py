@@ -41,7 +41,7 @@ def remembered_pods(boards: Boards) -> frozenset[PodUID]:
 
 
 def build_boards(settings: AgentSettings, memory: AgentMemory, clock: Clock) -> Boards:
-    """With what an earlier life of the agent left on them."""
+    """Return the boards with what a previous run of the agent left on them."""
     halts = PodHalts()
     return Boards(
         statuses=StatusBoard(clock=clock, restored=memory.statuses),

@@ -13,7 +13,7 @@ from klet.app.ports import BasePorts, Ports
 from klet.app.settings import AgentSettings
 from klet.app.wiring import Agent
 from klet.certs.maker import CertificateMaker
-from klet.certs.serving import Reject, Requested, ServingFiles, ServingPair, ServingSettings, plan_serving
+from klet.certs.serving import Requested, ServingConflict, ServingFiles, ServingPair, ServingSettings, plan_serving
 from klet.config.command_line import Settings
 from klet.config.configuration import KubeletConfiguration
 from klet.config.errors import ConfigError
@@ -118,7 +118,7 @@ async def open_kubelet_api(
 ) -> OpenedApi:
     """Get the certificates ready. The reviewer is the API server, if there is one.
 
-    Raises KletError for what nobody could be served with: a damaged certificate, no way to know who asks.
+    Raises KletError if it could not serve at all: a damaged certificate, no way to authenticate callers.
     """
     config = given.config
     secure, parts = None, tuple[Part, ...]()
@@ -264,7 +264,7 @@ def _plan_serving(given: Settings) -> ServingFiles | Requested:
             directory=Path(given.flags.cert_dir),
         )
     )
-    if isinstance(plan, Reject):
+    if isinstance(plan, ServingConflict):
         raise ConfigError(plan.message)
     return plan
 

@@ -28,7 +28,7 @@ class NodeSpecification(Struct, frozen=True, kw_only=True):
     cluster: "Cluster | None" = None
     """The API server; None on a node without one."""
     api: OpenedApi | None = None
-    """Where the kubelet API is served; None where nobody asks."""
+    """Where the kubelet API is served; None if it is not."""
     others: tuple[Part, ...] = ()
     """Parts that need nothing of the agent, such as the pod sources; they are started first."""
 

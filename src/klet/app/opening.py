@@ -46,7 +46,7 @@ from klet.runtime.config.container_options import NoDevices
 from klet.runtime.config.id_blocks import IdBlocks, choose_range, parse_granted
 from klet.runtime.config.mapping_files import PodMappingFiles
 from klet.runtime.config.sub_paths import BoundSubPaths
-from klet.runtime.config.user_namespaces import UserNamespaces
+from klet.runtime.config.user_namespaces import UserNamespaceManager
 from klet.runtime.environment.env_sources import (
     KnownResources,
     NoObjects,
@@ -70,7 +70,7 @@ logger = logging.getLogger(__name__)
 DISK_THREADS = 8
 DEAD_DISK_THREADS = 2
 VOLUME_THREADS = 16
-"""Volumes have threads of their own: a file system that hangs takes some of them, and nobody else's."""
+"""Volumes have threads of their own: a file system that hangs blocks no other part."""
 RUNTIME_PATIENCE = timedelta(seconds=30)
 RUNTIME_PAUSE = timedelta(milliseconds=200)
 KUBELET_USER = "kubelet"
@@ -103,7 +103,7 @@ async def open_base(
 
 @asynccontextmanager
 async def open_runtime(settings: AgentSettings, recorder: CauseRecorder, clock: Clock) -> AsyncIterator[CriClient]:
-    """A client that tells of calls which are not answered in time, and of containers that the runtime has lost."""
+    """Return a client that records calls which are not answered in time, and containers that the runtime has lost."""
     async with (
         connect_patiently(settings, clock) as plain,
         open_connection(settings.runtime_endpoint, metadata=NAMESPACE) as own,
@@ -117,7 +117,7 @@ async def open_runtime(settings: AgentSettings, recorder: CauseRecorder, clock: 
 async def connect_patiently(settings: AgentSettings, clock: Clock) -> AsyncIterator[CriClient]:
     """Connect to a runtime that may still be starting."""
     give_up = clock.monotonic() + RUNTIME_PATIENCE.total_seconds()
-    told = ""
+    logged = ""
     async with AsyncExitStack() as opened:
         while True:
             try:
@@ -132,9 +132,9 @@ async def connect_patiently(settings: AgentSettings, clock: Clock) -> AsyncItera
             except CriError as error:
                 if clock.monotonic() >= give_up:
                     raise
-                if str(error) != told:
-                    told = str(error)
-                    logger.info("Waiting for the runtime", extra={"error": told})
+                if str(error) != logged:
+                    logged = str(error)
+                    logger.info("Waiting for the runtime", extra={"error": logged})
                 await clock.sleep(RUNTIME_PAUSE)
         yield client
 
@@ -152,7 +152,7 @@ async def open_ports(
     """Those of this machine."""
     client, threads, clock = base.runtime, base.threads, base.clock
     # What may hang has threads of its own.
-    last_words = Threads(limit=DEAD_DISK_THREADS, name="klet-last-words")
+    termination_threads = Threads(limit=DEAD_DISK_THREADS, name="klet-termination-files")
     volume_threads = Threads(limit=VOLUME_THREADS, name="klet-volumes")
     try:
         containers = await open_container_ports(settings, objects, base)
@@ -170,7 +170,7 @@ async def open_ports(
             events=(ContainerdEvents(connection=client.runtime), CriEvents(runtime=client)),
             recorder=base.recorder,
             changes=changes,
-            left_files=TerminationFileReader(root=settings.root, threads=last_words),
+            termination_files=TerminationFileReader(root=settings.root, threads=termination_threads),
             logs=LogFiles(logs=logs, links=links, threads=threads),
             http=HttpClient(),
             files=PodFiles(
@@ -201,7 +201,7 @@ async def open_ports(
         )
     finally:
         volume_threads.close()
-        last_words.close()
+        termination_threads.close()
 
 
 def _find_home() -> Path | None:
@@ -251,7 +251,7 @@ async def open_container_ports(settings: AgentSettings, objects: NodeObjects, ba
         granted=parse_granted(granted.users, granted.groups) if granted is not None else None,
     )
     mappings = PodMappingFiles(root=settings.root, threads=threads)
-    user_namespaces = UserNamespaces(
+    user_namespaces = UserNamespaceManager(
         blocks=IdBlocks(ids=ids),
         files=mappings,
         handlers=handlers,

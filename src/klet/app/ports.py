@@ -12,7 +12,7 @@ from msgspec import Struct
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.cri.client import CriClient
-from klet.cri.events import EventSource
+from klet.cri.events import RuntimeEventSource
 from klet.cri.port import ImageService, RuntimeService
 from klet.events.recorder import EventingRecorder
 from klet.host.http_client import HttpClient
@@ -26,14 +26,14 @@ from klet.node.status_inputs import Addresses
 from klet.runtime.config.container_options import DeviceOptions
 from klet.runtime.config.container_planner import ContainerFileMaker
 from klet.runtime.config.sub_paths import SubPaths
-from klet.runtime.config.user_namespaces import UserNamespaces
+from klet.runtime.config.user_namespaces import UserNamespaceManager
 from klet.runtime.environment.env_sources import (
     FileReader,
     ServiceReader,
 )
 from klet.runtime.gc import Logs
 from klet.runtime.host_ports import PortHolders
-from klet.runtime.kill.termination import LeftFiles
+from klet.runtime.kill.termination import TerminationFiles
 from klet.runtime.runtime_class import Handlers, RuntimeClasses
 from klet.runtime.sandboxes import CgroupParents, PodDns
 from klet.runtime.starter import LogLinks
@@ -93,7 +93,7 @@ class ContainerPorts(Struct, frozen=True, kw_only=True):
     devices: DeviceOptions
     volume_files: FileReader
     sub_paths: SubPaths
-    user_namespaces: UserNamespaces
+    user_namespaces: UserNamespaceManager
     host_ports: PortHolders
 
 
@@ -130,11 +130,11 @@ class Ports(Struct, frozen=True, kw_only=True):
     clock: Clock
     runtime: RuntimeService
     images: ImageService
-    events: Sequence[EventSource]
+    events: Sequence[RuntimeEventSource]
     recorder: CauseRecorder
     changes: ChangeSource
     files: PodFilesPort
-    left_files: LeftFiles
+    termination_files: TerminationFiles
     logs: LogFilesPort
     http: HttpClient
     cgroups: PodCgroupsPort
@@ -148,7 +148,7 @@ class Ports(Struct, frozen=True, kw_only=True):
     volumes: NodeVolumes
     node_logins: NodeLogins
     memory: AgentMemory
-    """What an earlier life of the agent left."""
+    """What a previous run of the agent left."""
     memory_store: MemoryStore
     machine: FactReader
     addresses: Addresses
@@ -156,4 +156,4 @@ class Ports(Struct, frozen=True, kw_only=True):
     storage: Callable[[], Awaitable[int | None]]
     """The size of the filesystem with the root directory."""
     host_ips: Callable[[], tuple[str, ...]] = tuple
-    """The same as statuses tell them: only where there is an API server."""
+    """The same as reported in statuses: only where there is an API server."""

@@ -15,7 +15,7 @@ from klet.runtime.config.linux_resources import MemoryQosRules, ResourceRules, S
 
 
 def cut_container_rules(given: Settings, machine: MachineInfo) -> ResourceRules:
-    """What the runtime is told of each container and sandbox."""
+    """The settings that go into every container and sandbox configuration."""
     config = given.config
     is_unified = _is_unified(machine)
     swap = SwapRules(is_limited=config.memory_swap.swap_behavior == LIMITED_SWAP, capacity=machine.swap)

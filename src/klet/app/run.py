@@ -1,4 +1,4 @@
-"""`klet run`: upstream's flags in, the agent running until it is told to stop."""
+"""`klet run`: upstream's flags in, the agent running until it is stopped."""
 
 import logging
 import sys
@@ -93,7 +93,7 @@ async def run_agent(given: Settings, settings: AgentSettings, machine: MachineCa
     """Open the ports, wire the parts, run them."""
     clock = SystemClock()
     async with AsyncExitStack() as opened:
-        # First of all: who has one of these ports may be another kubelet, whose node nobody should touch.
+        # First of all: if a port is taken, another kubelet may run here, and its node must not be touched.
         sockets = opened.enter_context(take_ports(given.config))
         apply_tunables(Sysctls(), _tunable_policy(given))
         make_root(settings.root, mounts)

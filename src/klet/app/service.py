@@ -1,4 +1,4 @@
-"""The service manager that may have started the agent: it is told when the agent is up, and then that it lives."""
+"""The service manager that may have started the agent: notified when the agent is up, then by its watchdog."""
 
 import logging
 import os
@@ -13,11 +13,11 @@ logger = logging.getLogger(__name__)
 
 
 def tell_ready() -> None:
-    """Say that the agent is up; one that cannot be told must not stop it."""
+    """Notify the service manager that the agent is up; a failure must not stop the agent."""
     try:
-        find_service_manager(os.environ).tell(READY)
+        find_service_manager(os.environ).notify(READY)
     except NotifyError as error:
-        logger.warning("The service manager was not told that the agent is up", extra={"error": str(error)})
+        logger.warning("The service manager was not notified that the agent is up", extra={"error": str(error)})
 
 
 def build_watchdog(base: BasePorts, agent: Agent) -> tuple[Part, ...]:

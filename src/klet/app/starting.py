@@ -43,7 +43,7 @@ def build_runtime_parts(
 ) -> RuntimeParts:
     """Who reads the runtime, and who carries out what a pod's sync has decided."""
     runtime, recorder, clock = ports.runtime, ports.recorder, ports.clock
-    reader = PodReader(runtime=runtime, files=ports.left_files)
+    reader = PodReader(runtime=runtime, files=ports.termination_files)
     hooks = HookRunner(commands=runtime, http=ports.http, pods=reader, recorder=recorder, clock=clock)
     killer = PodKiller(runtime=runtime, hooks=hooks, recorder=recorder, clock=clock)
     remover = ContainerRemover(runtime=runtime, killer=killer, logs=ports.logs)

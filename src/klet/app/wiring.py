@@ -196,7 +196,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
 
 
 def _build_reporting(ports: Ports, boards: Boards) -> tuple[ProbeManager, PodStatuses]:
-    """Probes, and the statuses that tell what they find."""
+    """Build the probes, and the statuses that report their results."""
     started = ports.clock.now()
     probes = ProbeManager(
         statuses=boards.statuses,

@@ -1,10 +1,10 @@
-"""The certificate of one kind that is in force, for whoever shows or watches it."""
+"""The certificate of one kind that is in force, for the parts that present or watch it."""
 
 from datetime import datetime
 
 from klet.aio.broadcast import Broadcast, Subscription
 from klet.certs.pairs import CertificatePair
-from klet.certs.rotation_plan import Held, is_expired
+from klet.certs.rotation_plan import HeldCertificate, is_expired
 
 
 class CertificateBoard:
@@ -12,7 +12,7 @@ class CertificateBoard:
 
     def __init__(self) -> None:
         self._pair: CertificatePair | None = None
-        self._held: Held | None = None
+        self._held: HeldCertificate | None = None
         self._changes = Broadcast[CertificatePair]()
         self.is_provisional = False
         """Whether it came inline with the kubeconfig and is to be replaced at once."""
@@ -25,14 +25,14 @@ class CertificateBoard:
         return self._pair
 
     @property
-    def held(self) -> Held | None:
+    def held(self) -> HeldCertificate | None:
         return self._held
 
     def is_valid(self, *, now: datetime) -> bool:
         """Whether there is one that has not expired."""
         return self._held is not None and not is_expired(self._held.facts, now=now)
 
-    def put(self, pair: CertificatePair, held: Held, *, is_provisional: bool = False) -> None:
+    def put(self, pair: CertificatePair, held: HeldCertificate, *, is_provisional: bool = False) -> None:
         self._pair, self._held, self.is_provisional = pair, held, is_provisional
         self._changes.send(pair)
 

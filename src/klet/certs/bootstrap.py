@@ -1,7 +1,7 @@
 """The first client certificate of a node, obtained before the agent starts (upstream's kubelet TLS bootstrap).
 
-The key waits in a file of its own until its certificate is stored: whoever is killed goes on with the same key, and so
-with the same signing request, at the next start.
+The key waits in a file of its own until its certificate is stored: an agent that was killed goes on with the same
+key, and so with the same signing request, at the next start.
 """
 
 import logging
@@ -19,7 +19,7 @@ from klet.certs.errors import CertificateError, CertificateRefused, NotIssued, P
 from klet.certs.messages import KeyAndRequest, Template
 from klet.certs.pairs import CertificatePair
 from klet.certs.pem import key_block
-from klet.certs.requests import CertificateRequester, Issued, Outcome, Posted
+from klet.certs.requests import CertificateRequester, Issued, Posted, RequestOutcome
 from klet.certs.store import DIRECTORY_MODE, FILE_MODE, PairStore
 from klet.host.errors import FileError
 from klet.host.files import read_text, remove_file, write_atomic
@@ -119,7 +119,7 @@ class Bootstrap:
             raise PairError(f"cannot make {self._key_file.parent}: {error.strerror}") from error
 
     async def _request(self, made: KeyAndRequest) -> str:
-        found: list[Outcome | CertificateError] = []
+        found: list[RequestOutcome | CertificateError] = []
 
         async def ask() -> None:
             try:
@@ -151,7 +151,7 @@ class Bootstrap:
                 logger.warning("The client certificate could not be requested yet", extra={"error": str(error)})
             await self._clock.sleep(next(delays))
 
-    async def _follow(self, posted: Posted, found: list[Outcome | CertificateError]) -> None:
+    async def _follow(self, posted: Posted, found: list[RequestOutcome | CertificateError]) -> None:
         found.append(await self._requester.outcome(posted))
 
     async def _remind(self, posted: Posted) -> None:

@@ -1,11 +1,11 @@
-"""What the node tells of its certificates: asked for, in force, not to be had, lost. Pure."""
+"""What the node records of its certificates: requested, in force, not issued, lost. Pure."""
 
 from datetime import datetime
 from typing import Final
 
 from klet.certs.messages import Purpose
 from klet.certs.pairs import CertificatePair
-from klet.certs.rotation_plan import Held
+from klet.certs.rotation_plan import HeldCertificate
 from klet.model.causes import Finding, Subject
 from klet.model.reasons import Reason
 
@@ -25,7 +25,7 @@ def find_request(purpose: Purpose, reason: str) -> Finding:
     )
 
 
-def find_in_force(purpose: Purpose, pair: CertificatePair, held: Held) -> Finding:
+def find_in_force(purpose: Purpose, pair: CertificatePair, held: HeldCertificate) -> Finding:
     ends = held.facts.not_after
     return Finding(
         subject=Subject(),
@@ -49,7 +49,7 @@ def find_first(pair: CertificatePair) -> Finding:
     )
 
 
-def find_failure(purpose: Purpose, what: str, error: str, held: Held | None) -> Finding:
+def find_failure(purpose: Purpose, what: str, error: str, held: HeldCertificate | None) -> Finding:
     """Without a certificate nothing works for long; with one there is time until it ends."""
     left = "there is none meanwhile" if held is None else f"the present one holds until {show(held.facts.not_after)}"
     return Finding(

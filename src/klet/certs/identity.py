@@ -106,7 +106,7 @@ async def open_identity(settings: IdentitySettings, tools: CertificateTools) -> 
 def build_identity_watch(
     identity: Identity, transports: Sequence[Transport], tools: CertificateTools
 ) -> tuple[Part, ...]:
-    """What makes all connections anew when the client certificate is new, and ends an agent that has lost its own."""
+    """Reopens all connections when the client certificate is new, and ends an agent that has lost its own."""
     if identity.board is None:
         return ()
 

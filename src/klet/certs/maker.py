@@ -15,6 +15,7 @@ from klet.certs.messages import (
     ANSWER_LIMIT,
     Answer,
     CertificateFacts,
+    ChildRefusal,
     Describe,
     KeyAndRequest,
     MakeAuthority,
@@ -22,7 +23,6 @@ from klet.certs.messages import (
     MakeSigningRequest,
     Pair,
     Purpose,
-    Refusal,
     Request,
     Signed,
     SignLeaf,
@@ -58,7 +58,7 @@ class CertificateMaker:
         self._deadline = deadline
 
     async def self_signed(self, host: str, *, dns_names: Sequence[str] = (), ips: Sequence[str] = ()) -> Pair:
-        """A serving pair for a host name or address, signed by nobody: the leaf, then its authority."""
+        """Make a self-signed serving pair for a host name or address: the leaf, then its authority."""
         ip = canonical_ip(host)
         request = MakeSelfSigned(
             host=host,
@@ -115,7 +115,7 @@ class CertificateMaker:
         except ProcessError as error:
             raise MakerFailed(f"certificate child: {error}") from error
         answer = _read_answer(done)
-        if isinstance(answer, Refusal):
+        if isinstance(answer, ChildRefusal):
             raise CertificateRefused(answer.message, reason=answer.reason)
         if done.returncode != 0 or not isinstance(answer, expected):
             said = f"ended with code {done.returncode} and answered {type(answer).__name__}"
@@ -124,7 +124,7 @@ class CertificateMaker:
 
 
 def _read_answer(done: Completed) -> Answer:
-    """Decode the answer. Of what the child printed otherwise only the last line of its errors is told: never a key."""
+    """Decode the answer. Of the child's other output only the last line of stderr is reported: never a key."""
     if done.truncated:
         raise MakerFailed(f"certificate child: said more than {ANSWER_LIMIT} bytes")
     try:

@@ -1,4 +1,4 @@
-"""Keeps one certificate in force (upstream's certificate manager): requests it when it is due, stores it, tells it."""
+"""Keeps one certificate in force (upstream's certificate manager): requests it when due, stores it, publishes it."""
 
 import logging
 import random
@@ -14,14 +14,14 @@ from klet.certs.errors import CertificateError, PairDamaged, PairError, PairMiss
 from klet.certs.findings import find_failure, find_in_force, find_request, show
 from klet.certs.messages import CertificateFacts, Pair, Purpose, Template
 from klet.certs.pairs import CertificatePair
-from klet.certs.requests import CertificateRequester, Ended, Issued, Outcome, Posted
+from klet.certs.requests import CertificateRequester, Issued, Posted, RequestFailed, RequestOutcome
 from klet.certs.rotation_plan import (
     ISSUE_PATIENCE,
     TEMPLATE_PERIOD,
+    CheckAgain,
     KeepStored,
     Rotate,
     TakeInline,
-    Wait,
     decide_beginning,
     decide_rotation,
     hold,
@@ -33,7 +33,7 @@ from klet.model.causes import CauseRecorder, Finding
 
 logger = logging.getLogger(__name__)
 
-# A deadline is wall time: a clock that is set, or a machine that slept, must not make it late.
+# A deadline is wall time. Checking every minute keeps it, even if the clock is set or the machine sleeps.
 LOOK_AGAIN: Final = timedelta(minutes=1)
 
 
@@ -60,11 +60,11 @@ class CertificateManager:
         self._threads = threads
         self._clock = clock
         self._randomness = randomness
-        self._told: Finding | None = None
-        """The newest failure, which is told once however often it is met."""
+        self._recorded: Finding | None = None
+        """The newest failure: it is recorded once, however often it is repeated."""
 
     async def open(self, inline: Pair | None = None) -> None:
-        """Begin with what is stored, or with the pair that came inline. Raises PairError for a damaged pair."""
+        """Begin with the stored pair, or with the one of the kubeconfig. Raises PairError for a damaged pair."""
         stored = await self._load()
         facts = None if stored is None else await self._requester.describe(stored.certificate)
         given = None if inline is None else await self._requester.describe(inline.certificate)
@@ -81,15 +81,18 @@ class CertificateManager:
         while True:
             now, template = self._clock.now(), self._template()
             decision = decide_rotation(self._board.held, template, now=now, is_provisional=self._board.is_provisional)
-            if isinstance(decision, Wait):
+            if isinstance(decision, CheckAgain):
+                # All is well: the next failure begins with the short delays again.
                 delays = self._new_delays()
                 await self._clock.sleep_until(min(decision.until, now + self._period()))
                 continue
             assert template is not None  # without one there is nothing to request
             logger.info("Requesting a certificate", extra={**self._named(), "reason": decision.reason})
-            if self._told is None:
+            # While attempts fail, each would record another request: one per series of failures is enough.
+            if self._recorded is None:
                 self._recorder.record(find_request(self._requester.purpose, decision.reason))
             await self._attempt(template)
+            # Also after a success: a signer whose certificates do not fit must not be asked in a tight loop.
             if self._is_due():
                 await self._clock.sleep(next(delays))
 
@@ -100,7 +103,7 @@ class CertificateManager:
             return None
 
     async def _take_in(self, inline: Pair) -> CertificatePair:
-        """Store the pair that came inline. Where that cannot be, it does until the next one, which may fail, too."""
+        """Store the pair of the kubeconfig. If that fails, use it unstored until the first rotation."""
         try:
             return await self._threads.run(self._store.update, inline.certificate, inline.key)
         except PairDamaged:
@@ -109,24 +112,25 @@ class CertificateManager:
             logger.error(
                 "The certificate of the kubeconfig is not stored", extra={**self._named(), "error": str(error)}
             )
-        place = self._store.current_path
-        return CertificatePair(certificate_file=place, key_file=place, certificate=inline.certificate)
+        path = self._store.current_path
+        return CertificatePair(certificate_file=path, key_file=path, certificate=inline.certificate)
 
     def _put(self, pair: CertificatePair, facts: CertificateFacts, *, is_provisional: bool = False) -> None:
         held = hold(facts, fraction=self._randomness.random())
         self._board.put(pair, held, is_provisional=is_provisional)
         extra = {"file": str(pair.certificate_file), "ends": show(facts.not_after), "renewal": show(held.deadline)}
         logger.info("A certificate is in force", extra={**self._named(), **extra})
-        self._told = None
+        self._recorded = None
         self._recorder.record(find_in_force(self._requester.purpose, pair, held))
 
     async def _attempt(self, template: Template) -> None:
-        """One request, to its end. What goes wrong is told here; the loop tries again."""
+        """Make one request and await its end. Failures are logged and recorded here; the loop retries."""
         try:
             posted = await self._requester.post(template)
             self._board.is_server_well = True
             outcome = await self._await_outcome(posted, template)
             if isinstance(outcome, Issued):
+                # On disk before it is in use: an agent that crashes now finds it and makes no second request.
                 pair = await self._threads.run(self._store.update, outcome.certificate, posted.key)
                 self._put(pair, await self._requester.describe(pair.certificate))
             else:
@@ -137,33 +141,34 @@ class CertificateManager:
         except CertificateError as error:
             self._fail("A certificate could not be had", str(error))
 
-    async def _await_outcome(self, posted: Posted, template: Template) -> Outcome:
-        """The end of a request; it may take too long, or be for something that is no longer wanted."""
-        found: list[Outcome] = []
+    async def _await_outcome(self, posted: Posted, template: Template) -> RequestOutcome:
+        """Await the end of a request, which may time out or be for names that are no longer wanted."""
+        found: list[RequestOutcome] = []
 
         async def follow() -> None:
             found.append(await self._requester.outcome(posted))
 
         async def lose_patience() -> None:
             await self._clock.sleep(ISSUE_PATIENCE)
-            found.append(Ended(f'csr "{posted.name}": timed out waiting for the condition'))
+            found.append(RequestFailed(f'csr "{posted.name}": timed out waiting for the condition'))
 
+        # A node whose addresses change must not wait 15 minutes for a certificate of the old ones.
         await first_of(follow(), lose_patience(), self._until_unwanted(template))
-        return found[0] if found else Ended(f'csr "{posted.name}" is for names that the node no longer has')
+        return found[0] if found else RequestFailed(f'csr "{posted.name}" is for names that the node no longer has')
 
     async def _until_unwanted(self, requested: Template) -> None:
         while not is_interrupted(self._board.held, requested, self._template()):
             await self._clock.sleep(self._period())
 
     def _is_due(self) -> bool:
-        """Whether the next request would follow at once: after a failure, and after a certificate that does not do."""
+        """Return whether the next request is due at once: after a failure, or after a certificate that does not fit."""
         decision = decide_rotation(
             self._board.held, self._template(), now=self._clock.now(), is_provisional=self._board.is_provisional
         )
         return isinstance(decision, Rotate)
 
     def _period(self) -> timedelta:
-        """How often to look: the names of a client never change, those of a server follow the node's addresses."""
+        """Return how often to check: a client's names never change, a server's follow the node's addresses."""
         return TEMPLATE_PERIOD if self._requester.purpose is Purpose.SERVER else LOOK_AGAIN
 
     def _new_delays(self) -> Iterator[timedelta]:
@@ -173,8 +178,8 @@ class CertificateManager:
         self._board.renewal_failures += 1
         logger.error(message, extra={**self._named(), "error": error})
         finding = find_failure(self._requester.purpose, message, error, self._board.held)
-        if finding != self._told:
-            self._told = finding
+        if finding != self._recorded:
+            self._recorded = finding
             self._recorder.record(finding)
 
     def _named(self) -> dict[str, str]:

@@ -121,7 +121,7 @@ class Pair(_Message, frozen=True, kw_only=True, tag="pair"):
 
 
 class Signed(_Message, frozen=True, kw_only=True, tag="signed"):
-    """A PEM certificate for somebody else's key."""
+    """A PEM certificate for a key that is not ours."""
 
     certificate: str
 
@@ -139,7 +139,7 @@ class KeyAndRequest(_Message, frozen=True, kw_only=True, tag="keyAndRequest"):
 
 
 class CertificateFacts(_Message, frozen=True, kw_only=True, tag="facts"):
-    """What a certificate says."""
+    """The contents of a certificate."""
 
     common_name: str = ""
     organizations: tuple[str, ...] = ()
@@ -156,9 +156,9 @@ class CertificateFacts(_Message, frozen=True, kw_only=True, tag="facts"):
     """Whether the key that was given belongs to it; None if none was given."""
 
 
-class Refusal(_Message, frozen=True, kw_only=True, tag="refusal"):
+class ChildRefusal(_Message, frozen=True, kw_only=True, tag="refusal"):
     reason: RefusalReason
     message: str
 
 
-Answer: TypeAlias = Pair | Signed | KeyAndRequest | CertificateFacts | Refusal
+Answer: TypeAlias = Pair | Signed | KeyAndRequest | CertificateFacts | ChildRefusal

@@ -20,7 +20,7 @@ class CertificatePair(Struct, frozen=True, kw_only=True):
     certificate_file: Path
     key_file: Path
     certificate: str
-    """The PEM certificates, the leaf first: what tells whether a pair has changed, and what `describe` takes."""
+    """The PEM certificates, the leaf first: compared to see a change, and given to `describe`."""
 
 
 def load_pair(certificate_file: Path, key_file: Path) -> CertificatePair:

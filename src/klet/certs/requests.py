@@ -26,18 +26,18 @@ _MARGIN: Final = "-----"
 
 
 class Issued(Struct, frozen=True):
-    """The certificate is there."""
+    """The certificate was issued."""
 
     certificate: str
 
 
-class Ended(Struct, frozen=True):
-    """There will be none."""
+class RequestFailed(Struct, frozen=True):
+    """The request was denied, has failed or is gone: there will be no certificate."""
 
     reason: str
 
 
-Outcome: TypeAlias = Issued | Ended
+RequestOutcome: TypeAlias = Issued | RequestFailed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,21 +64,25 @@ class SigningApi(Protocol):
 
     async def get(self, name: str) -> CertificateSigningRequest: ...
 
-    async def follow(self, name: str, judge: Callable[[CertificateSigningRequest | None], Outcome | None]) -> Outcome:
+    async def follow(
+        self, name: str, judge: Callable[[CertificateSigningRequest | None], RequestOutcome | None]
+    ) -> RequestOutcome:
         """Judge each state of a request until there is an outcome, whether the server is there or not."""
         ...
 
 
-def judge_request(request: CertificateSigningRequest | None, posted: Posted) -> Outcome | None:
+def judge_request(request: CertificateSigningRequest | None, posted: Posted) -> RequestOutcome | None:
     """What has become of a request; None while it is open. No request: one that was there is gone."""
     if request is None:
-        return Ended(f'csr "{posted.name}" was deleted')
+        return RequestFailed(f'csr "{posted.name}" was deleted')
     if request.metadata.uid != posted.uid:
-        return Ended(f'csr "{posted.name}" changed UIDs')
+        return RequestFailed(f'csr "{posted.name}" changed UIDs')
     conditions = {each.type: each for each in request.status.conditions}
     for kind, said in (("Denied", "is denied"), ("Failed", "failed")):
         if (found := conditions.get(kind)) is not None:
-            return Ended(f"certificate signing request {said}, reason: {found.reason}, message: {found.message}")
+            return RequestFailed(
+                f"certificate signing request {said}, reason: {found.reason}, message: {found.message}"
+            )
     if "Approved" not in conditions or not request.status.certificate:
         return None
     return Issued(request.status.certificate.decode("ascii", errors="replace"))
@@ -123,7 +127,7 @@ class CertificateRequester:
         """What a certificate says. Raises what the maker raises."""
         return await self._maker.describe(certificate)
 
-    async def outcome(self, posted: Posted) -> Outcome:
+    async def outcome(self, posted: Posted) -> RequestOutcome:
         """Wait for the end of a request, however long it takes."""
         return await self._api.follow(posted.name, lambda request: judge_request(request, posted))
 
@@ -142,7 +146,7 @@ class CertificateRequester:
         rule = ""
         if found.spec.signer_name != signer:
             rule = f"csr signerNames differ: new {signer!r}, orig: {found.spec.signer_name!r}"
-        # The key is part of the request as it is. Whoever hid it elsewhere gains nothing: a certificate for another
+        # The key is part of the request as it is. Hiding it elsewhere gains nothing: a certificate for another
         # key is not stored.
         elif made.public_key not in _der(found.spec.request):
             rule = "csr public keys differ"

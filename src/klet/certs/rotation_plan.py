@@ -21,7 +21,7 @@ _TRY_JITTER: Final = 0.1
 _LATER_TRY: Final = timedelta(seconds=32)
 
 
-class Held(Struct, frozen=True, kw_only=True):
+class HeldCertificate(Struct, frozen=True, kw_only=True):
     """A certificate in use, and when it is to be replaced."""
 
     facts: CertificateFacts
@@ -34,14 +34,14 @@ class Rotate(Struct, frozen=True):
     reason: str
 
 
-class Wait(Struct, frozen=True):
-    """Look again then."""
+class CheckAgain(Struct, frozen=True):
+    """Nothing to do until then."""
 
     until: datetime
     reason: str
 
 
-Decision: TypeAlias = Rotate | Wait
+Decision: TypeAlias = Rotate | CheckAgain
 
 
 class KeepStored(Struct, frozen=True):
@@ -66,26 +66,26 @@ def decide_beginning(stored: CertificateFacts | None, inline: CertificateFacts |
     return BeginEmpty() if inline is None else TakeInline()
 
 
-def hold(facts: CertificateFacts, *, fraction: float) -> Held:
+def hold(facts: CertificateFacts, *, fraction: float) -> HeldCertificate:
     """Give a certificate its deadline: after 70 % to 90 % of its life. `fraction` is a random number from 0 to 1."""
     life = facts.not_after - facts.not_before
-    return Held(facts=facts, deadline=facts.not_before + life * (_EARLIEST + _SPREAD * fraction))
+    return HeldCertificate(facts=facts, deadline=facts.not_before + life * (_EARLIEST + _SPREAD * fraction))
 
 
 def decide_rotation(
-    held: Held | None, template: Template | None, *, now: datetime, is_provisional: bool = False
+    held: HeldCertificate | None, template: Template | None, *, now: datetime, is_provisional: bool = False
 ) -> Decision:
-    """Say when to request a certificate, and why. A provisional one was given inline and is replaced at once."""
+    """Return when to request a certificate, and why. A provisional one came inline and is replaced at once."""
     reason = _reason_now(held, template, now=now, is_provisional=is_provisional)
     if held is not None and not reason:
-        return Wait(until=held.deadline, reason="the certificate is good")
+        return CheckAgain(until=held.deadline, reason="the certificate is good")
     if template is None:
-        return Wait(until=now + TEMPLATE_PERIOD, reason="the node has no address for a certificate yet")
+        return CheckAgain(until=now + TEMPLATE_PERIOD, reason="the node has no address for a certificate yet")
     return Rotate(reason)
 
 
-def is_interrupted(held: Held | None, requested: Template | None, template: Template | None) -> bool:
-    """Whether a wait, for the deadline or for an answer, is for something that is no longer wanted.
+def is_interrupted(held: HeldCertificate | None, requested: Template | None, template: Template | None) -> bool:
+    """Return whether a wait, for the deadline or for an answer, is for names that are no longer wanted.
 
     `requested` is the template of the newest request.
     """
@@ -93,7 +93,7 @@ def is_interrupted(held: Held | None, requested: Template | None, template: Temp
 
 
 def find_shortfall(facts: CertificateFacts | None, template: Template | None) -> str:
-    """What a certificate lacks to be the one of the template; empty if nothing. More than is asked for is fine."""
+    """Return what a certificate lacks to fit the template; empty if nothing. More than is asked for is fine."""
     if facts is None:
         return "there is no certificate"
     if template is None:
@@ -117,15 +117,15 @@ def is_expired(facts: CertificateFacts, *, now: datetime) -> bool:
 
 
 def retry_delays(fraction: Callable[[], float]) -> Iterator[timedelta]:
-    """Endless waits after failed attempts: four growing ones with up to a tenth more, then every 32 seconds."""
+    """Yield the waits after failed attempts: four growing ones with up to a tenth more, then 32 seconds each."""
     for seconds in _FIRST_TRIES:
         yield timedelta(seconds=seconds * (1 + _TRY_JITTER * fraction()))
     while True:
         yield _LATER_TRY
 
 
-def _reason_now(held: Held | None, template: Template | None, *, now: datetime, is_provisional: bool) -> str:
-    """Why a new one is due; empty if none is."""
+def _reason_now(held: HeldCertificate | None, template: Template | None, *, now: datetime, is_provisional: bool) -> str:
+    """Return why a new one is due; empty if none is."""
     if held is None:
         return "there is no certificate"
     if is_provisional:

@@ -50,14 +50,14 @@ class Requested(Struct, frozen=True):
     configured: tuple[Path, Path] | None
 
 
-class Reject(Struct, frozen=True):
+class ServingConflict(Struct, frozen=True):
     """The settings contradict one another."""
 
     message: str
 
 
 ServingFiles: TypeAlias = GivenFiles | SelfSignedFiles
-ServingPlan: TypeAlias = ServingFiles | Requested | Reject
+ServingPlan: TypeAlias = ServingFiles | Requested | ServingConflict
 
 
 class SelfSigner(Protocol):
@@ -73,9 +73,9 @@ def plan_serving(settings: ServingSettings) -> ServingPlan:
     if not certificate and not key:
         return SelfSignedFiles(settings.directory / "kubelet.crt", settings.directory / "kubelet.key")
     if not key:
-        return Reject(f"tlsPrivateKeyFile: required with tlsCertFile {certificate}; give both or neither")
+        return ServingConflict(f"tlsPrivateKeyFile: required with tlsCertFile {certificate}; give both or neither")
     if not certificate:
-        return Reject(f"tlsCertFile: required with tlsPrivateKeyFile {key}; give both or neither")
+        return ServingConflict(f"tlsCertFile: required with tlsPrivateKeyFile {key}; give both or neither")
     return GivenFiles(Path(certificate), Path(key))
 
 
@@ -114,7 +114,7 @@ def _load(files: ServingFiles) -> CertificatePair:
 
 
 def _has_pair(files: SelfSignedFiles) -> bool:
-    """Whether both are there. One alone is an error: it may be half of what somebody put there."""
+    """Return whether both exist. One alone is an error: it may be half of a pair that was put there."""
     staged = _staged(files.certificate_file)
     has_key = os.access(files.key_file, os.R_OK)
     if has_key and staged.exists() and not files.certificate_file.exists():

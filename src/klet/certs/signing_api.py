@@ -7,7 +7,7 @@ from typing import Final
 
 from klet.api.certificates import CertificateSigningRequest
 from klet.certs.errors import RequestExists, SigningFailed
-from klet.certs.requests import Outcome
+from klet.certs.requests import RequestOutcome
 from klet.kube.errors import AlreadyExists, Forbidden, KubeError, NotFound, TryLater, Unauthorized, Unreachable
 from klet.kube.informer import Informer, InformerSettings
 from klet.kube.watch import Scope
@@ -31,11 +31,13 @@ class ApiSigning:
         with _errors("retrieve"):
             return await self._choose().client.get(CertificateSigningRequest, name)
 
-    async def follow(self, name: str, judge: Callable[[CertificateSigningRequest | None], Outcome | None]) -> Outcome:
+    async def follow(
+        self, name: str, judge: Callable[[CertificateSigningRequest | None], RequestOutcome | None]
+    ) -> RequestOutcome:
         """A watch of this one object: it outlives connections and servers."""
         scope = Scope(selectors=(("fieldSelector", f"metadata.name={name}"),))
         informer = Informer(struct=CertificateSigningRequest, scope=scope, settings=self._choose())
-        outcome: Outcome | None = None
+        outcome: RequestOutcome | None = None
         async with asyncio.TaskGroup() as group:
             following = group.create_task(informer.run())
             with informer.changes() as changes:

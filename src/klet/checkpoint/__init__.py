@@ -6,17 +6,17 @@ whose checksums need `dump`.
 
 from klet.checkpoint.envelope import Envelope
 from klet.checkpoint.errors import CheckpointDamaged, CheckpointError, CheckpointVersion
-from klet.checkpoint.file import Absent, CheckpointFile, Damaged, Format, Found, Loaded
+from klet.checkpoint.file import Absent, CheckpointFile, CheckpointFormat, Damaged, Found, Loaded
 
 __all__ = [
     "Absent",
     "CheckpointDamaged",
     "CheckpointError",
     "CheckpointFile",
+    "CheckpointFormat",
     "CheckpointVersion",
     "Damaged",
     "Envelope",
-    "Format",
     "Found",
     "Loaded",
 ]

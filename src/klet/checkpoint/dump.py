@@ -12,7 +12,7 @@ _WORD = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar:
+class DumpScalar:
     """A string or integer type."""
 
     name: str
@@ -38,7 +38,7 @@ class Map:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class DumpField:
     """A field of a Go struct and the attribute that holds it here."""
 
     name: str
@@ -49,7 +49,7 @@ class Field:
 @dataclass(frozen=True, slots=True)
 class Struct:
     name: str
-    fields: tuple[Field, ...]
+    fields: tuple[DumpField, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,11 @@ class Pointer:
         return f"*{self.target.name}"
 
 
-GoType: TypeAlias = Scalar | Bytes | Slice | Map | Struct | Pointer
+GoType: TypeAlias = DumpScalar | Bytes | Slice | Map | Struct | Pointer
 
-STRING = Scalar("string")
-INT = Scalar("int")
-UINT64 = Scalar("uint64")
+STRING = DumpScalar("string")
+INT = DumpScalar("int")
+UINT64 = DumpScalar("uint64")
 
 
 def checksum(value: object, go_type: GoType) -> int:
@@ -89,7 +89,7 @@ def _print(value: object, go_type: GoType) -> str:
     if value is None:
         return "<nil>"
     match go_type, value:
-        case Scalar(), _:
+        case DumpScalar(), _:
             return str(value)
         case Bytes(), bytes():
             return f"[{' '.join(str(byte) for byte in value)}]"

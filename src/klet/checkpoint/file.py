@@ -22,7 +22,7 @@ FILE_MODE = 0o600
 SIZE_LIMIT = 256 << 20
 
 
-class Format(Protocol[T]):
+class CheckpointFormat(Protocol[T]):
     """How a value stands in a file."""
 
     def encode(self, value: T) -> bytes: ...
@@ -55,7 +55,7 @@ Loaded: TypeAlias = Found[T] | Absent | Damaged
 class CheckpointFile(Generic[T]):
     """Loads a value once at start and saves it whenever it changed. One writer."""
 
-    def __init__(self, *, path: Path, form: Format[T], threads: Threads, clock: Clock) -> None:
+    def __init__(self, *, path: Path, form: CheckpointFormat[T], threads: Threads, clock: Clock) -> None:
         self._path = path
         self._form = form
         self._threads = threads

@@ -11,11 +11,11 @@ from klet.checkpoint.dump import (
     STRING,
     UINT64,
     Bytes,
-    Field,
+    DumpField,
+    DumpScalar,
     GoType,
     Map,
     Pointer,
-    Scalar,
     Slice,
     Struct,
     checksum,
@@ -96,8 +96,8 @@ class _DeviceFile(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     checksum: int
 
 
-_CHECKSUM = Field("Checksum", "checksum", Scalar("checksum.Checksum"))
-_RESOURCE = Scalar("v1.ResourceName")
+_CHECKSUM = DumpField("Checksum", "checksum", DumpScalar("checksum.Checksum"))
+_RESOURCE = DumpScalar("v1.ResourceName")
 
 
 def _cpu_type(entries: Map, attribute: str) -> GoType:
@@ -105,9 +105,9 @@ def _cpu_type(entries: Map, attribute: str) -> GoType:
         Struct(
             "state.CPUManagerCheckpoint",
             (
-                Field("PolicyName", "policy_name", STRING),
-                Field("DefaultCPUSet", "default_cpu_set", STRING),
-                Field("Entries", attribute, entries),
+                DumpField("PolicyName", "policy_name", STRING),
+                DumpField("DefaultCPUSet", "default_cpu_set", STRING),
+                DumpField("Entries", attribute, entries),
                 _CHECKSUM,
             ),
         )
@@ -120,36 +120,36 @@ _CPU_V1 = _cpu_type(Map("map[string]string", STRING), "container_entries")
 _TABLE = Struct(
     "state.MemoryTable",
     (
-        Field("TotalMemSize", "total", UINT64),
-        Field("SystemReserved", "system_reserved", UINT64),
-        Field("Allocatable", "allocatable", UINT64),
-        Field("Reserved", "reserved", UINT64),
-        Field("Free", "free", UINT64),
+        DumpField("TotalMemSize", "total", UINT64),
+        DumpField("SystemReserved", "system_reserved", UINT64),
+        DumpField("Allocatable", "allocatable", UINT64),
+        DumpField("Reserved", "reserved", UINT64),
+        DumpField("Free", "free", UINT64),
     ),
 )
 _NODE = Struct(
     "state.NUMANodeState",
     (
-        Field("NumberOfAssignments", "number_of_assignments", INT),
-        Field("MemoryMap", "memory_map", Map("map[v1.ResourceName]*state.MemoryTable", Pointer(_TABLE))),
-        Field("Cells", "cells", Slice("[]int", INT)),
+        DumpField("NumberOfAssignments", "number_of_assignments", INT),
+        DumpField("MemoryMap", "memory_map", Map("map[v1.ResourceName]*state.MemoryTable", Pointer(_TABLE))),
+        DumpField("Cells", "cells", Slice("[]int", INT)),
     ),
 )
 _BLOCK = Struct(
     "state.Block",
     (
-        Field("NUMAAffinity", "numa_affinity", Slice("[]int", INT)),
-        Field("Type", "type", _RESOURCE),
-        Field("Size", "size", UINT64),
+        DumpField("NUMAAffinity", "numa_affinity", Slice("[]int", INT)),
+        DumpField("Type", "type", _RESOURCE),
+        DumpField("Size", "size", UINT64),
     ),
 )
 _MEMORY = Pointer(
     Struct(
         "state.MemoryManagerCheckpoint",
         (
-            Field("PolicyName", "policy_name", STRING),
-            Field("MachineState", "machine_state", Map("state.NUMANodeMap", Pointer(_NODE))),
-            Field(
+            DumpField("PolicyName", "policy_name", STRING),
+            DumpField("MachineState", "machine_state", Map("state.NUMANodeMap", Pointer(_NODE))),
+            DumpField(
                 "Entries",
                 "entries",
                 Map(
@@ -164,18 +164,18 @@ _MEMORY = Pointer(
 _POD_DEVICES = Struct(
     "checkpoint.PodDevicesEntry",
     (
-        Field("PodUID", "pod_uid", STRING),
-        Field("ContainerName", "container_name", STRING),
-        Field("ResourceName", "resource_name", STRING),
-        Field("DeviceIDs", "device_ids", Map("checkpoint.DevicesPerNUMA", Slice("[]string", STRING))),
-        Field("AllocResp", "alloc_resp", Bytes()),
+        DumpField("PodUID", "pod_uid", STRING),
+        DumpField("ContainerName", "container_name", STRING),
+        DumpField("ResourceName", "resource_name", STRING),
+        DumpField("DeviceIDs", "device_ids", Map("checkpoint.DevicesPerNUMA", Slice("[]string", STRING))),
+        DumpField("AllocResp", "alloc_resp", Bytes()),
     ),
 )
 _DEVICES = Struct(
     "checkpoint.checkpointData",
     (
-        Field("PodDeviceEntries", "pod_device_entries", Slice("[]checkpoint.PodDevicesEntry", _POD_DEVICES)),
-        Field("RegisteredDevices", "registered_devices", Map("map[string][]string", Slice("[]string", STRING))),
+        DumpField("PodDeviceEntries", "pod_device_entries", Slice("[]checkpoint.PodDevicesEntry", _POD_DEVICES)),
+        DumpField("RegisteredDevices", "registered_devices", Map("map[string][]string", Slice("[]string", STRING))),
     ),
 )
 

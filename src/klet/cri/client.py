@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from klet.cri import calls, checks
-from klet.cri.connection import Transport, open_connection
+from klet.cri.connection import CriTransport, open_connection
 from klet.cri.errors import CriError, DeadlineExceeded, ExecTimeout, InvalidRuntime, ResourceExhausted
 from klet.wire import cri_v1_pb2 as pb
 
@@ -24,18 +24,18 @@ async def connect(*, runtime_endpoint: str, image_endpoint: str = "", timeout: t
 class CriClient:
     """Both services of the CRI. No call is repeated; `timeout` is the request timeout that deadlines derive from."""
 
-    def __init__(self, *, runtime: Transport, images: Transport, timeout: timedelta) -> None:
+    def __init__(self, *, runtime: CriTransport, images: CriTransport, timeout: timedelta) -> None:
         self._runtime = runtime
         self._images = images
         self._timeout = timeout
 
     @property
-    def runtime(self) -> Transport:
+    def runtime(self) -> CriTransport:
         """The runtime's own connection, for services beyond the CRI on the same socket."""
         return self._runtime
 
     @property
-    def images(self) -> Transport:
+    def images(self) -> CriTransport:
         return self._images
 
     async def version(self, request: pb.VersionRequest) -> pb.VersionResponse:

@@ -26,8 +26,8 @@ _OPTIONS: tuple[tuple[str, str | int], ...] = (
 )
 
 
-class Transport(Protocol):
-    """What clients call through: a connection, or something that stands in for one."""
+class CriTransport(Protocol):
+    """What clients call through: a connection, or a replacement for one."""
 
     @property
     def endpoint(self) -> str: ...
@@ -40,13 +40,15 @@ class Transport(Protocol):
 
 
 @asynccontextmanager
-async def open_connection(endpoint: str, *, metadata: tuple[tuple[str, str], ...] = ()) -> AsyncIterator["Connection"]:
-    """A connection that is made at the first call and again whenever it was lost."""
+async def open_connection(
+    endpoint: str, *, metadata: tuple[tuple[str, str], ...] = ()
+) -> AsyncIterator["CriConnection"]:
+    """Yield a connection that is opened at the first call and again whenever it was lost."""
     async with aio.insecure_channel(_target(endpoint), options=_OPTIONS) as channel:
-        yield Connection(channel=channel, endpoint=endpoint, metadata=metadata)
+        yield CriConnection(channel=channel, endpoint=endpoint, metadata=metadata)
 
 
-class Connection:
+class CriConnection:
     """Calls on one channel, each with the same metadata."""
 
     def __init__(self, *, channel: aio.Channel, endpoint: str, metadata: tuple[tuple[str, str], ...] = ()) -> None:
@@ -62,7 +64,7 @@ class Connection:
     async def call(
         self, method: Method[RequestT, ResponseT], request: RequestT, *, timeout: timedelta | None
     ) -> ResponseT:
-        """Ask once and wait for the answer; no call is repeated."""
+        """Call once and wait for the answer; no call is repeated."""
         send = self._calls.get(method.path)
         if send is None:
             send = self._calls[method.path] = self._channel.unary_unary(
@@ -85,7 +87,7 @@ class Connection:
         return answer
 
     async def stream(self, method: Method[RequestT, ResponseT], request: RequestT) -> AsyncGenerator[ResponseT, None]:
-        """Ask once and give the answers as they come, without a deadline."""
+        """Call once and yield the answers as they come, without a deadline."""
         read = answer_reader(method.response)
         call = self._channel.unary_stream(method.path, method.request.SerializeToString, read)(
             request, metadata=self._metadata or None
@@ -106,7 +108,7 @@ class Connection:
 
 
 def _target(endpoint: str) -> str:
-    """How gRPC spells an endpoint; a bare path means a Unix socket."""
+    """Return an endpoint as gRPC spells it; a bare path means a Unix socket."""
     return f"unix:{endpoint.removeprefix('unix://').removeprefix('unix:')}"
 
 
@@ -121,7 +123,7 @@ def _unreadable(method: Method[RequestT, ResponseT]) -> CriError:
 
 
 def _was_cancelled() -> bool:
-    """Whether the running task itself was cancelled; grpc raises the same when the channel is closed under a call."""
+    """Return whether the running task was cancelled; grpc raises the same error when a channel closes during a call."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

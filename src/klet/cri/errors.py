@@ -1,9 +1,9 @@
-"""What can go wrong when the runtime is asked for something.
+"""Errors of calls to the runtime.
 
 CriError               code and message as the runtime gave them, cut; str() is `rpc error: code = … desc = …`
 ├── Unavailable        the socket does not answer: the runtime is down or restarting
-├── NotFound           the sandbox, container or image does not exist (any more)
-├── AlreadyExists      the name or id is taken
+├── CriNotFound        the sandbox, container or image does not exist (any more)
+├── CriAlreadyExists   the name or id is taken
 ├── ResourceExhausted  too many requests or too large an answer
 ├── Unimplemented      the runtime does not have this call
 ├── DeadlineExceeded   no answer in time
@@ -70,11 +70,11 @@ class Unavailable(CriError):
     """The runtime's socket does not answer."""
 
 
-class NotFound(CriError):
+class CriNotFound(CriError):
     """No such sandbox, container or image."""
 
 
-class AlreadyExists(CriError):
+class CriAlreadyExists(CriError):
     """The name or id is taken."""
 
 
@@ -124,14 +124,14 @@ class BadAnswer(CriError):
 
 
 def error_for(code: Code, message: str) -> CriError:
-    """The error of the class that callers look for."""
+    """Return the error of the class that callers catch."""
     return _CLASSES.get(code, CriError)(code, message)
 
 
 _CLASSES: dict[Code, type[CriError]] = {
     Code.UNAVAILABLE: Unavailable,
-    Code.NOT_FOUND: NotFound,
-    Code.ALREADY_EXISTS: AlreadyExists,
+    Code.NOT_FOUND: CriNotFound,
+    Code.ALREADY_EXISTS: CriAlreadyExists,
     Code.RESOURCE_EXHAUSTED: ResourceExhausted,
     Code.UNIMPLEMENTED: Unimplemented,
     Code.DEADLINE_EXCEEDED: DeadlineExceeded,

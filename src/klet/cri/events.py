@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.timestamp_pb2 import Timestamp
 from msgspec import Struct
 
-from klet.cri.connection import Transport
+from klet.cri.connection import CriTransport
 from klet.cri.port import RuntimeService
 from klet.wire import containerd_events_pb2 as containerd
 from klet.wire import containerd_events_service_pb2 as service
@@ -42,7 +42,7 @@ class RuntimeEvent(Struct, frozen=True):
     at: datetime
 
 
-class EventSource(Protocol):
+class RuntimeEventSource(Protocol):
     """A stream of runtime events; each subscription is its own and ends when it is closed (contextlib.aclosing)."""
 
     def subscribe(self) -> AsyncGenerator[RuntimeEvent, None]: ...
@@ -51,7 +51,7 @@ class EventSource(Protocol):
 class ContainerdEvents:
     """containerd's own events, on the socket that also serves the CRI."""
 
-    def __init__(self, *, connection: Transport, namespace: str = "k8s.io") -> None:
+    def __init__(self, *, connection: CriTransport, namespace: str = "k8s.io") -> None:
         self._connection = connection
         self._namespace = namespace
 

@@ -66,7 +66,7 @@ class AddressReader:
             await self._threads.run(self._look_up, name)
 
     def _look_up(self, name: str) -> None:
-        """In a thread, which nobody may wait for any more: the answer is kept all the same."""
+        """In a thread. The caller may have stopped waiting: the answer is kept all the same."""
         try:
             self._looked_up = tuple(ip_address(text) for text in look_up_addresses(name))
         finally:

@@ -2,7 +2,7 @@
 
 Others may write below the root: a log collector with a hostPath, a pod in its volume. Every step is taken by
 descriptor, so swapping a directory for a link meanwhile has no effect. A name is one plain name, never a path. The
-root itself is the administrator's choice; its last name must not be a link either. Everything here blocks.
+root itself is the administrator's choice; its last name must not be a link either. All functions block.
 """
 
 import errno
@@ -17,13 +17,15 @@ from klet.host.errors import FileError, FileMissing, file_error
 from klet.host.files import LONGEST_NAME, is_plain_name, remove_entry
 
 LONGEST_PATH: Final = 4096
+# O_PATH opens a directory without the right to read it, and O_NOFOLLOW makes a link fail instead of leading away.
 _STEP: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# O_NONBLOCK: opening a named pipe must not wait for its other end. O_NOCTTY: a terminal must not become ours.
 _FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 @contextmanager
 def open_directory(root: Path, *names: str, action: str = "open") -> Iterator[int]:
-    """A descriptor (O_PATH) of a directory below the root. An error names what it was needed for."""
+    """Yield a descriptor (O_PATH) of a directory below the root. An error names the action that needed it."""
     shown = _shown(root, names)
     with ExitStack() as opened:
         try:
@@ -49,10 +51,11 @@ def make_directories(root: Path, *names: str, mode: int) -> None:
 
 
 def split_end(path: str, count: int) -> tuple[Path, tuple[str, ...]]:
-    """The last names of an absolute path, and the directory that they are below, with its own links resolved.
+    """Return the directory above the last names of an absolute path, with its links resolved, and these names.
 
     For paths of which only the beginning is the administrator's: `/var/log/pods` may be a link, nothing below it.
     """
+    # `..` is refused: behind a link it leads elsewhere than the text says.
     parts = Path(path).parts
     if not path.startswith("/") or "\0" in path or ".." in parts or len(parts) <= count:
         raise FileError(f"cannot use {path[:LONGEST_PATH]!r}: it is no plain absolute path", path=Path(path))
@@ -67,7 +70,7 @@ class Entry(NamedTuple):
 
 
 def list_directory(root: Path, *names: str) -> list[Entry]:
-    """What is in a directory, by name; nothing if it is not there."""
+    """Return the entries of a directory, sorted by name; none if it does not exist."""
     shown = _shown(root, names)
     try:
         with open_directory(root, *names, action="list") as found, _reading(found) as fd, os.scandir(fd) as entries:
@@ -92,7 +95,7 @@ def read_end(root: Path, *names: str, limit: int) -> bytes:
 
 
 def open_regular_in(directory: int, name: str, shown: Path, *, flags: int = os.O_RDONLY) -> int:
-    """A descriptor of a regular file in an open directory; the caller closes it. `flags` may ask to write and make it.
+    """Return a descriptor of a regular file in an open directory; the caller closes it. `flags` may write or make it.
 
     Never waits for the other end of a pipe, and never opens a device: that alone can have effects, as with a watchdog.
     """
@@ -100,7 +103,8 @@ def open_regular_in(directory: int, name: str, shown: Path, *, flags: int = os.O
     if flags & os.O_EXCL:
         return _open_new(directory, name, shown, flags)
     try:
-        # A descriptor of the entry itself, whatever it is: from here on nobody can put something else in its place.
+        # A descriptor of the entry itself, whatever it is. The checks below and the open go by it, not by the name,
+        # which may be swapped meanwhile.
         entry = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
     except FileNotFoundError as error:
         if not flags & os.O_CREAT:
@@ -114,6 +118,7 @@ def open_regular_in(directory: int, name: str, shown: Path, *, flags: int = os.O
             raise _error("open", shown, OSError(errno.ELOOP, os.strerror(errno.ELOOP)))
         if not stat.S_ISREG(mode):
             raise FileError(f"cannot open {shown}: it is not a regular file", path=shown)
+        # Without O_NOFOLLOW: the path in /proc is itself a link, to exactly this entry.
         return os.open(f"/proc/self/fd/{entry}", (flags & ~os.O_CREAT) | (_FILE & ~os.O_NOFOLLOW))
     except OSError as error:
         raise _error("open", shown, error) from error
@@ -122,7 +127,7 @@ def open_regular_in(directory: int, name: str, shown: Path, *, flags: int = os.O
 
 
 def _open_new(directory: int, name: str, shown: Path, flags: int) -> int:
-    """Make a file that was not there a moment ago; what stands there by now is an error."""
+    """Make a file that did not exist a moment ago; an entry that appeared meanwhile is an error."""
     try:
         return os.open(name, flags | os.O_EXCL | _FILE, 0o600, dir_fd=directory)
     except OSError as error:
@@ -136,7 +141,7 @@ def make_file(root: Path, *names: str, mode: int) -> None:
 
 
 def write_in_place(root: Path, *names: str, data: bytes, mode: int) -> None:
-    """Write a file without replacing it: who has it mounted sees the new content. The mode is for a new file only."""
+    """Write a file without replacing it: containers that mount it see the new content. The mode is for a new file."""
     shown = _shown(root, names)
     with open_directory(root, *names[:-1]) as directory:
         try:
@@ -145,6 +150,7 @@ def write_in_place(root: Path, *names: str, data: bytes, mode: int) -> None:
             found = _make_in(directory, names[-1], shown, mode)
     try:
         with open(found, "wb") as file:
+            # Not O_TRUNC at the open: what is emptied must first be known to be a regular file.
             os.ftruncate(found, 0)
             file.write(data)
     except OSError as error:
@@ -198,9 +204,10 @@ def _made(opened: ExitStack, name: str, here: int, mode: int) -> int:
     try:
         os.mkdir(name, 0o700, dir_fd=here)
     except FileExistsError:
-        return _entered(opened, name, here)
+        return _entered(opened, name, here)  # not ours: its mode stays
     made = _entered(opened, name, here)
-    # By descriptor: the umask has no say, and nobody can put a link in between. It is as bare as it was made.
+    # By descriptor, after mkdir: the umask does not apply, and a link put there meanwhile is not followed.
+    # Through /proc, because fchmod(2) refuses O_PATH descriptors.
     Path(f"/proc/self/fd/{made}").chmod(mode)
     return made
 
@@ -217,7 +224,7 @@ def _make_in(directory: int, name: str, shown: Path, mode: int) -> int:
 
 @contextmanager
 def _reading(directory: int) -> Iterator[int]:
-    """The same directory, to be listed."""
+    """Open the same directory for listing, which an O_PATH descriptor does not allow."""
     readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
     try:
         yield readable

@@ -1,4 +1,4 @@
-"""Paths below a directory that somebody else may write to: links in it lead nowhere outside of it.
+"""Paths below a directory that others may write to: links in it lead nowhere outside of it.
 
 Every step is taken by descriptor, so swapping a directory for a link meanwhile has no effect.
 """
@@ -108,9 +108,9 @@ class _Walk:
         try:
             os.mkdir(name, dir_fd=self._steps[-1])
         except FileExistsError:
-            return self._open(name)  # somebody else was faster; its mode is not ours
+            return self._open(name)  # another process was faster; its mode is not ours
         made = self._open(name, os.O_DIRECTORY)
-        # By descriptor and after the making: the umask has no say, and nobody can put a link in between.
+        # By descriptor, after mkdir: the umask does not apply, and a link put there meanwhile is not followed.
         Path(f"/proc/self/fd/{made}").chmod(self.mode)
         return made
 
@@ -124,7 +124,7 @@ class _Walk:
         if not self.is_strict:
             self._go_to_root()
             return _names(target, self.shown)
-        # By its text alone: a look at whatever it names could hang, or tell a pod about files of the host.
+        # By its text alone: a look at its target could hang, or reveal files of the host to a pod.
         path = Path(target)
         base = next((base for base in (self.root, self.root.resolve()) if path.is_relative_to(base)), None)
         if base is None:

@@ -21,7 +21,7 @@ def read_bytes(path: Path, *, limit: int = READ_LIMIT) -> bytes:
     try:
         with open(path, "rb", buffering=0) as file:
             data = b""
-            # In pieces: for /proc/sys the kernel makes room for as much as is asked for, and refuses too much.
+            # In pieces: for /proc/sys the kernel allocates as much as is asked for, and refuses too much.
             while len(data) <= limit and (piece := file.read(min(_PIECE, limit + 1 - len(data)))):
                 data += piece
     except OSError as error:
@@ -110,7 +110,7 @@ def remove_tree(path: Path) -> None:
     everything in it. Directories are entered by descriptor, so swapping one for a symlink meanwhile has no effect.
 
     The path is the caller's own: a name from outside goes through `klet.host.beneath.remove_below`, because a `.` in a
-    Path is gone before anybody can refuse it.
+    Path is gone before it can be refused.
     """
     if ".." in path.parts:
         raise FileError(f"cannot remove {path}: a path with '..' is not removed", path=path)

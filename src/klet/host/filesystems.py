@@ -23,7 +23,7 @@ _STATFS_SIZE: Final = 256
 
 
 class Magic(IntEnum):
-    """Filesystem types, as statfs(2) tells them."""
+    """Filesystem types, as statfs(2) returns them."""
 
     TMPFS = 0x01021994
     HUGETLBFS = 0x958458F6

@@ -1,7 +1,7 @@
 """A small HTTP/1.1 client for probes and lifecycle hooks: one GET, one connection, no proxy, TLS not verified.
 
 It is a tenth of a full client and costs a fraction of its time, because a node asks up to a thousand times a second.
-Errors are told in the words of Go's net/http, which users know from events.
+Errors have the words of Go's net/http, which users know from Events.
 """
 
 import asyncio
@@ -186,7 +186,7 @@ class _Exchange(asyncio.Protocol):
             self._connection = None  # they know each other, and would be left to the garbage collector
 
     def overdue(self) -> KletError:
-        """What to tell when it has taken too long."""
+        """Return the error of a request that has taken too long."""
         if self._reader.has_head:
             return BodyError("context deadline exceeded (Client.Timeout or context cancellation while reading body)")
         why = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
@@ -236,4 +236,4 @@ class _Exchange(asyncio.Protocol):
     def _fail(self, error: KletError) -> None:
         if not self.done.done():
             self.done.set_exception(error)
-            self.done.exception()  # looked at, so that nobody complains if the caller has gone meanwhile
+            self.done.exception()  # retrieved, so that asyncio does not complain if the caller has gone meanwhile

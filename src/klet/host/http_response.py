@@ -8,7 +8,7 @@ import msgspec
 from klet.errors import KletError
 
 MAX_BODY = 10 * 1024
-"""Bytes of a body that anybody looks at; reading ends there."""
+"""Bytes of a body that are read at most."""
 MAX_HEAD = 64 * 1024
 """Bytes that may come before a body; Go's client reads more, which no health check needs."""
 _MAX_CHUNK_LINE = 256

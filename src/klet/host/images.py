@@ -22,7 +22,7 @@ BUSYBOX_IMAGE = "klet.local/busybox:1"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class ImageEntry(Struct, frozen=True, kw_only=True):
     """A file, directory or symbolic link of an image; the path has no leading slash."""
 
     path: str
@@ -49,20 +49,20 @@ class ImageConfig(Struct, frozen=True, kw_only=True):
     """`amd64` or `arm64`; this machine's if empty."""
 
 
-def file(path: str, data: bytes | str, mode: int = 0o644, *, uid: int = 0, gid: int = 0) -> Entry:
+def file(path: str, data: bytes | str, mode: int = 0o644, *, uid: int = 0, gid: int = 0) -> ImageEntry:
     content = data.encode() if isinstance(data, str) else data
-    return Entry(path=path, data=content, mode=mode, uid=uid, gid=gid)
+    return ImageEntry(path=path, data=content, mode=mode, uid=uid, gid=gid)
 
 
-def directory(path: str, mode: int = 0o755, *, uid: int = 0, gid: int = 0) -> Entry:
-    return Entry(path=path, kind=tarfile.DIRTYPE, mode=mode, uid=uid, gid=gid)
+def directory(path: str, mode: int = 0o755, *, uid: int = 0, gid: int = 0) -> ImageEntry:
+    return ImageEntry(path=path, kind=tarfile.DIRTYPE, mode=mode, uid=uid, gid=gid)
 
 
-def symlink(path: str, target: str) -> Entry:
-    return Entry(path=path, kind=tarfile.SYMTYPE, target=target, mode=0o777)
+def symlink(path: str, target: str) -> ImageEntry:
+    return ImageEntry(path=path, kind=tarfile.SYMTYPE, target=target, mode=0o777)
 
 
-def build_image(*, name: str, layers: Sequence[Sequence[Entry]], config: ImageConfig) -> bytes:
+def build_image(*, name: str, layers: Sequence[Sequence[ImageEntry]], config: ImageConfig) -> bytes:
     """An image archive; `name` is the full reference, such as klet.local/busybox:1."""
     tars = [_tar(layer) for layer in layers]
     config_blob = _json(_image_config(config, tars))
@@ -152,7 +152,7 @@ def _image_config(config: ImageConfig, tars: Sequence[bytes]) -> Mapping[str, ob
     }
 
 
-def _tar(entries: Sequence[Entry]) -> bytes:
+def _tar(entries: Sequence[ImageEntry]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for entry in entries:

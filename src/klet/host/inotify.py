@@ -23,14 +23,14 @@ class ChangeKind(StrEnum):
     """Anything may have happened: look at the whole directory, which may be missing."""
 
 
-class Change(Struct, frozen=True):
+class DirectoryChange(Struct, frozen=True):
     """One change; a RESCAN has no name."""
 
     kind: ChangeKind
     name: str = ""
 
 
-_RESCAN = Change(ChangeKind.RESCAN)
+_RESCAN = DirectoryChange(ChangeKind.RESCAN)
 _KINDS = {
     Mask.CREATE: ChangeKind.CREATED,
     Mask.CLOSE_WRITE: ChangeKind.WRITTEN,
@@ -44,8 +44,8 @@ _ENTRIES = Mask.CREATE | Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Ma
 _APPEARING = Mask.CREATE | Mask.MOVED_TO
 
 
-async def watch_directory(directory: Path) -> AsyncGenerator[Change, None]:
-    """Yield changes for ever. The first is a RESCAN, once the watch is in place, so that nothing falls in between.
+async def watch_directory(directory: Path) -> AsyncGenerator[DirectoryChange, None]:
+    """Yield changes without end. The first is a RESCAN, once the watch is in place, so that no change is missed.
 
     Another RESCAN comes when the kernel lost events, when the directory goes away and when it is there again. That a
     parent of it was moved is not noticed.
@@ -64,10 +64,10 @@ async def watch_directory(directory: Path) -> AsyncGenerator[Change, None]:
                 await _appearance(notifier, directory)
 
 
-def _changes(event: Event) -> tuple[Change, ...]:
+def _changes(event: Event) -> tuple[DirectoryChange, ...]:
     if event.mask & Mask.Q_OVERFLOW:
         return (_RESCAN,)
-    return tuple(Change(kind, str(event.name)) for bit, kind in _KINDS.items() if event.mask & bit)
+    return tuple(DirectoryChange(kind, str(event.name)) for bit, kind in _KINDS.items() if event.mask & bit)
 
 
 async def _appearance(notifier: Inotify, directory: Path) -> None:

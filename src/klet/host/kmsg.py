@@ -50,7 +50,7 @@ class OomKill(Struct, frozen=True, kw_only=True):
     memcg: str
     """The cgroup whose limit was reached; `/` when the machine was out of memory."""
     process_memcg: str
-    """The cgroup of the process, empty if the kernel did not tell."""
+    """The cgroup of the process; empty if the kernel did not print it."""
     since_boot: timedelta
 
     @property
@@ -120,7 +120,7 @@ def parse_record(record: str) -> KernelMessage:
 
 
 async def follow_kernel_messages(path: Path = KMSG) -> AsyncGenerator[KernelMessage, None]:
-    """Yield the messages that come from now on, for ever."""
+    """Yield the messages that come from now on, without end."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

@@ -40,7 +40,7 @@ def hold_file(path: Path, *, proc: ProcReader | None = None) -> Iterator[None]:
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
-        # The file stays: who removed it could take it from under somebody who has just opened it.
+        # The file stays: removing it would take it from another process that has just opened it.
         os.close(descriptor)
 
 

@@ -13,7 +13,7 @@ def limits_to_try(wanted: int, *, hard: int) -> tuple[tuple[int, int], ...]:
 
 
 def allow_open_files(wanted: int) -> None:
-    """Set the limit. It cannot always be raised, which is told and no reason to stop."""
+    """Set the limit. A failure to raise it is logged, and does not stop the agent."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for limits in limits_to_try(wanted, hard=hard):
         try:

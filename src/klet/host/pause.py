@@ -1,7 +1,7 @@
 """The program of the pause image, written as machine code: it holds a pod's namespaces and does nothing else.
 
 It ignores SIGCHLD, so that the kernel reaps the orphans of a shared process namespace at once, leaves with 0 on
-SIGTERM and SIGINT, and waits for ever. (Process 1 of a namespace receives only the signals it has a handler for.)
+SIGTERM and SIGINT, and waits without end. (Process 1 of a namespace receives only the signals it has a handler for.)
 """
 
 import struct

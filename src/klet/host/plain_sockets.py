@@ -2,7 +2,7 @@
 
 They share one epoll, of which the loop watches only the descriptor, and one timer: cheaper than the loop's transports
 and timers. On the network of a pod a connection is usually there as soon as it is asked for, so the request is sent
-without waiting to be told.
+without waiting for a notification.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Protocol, Self, TypeAlias
 
 SocketAddress: TypeAlias = tuple[str, int]
 
-# Bytes that are read at once: more than anybody keeps of an answer.
+# Bytes that are read at once: more than any caller keeps of an answer.
 _READ = 16 * 1024
 # Seconds. A loop may wake that much too early.
 _EARLY = 0.001
@@ -24,7 +24,7 @@ _BROKEN = frozenset({errno.ECONNRESET, errno.EPIPE})
 
 
 class Listener(Protocol):
-    """Who is told what becomes of a connection, and aborts it in the end."""
+    """Receives the events of a connection, and aborts it in the end."""
 
     def data_received(self, data: bytes) -> None: ...
 
@@ -55,7 +55,7 @@ class PlainSockets:
         return sockets
 
     def on_ready(self) -> None:
-        """Some of the connections have something to tell."""
+        """Handle the connections that have events."""
         for number, _ in self._epoll.poll(0):
             if (connection := self._watched.get(number)) is not None:
                 connection.on_ready()

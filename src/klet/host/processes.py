@@ -104,9 +104,9 @@ async def _drain(stream: asyncio.StreamReader | None, limit: int) -> tuple[bytes
     kept = bytearray()
     truncated = False
     while stream is not None and (chunk := await stream.read(_CHUNK)):
-        room = limit - len(kept)
-        kept += chunk[:room]
-        truncated = truncated or len(chunk) > room
+        left = limit - len(kept)
+        kept += chunk[:left]
+        truncated = truncated or len(chunk) > left
     return bytes(kept), truncated
 
 

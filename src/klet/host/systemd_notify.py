@@ -1,4 +1,4 @@
-"""Tells the service manager that started the process how it does: sd_notify(3) and its watchdog."""
+"""Notifies the service manager that started the process: sd_notify(3) and its watchdog."""
 
 import socket
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ _DEADLINE: Final = 1.0
 
 
 class NotifyError(HostError):
-    """The service manager could not be told."""
+    """The service manager could not be notified."""
 
 
 class ServiceManager:
-    """The socket in NOTIFY_SOCKET; without one nobody listens."""
+    """The socket in NOTIFY_SOCKET, if there is one."""
 
     def __init__(self, *, address: str) -> None:
         self._address = address
@@ -28,17 +28,17 @@ class ServiceManager:
     def is_listening(self) -> bool:
         return bool(self._address)
 
-    def tell(self, state: str) -> bool:
-        """Send a state such as `READY=1`; False if nobody listens. Raises NotifyError."""
+    def notify(self, state: str) -> bool:
+        """Send a state such as `READY=1`; return False if there is no socket. Raises NotifyError."""
         if not self._address:
             return False
         # An address that begins with @ is in the abstract namespace.
         address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify:
-                notify.settimeout(_DEADLINE)
-                notify.connect(address)
-                notify.send(state.encode())
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
+                channel.settimeout(_DEADLINE)
+                channel.connect(address)
+                channel.send(state.encode())
         except OSError as error:
             raise NotifyError(f"cannot send {state} to NOTIFY_SOCKET {self._address}: {error}") from error
         return True
@@ -49,7 +49,7 @@ def find_service_manager(environment: Mapping[str, str]) -> ServiceManager:
 
 
 def read_watchdog(environment: Mapping[str, str], *, pid: int) -> timedelta | None:
-    """How long the service manager waits for a sign of life; None if it does not. Raises NotifyError."""
+    """Return how long the service manager waits for a sign of life; None if it does not. Raises NotifyError."""
     period, owner = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", "")
     if not period:
         return None

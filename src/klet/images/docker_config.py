@@ -56,7 +56,7 @@ def parse_dockercfg(data: bytes) -> Mapping[str, RegistryLogin]:
 
 
 def _shape(error: Exception) -> str:
-    """What is wrong, without the place: that may name what somebody wants to keep to himself."""
+    """Return what is wrong, without the position: that may quote a secret."""
     return str(error).partition(" - at ")[0]
 
 

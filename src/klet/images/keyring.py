@@ -18,15 +18,15 @@ _PORT: Final = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::\d*)?")
 
 
 class FittingLogins(Struct, frozen=True):
-    """How to log in for one image."""
+    """The logins to try for one image."""
 
     logins: tuple[RegistryLogin, ...] = ()
     """To be tried in this order."""
     missing: tuple[str, ...] = ()
-    """The secrets that are not to be had, so that nobody knows whether one of them would fit."""
+    """The pull secrets that cannot be read: one of them might fit."""
 
 
-class Place(NamedTuple):
+class RegistryLocation(NamedTuple):
     """A registry, or a part of one."""
 
     host: tuple[str, ...]
@@ -47,7 +47,7 @@ class Keyring:
         self._logins = {key: tuple(logins[key]) for key in sorted(logins, reverse=True)}
 
     def find(self, repository: str) -> Sequence[RegistryLogin]:
-        """The logins for a repository, to be tried in this order."""
+        """Return the logins for a repository, to be tried in this order."""
         found = [login for key, logins in self._logins.items() if matches(key, repository) for login in logins]
         if not found and is_on_default_registry(repository):
             return self._logins.get(DEFAULT_REGISTRY, ())
@@ -55,7 +55,7 @@ class Keyring:
 
 
 def key_of(location: str) -> str | None:
-    """What a registry is matched by: its host, and a path if there is one. None for what is no address."""
+    """Return what a registry is matched by: its host, and a path if there is one. None if it is no address."""
     try:
         parts = urlsplit(location if location.startswith(_SCHEMES) else f"https://{location}")
     except ValueError:
@@ -70,13 +70,15 @@ def key_of(location: str) -> str | None:
 
 
 def matches(key: str, repository: str) -> bool:
-    """Whether a repository is in a place. A `*` stands for a part of the host, never for several."""
-    place, target = _place(key), _place(repository)
+    """Return whether a repository is in a location. A `*` stands for a part of the host, never for several."""
+    location, target = _parse_location(key), _parse_location(repository)
     return (
-        place.port == target.port
-        and len(place.host) == len(target.host)
-        and target.path.startswith(place.path)
-        and all(fnmatchcase(part, glob.replace("[^", "[!")) for glob, part in zip(place.host, target.host, strict=True))
+        location.port == target.port
+        and len(location.host) == len(target.host)
+        and target.path.startswith(location.path)
+        and all(
+            fnmatchcase(part, glob.replace("[^", "[!")) for glob, part in zip(location.host, target.host, strict=True)
+        )
     )
 
 
@@ -87,11 +89,11 @@ def is_on_default_registry(repository: str) -> bool:
     return not slash or first in _DEFAULT_NAMES or not any(sign in first for sign in ".:")
 
 
-def _place(text: str) -> Place:
+def _parse_location(text: str) -> RegistryLocation:
     host, slash, path = text.partition("/")
     name, colon, port = host.rpartition(":")
     if not colon or host.endswith("]") or (":" in name and not name.startswith("[")):
         name, port = host, ""
     if name.startswith("[") and name.endswith("]"):
         name = name[1:-1]  # in the brackets of an IPv6 address, a glob would see a choice of characters
-    return Place(tuple(name.split(".")), port, f"{slash}{path}")
+    return RegistryLocation(tuple(name.split(".")), port, f"{slash}{path}")

@@ -188,7 +188,7 @@ class ImageManager:
         return _present(pulled)
 
     async def _pull_with_any(self, name: str, fitting: FittingLogins) -> None:
-        """Pull with each login in turn until one is let in. Whoever has a login does not go without, as upstream."""
+        """Pull with each login in turn until one is accepted. As upstream, never without a login if there is one."""
         spec = cri.ImageSpec(image=name)
         if not fitting.logins:
             await self._images.pull_image(cri.PullImageRequest(image=spec))

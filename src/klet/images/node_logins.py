@@ -24,7 +24,7 @@ class NodeLoginFiles:
     """The first file that can be read counts; it is looked at again after a while."""
 
     def __init__(self, *, root: Path, home: Path | None, threads: Threads, clock: Clock) -> None:
-        self._places = find_places(root, home)
+        self._files = find_login_files(root, home)
         self._threads = threads
         self._clock = clock
         self._logins: Logins = {}
@@ -33,7 +33,7 @@ class NodeLoginFiles:
     async def read(self) -> Logins:
         now = self._clock.monotonic()
         if self._read_at is None or now - self._read_at >= KEPT_FOR.total_seconds():
-            self._logins = await self._threads.run(read_first, self._places)
+            self._logins = await self._threads.run(read_first, self._files)
             self._read_at = now
         return self._logins
 
@@ -45,10 +45,10 @@ class NoNodeLogins:
         return {}
 
 
-Places: TypeAlias = Sequence[tuple[Path, Callable[[bytes], Logins]]]
+LoginFiles: TypeAlias = Sequence[tuple[Path, Callable[[bytes], Logins]]]
 
 
-def find_places(root: Path, home: Path | None) -> Places:
+def find_login_files(root: Path, home: Path | None) -> LoginFiles:
     """Where logins may be: in the agent's root directory, the working directory, at home, at the top."""
     top, here = Path("/"), Path()
     homes = () if home is None else (home,)
@@ -59,9 +59,9 @@ def find_places(root: Path, home: Path | None) -> Places:
     )
 
 
-def read_first(places: Places) -> Logins:
+def read_first(files: LoginFiles) -> Logins:
     """The logins of the first file that is one. It blocks."""
-    for path, parse in places:
+    for path, parse in files:
         try:
             return parse(read_bytes(path))
         except FileMissing:

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from klet.aio.clock import Clock
-from klet.cri.errors import CriError, NotFound, Unavailable
+from klet.cri.errors import CriError, CriNotFound, Unavailable
 from klet.cri.port import RuntimeService
 from klet.logs.reader import read_logs
 from klet.logs.render import LogOptions, resolve_since
@@ -48,7 +48,7 @@ class ContainerLogs:
             answer = await self._runtime.container_status(cri.ContainerStatusRequest(container_id=container))
         except Unavailable:
             return True  # a runtime that restarts says nothing about its containers
-        except NotFound:
+        except CriNotFound:
             return False
         except CriError:
             return True

@@ -1,4 +1,4 @@
-"""Reads what ended containers left on disk, on threads of its own: a disk that hangs keeps nobody else waiting."""
+"""Reads termination files and the ends of logs, on threads of its own: a disk that hangs delays nothing else."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ class TerminationFileReader:
     def _read_end(self, path: str, limit: int) -> bytes:
         """The path is what a container had mounted: a file that klet made, or one that the pod's author chose.
 
-        In both places somebody may have put a link since, so none is followed.
+        In both cases a container may have put a link there since, so none is followed.
         """
         known = self._pods if Path(path).is_relative_to(self._pods) else Path("/")
         base, names = split_end(path, max(1, len(Path(path).parts) - len(known.parts)))

@@ -19,7 +19,7 @@ START_ERROR = "StartError"
 """containerd's word for a container whose process could not be started."""
 
 
-class ContainerState(StrEnum):
+class RuntimeContainerState(StrEnum):
     """What the runtime says of a container."""
 
     CREATED = "created"
@@ -52,7 +52,7 @@ class ContainerRecord(Struct, frozen=True, kw_only=True):
     sandbox_id: SandboxId
     name: str
     attempt: int = 0
-    state: ContainerState
+    state: RuntimeContainerState
     image: str = ""
     image_ref: str = ""
     created_at: datetime
@@ -107,16 +107,16 @@ class PodRuntimeStatus(Struct, frozen=True, kw_only=True):
 
     def newest_exited(self, container_name: str) -> ContainerRecord | None:
         """The newest record of that name of a container that has ended."""
-        ended = (record for record in self.containers if record.state is ContainerState.EXITED)
+        ended = (record for record in self.containers if record.state is RuntimeContainerState.EXITED)
         return next((record for record in ended if record.name == container_name), None)
 
     def running(self) -> tuple[ContainerRecord, ...]:
-        return tuple(record for record in self.containers if record.state is ContainerState.RUNNING)
+        return tuple(record for record in self.containers if record.state is RuntimeContainerState.RUNNING)
 
     @property
     def has_ended(self) -> bool:
         """For certain: no container is in any other state."""
-        return all(record.state is ContainerState.EXITED for record in self.containers)
+        return all(record.state is RuntimeContainerState.EXITED for record in self.containers)
 
     def active_containers(self) -> tuple[ContainerRecord, ...]:
         """Containers of the newest ready sandbox."""
@@ -126,7 +126,8 @@ class PodRuntimeStatus(Struct, frozen=True, kw_only=True):
     def members(self) -> dict[str, str]:
         """State by id, of sandboxes and containers alike."""
         states: dict[str, str] = {
-            sandbox.id: ContainerState.RUNNING if sandbox.ready else ContainerState.EXITED for sandbox in self.sandboxes
+            sandbox.id: RuntimeContainerState.RUNNING if sandbox.ready else RuntimeContainerState.EXITED
+            for sandbox in self.sandboxes
         }
         return states | {record.id: record.state for record in self.containers}
 

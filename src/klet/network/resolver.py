@@ -23,7 +23,7 @@ from klet.network.dns import (
 
 DECIDER = "network.dns"
 MOST_TOLD: Final = 2048
-"""How many warnings are remembered as told: several times what the pods of a node can have."""
+"""How many warnings are remembered as recorded: several times what the pods of a node can have."""
 
 
 class PodResolver:
@@ -40,7 +40,7 @@ class PodResolver:
         self._is_checked = False
 
     async def config_for(self, pod: Pod) -> DnsConfig:
-        """The configuration of a pod. The file is read anew each time, as it may change under a running node."""
+        """The configuration of a pod. The file is read each time, as it may change under a running node."""
         decision = decide_dns(pod, await self._of_host(), self._settings)
         for warning in decision.warnings:
             if self._is_news(uid_of(pod), warning):
@@ -70,7 +70,7 @@ class PodResolver:
         return host
 
     def _tell_once(self, problem: str | None) -> None:
-        """The node's file is judged when it is first read: what pods do not get of it is told of each pod."""
+        """The node's file is checked at the first read: what pods do not get of it is recorded per pod."""
         if problem is not None and not self._is_checked:
             self._decisions.for_node().record(Reason.CHECK_LIMITS_FOR_RESOLV_CONF, problem)
         self._is_checked = True

@@ -1,1 +1,1 @@
-"""The node as a whole: what it can do now, and what it tells others about itself."""
+"""The node as a whole: what it can do now, and what it reports about itself."""

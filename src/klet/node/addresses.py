@@ -1,4 +1,4 @@
-"""Which addresses the node tells (upstream: the NodeAddress setter). Pure."""
+"""Which addresses the node reports (upstream: the NodeAddress setter). Pure."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ INTERNAL_IP: Final = "InternalIP"
 EXTERNAL_IP: Final = "ExternalIP"
 HOSTNAME: Final = "Hostname"
 PROVIDED_IP: Final = "alpha.kubernetes.io/provided-node-ip"
-"""Tells the cloud controller which addresses the administrator has chosen."""
+"""The annotation with the addresses that the administrator has chosen, for the cloud controller."""
 
 
 def set_addresses(node: Node, facts: AddressFacts, settings: NodeSettings) -> Node | Unknown:

@@ -1,6 +1,6 @@
-"""Who makes cgroups on this node: what the runtime says it uses, else what the configuration says.
+"""The cgroup driver of this node: the runtime's, or else the configured one.
 
-Two drivers on one machine would each undo what the other did (upstream: `getCgroupDriverFromCRI`).
+Two drivers on one machine would undo each other's changes (upstream: `getCgroupDriverFromCRI`).
 """
 
 import logging
@@ -20,27 +20,27 @@ PAUSE = timedelta(seconds=2)
 
 
 class CgroupDriverUnknown(KletError):
-    """The runtime does not say, or says something unknown."""
+    """The runtime does not report its cgroup driver, or an unknown one."""
 
 
 class RuntimeConfigs(Protocol):
-    """The part of the runtime that tells how it is set up."""
+    """The part of the runtime that reports its configuration."""
 
     async def runtime_config(self, request: cri.RuntimeConfigRequest) -> cri.RuntimeConfigResponse: ...
 
 
 async def find_cgroup_driver(runtime: RuntimeConfigs, *, configured: str, clock: Clock) -> str:
-    """Ask the runtime, up to three times; one that cannot be asked leaves it to the configuration."""
+    """Ask the runtime, up to three times; return the configured driver if the runtime does not have the call."""
     for tries_left in reversed(range(TRIES)):
         try:
             answer = await runtime.runtime_config(cri.RuntimeConfigRequest())
         except Unimplemented:
-            logger.info("The runtime does not tell its cgroup driver", extra={"configured": configured})
+            logger.info("The runtime does not report its cgroup driver", extra={"configured": configured})
             return configured
         except CriError as error:
             if not tries_left:
                 raise CgroupDriverUnknown(f"the runtime does not tell its cgroup driver: {error}") from error
-            logger.warning("The runtime does not tell its cgroup driver", extra={"error": str(error)})
+            logger.warning("The runtime does not report its cgroup driver", extra={"error": str(error)})
             await clock.sleep(PAUSE)
         else:
             return choose_cgroup_driver(answer, configured=configured)
@@ -48,7 +48,7 @@ async def find_cgroup_driver(runtime: RuntimeConfigs, *, configured: str, clock:
 
 
 def choose_cgroup_driver(answer: cri.RuntimeConfigResponse, *, configured: str) -> str:
-    """The runtime's driver, which wins over the configuration."""
+    """Return the runtime's driver, which wins over the configuration."""
     if not answer.HasField("linux"):
         return configured
     match answer.linux.cgroup_driver:

@@ -1,4 +1,4 @@
-"""Composes the node's object from the one that is there and the inputs of its status."""
+"""Composes the node's object from the existing one and the inputs of its status."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -26,7 +26,7 @@ class InputsReader(Protocol):
 
 
 class Draft(Struct, frozen=True):
-    """A node as it should become. Its findings are told once it is settled."""
+    """A node as it should become. Its findings are recorded once it is settled."""
 
     original: Node
     node: Node
@@ -35,7 +35,7 @@ class Draft(Struct, frozen=True):
 
 
 class NodeComposer:
-    """Composes nodes, and remembers what of them has been told."""
+    """Composes nodes, and remembers what has been recorded."""
 
     def __init__(
         self,
@@ -48,19 +48,19 @@ class NodeComposer:
         self._inputs = inputs
         self._cidrs = cidrs
         self._reported_in_use = reported_in_use
-        """Told of the volumes that the API server knows to be in use: only now a controller leaves them attached."""
+        """Called with the volumes that the API server knows as in use: now a controller leaves them attached."""
         self._settings = settings
         self._was_unschedulable = False
-        self._told_reboot = False
+        self._recorded_reboot = False
         self._problems: tuple[str, ...] = ()
 
     async def compose_initial(self) -> Draft:
-        """The node as it would be registered."""
+        """Return the node as it would be registered."""
         initial = build_initial_node(self._settings)
         return await self._compose(initial, initial)
 
     async def compose(self, original: Node) -> Draft:
-        """The node that is there, as it should be now. New pod CIDRs count as a change."""
+        """Return the existing node as it should be now. New pod CIDRs count as a change."""
         has_new_cidrs = await self._cidrs.apply(original.spec.pod_cidrs)
         repaired = repair_labels(original, self._settings)
         draft = await self._compose(original, repaired)
@@ -68,12 +68,12 @@ class NodeComposer:
         return Draft(original, draft.node, is_changed, draft.findings)
 
     def settle(self, node: Node, findings: Iterable[Finding]) -> tuple[Finding, ...]:
-        """The node holds: which findings there are to tell. A reboot is told once in the life of the agent."""
+        """Accept the node as reported; return the findings to record. A reboot is recorded once per run."""
         self._was_unschedulable = node.spec.unschedulable
         self._reported_in_use(node.status.volumes_in_use)
-        told = tuple(each for each in findings if each.decision != Reason.REBOOTED or not self._told_reboot)
-        self._told_reboot = self._told_reboot or any(each.decision == Reason.REBOOTED for each in told)
-        return told
+        new = tuple(each for each in findings if each.decision != Reason.REBOOTED or not self._recorded_reboot)
+        self._recorded_reboot = self._recorded_reboot or any(each.decision == Reason.REBOOTED for each in new)
+        return new
 
     async def _compose(self, original: Node, node: Node) -> Draft:
         seen = await self._inputs.read(node)
@@ -86,7 +86,7 @@ class NodeComposer:
 
 
 def has_changed(before: NodeStatus, after: NodeStatus) -> bool:
-    """Whether a status says something new: not only that it is still true, nor in another order."""
+    """Return whether a status differs in more than its heartbeats and the order of its conditions."""
     if _without_heartbeats(before.conditions) != _without_heartbeats(after.conditions):
         return True
     return replace(before, conditions=()) != replace(after, conditions=())

@@ -1,6 +1,6 @@
-"""The conditions of the node and what their changes tell (upstream: the pressure and ReadyCondition setters). Pure.
+"""The conditions of the node and the findings of their changes (upstream: the pressure and Ready setters). Pure.
 
-NetworkUnavailable is not among them: it belongs to whoever makes the network.
+NetworkUnavailable is not among them: it belongs to the network plugin.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ Conditions = tuple[NodeCondition, ...]
 
 
 class _Words(Struct, frozen=True):
-    """How one state of a pressure condition is told."""
+    """The texts of one state of a pressure condition."""
 
     status: str
     reason: str
@@ -74,14 +74,14 @@ PRESSURES: Final = (
 
 
 class Changed(Struct, frozen=True):
-    """Conditions as they are now, and what there is to tell of the change."""
+    """The new conditions, and the findings of their changes."""
 
     conditions: Conditions
     findings: tuple[Finding, ...] = ()
 
 
 def set_pressures(before: Conditions, pressures: frozenset[str], *, node: str, now: Time) -> Changed:
-    """The three pressure conditions. Their reasons and times change with their statuses only."""
+    """Set the three pressure conditions. Their reasons and times change with their statuses only."""
     conditions, findings = before, []
     for kind in PRESSURES:
         words = kind.present if kind.type in pressures else kind.absent
@@ -102,7 +102,7 @@ def set_pressures(before: Conditions, pressures: frozenset[str], *, node: str, n
 def set_ready(
     before: Conditions, errors: tuple[str, ...], warnings: tuple[str, ...], *, node: str, now: Time
 ) -> Changed:
-    """The Ready condition. Its message is always the present one: it names what is wrong."""
+    """Set the Ready condition. Its message is always the newest: it names what is wrong."""
     ready = NodeCondition(
         type=READY,
         status=FALSE if errors else TRUE,
@@ -121,7 +121,7 @@ def set_ready(
 
 
 def find_missing_capacity(capacity: Resources, *, counts_storage: bool) -> Iterator[str]:
-    """An error if the node does not even know what it has."""
+    """Yield an error if a required capacity is unknown."""
     required = (*REQUIRED, EPHEMERAL_STORAGE) if counts_storage else REQUIRED
     if missing := [name for name in required if name not in capacity]:
         yield f"missing node capacity for resources: {', '.join(missing)}"
@@ -142,7 +142,7 @@ def is_ready(conditions: Conditions) -> bool:
 
 
 def put_condition(conditions: Conditions, new: NodeCondition) -> Conditions:
-    """With `new` in the place of the condition of its type, or at the end."""
+    """Return the conditions with `new` instead of the one of its type, or at the end."""
     if find_condition(conditions, new.type) is None:
         return (*conditions, new)
     return tuple(new if condition.type == new.type else condition for condition in conditions)

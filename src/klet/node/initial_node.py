@@ -34,7 +34,7 @@ _RECONCILED: Final = (
     _BETA_OS,
     _BETA_ARCH,
 )
-"""Labels that an adopted node gets anew; others are the administrator's."""
+"""Labels that are set again on an adopted node; others are the administrator's."""
 
 ATTACH_ANNOTATION: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
 CLOUD_TAINT: Final = Taint(key="node.cloudprovider.kubernetes.io/uninitialized", value="true", effect="NoSchedule")

@@ -1,4 +1,4 @@
-"""Hands the node's pod CIDRs to whoever makes addresses of them: the runtime, and klet's own bridge if that is used."""
+"""Hands the node's pod CIDRs to their users: the runtime, and klet's own bridge network if that is used."""
 
 import logging
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ logger = logging.getLogger(__name__)
 
 
 class CidrUser(Protocol):
-    """Somebody who needs to know the CIDRs; raises KletError if it could not take them."""
+    """A part that makes addresses of the CIDRs; raises KletError if it could not take them."""
 
     async def use(self, cidrs: tuple[str, ...]) -> None: ...
 
 
 class RuntimeConfigCall(Protocol):
-    """The part of the runtime that is told."""
+    """The part of the runtime that takes its configuration."""
 
     async def update_runtime_config(
         self, request: cri.UpdateRuntimeConfigRequest
@@ -25,7 +25,7 @@ class RuntimeConfigCall(Protocol):
 
 
 class RuntimeCidrs:
-    """Tells the runtime, which may have a template for its network."""
+    """Passes the CIDRs to the runtime, which may have a template for its network."""
 
     def __init__(self, *, runtime: RuntimeConfigCall) -> None:
         self._runtime = runtime
@@ -44,7 +44,7 @@ class PodCidrs:
         self._used: tuple[str, ...] = ()
 
     async def apply(self, cidrs: tuple[str, ...]) -> bool:
-        """Hand them on if they are new; True if so. Whoever could not take them is asked again next time."""
+        """Pass them on if they are new; return True if so. After a failure all users get them again next time."""
         if not cidrs or cidrs == self._used:
             return False
         try:

@@ -58,22 +58,22 @@ class NodeRegistrar:
         self._api = api
         self._initial = initial
         self._reset_devices = reset_devices
-        """Whether no device plugin is remembered: then what an adopted node says of devices is not true."""
+        """Whether no device plugin is remembered: then the devices of an adopted node are out of date."""
         self._board = board
         self._recorder = recorder
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
 
     async def register(self) -> Node:
-        """The node as the API server has it. A pause comes before each try, the first one too."""
-        told: set[str] = set()
+        """Register the node; return it as the API server has it. A pause comes before each try, the first one too."""
+        recorded: set[str] = set()
         for delay in exponential_delays(first=FIRST_DELAY, longest=LONGEST_DELAY):
             await self._clock.sleep(delay)
             draft = await self._initial.compose_initial()
-            # Of every start, also when the node is there already: to the agent that starts each condition is new.
+            # At every start, also if the node exists: for the agent that starts each condition is new.
             for finding in draft.findings:
-                if finding.decision not in told:
-                    told.add(finding.decision)
+                if finding.decision not in recorded:
+                    recorded.add(finding.decision)
                     self._recorder.record(finding)
             name = draft.node.metadata.name
             try:
@@ -90,7 +90,7 @@ class NodeRegistrar:
         try:
             node = await self._api.create(draft.node)
         except (AlreadyExists, Forbidden) as error:
-            # A node may be allowed to change itself, and not to make itself.
+            # A node may be allowed to change its object, but not to create it.
             logger.debug("Node not created", extra={"node": draft.node.metadata.name, "error": str(error)})
             return await self._adopt(draft.node)
         self._initial.settle(node, ())

@@ -1,4 +1,4 @@
-"""Says when the node's status is told: at once when something has changed, and now and then without a reason
+"""Decides when the node's status is reported: at once after a change, and periodically
 (upstream: `syncNodeStatus`, `fastStatusUpdateOnce`).
 """
 
@@ -17,27 +17,27 @@ from klet.api.node import Node
 from klet.model.error_text import join_errors
 from klet.node.conditions import is_ready
 from klet.node.settings import ReportTimes
-from klet.node.status_sync import START_PATIENCE, Outcome
+from klet.node.status_sync import START_PATIENCE, StatusOutcome
 
 logger = logging.getLogger(__name__)
 
 JITTER: Final = 0.04
 LOOK: Final = timedelta(milliseconds=100)
-"""How often a node that is not ready yet looks for what keeps it; that costs nothing outside of the process."""
+"""How often a node that is not ready checks whether its errors changed; the check stays within the process."""
 READY_WITHIN: Final = timedelta(minutes=2)
 """A node that is not ready after so long is no longer starting."""
 
 
 class Registrar(Protocol):
-    """Brings the node into the API."""
+    """Registers the node with the API server."""
 
     async def register(self) -> Node: ...
 
 
 class Sync(Protocol):
-    """Tells the status once."""
+    """Reports the status once."""
 
-    async def sync(self, name: str) -> Outcome: ...
+    async def sync(self, name: str) -> StatusOutcome: ...
 
 
 class KnownNode(Protocol):
@@ -48,7 +48,7 @@ class KnownNode(Protocol):
 
 
 class Hints(Protocol):
-    """Changes that somebody sends."""
+    """A subscription to changes."""
 
     async def get(self) -> object: ...
 
@@ -57,7 +57,7 @@ class Hints(Protocol):
     def close(self) -> None: ...
 
 
-class FollowedNode(Protocol):
+class NodeWatch(Protocol):
     """The node's own object, as the watch shows it."""
 
     def get(self, name: str) -> Node | None: ...
@@ -66,7 +66,7 @@ class FollowedNode(Protocol):
 
 
 class StatusReporter:
-    """Registers the node if it should, then keeps its status told."""
+    """Registers the node if configured, then keeps its status reported."""
 
     def __init__(
         self,
@@ -74,22 +74,22 @@ class StatusReporter:
         name: str,
         registrar: Registrar | None,
         sync: Sync,
-        nodes: FollowedNode,
+        nodes: NodeWatch,
         wakes: Sequence[Callable[[], Hints]],
         known: KnownNode,
         errors: Callable[[], tuple[str, ...]],
-        pace: "Pace",
+        timer: "ReportTimer",
     ) -> None:
         self._name = name
         self._registrar = registrar
-        """None: somebody else makes the node (registerNode: false)."""
+        """None if klet does not register the node (registerNode: false)."""
         self._sync = sync
         self._nodes = nodes
         self._wakes = wakes
-        """Where a change may come from that the status tells."""
+        """Sources of changes that belong into the status."""
         self._known = known
         self._errors = errors
-        self._pace = pace
+        self._timer = timer
         self._woken = asyncio.Event()
         self._has_been_ready = False
         self._is_late = False
@@ -102,7 +102,7 @@ class StatusReporter:
             group.create_task(self._report(), name="node-status")
 
     def wake(self) -> None:
-        """Something has changed: tell it now."""
+        """Report now: something has changed."""
         self._woken.set()
 
     async def _report(self) -> None:
@@ -114,10 +114,10 @@ class StatusReporter:
             outcome = await self._sync.sync(self._name)
             waits: list[Coroutine[Any, Any, object]] = [
                 self._woken.wait(),
-                self._pace.pause(is_held=outcome is Outcome.HELD),
+                self._timer.pause(is_held=outcome is StatusOutcome.HELD),
             ]
-            if outcome is Outcome.HELD or self._is_starting():
-                waits.append(self._pace.until(partial(self._has_changed, errors)))
+            if outcome is StatusOutcome.HELD or self._is_starting():
+                waits.append(self._timer.until(partial(self._has_changed, errors)))
             await first_of(*waits)
 
     def _has_changed(self, errors: tuple[str, ...]) -> bool:
@@ -130,7 +130,7 @@ class StatusReporter:
             return False
         if self._has_been_ready or self._is_late:
             return False
-        if self._pace.is_early():
+        if self._timer.is_early():
             return True
         self._is_late = True
         logger.error("Node not becoming ready in time after startup", extra={"error": join_errors(self._errors())})
@@ -144,7 +144,7 @@ class StatusReporter:
                 self.wake()
 
     async def _follow_node(self) -> None:
-        """Only what others write and the status depends on is worth a pass: most changes are our own."""
+        """Wake only for fields that others write and the status depends on: most changes are our own."""
         before = self._essence()
         with closing(self._nodes.changes()) as hints:
             while True:
@@ -159,8 +159,8 @@ class StatusReporter:
         return None if node is None else (node.metadata.uid, node.spec.pod_cidrs, node.spec.unschedulable)
 
 
-class Pace:
-    """How long the reporter waits."""
+class ReportTimer:
+    """Decides how long the reporter waits between passes."""
 
     def __init__(self, *, times: ReportTimes, clock: Clock, randomness: random.Random) -> None:
         self._times = times
@@ -172,7 +172,7 @@ class Pace:
         return self._clock.monotonic() - self._began < READY_WITHIN.total_seconds()
 
     async def pause(self, *, is_held: bool) -> None:
-        """Until the next pass that needs no reason; one that was held back comes again when it may."""
+        """Wait until the next periodic pass; one that was held back is retried as soon as it may go out."""
         wanted = START_PATIENCE if is_held else self._times.update * (1 + JITTER * self._randomness.random())
         await self._clock.sleep(wanted)
 

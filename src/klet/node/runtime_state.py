@@ -102,7 +102,7 @@ class RuntimeState:
         return self._changes.subscribe()
 
     def errors(self) -> tuple[str, ...]:
-        """Why no pod should be taken in now; empty when all is well."""
+        """Return why no pod should be synced now; empty if all is well."""
         pleg = self._pleg_error()
         found = (
             describe_age(self._well_at, now=self._clock.now()),
@@ -112,22 +112,22 @@ class RuntimeState:
         return tuple(error for error in found if error is not None)
 
     def network_error(self) -> str | None:
-        """Why no pod with a network of its own should be started now."""
+        """Return why no pod with its own network should be started now; None if all is well."""
         return self._report.network_error
 
     async def until_well(self) -> None:
         """Return when there are no errors."""
         delays = exponential_delays(first=FIRST_PAUSE, longest=LONGEST_PAUSE)
-        told: tuple[str, ...] = ()
+        logged: tuple[str, ...] = ()
         while errors := self.errors():
-            if errors != told:
+            if errors != logged:
                 logger.info("Skipping pod synchronization", extra={"error": join_errors(errors)})
-                told = errors
+                logged = errors
             await first_of(self._noted.wait(), self._clock.sleep(next(delays)))
 
 
 class RuntimeChecks:
-    """Asks the runtime again and again how it is."""
+    """Reads the runtime's status periodically."""
 
     def __init__(self, *, runtime: StatusCall, state: RuntimeState, recorder: CauseRecorder, clock: Clock) -> None:
         self._runtime = runtime

@@ -37,7 +37,7 @@ NAMES_PER_IMAGE: Final = 5
 
 
 class Composed(Struct, frozen=True):
-    """A node as it should be told, what there is to record of the changes, and what could not be found out."""
+    """A node as it should be reported, the findings of its changes, and the setters that failed."""
 
     node: Node
     findings: tuple[Finding, ...] = ()
@@ -137,8 +137,8 @@ def _features(before: NodeFeatures | None, report: RuntimeReport) -> NodeFeature
 
 
 def _find_reboot(node: Node, machine: MachineInfo | Unknown) -> tuple[Finding, ...]:
-    told = node.status.node_info.boot_id
-    if isinstance(machine, Unknown) or not told or told == machine.boot_id:
+    reported = node.status.node_info.boot_id
+    if isinstance(machine, Unknown) or not reported or reported == machine.boot_id:
         return ()
     return (find_reboot(node.metadata.name, machine.boot_id),)
 

@@ -1,5 +1,5 @@
 """What one node status is computed from, and its reading: the machine, the runtime and the parts of the agent at one
-moment. Never waits long for anybody.
+moment. Never waits long for any of them.
 """
 
 import re
@@ -27,7 +27,7 @@ from klet.node.settings import NodeSettings
 from klet.wire import cri_v1_pb2 as cri
 
 PATIENCE: Final = timedelta(seconds=2)
-"""How long a status waits for somebody outside: it must go out though a resolver or the runtime hangs."""
+"""How long a status waits for an outside call: it must go out even if a resolver or the runtime hangs."""
 
 _SEMANTIC: Final = re.compile(r"\s*v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?)$")
 _GENERIC: Final = re.compile(r"\s*v?(\d+(?:\.\d+)+)")

@@ -1,4 +1,4 @@
-"""One pass of telling the API server how the node is: compute, compare, patch (upstream: `updateNodeStatus`)."""
+"""One pass of reporting the node's status to the API server: compute, compare, patch (upstream: `updateNodeStatus`)."""
 
 import logging
 import random
@@ -43,7 +43,7 @@ class SeenNodes(Protocol):
 
 
 class Composer(Protocol):
-    """Makes the node anew."""
+    """Composes the node's object."""
 
     async def compose(self, original: Node) -> Draft: ...
 
@@ -57,8 +57,8 @@ class Heartbeats(Struct, frozen=True):
     on_failure: Callable[[], Awaitable[None]]
 
 
-class Outcome(Enum):
-    """How a pass has ended."""
+class StatusOutcome(Enum):
+    """The result of a pass."""
 
     POSTED = auto()
     UNCHANGED = auto()
@@ -95,7 +95,7 @@ class StatusSync:
         self._reported_at: float | None = None
         self._delay = timedelta()
 
-    async def sync(self, name: str) -> Outcome:
+    async def sync(self, name: str) -> StatusOutcome:
         """Compute the status and send it if there is something to say; several tries, one right after the other."""
         self._began = self._clock.monotonic() if self._began is None else self._began
         untold: dict[str, Finding] = {}
@@ -111,23 +111,23 @@ class StatusSync:
                     await self._heartbeats.on_failure()
         extra = {"error": "update node status exceeds retry count"}
         logger.log(level_for(last, logging.ERROR), "Unable to update node status", extra=extra)
-        return Outcome.FAILED
+        return StatusOutcome.FAILED
 
-    async def _try(self, name: str, untold: dict[str, Finding], *, ask: bool) -> Outcome:
+    async def _try(self, name: str, untold: dict[str, Finding], *, ask: bool) -> StatusOutcome:
         original = await self._read(name, ask=ask)
         draft = await self._composer.compose(original)
-        # A patch whose answer was lost has been applied: the next try finds nothing new, and still has it to tell.
+        # A patch whose answer was lost has been applied: the next try finds no change, but must record the findings.
         untold.update({finding.decision: finding for finding in draft.findings})
         if self._must_hold(draft):
-            return Outcome.HELD
+            return StatusOutcome.HELD
         if not draft.is_changed and not self._is_due():
             self._settle(original, untold)
-            return Outcome.UNCHANGED
+            return StatusOutcome.UNCHANGED
         self._delay = self._choose_delay(is_changed=draft.is_changed)
         posted = await self._post(draft, name)
         self._reported_at = self._clock.monotonic()
         self._settle(posted, untold)
-        return Outcome.POSTED
+        return StatusOutcome.POSTED
 
     async def _post(self, draft: Draft, name: str) -> Node:
         patch = build_status_patch(draft.original, draft.node)
@@ -145,11 +145,11 @@ class StatusSync:
         return await self._heartbeats.api.get(Node, name) if known is None else known
 
     def _is_doubtful(self, seen: Node | None, own: Node | None) -> bool:
-        """Whether the watch had its time to show what we know, and does not."""
+        """Return whether the watch had time to show our newest version, and does not."""
         if seen is None or own is None or newer_of(seen, own) is seen:
             return False
-        told = max(self._began or 0.0, self._reported_at or 0.0)
-        return self._since(told) > WATCH_LAG
+        newest = max(self._began or 0.0, self._reported_at or 0.0)
+        return self._since(newest) > WATCH_LAG
 
     def _settle(self, node: Node, untold: Mapping[str, Finding]) -> None:
         for finding in self._composer.settle(node, untold.values()):
@@ -170,7 +170,7 @@ class StatusSync:
         return timedelta(seconds=self._clock.monotonic() - instant)
 
     def _choose_delay(self, *, is_changed: bool) -> timedelta:
-        """Nodes that changed together shall not report together for ever."""
+        """Spread the reports of nodes that changed together."""
         if is_changed or self._reported_at is None:
             return self._times.report * self._randomness.uniform(-0.5, 0.5)
         return timedelta()

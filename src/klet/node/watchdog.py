@@ -28,10 +28,10 @@ class WatchdogError(KletError):
     """A watchdog that cannot be served."""
 
 
-class Listener(Protocol):
-    """The service manager."""
+class StateNotifier(Protocol):
+    """The service manager that the agent notifies."""
 
-    def tell(self, state: str) -> bool: ...
+    def notify(self, state: str) -> bool: ...
 
 
 class Watchdog:
@@ -40,7 +40,7 @@ class Watchdog:
     def __init__(
         self,
         *,
-        manager: Listener,
+        manager: StateNotifier,
         allowed: timedelta,
         checks: Mapping[str, Check],
         clock: Clock,
@@ -65,7 +65,7 @@ class Watchdog:
                 return
         for tries_left in reversed(range(TRIES)):
             try:
-                if not self._manager.tell(WATCHDOG):
+                if not self._manager.notify(WATCHDOG):
                     logger.error("Failed to notify systemd watchdog", extra={"error": "NOTIFY_SOCKET is unset"})
                 return
             except NotifyError as error:

@@ -22,7 +22,7 @@ from klet.objectcache.store import LiveObjects, ObjectStore, T
 from klet.objectcache.watched import WatchedObjects, idle_time
 
 
-class Strategy(StrEnum):
+class ChangeDetectionStrategy(StrEnum):
     """How changes are noticed (`configMapAndSecretChangeDetectionStrategy`)."""
 
     WATCH = "Watch"
@@ -117,7 +117,7 @@ def build_cluster_objects(
     def make(struct: type[T], kind: ObjectKind) -> ObjectStore[T]:
         tell = partial(changed.add, kind)
         match strategy:
-            case Strategy.WATCH:
+            case ChangeDetectionStrategy.WATCH:
                 return WatchedObjects(
                     kind=kind,
                     follow=partial(follow_one, struct, settings),
@@ -125,7 +125,7 @@ def build_cluster_objects(
                     idle_after=idle_time(sync_period),
                     clock=settings.clock,
                 )
-            case Strategy.CACHE:
+            case ChangeDetectionStrategy.CACHE:
                 return ExpiringObjects(
                     struct=struct,
                     client=settings.client,
@@ -133,7 +133,7 @@ def build_cluster_objects(
                     on_change=tell,
                     clock=settings.clock,
                 )
-            case Strategy.GET:
+            case ChangeDetectionStrategy.GET:
                 return LiveObjects(struct=struct, client=settings.client)
             case _:
                 raise UnknownStrategy(strategy)

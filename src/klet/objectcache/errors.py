@@ -1,7 +1,7 @@
 """What can go wrong between a pod and the objects it refers to.
 
 ObjectCacheError
-├── NotRegistered    nobody said that a pod needs the object
+├── NotRegistered    no pod is registered that needs the object
 ├── NotSynced        the API server has not shown it yet
 ├── TokenFailed      no token could be had
 ├── NoTrustAnchors   the root certificates that a volume is to show are not to be had
@@ -19,7 +19,7 @@ class ObjectCacheError(KletError):
 
 
 class NotRegistered(ObjectCacheError):
-    """Nobody said that a pod needs the object."""
+    """No pod is registered that needs the object."""
 
     def __init__(self, namespace: str, name: str) -> None:
         super().__init__(f'object "{namespace}"/"{name}" not registered')

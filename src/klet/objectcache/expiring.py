@@ -1,4 +1,4 @@
-"""Objects that are read anew when they are old (strategy `Cache`, upstream's TTL-based manager)."""
+"""Objects that are read again when they are old (strategy `Cache`, upstream's TTL-based manager)."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class _Item(Struct, Generic[T]):
     missing: ObjectMissing | None = None
     read_at: datetime | None = None
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Who comes while somebody reads gets what that one reads."""
+    """Readers that come during a read share its result."""
 
     def is_fresh(self, now: datetime, ttl: timedelta) -> bool:
         """An object that is missing is looked for each time."""

@@ -128,12 +128,12 @@ class TokenCache:
             raise TokenFailed("the API server does not have TokenRequest endpoints enabled") from error
 
     async def _makes_tokens(self) -> bool:
-        """Tells an account that does not exist from an API server that makes no tokens."""
+        """Return whether the account exists, to tell a missing one from an API server that makes no tokens."""
         if not self._has_tokens:
             try:
                 found = msgspec.json.decode(await self._client.read("/api/v1"), type=_Resources)
             except (KletError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 logger.log(level_for(error), "Discovery failed", extra={"error": str(error)})
-                return True  # nobody knows, and what the server said about this request is better than a guess
+                return True  # unknown, and the server's answer to this request is better than a guess
             self._has_tokens = any(resource.name == "serviceaccounts/token" for resource in found.resources)
         return self._has_tokens

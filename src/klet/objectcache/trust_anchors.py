@@ -16,7 +16,7 @@ _LINE: Final = 64
 
 
 def merge_anchors(bundles: Sequence[ClusterTrustBundle], *, randomness: random.Random) -> bytes:
-    """Every certificate once, in no order: nobody shall come to rely on one."""
+    """Return every certificate once, in random order: users must not rely on one."""
     found = list(dict.fromkeys(block for bundle in bundles for block in read_blocks(bundle.spec.trust_bundle)))
     randomness.shuffle(found)
     return b"".join(map(_encode, found))

@@ -22,7 +22,7 @@ from klet.objectcache.store import Kept_co, T, version_of
 SYNC_PATIENCE: Final = timedelta(seconds=1)
 SWEEP: Final = timedelta(minutes=1)
 IDLE_SYNCS: Final = 5
-"""A watch of an object that nobody read for so many sync periods is stopped."""
+"""A watch of an object that was not read for so many sync periods is stopped."""
 
 
 class Follower(Protocol[Kept_co]):
@@ -46,11 +46,11 @@ class _Item(Struct, Generic[T]):
     pods: set[PodUID] = field(default_factory=set)
     task: asyncio.Task[None] | None = None
     version: str | None = None
-    """What readers have been told of; None before the first look."""
+    """The version that readers know of; None before the first list."""
     is_awaited: bool = False
-    """Somebody could not wait any longer for the first look, and wants to know of it."""
+    """A reader gave up waiting for the first list, and must be notified of it."""
     is_stopped: bool = False
-    """Nobody reads it; the next one who does starts a new watch."""
+    """It is not read; the next reader starts a new watch."""
 
 
 class WatchedObjects(Generic[T]):
@@ -146,7 +146,7 @@ class WatchedObjects(Generic[T]):
         item.task = None
 
     def _note(self, key: ObjectKey, item: _Item[T]) -> bool:
-        """Tell of a change. What was there at first is none. True for an object that is immutable."""
+        """Publish a change; the first list is none. Return True for an object that is immutable."""
         obj = item.follower.get(key.name, key.namespace)
         known, item.version = item.version, version_of(obj)
         if item.is_awaited or (known is not None and known != item.version):

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
-from klet.checkpoint import CheckpointError, CheckpointFile, Format, Found
+from klet.checkpoint import CheckpointError, CheckpointFile, CheckpointFormat, Found
 from klet.host.errors import FileError
 from klet.host.files import remove_file
 from klet.offline.object_formats import Known
@@ -61,7 +61,7 @@ class ObjectFiles(Generic[T]):
     """The files of one kind. `form` makes the format for an owner, such as `namespace/name`."""
 
     def __init__(
-        self, *, directory: Path, form: Callable[[str], Format[Known[T]]], threads: Threads, clock: Clock
+        self, *, directory: Path, form: Callable[[str], CheckpointFormat[Known[T]]], threads: Threads, clock: Clock
     ) -> None:
         self._directory = directory
         self._form = form

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 from klet.cri.events import EventKind
-from klet.model.runtime import ContainerState, PodRuntimeStatus
+from klet.model.runtime import PodRuntimeStatus, RuntimeContainerState
 from klet.pleg.cache import Reading
 
 
 def agrees(status: PodRuntimeStatus, expected: Mapping[str, EventKind]) -> bool:
     """Say whether a reading shows what the events said."""
-    states: dict[str, ContainerState] = {record.id: record.state for record in status.containers}
+    states: dict[str, RuntimeContainerState] = {record.id: record.state for record in status.containers}
     sandboxes: dict[str, bool] = {sandbox.id: sandbox.ready for sandbox in status.sandboxes}
     return all(_agrees(member, kind, states, sandboxes) for member, kind in expected.items())
 
@@ -22,15 +22,17 @@ def is_news(listed: PodRuntimeStatus | None, before: PodRuntimeStatus | None, re
     return members != (before.members() if before is not None else {}) and members != reading.status.members()
 
 
-def _agrees(member: str, kind: EventKind, states: Mapping[str, ContainerState], sandboxes: Mapping[str, bool]) -> bool:
+def _agrees(
+    member: str, kind: EventKind, states: Mapping[str, RuntimeContainerState], sandboxes: Mapping[str, bool]
+) -> bool:
     present = member in states or member in sandboxes
     match kind:
         case EventKind.STOPPED:
             # One that is said to be created has ended before its start was noted: it will show as running for a moment.
-            is_over = states.get(member) not in {ContainerState.RUNNING, ContainerState.CREATED}
+            is_over = states.get(member) not in {RuntimeContainerState.RUNNING, RuntimeContainerState.CREATED}
             return is_over and not sandboxes.get(member, False)
         case EventKind.STARTED:
-            return present and states.get(member) not in {ContainerState.CREATED, ContainerState.UNKNOWN}
+            return present and states.get(member) not in {RuntimeContainerState.CREATED, RuntimeContainerState.UNKNOWN}
         case EventKind.DELETED:
             return not present
         case EventKind.CREATED | EventKind.OOM:

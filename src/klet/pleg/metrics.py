@@ -4,10 +4,10 @@ from collections import Counter
 from typing import Final
 
 from klet.metrics import Label, MetricRegistry, Reading
-from klet.model.runtime import ContainerState
+from klet.model.runtime import RuntimeContainerState
 from klet.pleg.cache import RuntimeCache
 
-STATE: Final = Label("container_state", frozenset(state.value for state in ContainerState))
+STATE: Final = Label("container_state", frozenset(state.value for state in RuntimeContainerState))
 
 
 def register_running(registry: MetricRegistry, cache: RuntimeCache) -> None:

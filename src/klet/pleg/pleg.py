@@ -18,7 +18,7 @@ from klet.aio.clock import Clock
 from klet.aio.turns import Turns
 from klet.aio.workqueue import WorkQueue
 from klet.cri.errors import CriError, Unimplemented
-from klet.cri.events import EventSource, RuntimeEvent
+from klet.cri.events import RuntimeEvent, RuntimeEventSource
 from klet.errors import KletError
 from klet.model.pods import PodUID
 from klet.model.runtime import FirstStart, PodRuntimeStatus
@@ -86,7 +86,7 @@ class Pleg:
         self,
         *,
         reader: PodReading,
-        sources: Sequence[EventSource],
+        sources: Sequence[RuntimeEventSource],
         cache: RuntimeCache,
         clock: Clock,
         settings: PlegSettings,

@@ -1,4 +1,4 @@
-"""What to do with a pod's sandbox and containers now, from its spec and what the runtime shows (computePodActions)."""
+"""Computes what to do with a pod's sandbox and containers, from its spec and its runtime status (computePodActions)."""
 
 from enum import StrEnum
 
@@ -11,7 +11,7 @@ from klet.model.causes import Finding
 from klet.model.pods import subject_of
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult, ProbeView
 from klet.model.reasons import Reason
-from klet.model.runtime import ContainerId, ContainerRecord, ContainerState, PodRuntimeStatus, SandboxId
+from klet.model.runtime import ContainerId, ContainerRecord, PodRuntimeStatus, RuntimeContainerState, SandboxId
 from klet.runtime.hashing import container_hash
 from klet.runtime.init_actions import InitPlan, plan_init_containers
 from klet.runtime.restart import NEVER, ON_FAILURE, effective_policy, should_restart
@@ -60,7 +60,7 @@ class PodActions(Struct, frozen=True, kw_only=True, eq=False):
     start_ephemeral: tuple[int, ...] = ()
     kill: tuple[ContainerKill, ...] = ()
     findings: tuple[Finding, ...] = ()
-    """Why; two that do the same are equal whatever the reasons."""
+    """Why. Not compared: actions that do the same are equal."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PodActions) and _without_findings(self) == _without_findings(other)
@@ -70,7 +70,7 @@ class PodActions(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def is_idle(self) -> bool:
-        """True when the runtime already is as the spec wants it."""
+        """True if the runtime already matches the spec."""
         return not (self.kill_pod or self.create_sandbox or self.starts or self.kill)
 
     @property
@@ -89,10 +89,12 @@ def plan_sandbox(pod: Pod, status: PodRuntimeStatus) -> SandboxPlan:
     newest = status.sandboxes[0]
     fresh = SandboxPlan(create=True, attempt=newest.attempt + 1, id=newest.id)
     if sum(sandbox.ready for sandbox in status.sandboxes) > 1:
+        # Upstream: there must be one ready sandbox at most; all are killed, and one is created.
         return replace(fresh, why="more than one sandbox is ready")
     if not newest.ready:
         return replace(fresh, why="the sandbox is not ready")
     if newest.host_network != pod.spec.host_network:
+        # No id, as upstream: without one no SandboxChanged Event is recorded.
         return replace(fresh, id=None, why="the sandbox has another network namespace mode")
     if not pod.spec.host_network and not newest.ips:
         return replace(fresh, why="the sandbox has no IP address")
@@ -100,10 +102,11 @@ def plan_sandbox(pod: Pod, status: PodRuntimeStatus) -> SandboxPlan:
 
 
 def compute_pod_actions(pod: Pod, status: PodRuntimeStatus, *, probes: ProbeView) -> PodActions:
-    """Compute what brings the runtime from `status` to what the spec wants."""
+    """Return what brings the runtime from `status` to what the spec wants."""
     sandbox = plan_sandbox(pod, status)
     if sandbox.create:
         return _with_new_sandbox(pod, status, sandbox)
+    # An ephemeral container is started once and never restarted, also before initialization is complete.
     ephemeral = tuple(
         index for index, container in enumerate(pod.spec.ephemeral_containers) if status.newest(container.name) is None
     )
@@ -117,6 +120,7 @@ def compute_pod_actions(pod: Pod, status: PodRuntimeStatus, *, probes: ProbeView
         kill=tuple(_init_kill(kill.id, kill.name, kill.message, kill.probe) for kill in init.kill),
         findings=_init_findings(pod, init),
     )
+    # Regular containers wait until all init containers are done; sidecars count once they have started.
     if init.kill_pod or not init.initialized:
         return actions
     return _with_regular_containers(pod, status, actions, probes=probes)
@@ -124,12 +128,14 @@ def compute_pod_actions(pod: Pod, status: PodRuntimeStatus, *, probes: ProbeView
 
 def _with_new_sandbox(pod: Pod, status: PodRuntimeStatus, sandbox: SandboxPlan) -> PodActions:
     base = PodActions(kill_pod=True, create_sandbox=True, sandbox_id=sandbox.id, attempt=sandbox.attempt)
+    # Upstream: once containers exist, a second sandbox would be a restart, which the policy forbids.
     if pod.spec.restart_policy == NEVER and sandbox.attempt != 0 and status.containers:
         why = f"{sandbox.why} and the restart policy is Never"
         return replace(base, create_sandbox=False, findings=(_finding(pod, Reason.KILL_POD, why),))
     start = tuple(index for index, container in enumerate(pod.spec.containers) if not _is_done(pod, container, status))
+    # Nothing is left to run, so there is no sandbox to make. A container in state unknown may not have completed.
     if not start and any(
-        (record := status.newest(container.name)) and record.state is not ContainerState.UNKNOWN
+        (record := status.newest(container.name)) and record.state is not RuntimeContainerState.UNKNOWN
         for container in pod.spec.containers
     ):
         why = f"{sandbox.why} and every container has completed"
@@ -153,11 +159,11 @@ def _with_new_sandbox(pod: Pod, status: PodRuntimeStatus, sandbox: SandboxPlan) 
 
 
 def _is_done(pod: Pod, container: Container, status: PodRuntimeStatus) -> bool:
-    """A container that ended well and is only restarted on failure stays ended, also in a new sandbox."""
+    """Return whether a container has succeeded for good: with OnFailure it does not run again in a new sandbox."""
     record = status.newest(container.name)
     return (
         record is not None
-        and record.state is ContainerState.EXITED
+        and record.state is RuntimeContainerState.EXITED
         and record.exit_code == 0
         and effective_policy(container, pod) == ON_FAILURE
     )
@@ -172,11 +178,12 @@ def _with_regular_containers(
     kept = 0
     for index, container in enumerate(pod.spec.containers):
         record = status.newest(container.name)
-        if record is None or record.state is not ContainerState.RUNNING:
+        if record is None or record.state is not RuntimeContainerState.RUNNING:
             if should_restart(container, pod, record):
                 start.append(index)
                 findings.append(_start_finding(pod, container, record))
-                if record is not None and record.state is ContainerState.UNKNOWN:
+                # Unknown may mean that it still runs: two instances of one container must never run at once.
+                if record is not None and record.state is RuntimeContainerState.UNKNOWN:
                     message = 'Container is in "unknown" state, try killing it before restart'
                     kill.append(ContainerKill(id=record.id, name=container.name, message=message))
             continue
@@ -189,7 +196,7 @@ def _with_regular_containers(
             start.append(index)
         findings.append(_finding(pod, Reason.KILL_CONTAINER, verdict.kill.message, container=container.name))
     if not kept and not start:
-        # A sidecar must not keep a pod alive whose work is done.
+        # Upstream: no regular container runs or will run. Sidecars must not keep such a pod alive.
         done = _finding(pod, Reason.KILL_POD, "no container is running and none is to be started")
         return replace(actions, kill_pod=True, start_init=(), kill=tuple(kill), findings=(*findings, done))
     return replace(actions, start=tuple(start), kill=tuple(kill), findings=tuple(findings))
@@ -201,12 +208,12 @@ class _Verdict(Struct, frozen=True):
 
 
 def _judge_running(pod: Pod, container: Container, record: ContainerRecord, probes: ProbeView) -> _Verdict | None:
-    """Say why a running container has to go, or None to keep it."""
+    """Return why a running container must be killed; None to keep it."""
     restart = effective_policy(container, pod) != NEVER
     reason = KillReason.UNKNOWN
     if record.spec_hash != container_hash(container):
         message = f"Container {container.name} definition changed"
-        restart = True
+        restart = True  # as upstream, whatever the restart policy: a new definition has never run
     elif probes.get(ProbeKey(record.id, ProbeKind.LIVENESS)) is ProbeResult.FAILURE:
         message = f"Container {container.name} failed liveness probe"
         reason = KillReason.LIVENESS_PROBE

@@ -7,18 +7,18 @@ from msgspec import Struct
 from klet.aio.clock import Clock
 from klet.api.container import Container, EphemeralContainer, ResourceRequirements
 from klet.api.pod import Pod
-from klet.cri.errors import CriError, NotFound
+from klet.cri.errors import CriError, CriNotFound
 from klet.cri.port import RuntimeService
 from klet.host.errors import HostError
 from klet.model.pods import PodUID, uid_of
-from klet.model.runtime import ContainerId, ContainerState, PodRuntimeStatus
+from klet.model.runtime import ContainerId, PodRuntimeStatus, RuntimeContainerState
 from klet.runtime import errors
-from klet.runtime.config.container_planner import ContainerPlanner, Place, StartFacts
+from klet.runtime.config.container_planner import ContainerPlanner, ReadySandbox, StartFacts
 from klet.runtime.quirks.held_names import create_container
 from klet.wire import cri_v1_pb2 as cri
 
 
-class LogPlaces(Protocol):
+class LogPaths(Protocol):
     """Keeps the places of logs free for the runtime."""
 
     async def remove_log(self, log: str) -> None: ...
@@ -49,7 +49,7 @@ class ContainerCreator:
         *,
         runtime: RuntimeService,
         planner: ContainerPlanner,
-        logs: LogPlaces,
+        logs: LogPaths,
         allocations: CreationRecords,
         clock: Clock,
     ) -> None:
@@ -64,15 +64,15 @@ class ContainerCreator:
         pod: Pod,
         container: Container | EphemeralContainer,
         status: PodRuntimeStatus,
-        place: Place,
+        sandbox: ReadySandbox,
         facts: StartFacts,
     ) -> CreatedContainer:
         """Create it in its pod's sandbox, or raise StartError."""
-        config = await self._planner.plan(pod, container, place, facts)
+        config = await self._planner.plan(pod, container, sandbox, facts)
         await self._remove_unstarted(container.name, status)
-        log = f"{place.sandbox_config.log_directory}/{config.log_path}"
-        created = await self._create(config, place, log)
-        self._allocations.record_creation(uid_of(pod), container.name, place.allocation.of(container.name))
+        log = f"{sandbox.sandbox_config.log_directory}/{config.log_path}"
+        created = await self._create(config, sandbox, log)
+        self._allocations.record_creation(uid_of(pod), container.name, sandbox.allocation.of(container.name))
         return CreatedContainer(created, log)
 
     async def _remove_unstarted(self, container: str, status: PodRuntimeStatus) -> None:
@@ -81,20 +81,20 @@ class ContainerCreator:
         Its log goes first: if nothing but that were left, it would count as a life.
         """
         record = status.newest(container)
-        if record is None or record.state is not ContainerState.CREATED:
+        if record is None or record.state is not RuntimeContainerState.CREATED:
             return
         if record.log_path:
             await self._logs.remove_log(record.log_path)
         try:
             await self._runtime.remove_container(cri.RemoveContainerRequest(container_id=record.id))
-        except NotFound:
+        except CriNotFound:
             return
         except CriError as error:
             raise errors.StartError(errors.CREATE_CONTAINER_ERROR, error.message) from error
 
-    async def _create(self, config: cri.ContainerConfig, place: Place, log: str) -> ContainerId:
+    async def _create(self, config: cri.ContainerConfig, sandbox: ReadySandbox, log: str) -> ContainerId:
         request = cri.CreateContainerRequest(
-            pod_sandbox_id=place.sandbox_id, config=config, sandbox_config=place.sandbox_config
+            pod_sandbox_id=sandbox.sandbox_id, config=config, sandbox_config=sandbox.sandbox_config
         )
         try:
             await self._logs.make_way(log)

@@ -5,7 +5,7 @@ RuntimeFailure              reason and message for events and waiting states
 ├── SandboxFailed           there is no sandbox to start in
 └── StartError              one container could not be started (its reason says at which step)
     ├── ImageMissing        its image is not there
-    ├── Backoff             it was not even tried: too soon after the last failure
+    ├── StartBackedOff      it was not even tried: too soon after the last failure
     └── PostStartFailed     it ran, but its postStart hook failed and it was killed
 """
 
@@ -27,7 +27,7 @@ CRASH_LOOP_BACKOFF = "CrashLoopBackOff"
 
 
 class RuntimeFailure(KletError):
-    """Something about a pod failed in a way its user should read about."""
+    """Something about a pod failed, and its user should see why."""
 
     reason = "Failed"
 
@@ -39,7 +39,7 @@ class SandboxConfigError(RuntimeFailure):
 
 
 class SandboxFailed(RuntimeFailure):
-    """There is no sandbox to start in: the action that failed, for whom, and when to try again."""
+    """There is no sandbox to start in: the action that failed, its target, and when to retry."""
 
     def __init__(self, action: str, target: str, message: str, *, until: datetime | None = None) -> None:
         self.message = shorten(message)
@@ -50,7 +50,7 @@ class SandboxFailed(RuntimeFailure):
 
 
 class StartError(RuntimeFailure):
-    """One container could not be started; `until` is when to try again, if that is known."""
+    """One container could not be started; `until` is when to retry, if known."""
 
     def __init__(self, reason: str, message: str, *, until: datetime | None = None) -> None:
         self.message = shorten(message)
@@ -60,19 +60,19 @@ class StartError(RuntimeFailure):
 
     @property
     def shown(self) -> str:
-        """What the event says."""
+        """The message of the Event."""
         return self.message
 
 
 class ImageMissing(StartError):
-    """A container whose image is not there; why not has been told when it was looked for."""
+    """A container whose image is missing; the image manager has recorded why."""
 
     @property
     def shown(self) -> str:
         return self.reason
 
 
-class Backoff(StartError):
+class StartBackedOff(StartError):
     """A start that waits because the one before failed."""
 
     def __init__(self, reason: str, message: str, *, until: datetime) -> None:

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.api.pod_resources import is_sidecar
-from klet.cri.errors import CriError, NotFound
+from klet.cri.errors import CriError, CriNotFound
 from klet.cri.port import RuntimeService
 from klet.errors import KletError
 from klet.model.causes import CauseId, CauseRecorder
@@ -18,8 +18,8 @@ from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.runtime import ContainerId, FirstStart, PodRuntimeStatus, SandboxRecord, StartFailure
 from klet.runtime.actions import PodActions
-from klet.runtime.config.container_planner import Place
-from klet.runtime.errors import Backoff, PostStartFailed, SandboxFailed, StartError
+from klet.runtime.config.container_planner import ReadySandbox
+from klet.runtime.errors import PostStartFailed, SandboxFailed, StartBackedOff, StartError
 from klet.runtime.gc import ContainerRemover
 from klet.runtime.gc_plan import plan_init_pruning
 from klet.runtime.kill.killer import PodKiller
@@ -63,7 +63,7 @@ class _Progress(Struct):
             first=FirstStart(self.sandbox, tuple(self.containers)) if self.sandbox and not self.errors else None,
         )
 
-    def fail_place(self, error: SandboxFailed) -> None:
+    def fail_sandbox(self, error: SandboxFailed) -> None:
         if error.action:
             self.fail_at(error.action, error.target, error.message)
         else:
@@ -81,15 +81,15 @@ class _Progress(Struct):
 
 
 class _Stage(Struct, frozen=True):
-    """Where the containers of a pod are started, whose turn it is, and what became of it."""
+    """What the starts of one sync share: the sandbox, the turn, and the progress so far."""
 
-    place: Place
+    sandbox: ReadySandbox
     turn: PodTurn
     progress: _Progress
 
 
 class PodExecutor:
-    """Does to the runtime what the actions say."""
+    """Carries out the actions of one pod on the runtime."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class PodExecutor:
         self._turns = turns
 
     def held_back(self, pod: Pod, actions: PodActions) -> SyncOutcome | None:
-        """Why nothing is to be done yet: the last try to make a sandbox failed a moment ago."""
+        """Return the outcome of a sync that must wait, as the last sandbox failed a moment ago; None if it may run."""
         until = self._sandboxes.waits_until(pod) if actions.create_sandbox else None
         if until is None:
             return None
@@ -122,26 +122,30 @@ class PodExecutor:
     async def carry_out(
         self, pod: Pod, status: PodRuntimeStatus, actions: PodActions, *, parent: CauseId | None
     ) -> SyncOutcome:
-        """Kill, create and start. What fails is told in the outcome; raises Halted if the pod is to stop meanwhile.
+        """Kill, create and start. Failures are part of the outcome; raises Halted if the pod is to stop meanwhile.
 
-        Even then no call that changes the pod is cut short: only what comes next is left out.
+        Even then no call that changes the pod is cut short: only the next ones are left out.
         """
         progress = _Progress()
+        # As upstream: after a failed kill nothing is started, because the old instance may still run.
         if not await self._kill(pod, status, actions, progress, parent):
             return progress.outcome()
-        has_place = actions.create_sandbox or not actions.kill_pod
-        if not has_place or not (actions.create_sandbox or actions.starts):
+        has_sandbox = actions.create_sandbox or not actions.kill_pod
+        if not has_sandbox or not (actions.create_sandbox or actions.starts):
             return progress.outcome()
         with self._turns.queue(uid_of(pod)) as turn:
             try:
+                # Only a new sandbox needs the turn here. Containers of an existing one take theirs in ContainerStarter.
                 if actions.create_sandbox:
                     await turn.take()
-                place = await self._sandboxes.find_place(pod, status, actions, parent=parent)
+                sandbox = await self._sandboxes.find_or_create(pod, status, actions, parent=parent)
             except SandboxFailed as error:
-                progress.fail_place(error)
+                progress.fail_sandbox(error)
             else:
-                progress.sandbox = place.made if status.is_empty else None
-                await self._start_all(pod, status, actions, _Stage(place, turn, progress), parent)
+                # If the runtime had nothing of the pod, what is started now is all it has: PLEG then reads these ids
+                # instead of listing. With older instances around, that would hide them.
+                progress.sandbox = sandbox.made if status.is_empty else None
+                await self._start_all(pod, status, actions, _Stage(sandbox, turn, progress), parent)
         return progress.outcome()
 
     async def _kill(
@@ -177,21 +181,22 @@ class PodExecutor:
         return True
 
     async def _purge_init(self, pod: Pod, status: PodRuntimeStatus) -> None:
-        """A new sandbox starts initialization over, so records of init containers must not count as done.
+        """Remove the init containers of the old sandbox: initialization starts over, and they must not count as done.
 
-        Those that the status shows running have just been stopped with the pod. Their logs stay: by them the next
-        instance knows how often it was started. The newest goes last: what is left after a failure counts too.
+        Those that the status shows running have just been stopped with the pod. Their logs stay: the restart count of
+        the next instance is read from them.
         """
         names = {container.name for container in pod.spec.init_containers}
+        # Oldest first: if a removal fails, the newest record is still there and keeps the restart count right.
         for record in reversed(status.containers):
             if record.name in names:
                 try:
                     await self._runtime.remove_container(cri.RemoveContainerRequest(container_id=record.id))
-                except NotFound:
+                except CriNotFound:
                     continue
 
     async def _prune_init(self, pod: Pod, status: PodRuntimeStatus) -> None:
-        """Of an init container that is tried again and again only the last end is kept."""
+        """Remove all but the newest ended instance of each init container (pruneInitContainersBeforeStart)."""
         for record in plan_init_pruning(pod, status):
             try:
                 await self._remover.remove(record.id)
@@ -204,12 +209,14 @@ class PodExecutor:
         self, pod: Pod, status: PodRuntimeStatus, actions: PodActions, stage: _Stage, parent: CauseId | None
     ) -> None:
         await self._prune_init(pod, status)
+        # Upstream's order. Ephemeral containers come first: they serve to debug a pod whose init containers fail.
         ephemeral: Sequence[Container | EphemeralContainer] = pod.spec.ephemeral_containers
         for index in actions.start_ephemeral:
             await self._start(pod, ephemeral[index], status, stage, parent)
         for index in actions.start_init:
             container = pod.spec.init_containers[index]
             started = await self._start(pod, container, status, stage, parent)
+            # A failed sidecar does not stop the next init container from starting; a failed init container does.
             if not started and not is_sidecar(container):
                 return
         for index in actions.start:
@@ -224,14 +231,15 @@ class PodExecutor:
         parent: CauseId | None,
     ) -> bool:
         try:
-            record = await self._starter.start(pod, container, status, stage.place, turn=stage.turn, parent=parent)
+            record = await self._starter.start(pod, container, status, stage.sandbox, turn=stage.turn, parent=parent)
             stage.progress.containers.append(record.id)
             if isinstance(container, Container) and container.lifecycle is not None:
-                stage.turn.give_back()  # a hook may take for ever
+                stage.turn.give_back()  # a hook has no deadline
                 await self._post_start.run(pod, container, record, parent=parent)
         except StartError as error:
             stage.progress.fail(container.name, error)
-            if not isinstance(error, Backoff | PostStartFailed):
+            # A back-off and a failed hook have been recorded where they were decided.
+            if not isinstance(error, StartBackedOff | PostStartFailed):
                 self._decisions.for_pod(pod, container.name).record(
                     Reason.FAILED,
                     f"Error: {error.shown}",

@@ -15,14 +15,14 @@ from klet.aio.clock import Clock
 from klet.aio.periodic import run_periodically
 from klet.aio.turns import Turns
 from klet.api.times import Duration
-from klet.cri.errors import CriError, NotFound
+from klet.cri.errors import CriError, CriNotFound
 from klet.cri.port import RuntimeService
 from klet.errors import KletError
 from klet.model.causes import CauseRecorder
 from klet.model.pods import PodUID
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
-from klet.model.runtime import ContainerId, ContainerState, PodRuntimeStatus, SandboxId
+from klet.model.runtime import ContainerId, PodRuntimeStatus, RuntimeContainerState, SandboxId
 from klet.runtime import labels
 from klet.runtime.gc_plan import (
     GcPolicy,
@@ -44,7 +44,7 @@ DECIDER = "runtime.gc"
 PERIOD = timedelta(minutes=1)
 REMOVALS = 8
 LONGEST_REMOVAL = timedelta(seconds=10)
-"""A removal that takes longer gives its place to the next, and nobody waits for it any more."""
+"""A removal that takes longer is no longer waited for: the next one begins."""
 IN_UNKNOWN_STATE = "Container is in unknown state, try killing it before removal"
 
 
@@ -71,7 +71,7 @@ class PodFates(Protocol):
     def are_sources_ready(self) -> bool: ...
 
     def should_content_be_removed(self, uid: PodUID) -> bool:
-        """The pod is gone for good: nobody looks at its containers and logs any more."""
+        """Return whether the pod is gone for good: its containers and logs are not needed any more."""
         ...
 
     def should_runtime_be_removed(self, uid: PodUID) -> bool:
@@ -80,7 +80,7 @@ class PodFates(Protocol):
 
 
 class SeenPods(Protocol):
-    """Tells which pods look different in the runtime, and how."""
+    """Publishes which pods changed in the runtime, and how."""
 
     def changes(self) -> Subscription[PodUID]: ...
 
@@ -99,7 +99,7 @@ class ContainerRemover:
         """Remove it unless it runs. A log that cannot be removed keeps its container, so that it is tried again."""
         try:
             answer = await self._runtime.container_status(cri.ContainerStatusRequest(container_id=container))
-        except NotFound:
+        except CriNotFound:
             return
         status = answer.status
         if status.state == cri.CONTAINER_RUNNING:
@@ -111,14 +111,14 @@ class ContainerRemover:
             name=status.labels.get(labels.POD_NAME, ""),
             namespace=status.labels.get(labels.POD_NAMESPACE, ""),
         )
-        if record.state is ContainerState.UNKNOWN:
+        if record.state is RuntimeContainerState.UNKNOWN:
             await self._killer.kill_container(pod, record, message=IN_UNKNOWN_STATE, parent=None)
         if status.log_path:
             await self._logs.remove_log(status.log_path)
         await self._logs.unlink(labels.legacy_log_name(pod, record.name, record.id))
         try:
             await self._runtime.remove_container(cri.RemoveContainerRequest(container_id=container))
-        except NotFound:
+        except CriNotFound:
             return
 
 
@@ -156,7 +156,7 @@ class ContainerGc:
             )
 
     async def collect(self, *, all_stopped: bool = False) -> None:
-        """One pass; with `all_stopped` also what is left of pods that have merely stopped, to make room.
+        """One pass; with `all_stopped` also what is left of pods that have merely stopped, to free disk space.
 
         Each stage runs whatever became of the one before, and also while a removal of the one before hangs.
         """
@@ -187,8 +187,8 @@ class ContainerGc:
         """The list shows a start that was broken off as an end; it must not push out the container before it."""
         status = self._seen.status_of(container.uid)
         found = [record for record in status.containers if record.id == container.id] if status is not None else []
-        unstarted = any(record.state is ContainerState.CREATED for record in found)
-        return replace(container, state=ContainerState.CREATED) if unstarted else container
+        unstarted = any(record.state is RuntimeContainerState.CREATED for record in found)
+        return replace(container, state=RuntimeContainerState.CREATED) if unstarted else container
 
     async def _collect_sandboxes(self, is_over: Callable[[PodUID], bool], group: asyncio.TaskGroup) -> None:
         """The containers are listed again: those that went may have left an empty sandbox."""
@@ -278,7 +278,7 @@ class ContainerGc:
         try:
             await self._runtime.stop_pod_sandbox(cri.StopPodSandboxRequest(pod_sandbox_id=sandbox))
             await self._runtime.remove_pod_sandbox(cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox))
-        except NotFound:
+        except CriNotFound:
             return
         except CriError as error:
             logger.warning("A dead sandbox stays for now", extra={"sandbox": sandbox, "error": str(error)})

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from klet.api.pod import Pod
 from klet.model.pods import PodUID
-from klet.model.runtime import ContainerId, ContainerRecord, ContainerState, PodRuntimeStatus, SandboxId
+from klet.model.runtime import ContainerId, ContainerRecord, PodRuntimeStatus, RuntimeContainerState, SandboxId
 
 _SHORTEST_ID = 6
 
@@ -30,7 +30,7 @@ class ListedContainer(Struct, frozen=True, kw_only=True):
     id: ContainerId
     uid: PodUID
     name: str
-    state: ContainerState
+    state: RuntimeContainerState
     created_at: datetime
     sandbox_id: SandboxId
 
@@ -76,14 +76,14 @@ def plan_sandboxes(
     )
 
 
-def plan_links(dangling: Iterable[str], states: Mapping[ContainerId, ContainerState]) -> tuple[str, ...]:
+def plan_links(dangling: Iterable[str], states: Mapping[ContainerId, RuntimeContainerState]) -> tuple[str, ...]:
     """The links to remove. One whose container has not ended may only seem to dangle, while its log is rotated."""
     return tuple(name for name in dangling if not _is_link_of_living(name, states))
 
 
 def plan_after_death(status: PodRuntimeStatus, *, keep: int, is_removable: bool) -> tuple[ContainerRecord, ...]:
-    """The ended containers of one pod that nobody looks at any more, oldest first."""
-    ended = [record for record in status.containers if record.state is ContainerState.EXITED]
+    """Return the ended containers of one pod that are no longer needed, oldest first."""
+    ended = [record for record in status.containers if record.state is RuntimeContainerState.EXITED]
     if is_removable:
         return tuple(reversed(ended))
     surplus: list[ContainerRecord] = []
@@ -94,7 +94,7 @@ def plan_after_death(status: PodRuntimeStatus, *, keep: int, is_removable: bool)
 
 def plan_init_pruning(pod: Pod, status: PodRuntimeStatus) -> tuple[ContainerRecord, ...]:
     """All ends of the pod's init containers but the last of each: only that one says whether it has to run again."""
-    over = {ContainerState.EXITED, ContainerState.UNKNOWN}
+    over = {RuntimeContainerState.EXITED, RuntimeContainerState.UNKNOWN}
     ended = [record for record in status.containers if record.state in over]
     return tuple(
         record
@@ -117,11 +117,11 @@ def _dead_groups(listed: Iterable[ListedContainer], *, youngest: datetime) -> di
         every.setdefault((container.uid, container.name), []).append(container)
     groups: dict[_Key, list[ListedContainer]] = {}
     for key, found in every.items():
-        is_starting = found[0].state is ContainerState.CREATED
+        is_starting = found[0].state is RuntimeContainerState.CREATED
         dead = [
             container
             for container in found[1 if is_starting else 0 :]
-            if container.state is not ContainerState.RUNNING and container.created_at <= youngest
+            if container.state is not RuntimeContainerState.RUNNING and container.created_at <= youngest
         ]
         if dead:
             groups[key] = dead
@@ -137,12 +137,12 @@ def _keep_newest(groups: Mapping[_Key, list[ListedContainer]], number: int) -> l
     return removed
 
 
-def _is_link_of_living(name: str, states: Mapping[ContainerId, ContainerState]) -> bool:
+def _is_link_of_living(name: str, states: Mapping[ContainerId, RuntimeContainerState]) -> bool:
     """A long name is cut, and with it the id at its end."""
     start = name.removesuffix(".log").rpartition("-")[2]
     if len(start) < _SHORTEST_ID:
         return False
-    return any(id_.startswith(start) and state is not ContainerState.EXITED for id_, state in states.items())
+    return any(id_.startswith(start) and state is not RuntimeContainerState.EXITED for id_, state in states.items())
 
 
 def _age(container: ListedContainer) -> datetime:

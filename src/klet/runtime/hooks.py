@@ -1,6 +1,6 @@
 """Lifecycle hooks: what a container's spec wants done after its start and before its stop (HandlerRunner).
 
-A hook is tried once. What it failed with is told in upstream's words, which end up in the container's status.
+A hook is tried once. Its error has upstream's words, which end up in the container's status.
 """
 
 import logging
@@ -35,7 +35,7 @@ DECIDER = "runtime.hooks"
 
 
 class HookError(KletError):
-    """A hook that failed, told as users read it in a container's status."""
+    """A hook that failed, with the text of the container's status."""
 
 
 class HttpGetter(Protocol):
@@ -45,7 +45,7 @@ class HttpGetter(Protocol):
 
 
 class LivePods(Protocol):
-    """Says what the runtime shows of a pod now: a hook may run before anybody else has seen the pod's address."""
+    """Reads a pod from the runtime now: a hook may run before PLEG has seen the pod's address."""
 
     async def read(self, uid: PodUID) -> PodRuntimeStatus: ...
 

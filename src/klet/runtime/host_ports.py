@@ -1,7 +1,7 @@
 """Notes that a process of the host holds a port that a pod's network maps.
 
 The mapping leads around who listens, so the pod gets what comes to the port and the process does not. Upstream takes no
-notice, and neither is it refused here; but who wonders where connections go finds it told.
+notice, and neither is it refused here; but it is recorded, to explain where connections go.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class PortHolders(Protocol):
 
 
 class FreePorts:
-    """A host on which nobody holds a port."""
+    """A host on which no port is held."""
 
     async def holders(self, ports: Sequence[HostPort]) -> tuple[HeldPort, ...]:  # noqa: ARG002 - the protocol's
         return ()

@@ -9,7 +9,7 @@ from klet.api.container import Container
 from klet.api.pod import Pod
 from klet.api.pod_resources import is_sidecar
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult, ProbeView
-from klet.model.runtime import ContainerId, ContainerRecord, ContainerState, PodRuntimeStatus
+from klet.model.runtime import ContainerId, ContainerRecord, PodRuntimeStatus, RuntimeContainerState
 from klet.runtime.hashing import container_hash
 from klet.runtime.restart import NEVER, effective_policy, should_restart
 
@@ -51,7 +51,7 @@ def plan_init_containers(pod: Pod, status: PodRuntimeStatus, *, probes: ProbeVie
     containers = pod.spec.init_containers
     if not containers:
         return InitPlan(initialized=True)
-    live = {ContainerState.CREATED, ContainerState.RUNNING}
+    live = {RuntimeContainerState.CREATED, RuntimeContainerState.RUNNING}
     # One that was made in an earlier sandbox, and never started, says nothing about this one.
     here = {record.name for record in status.active_containers() if record.state in live}
     running = any(container.name in here for container in pod.spec.containers)
@@ -76,14 +76,14 @@ def plan_init_containers(pod: Pod, status: PodRuntimeStatus, *, probes: ProbeVie
 def _visit(pod: Pod, index: int, record: ContainerRecord, walk: _Walk, probes: ProbeView) -> None:
     container = pod.spec.init_containers[index]
     match record.state:
-        case ContainerState.CREATED:
+        case RuntimeContainerState.CREATED:
             walk.start.append(index)
-        case ContainerState.RUNNING:
+        case RuntimeContainerState.RUNNING:
             if is_sidecar(container):
                 _visit_running_sidecar(pod, index, record, walk, probes)
-        case ContainerState.EXITED:
+        case RuntimeContainerState.EXITED:
             _visit_exited(pod, index, record, walk)
-        case ContainerState.UNKNOWN:
+        case RuntimeContainerState.UNKNOWN:
             if not is_sidecar(container) and effective_policy(container, pod) == NEVER:
                 walk.fatal = f"init container {container.name} is in an unknown state and must not be restarted"
                 return

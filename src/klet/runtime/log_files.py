@@ -66,7 +66,7 @@ class LogFiles:
         await self._threads.run(_make_way, log)
 
     async def directories(self) -> tuple[LogDirectory, ...]:
-        """The log directories of all pods; what is not named like one belongs to somebody else."""
+        """Return the log directories of all pods; entries with other names are not klet's."""
         entries = await self._threads.run(list_directory, self._logs)
         owners = ((labels.log_directory_owner(entry.name), entry.name) for entry in entries)
         return tuple(LogDirectory(uid, name) for uid, name in owners if uid is not None)

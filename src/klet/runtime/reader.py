@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from klet.api.container_status import ContainerUser, LinuxContainerUser
 from klet.api.pod_annotations import SOURCE_ANNOTATION
-from klet.cri.errors import BadAnswer, NotFound
+from klet.cri.errors import BadAnswer, CriNotFound
 from klet.cri.port import RuntimeService
 from klet.host.cgroups.resources import millicpu_from_quota, millicpu_from_shares
 from klet.model.foreign_text import LONGEST_WORD, shorten
@@ -20,15 +20,15 @@ from klet.model.runtime import (
     START_ERROR,
     ContainerId,
     ContainerRecord,
-    ContainerState,
     FirstStart,
     GivenResources,
     PodRuntimeStatus,
+    RuntimeContainerState,
     SandboxId,
     SandboxRecord,
 )
 from klet.runtime import labels
-from klet.runtime.kill.termination import LeftFiles, find_last_words, read_last_words
+from klet.runtime.kill.termination import TerminationFiles, find_termination_message, read_termination_message
 from klet.wire import cri_v1_pb2 as cri
 
 # Bytes. More than the API shows of an end, which is MAX_MESSAGES of klet.status.containers.
@@ -41,9 +41,9 @@ _KILLED = "signal: killed"
 _NOTHING_GIVEN = GivenResources()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STATES = {
-    cri.CONTAINER_CREATED: ContainerState.CREATED,
-    cri.CONTAINER_RUNNING: ContainerState.RUNNING,
-    cri.CONTAINER_EXITED: ContainerState.EXITED,
+    cri.CONTAINER_CREATED: RuntimeContainerState.CREATED,
+    cri.CONTAINER_RUNNING: RuntimeContainerState.RUNNING,
+    cri.CONTAINER_EXITED: RuntimeContainerState.EXITED,
 }
 
 
@@ -55,14 +55,14 @@ class _Known(NamedTuple):
 
     status: cri.ContainerStatus
     sandbox_id: str
-    last_words: str
+    termination_message: str
     record: ContainerRecord
 
 
 class PodReader:
     """Asks the runtime about pods. What it says again of a container gives the same record again."""
 
-    def __init__(self, *, runtime: RuntimeService, files: LeftFiles) -> None:
+    def __init__(self, *, runtime: RuntimeService, files: TerminationFiles) -> None:
         self._runtime = runtime
         self._files = files
         self._known: dict[PodUID, dict[str, _Known]] = {}
@@ -89,13 +89,13 @@ class PodReader:
 
     async def read(self, uid: PodUID) -> PodRuntimeStatus:
         """Everything the runtime knows of one pod now."""
-        rooms = cri.ListPodSandboxRequest()
-        rooms.filter.label_selector[labels.POD_UID] = uid
-        listed = await self._runtime.list_pod_sandbox(rooms)
+        sandbox_request = cri.ListPodSandboxRequest()
+        sandbox_request.filter.label_selector[labels.POD_UID] = uid
+        listed = await self._runtime.list_pod_sandbox(sandbox_request)
         sandboxes = [answer for item in listed.items if (answer := await self._sandbox(item.id)) is not None]
-        tenants = cri.ListContainersRequest()
-        tenants.filter.label_selector[labels.POD_UID] = uid
-        found = await self._runtime.list_containers(tenants)
+        container_request = cri.ListContainersRequest()
+        container_request.filter.label_selector[labels.POD_UID] = uid
+        found = await self._runtime.list_containers(container_request)
         sandbox_of = {item.id: item.pod_sandbox_id for item in found.containers}
         containers = [status for id_ in sandbox_of if (status := await self._container(id_)) is not None]
         return await self._build(uid, sandboxes, containers, sandbox_of)
@@ -117,13 +117,13 @@ class PodReader:
         sandbox_of: Mapping[str, str],
     ) -> PodRuntimeStatus:
         words = {
-            status.id: await read_last_words(self._files, find_last_words(status))
+            status.id: await read_termination_message(self._files, find_termination_message(status))
             for status in containers
             if status.state == cri.CONTAINER_EXITED
         }
         read: dict[str, _Known] = {}
         build = _build_anew(self._known.get(uid, {}), read)
-        pod = build_status(uid, sandboxes, containers, sandbox_of, last_words=words, build=build)
+        pod = build_status(uid, sandboxes, containers, sandbox_of, termination_message=words, build=build)
         if read:
             self._known[uid] = read
         else:
@@ -133,7 +133,7 @@ class PodReader:
     async def _sandbox(self, sandbox_id: str) -> cri.PodSandboxStatus | None:
         try:
             answer = await self._runtime.pod_sandbox_status(cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id))
-        except NotFound:
+        except CriNotFound:
             return None  # removed between the list and this call
         _check_id("sandbox", sandbox_id, answer.status.id)
         return answer.status
@@ -141,7 +141,7 @@ class PodReader:
     async def _container(self, container_id: str) -> cri.ContainerStatus | None:
         try:
             answer = await self._runtime.container_status(cri.ContainerStatusRequest(container_id=container_id))
-        except NotFound:
+        except CriNotFound:
             return None
         _check_id("container", container_id, answer.status.id)
         return answer.status
@@ -156,11 +156,11 @@ def _check_id(what: str, asked: str, answered: str) -> None:
 def _build_anew(known: Mapping[str, _Known], read: dict[str, _Known]) -> RecordBuilder:
     """Makes a record only of what differs from what is known, and notes what was read."""
 
-    def build(container: cri.ContainerStatus, sandbox_id: str, last_words: str) -> ContainerRecord:
+    def build(container: cri.ContainerStatus, sandbox_id: str, termination_message: str) -> ContainerRecord:
         before = known.get(container.id)
-        if before is None or before[:3] != (container, sandbox_id, last_words):
-            record = build_container_record(container, sandbox_id, last_words)
-            before = _Known(container, sandbox_id, last_words, record)
+        if before is None or before[:3] != (container, sandbox_id, termination_message):
+            record = build_container_record(container, sandbox_id, termination_message)
+            before = _Known(container, sandbox_id, termination_message, record)
         read[container.id] = before
         return before.record
 
@@ -171,14 +171,14 @@ def group_listed(
     sandboxes: Iterable[cri.PodSandbox], containers: Iterable[cri.Container]
 ) -> dict[PodUID, PodRuntimeStatus]:
     """Group list answers by pod; what is not a pod's is someone else's use of the same runtime."""
-    rooms: dict[str, list[cri.PodSandbox]] = {}
+    sandboxes_by_uid: dict[str, list[cri.PodSandbox]] = {}
     for sandbox in sandboxes:
-        rooms.setdefault(sandbox.metadata.uid, []).append(sandbox)
-    tenants: dict[str, list[cri.Container]] = {}
+        sandboxes_by_uid.setdefault(sandbox.metadata.uid, []).append(sandbox)
+    containers_by_uid: dict[str, list[cri.Container]] = {}
     for container in containers:
-        tenants.setdefault(container.labels.get(labels.POD_UID, ""), []).append(container)
-    uids = [uid for text in dict.fromkeys((*rooms, *tenants)) if (uid := _owner(text)) is not None]
-    return {uid: build_listed(uid, rooms.get(uid, []), tenants.get(uid, [])) for uid in uids}
+        containers_by_uid.setdefault(container.labels.get(labels.POD_UID, ""), []).append(container)
+    uids = [uid for text in dict.fromkeys((*sandboxes_by_uid, *containers_by_uid)) if (uid := _owner(text)) is not None]
+    return {uid: build_listed(uid, sandboxes_by_uid.get(uid, []), containers_by_uid.get(uid, [])) for uid in uids}
 
 
 def _owner(text: str) -> PodUID | None:
@@ -225,7 +225,7 @@ def build_status(
     containers: list[cri.ContainerStatus],
     sandbox_of: Mapping[str, str],
     *,
-    last_words: Mapping[str, str] = MappingProxyType({}),
+    termination_message: Mapping[str, str] = MappingProxyType({}),
     build: RecordBuilder | None = None,
 ) -> PodRuntimeStatus:
     """Turn CRI answers into records, newest first; last words are by container."""
@@ -241,13 +241,14 @@ def build_status(
         ips=records[0].ips if records and records[0].ready else (),
         sandboxes=records,
         containers=tuple(
-            build(container, sandbox_of[container.id], last_words.get(container.id, "")) for container in containers
+            build(container, sandbox_of[container.id], termination_message.get(container.id, ""))
+            for container in containers
         ),
     )
 
 
-def state_of(state: cri.ContainerState) -> ContainerState:
-    return _STATES.get(state, ContainerState.UNKNOWN)
+def state_of(state: cri.ContainerState) -> RuntimeContainerState:
+    return _STATES.get(state, RuntimeContainerState.UNKNOWN)
 
 
 def _label(containers: list[cri.ContainerStatus], key: str) -> str:
@@ -283,11 +284,11 @@ def _written_address(text: str) -> str:
 
 
 def build_container_record(
-    container: cri.ContainerStatus, sandbox_id: str = "", last_words: str = ""
+    container: cri.ContainerStatus, sandbox_id: str = "", termination_message: str = ""
 ) -> ContainerRecord:
     """One container as a record; the CRI's status does not name its sandbox."""
-    state = ContainerState.CREATED if was_broken_off(container) else state_of(container.state)
-    exited = state is ContainerState.EXITED
+    state = RuntimeContainerState.CREATED if was_broken_off(container) else state_of(container.state)
+    exited = state is RuntimeContainerState.EXITED
     annotations = container.annotations
     return ContainerRecord(
         id=ContainerId(container.id),
@@ -298,11 +299,11 @@ def build_container_record(
         image=container.image.image,
         image_ref=container.image_ref,
         created_at=from_nanoseconds(container.created_at),
-        started_at=None if state is ContainerState.CREATED else _instant(container.started_at),
+        started_at=None if state is RuntimeContainerState.CREATED else _instant(container.started_at),
         finished_at=_instant(container.finished_at) if exited else None,
         exit_code=container.exit_code if exited else 0,
         reason=shorten(container.reason, LONGEST_WORD) if exited else "",
-        message=_end_message(container, last_words) if exited else "",
+        message=_end_message(container, termination_message) if exited else "",
         spec_hash=_number(annotations.get(labels.HASH, ""), base=16),
         restart_count=_number(annotations.get(labels.RESTART_COUNT, "")),
         log_path=container.log_path,
@@ -315,10 +316,10 @@ def build_container_record(
     )
 
 
-def _end_message(container: cri.ContainerStatus, last_words: str) -> str:
-    room = _LONGEST_MESSAGE - len(last_words.encode()) - 2
-    said = shorten(container.message, max(room, LONGEST_WORD))
-    return ": ".join(text for text in (said, last_words) if text)
+def _end_message(container: cri.ContainerStatus, termination_message: str) -> str:
+    left = _LONGEST_MESSAGE - len(termination_message.encode()) - 2
+    said = shorten(container.message, max(left, LONGEST_WORD))
+    return ": ".join(text for text in (said, termination_message) if text)
 
 
 def read_resources(given: cri.LinuxContainerResources) -> GivenResources | None:
@@ -346,7 +347,7 @@ def _user(container: cri.ContainerStatus) -> ContainerUser | None:
 
 
 def was_broken_off(container: cri.ContainerStatus) -> bool:
-    """True if whoever asked for the start went away meanwhile, as a killed agent does: it never ran, and did not fail.
+    """True if the caller of the start went away meanwhile, as a killed agent does: it never ran, and did not fail.
 
     containerd shows it as ended, like a container that cannot run at all.
     """

@@ -2,7 +2,7 @@
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
-from klet.model.runtime import ContainerRecord, ContainerState, PodRuntimeStatus
+from klet.model.runtime import ContainerRecord, PodRuntimeStatus, RuntimeContainerState
 
 ON_FAILURE = "OnFailure"
 NEVER = "Never"
@@ -33,16 +33,16 @@ def should_restart(container: Container | EphemeralContainer, pod: Pod, record: 
     if record is None:
         return True
     match record.state:
-        case ContainerState.RUNNING:
+        case RuntimeContainerState.RUNNING:
             return False
-        case ContainerState.EXITED:
+        case RuntimeContainerState.EXITED:
             return restarts_after(container, pod, record.exit_code)
-        case ContainerState.UNKNOWN | ContainerState.CREATED:
+        case RuntimeContainerState.UNKNOWN | RuntimeContainerState.CREATED:
             return True
 
 
 def restartable_names(pod: Pod, status: PodRuntimeStatus) -> frozenset[str]:
-    """The containers that the next sync would start: of them it may be told why they do not run yet."""
+    """Return the containers that the next sync would start: their status may show why they do not run yet."""
     spec = pod.spec
     due = [c.name for c in spec.containers if _is_due(c, pod, status)]
     due += [c.name for c in spec.ephemeral_containers if _is_due(c, pod, status)]
@@ -56,7 +56,7 @@ def _is_due(container: Container | EphemeralContainer, pod: Pod, status: PodRunt
 
 def _has_succeeded(container: Container, status: PodRuntimeStatus) -> bool:
     record = status.newest(container.name)
-    return record is not None and record.state is ContainerState.EXITED and record.exit_code == 0
+    return record is not None and record.state is RuntimeContainerState.EXITED and record.exit_code == 0
 
 
 def _rule_restarts(container: Container | EphemeralContainer, exit_code: int) -> bool:

@@ -23,9 +23,9 @@ from klet.model.recording import DecisionRecorder
 from klet.model.roles import Allocations
 from klet.model.runtime import PodRuntimeStatus, SandboxId
 from klet.runtime.actions import PodActions
-from klet.runtime.config.container_planner import Place
+from klet.runtime.config.container_planner import ReadySandbox
 from klet.runtime.config.sandbox_config import SandboxSettings, build_sandbox_config
-from klet.runtime.config.user_namespaces import UserNamespaces
+from klet.runtime.config.user_namespaces import UserNamespaceManager
 from klet.runtime.errors import SandboxFailed
 from klet.runtime.host_ports import PortHolders, find_held_port, mapped_ports
 from klet.runtime.metrics import SandboxMetrics
@@ -59,12 +59,12 @@ class SandboxSources(Struct, frozen=True, kw_only=True):
     dns: PodDns
     cgroups: CgroupParents
     runtime_classes: RuntimeClasses
-    user_namespaces: UserNamespaces
+    user_namespaces: UserNamespaceManager
     host_ports: PortHolders
 
 
 class SandboxMaker:
-    """Gives containers the place to start in."""
+    """Provides the sandbox that containers start in."""
 
     def __init__(
         self,
@@ -94,15 +94,15 @@ class SandboxMaker:
     def forget(self, uid: str) -> None:
         self._backoff.reset(uid)
 
-    async def find_place(
+    async def find_or_create(
         self, pod: Pod, status: PodRuntimeStatus, actions: PodActions, *, parent: CauseId | None
-    ) -> Place:
+    ) -> ReadySandbox:
         """The sandbox that is there, or a new one; raises SandboxFailed."""
         existing = None if actions.create_sandbox else actions.sandbox_id
         allocation = self._allocations.of(pod)
         wanted = await self._describe(pod, allocation, actions.attempt, existing, parent)
         if existing is not None:
-            return Place(
+            return ReadySandbox(
                 sandbox_id=existing,
                 sandbox_config=wanted.config,
                 allocation=allocation,
@@ -117,9 +117,9 @@ class SandboxMaker:
             self._metrics.failed.add()
             text = f'Failed to create sandbox for pod "{format_pod(pod)}": {error}'
             raise self._not_created(pod, text, error, parent) from error
-        place = await self._new_place(pod, allocation, sandbox_id, wanted, parent)
+        ready = await self._read_new(pod, allocation, sandbox_id, wanted, parent)
         self._backoff.reset(pod.metadata.uid)
-        return place
+        return ready
 
     async def _look_at_ports(self, pod: Pod, config: cri.PodSandboxConfig, parent: CauseId | None) -> None:
         if ports := mapped_ports(pod, config):
@@ -155,14 +155,14 @@ class SandboxMaker:
             text = f'GeneratePodSandboxConfig for pod "{name}" failed: {error}'
             raise SandboxFailed("ConfigPodSandbox", existing, text) from error
 
-    async def _new_place(
+    async def _read_new(
         self,
         pod: Pod,
         allocation: PodAllocation,
         sandbox_id: SandboxId,
         made: cri.RunPodSandboxRequest,
         parent: CauseId | None,
-    ) -> Place:
+    ) -> ReadySandbox:
         """The addresses of a sandbox that was just made."""
         try:
             sandbox = await self._runtime.pod_sandbox_status(cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id))
@@ -176,7 +176,7 @@ class SandboxMaker:
         ips = () if pod.spec.host_network or not network.ip else (network.ip, *(ip.ip for ip in network.additional_ips))
         text = f"sandbox attempt {made.config.metadata.attempt} is ready"
         self._decisions.for_pod(pod).record(Reason.SANDBOX_CREATED, text, parent=parent)
-        return Place(
+        return ReadySandbox(
             sandbox_id=sandbox_id,
             sandbox_config=made.config,
             allocation=allocation,

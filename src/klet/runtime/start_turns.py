@@ -1,7 +1,8 @@
-"""Turns to start pods: only so many at once, first come first served. Nothing but starts ever waits here.
+"""Limits how many pods start at once, first come first served. Only starts wait here: kills and reads never do.
 
-Many sandboxes at once slow the runtime down for all of them. A turn is for what the runtime does: a pod that waits for
-something else, an image or a hook, gives it back meanwhile, and gets the next one before those that came after it.
+The runtime slows down for all pods when it makes many sandboxes at once. A turn covers work of the runtime only: a pod
+that waits for an image or a hook gives its turn back, and gets the next free one before pods that came after it.
+Upstream has no such limit.
 """
 
 from collections.abc import Iterator
@@ -14,39 +15,41 @@ from klet.model.halts import PodHalts
 from klet.model.pods import PodUID
 
 LONGEST_STEP = timedelta(seconds=5)
-"""A sandbox or container that takes longer counts no more. On a busy machine one takes a second or two; one that hangs
-may take minutes, and would keep its turn from others that could start."""
+"""A step that takes longer loses its turn. On a busy machine a sandbox or container takes a second or two; one that
+hangs may take minutes, and would block pods that could start."""
 
 FEWEST = 2
-"""Turns to begin with, where there are as many: half of so few would be too few."""
+"""The least number of turns to begin with, if `at_once` allows it."""
 
 
 class StartTurns:
-    """Gives out turns, half of them to begin with; a step of a start that hangs loses its own."""
+    """Hands out turns to start pods; a step that hangs loses its turn."""
 
     def __init__(self, *, at_once: int, halts: PodHalts, clock: Clock) -> None:
+        # Not all turns at first: the first pods of a full node start are not slowed down by those behind them. The
+        # number grows to `at_once` as starts come through (see Turns).
         first = min(at_once, max(FEWEST, at_once // 2))
         self._turns = Turns(at_once=at_once, longest=LONGEST_STEP, clock=clock, first=first)
         self._halts = halts
 
     @property
     def is_busy(self) -> bool:
-        """Whether a pod starts, or waits for its turn to."""
+        """Whether a pod is starting or waits for its turn."""
         return self._turns.is_busy
 
     async def until_idle(self) -> None:
-        """Return as soon as no pod starts or waits for its turn to."""
+        """Return as soon as no pod is starting or waits for its turn."""
         await self._turns.until_idle()
 
     @contextmanager
     def queue(self, uid: PodUID) -> Iterator["PodTurn"]:
-        """The place of one pod in the queue; its turn is given back at the end of the block."""
+        """Queue one pod; its turn is given back at the end of the block."""
         with self._turns.queue() as turn:
             yield PodTurn(turn=turn, halts=self._halts, uid=uid)
 
 
 class PodTurn:
-    """One pod's place in the queue."""
+    """The turn of one pod, taken and given back several times during its start."""
 
     def __init__(self, *, turn: Turn, halts: PodHalts, uid: PodUID) -> None:
         self._turn = turn
@@ -54,10 +57,13 @@ class PodTurn:
         self._uid = uid
 
     async def take(self) -> None:
-        """Return when the next step may begin; raises Halted if the pod is to stop: it does not wait for a turn."""
+        """Return when the next step may begin; raises Halted if the pod is to stop meanwhile."""
+        # A turn that is still held is renewed in one synchronous stretch: each step gets the whole LONGEST_STEP, and a
+        # pod between two of its containers does not go to the end of the queue.
         if not self._turn.renew():
+            # Waiting leaves nothing half done in the runtime, so a pod that must stop need not wait for its turn.
             await self._halts.run(self._uid, self._turn.take())
 
     def give_back(self) -> None:
-        """What comes next is no work of the runtime, or there is nothing more to do."""
+        """Let the next pod start: what this one does now is no work of the runtime."""
         self._turn.give_back()

@@ -15,11 +15,11 @@ from klet.model.pods import format_pod
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.roles import RestartCounts
-from klet.model.runtime import ContainerRecord, ContainerState, PodRuntimeStatus
+from klet.model.runtime import ContainerRecord, PodRuntimeStatus, RuntimeContainerState
 from klet.runtime import errors, labels
-from klet.runtime.config.container_planner import Place, StartFacts
+from klet.runtime.config.container_planner import ReadySandbox, StartFacts
 from klet.runtime.crash_backoff import CrashBackoff
-from klet.runtime.creation import ContainerCreator, LogPlaces
+from klet.runtime.creation import ContainerCreator, LogPaths
 from klet.runtime.start_turns import PodTurn
 from klet.wire import cri_v1_pb2 as cri
 
@@ -39,7 +39,7 @@ class ImageEnsurer(Protocol):
     ) -> PresentImage | MissingImage: ...
 
 
-class LogLinks(LogPlaces, Protocol):
+class LogLinks(LogPaths, Protocol):
     """Keeps logs, and the names under which log collectors of the whole node find a container's log."""
 
     async def link(self, name: str, log: str) -> None:
@@ -76,13 +76,13 @@ class ContainerStarter:
         pod: Pod,
         container: Container | EphemeralContainer,
         status: PodRuntimeStatus,
-        place: Place,
+        sandbox: ReadySandbox,
         *,
         turn: PodTurn,
         parent: CauseId | None,
     ) -> ContainerRecord:
         """Start it, or raise StartError. Its postStart hook has not run yet."""
-        self._hold_back(pod, container, status, place, parent)
+        self._hold_back(pod, container, status, sandbox, parent)
         image = await self._images.ensure(pod, container, before_pull=turn.give_back, parent=parent)
         if isinstance(image, MissingImage):
             raise errors.ImageMissing(image.reason, image.message, until=image.retry_at)
@@ -93,7 +93,7 @@ class ContainerStarter:
             target_id=_target(container, status),
         )
         await turn.take()
-        created = await self._creator.create(pod, container, status, place, facts)
+        created = await self._creator.create(pod, container, status, sandbox, facts)
         about = self._decisions.for_pod(pod, container.name)
         about.record(Reason.CREATED, "Container created", parent=parent)
         await self._run(created.id)
@@ -101,9 +101,9 @@ class ContainerStarter:
         await self._links.link(labels.legacy_log_name(pod, container.name, created.id), created.log)
         return ContainerRecord(
             id=created.id,
-            sandbox_id=place.sandbox_id,
+            sandbox_id=sandbox.sandbox_id,
             name=container.name,
-            state=ContainerState.RUNNING,
+            state=RuntimeContainerState.RUNNING,
             created_at=self._clock.now(),
         )
 
@@ -112,14 +112,14 @@ class ContainerStarter:
         pod: Pod,
         container: Container | EphemeralContainer,
         status: PodRuntimeStatus,
-        place: Place,
+        sandbox: ReadySandbox,
         parent: CauseId | None,
     ) -> None:
         """Raise while a container that ended must wait before its next start; otherwise count this start."""
         record = status.newest_exited(container.name)
         if record is None or record.finished_at is None:
             return
-        given = place.allocation.of(container.name)
+        given = sandbox.allocation.of(container.name)
         delay = self._backoff.wait_after(pod, container, given, record.finished_at, now=self._clock.now())
         if delay is None:
             return
@@ -139,18 +139,18 @@ class ContainerStarter:
             next_at=until,
             parent=parent,
         )
-        raise errors.Backoff(errors.CRASH_LOOP_BACKOFF, message, until=until)
+        raise errors.StartBackedOff(errors.CRASH_LOOP_BACKOFF, message, until=until)
 
     async def _image_volumes(
         self, pod: Pod, container: Container | EphemeralContainer, turn: PodTurn, parent: CauseId | None
     ) -> dict[str, str]:
-        """Have the images that the container mounts on the node, too."""
+        """Pull the images that the container mounts; return their references by volume."""
         mounted = {mount.name for mount in container.volume_mounts}
         refs = {}
         for volume in pod.spec.volumes:
             if volume.image is None or volume.name not in mounted:
                 continue
-            # Such an image belongs to the pod and to no container, so what is told of it names none.
+            # Such an image belongs to the pod and to no container, so its Events name none.
             wanted = Container(name="", image=volume.image.reference, image_pull_policy=volume.image.pull_policy)
             found = await self._images.ensure(pod, wanted, before_pull=turn.give_back, parent=parent)
             if isinstance(found, MissingImage):
@@ -161,7 +161,7 @@ class ContainerStarter:
     async def _restart_count(self, pod: Pod, container: str, status: PodRuntimeStatus) -> int:
         # Not of the newest alone: a call of an agent that was killed may create its container late, with an old count.
         used = [
-            record.restart_count + (0 if record.state is ContainerState.CREATED else 1)
+            record.restart_count + (0 if record.state is RuntimeContainerState.CREATED else 1)
             for record in status.containers
             if record.name == container
         ]
@@ -175,7 +175,7 @@ class ContainerStarter:
 
 
 def _target(container: Container | EphemeralContainer, status: PodRuntimeStatus) -> str:
-    """The id of the container that an ephemeral one looks into."""
+    """Return the id of the container that an ephemeral one targets."""
     if not isinstance(container, EphemeralContainer) or not container.target_container_name:
         return ""
     name = container.target_container_name

@@ -3,8 +3,8 @@
 from klet.simulation.memory import MemoryCgroups as MemoryCgroups
 from klet.simulation.memory import MemoryDns as MemoryDns
 from klet.simulation.memory import MemoryFiles as MemoryFiles
-from klet.simulation.memory import MemoryLeftFiles as MemoryLeftFiles
 from klet.simulation.memory import MemoryLogs as MemoryLogs
+from klet.simulation.memory import MemoryTerminationFiles as MemoryTerminationFiles
 from klet.simulation.node import RunningAgent as RunningAgent
 from klet.simulation.node import SimulatedNode as SimulatedNode
 from klet.simulation.node import WantedPods as WantedPods

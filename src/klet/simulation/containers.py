@@ -6,7 +6,7 @@ from klet.app.ports import ContainerPorts, NodeObjects
 from klet.cri.port import RuntimeService
 from klet.runtime.config.container_options import NoDevices
 from klet.runtime.config.id_blocks import UNIT, IdBlocks, choose_range
-from klet.runtime.config.user_namespaces import UserNamespaces
+from klet.runtime.config.user_namespaces import UserNamespaceManager
 from klet.runtime.environment.env_sources import KnownResources
 from klet.runtime.host_ports import FreePorts
 from klet.runtime.runtime_class import RuntimeHandlers
@@ -24,7 +24,7 @@ def simulated_container_ports(
     randomness: random.Random,
 ) -> ContainerPorts:
     handlers = RuntimeHandlers(runtime=runtime)
-    users = UserNamespaces(
+    users = UserNamespaceManager(
         blocks=IdBlocks(ids=choose_range(per_pod=UNIT, max_pods=MAX_PODS)),
         files=mappings,
         handlers=handlers,

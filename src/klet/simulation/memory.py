@@ -126,7 +126,7 @@ class MemoryLogs:
         return tuple(name for name, log in self.links.items() if log not in paths)
 
 
-class MemoryLeftFiles:
+class MemoryTerminationFiles:
     """What simulated containers wrote before they ended."""
 
     def __init__(self, *, sink: MemorySink) -> None:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from google.protobuf.message import Message
 
-from klet.cri.connection import Transport
+from klet.cri.connection import CriTransport
 from klet.testing.loop import VirtualLoop
 from klet.wire.methods import Method, RequestT, ResponseT
 
@@ -71,7 +71,7 @@ class Lifeline:
 class MortalTransport:
     """Calls of one life of the agent."""
 
-    def __init__(self, *, inner: Transport, lifeline: Lifeline, observer: Observer) -> None:
+    def __init__(self, *, inner: CriTransport, lifeline: Lifeline, observer: Observer) -> None:
         self._inner = inner
         self._lifeline = lifeline
         self._observer = observer

@@ -45,11 +45,11 @@ from klet.simulation.memory import (
     MemoryCheckpoint,
     MemoryDns,
     MemoryFiles,
-    MemoryLeftFiles,
     MemoryLogs,
     MemoryMachine,
     MemoryPlugin,
     MemoryQos,
+    MemoryTerminationFiles,
     MemoryVolumes,
 )
 from klet.sources.merge import ChangeKind, PodChanges
@@ -184,7 +184,7 @@ class SimulatedNode:
             files=wrap(self.files, "files"),
             cgroups=wrap(self.cgroups, "cgroups"),
             qos=wrap(self.qos, "qos"),
-            left_files=MemoryLeftFiles(sink=self.files.sink),
+            termination_files=MemoryTerminationFiles(sink=self.files.sink),
             logs=wrap(self.logs, "logs"),
             http=self.http,
             dns=MemoryDns(),

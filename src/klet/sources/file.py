@@ -19,7 +19,7 @@ from klet.aio.tasks import first_of
 from klet.aio.threads import Threads
 from klet.api.pod import Pod
 from klet.host.errors import HostError
-from klet.host.inotify import Change, ChangeKind, watch_directory
+from klet.host.inotify import ChangeKind, DirectoryChange, watch_directory
 from klet.model.causes import CauseRecorder, Subject
 from klet.model.pods import FILE_SOURCE, subject_of
 from klet.model.roles import PodSink
@@ -144,7 +144,7 @@ class FileSource:
                 logger.warning("Manifests not watched", extra={"path": str(self._path), "error": str(error)})
             await self._clock.sleep(backoff.next("", now=self._clock.now()))
 
-    def _note(self, change: Change, directory: Path) -> None:
+    def _note(self, change: DirectoryChange, directory: Path) -> None:
         if change.kind is ChangeKind.RESCAN:
             self._is_stale = True
         elif change.name.startswith(".") or (directory != self._path and change.name != self._path.name):

@@ -153,11 +153,11 @@ def _converted(record: seen.ContainerRecord, previous: ContainerStatus | None, r
     container_id = f"{runtime_name}://{record.id}"
     restarts = record.restart_count
     match record.state:
-        case seen.ContainerState.RUNNING:
+        case seen.RuntimeContainerState.RUNNING:
             state = ContainerState(running=ContainerStateRunning(started_at=_seconds(record.started_at)))
-        case seen.ContainerState.CREATED:
+        case seen.RuntimeContainerState.CREATED:
             state = ContainerState(waiting=ContainerStateWaiting())
-        case seen.ContainerState.EXITED:
+        case seen.RuntimeContainerState.EXITED:
             state = ContainerState(
                 terminated=ContainerStateTerminated(
                     exit_code=record.exit_code,
@@ -168,7 +168,7 @@ def _converted(record: seen.ContainerRecord, previous: ContainerStatus | None, r
                     container_id=container_id,
                 )
             )
-        case seen.ContainerState.UNKNOWN:
+        case seen.RuntimeContainerState.UNKNOWN:
             if previous is not None and previous.state.running is not None:
                 end = ContainerStateTerminated(
                     exit_code=LOST_EXIT_CODE, reason=STATUS_UNKNOWN, message=LOST_AT_TERMINATION

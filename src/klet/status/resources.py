@@ -12,7 +12,7 @@ from klet.api.container_status import ContainerStatus
 from klet.api.quantity import Format, Quantity
 from klet.model.allocation import NOTHING, PodResources
 from klet.model.pod_resources import CPU, MEMORY
-from klet.model.runtime import ContainerRecord, ContainerState, GivenResources
+from klet.model.runtime import ContainerRecord, GivenResources, RuntimeContainerState
 
 LEAST_LIMIT = 10
 LEAST_REQUEST = 2
@@ -24,7 +24,7 @@ def build_resources(
 ) -> ResourceRequirements:
     """What the container was admitted with, overlaid with what it runs with."""
     admitted = resources.admitted.of(record.name)
-    if record.state is not ContainerState.RUNNING:
+    if record.state is not RuntimeContainerState.RUNNING:
         return admitted
     actuated = resources.actuated.containers.get(record.name, NOTHING)
     given = resources.actual.get(record.name, GivenResources())

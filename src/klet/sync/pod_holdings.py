@@ -5,7 +5,7 @@ from typing import Protocol
 from klet.api.pod import Pod
 from klet.model.pods import PodUID
 from klet.runtime.config.sub_paths import SubPaths
-from klet.runtime.config.user_namespaces import UserNamespaces
+from klet.runtime.config.user_namespaces import UserNamespaceManager
 from klet.volumes.pod_volumes import PodVolumes
 
 
@@ -23,7 +23,12 @@ class PodHoldings:
     """A pod's directory, and with it volumes, mounts and ids."""
 
     def __init__(
-        self, *, files: PodDirectoryFiles, volumes: PodVolumes, sub_paths: SubPaths, user_namespaces: UserNamespaces
+        self,
+        *,
+        files: PodDirectoryFiles,
+        volumes: PodVolumes,
+        sub_paths: SubPaths,
+        user_namespaces: UserNamespaceManager,
     ) -> None:
         self._files = files
         self._volumes = volumes

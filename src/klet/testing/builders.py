@@ -15,8 +15,8 @@ from klet.model.pods import PodUID
 from klet.model.runtime import (
     ContainerId,
     ContainerRecord,
-    ContainerState,
     PodRuntimeStatus,
+    RuntimeContainerState,
     SandboxId,
     SandboxRecord,
 )
@@ -89,7 +89,7 @@ def make_sandbox(
 def make_record(
     pod: Pod,
     name: str,
-    state: ContainerState = ContainerState.RUNNING,
+    state: RuntimeContainerState = RuntimeContainerState.RUNNING,
     *,
     exit_code: int = 0,
     reason: str = "",
@@ -101,7 +101,7 @@ def make_record(
     every: list[Container | EphemeralContainer] = [*pod.spec.containers, *pod.spec.init_containers]
     every += pod.spec.ephemeral_containers
     spec = next(container for container in every if container.name == name)
-    exited = state is ContainerState.EXITED
+    exited = state is RuntimeContainerState.EXITED
     return ContainerRecord(
         id=ContainerId(f"{name}-{restarts}"),
         sandbox_id=SandboxId(sandbox),
@@ -111,7 +111,7 @@ def make_record(
         image=spec.image,
         image_ref="sha256:1",
         created_at=NOW + timedelta(seconds=restarts),
-        started_at=None if state is ContainerState.CREATED else NOW,
+        started_at=None if state is RuntimeContainerState.CREATED else NOW,
         finished_at=NOW if exited else None,
         exit_code=exit_code,
         reason=reason or ("Completed" if exited and not exit_code else "Error" if exited else ""),

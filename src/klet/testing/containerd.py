@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from klet.aio.clock import Clock, SystemClock
 from klet.cri.client import CriClient, connect
-from klet.cri.errors import CriError, NotFound
+from klet.cri.errors import CriError, CriNotFound
 from klet.errors import KletError
 from klet.host.cni import build_cni_list
 from klet.host.containerd_config import PAUSE_IMAGE, ContainerdSettings, build_containerd_config
@@ -208,7 +208,7 @@ async def add_image(daemon: PrivateContainerd, client: CriClient, *, name: str, 
 async def remove_pods(client: CriClient, *, clock: Clock) -> None:
     """Stop and remove every sandbox with its containers."""
     for container in (await client.list_containers(pb.ListContainersRequest())).containers:
-        with suppress(NotFound):  # an agent that was just killed may have asked for its removal
+        with suppress(CriNotFound):  # an agent that was just killed may have asked for its removal
             await client.stop_container(pb.StopContainerRequest(container_id=container.id, timeout=0))
     for sandbox in (await client.list_pod_sandbox(pb.ListPodSandboxRequest())).items:
         await _remove_sandbox(client, sandbox.id, clock=clock)
@@ -239,7 +239,7 @@ async def _remove_sandbox(client: CriClient, sandbox_id: str, *, clock: Clock) -
         try:
             await client.stop_pod_sandbox(pb.StopPodSandboxRequest(pod_sandbox_id=sandbox_id))
             await client.remove_pod_sandbox(pb.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id))
-        except NotFound:
+        except CriNotFound:
             return
         except CriError:  # containerd fails to stop what is just ending by itself ("ttrpc: closed")
             if not attempts_left:

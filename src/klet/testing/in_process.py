@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from klet.aio.clock import Clock
 from klet.cri.client import CriClient
-from klet.cri.connection import Transport
+from klet.cri.connection import CriTransport
 from klet.cri.errors import Code, error_for
 from klet.testing.fake_runtime.calls import RpcFailure
 from klet.testing.fake_runtime.events import parse_filters
@@ -67,7 +67,7 @@ async def run_in_process(
 ) -> AsyncIterator[CriClient]:
     """A client of the fake runtime, whose containers live as long as the context lasts."""
     async with pumping(runtime, clock) as pump:
-        transport: Transport = InProcessTransport(runtime=runtime, pump=pump)
+        transport: CriTransport = InProcessTransport(runtime=runtime, pump=pump)
         yield CriClient(runtime=transport, images=transport, timeout=timeout)
 
 

@@ -1,13 +1,14 @@
 """Puts a set of files into a directory so that readers see all of the old or all of the new (AtomicWriter). It blocks.
 
     T/..2030_01_01_00_00_00.1234/{a,d/b}    the files
-    T/..data -> ..2030_01_01_00_00_00.1234  swung over in one step
+    T/..data -> ..2030_01_01_00_00_00.1234  replaced in one step
     T/a -> ..data/a    T/d -> ..data/d      what users see
 
-The state before stays for GRACE: who has just resolved `..data` still finds its files (docs/decisions/old-states.md).
+The previous files stay for GRACE: a reader that has just resolved `..data` still finds them
+(docs/decisions/old-states.md).
 Nothing that lies in the directory is trusted: a `..data` that points anywhere but to a directory of ours is replaced,
-and only directories of ours are removed. Every step is taken by descriptor, without following links: somebody may swap
-names in the directory at any moment.
+and only directories of ours are removed. Every step goes by descriptor and follows no link: a container may swap names
+in the directory at any moment.
 """
 
 import os
@@ -30,10 +31,10 @@ from klet.host.contained import read_contained
 from klet.host.errors import FileError
 from klet.host.files import LONGEST_NAME, remove_entry
 from klet.volumes.errors import BadPath, doing
-from klet.volumes.places import open_volume
+from klet.volumes.volume_directories import open_volume
 
 GRACE: Final = timedelta(seconds=10)
-"""How long the files that were replaced stay; they are gone with the first write after that."""
+"""How long replaced files stay; the first write after that removes them."""
 DATA: Final = "..data"
 _NEW_DATA: Final = "..data_tmp"
 _STAMP: Final = "..%Y_%m_%d_%H_%M_%S."
@@ -58,34 +59,35 @@ Payload: TypeAlias = Mapping[str, FileProjection]
 
 
 class Written(NamedTuple):
-    """What came of a write."""
+    """The result of a write."""
 
     is_new: bool
-    """False if the content was that already."""
+    """False if the content was the same already."""
     clear_at: datetime | None = None
-    """When to write again so that the state before goes; None if there is none."""
+    """When to write again to remove the previous files; None if there are none."""
 
 
 def write_payload(target: Path, payload: Payload, *, now: datetime, own: Callable[[], None]) -> Written:
     """Make the directory hold exactly the payload.
 
-    `own` is called between the writing of the files and their appearance, to give everything its owner.
+    `own` is called after the files are written and before they can be seen, to give them their owner.
     """
     files = clean_payload(payload)
     with doing(_ACTION, target), open_volume(target, action=_ACTION) as directory:
         volume = _Volume(target, directory)
         is_new = not volume.holds(files)
-        before = volume.current()
+        before = volume.current()  # read before the write, which replaces it
         if is_new:
             volume.write(files, now, own)
+        # After the write: a new link must find its file. Repeated without a write, to finish what a crash left undone.
         volume.link(files)
         return Written(is_new, volume.clear(now, replaced=before if is_new else None))
 
 
 def grace_ends(current: str, now: datetime) -> datetime | None:
-    """When the files go that the current directory replaced; None if their time is over.
+    """Return when the files go that the current directory replaced; None if their time is over.
 
-    Its name says since when it is shown. One that no agent or another clock has given keeps nothing.
+    The directory's name holds the time of the write. A name with no such time, or one in the future, keeps nothing.
     """
     stamp = _STAMPED.fullmatch(current)
     if stamp is None:
@@ -99,14 +101,14 @@ def grace_ends(current: str, now: datetime) -> datetime | None:
 
 
 def clean_payload(payload: Payload) -> dict[str, FileProjection]:
-    """The payload under clean paths; a path that could leave the directory, or pass for one of ours, is refused."""
+    """Return the payload under clean paths; refuse a path that could leave the directory or looks like one of ours."""
     for path in payload:
         _check_path(path)
     return {posixpath.normpath(path): file for path, file in payload.items()}
 
 
 def with_parents(files: Iterable[str]) -> set[str]:
-    """The paths of a payload and of the directories on the way to them: whatever else is there is to be removed."""
+    """Return the paths of a payload and of their parent directories. Anything else there means a change."""
     wanted: set[str] = set()
     for path in files:
         while path and path not in wanted:
@@ -134,13 +136,13 @@ def _check_path(path: str) -> None:
 
 
 class _Volume(Struct, frozen=True):
-    """The directory, open: swapped names in it lead us nowhere else."""
+    """The open directory of a volume: swapping names in it cannot lead outside."""
 
     target: Path
     directory: int
 
     def holds(self, files: Mapping[str, FileProjection]) -> bool:
-        """Whether the content that is shown now is the same; modes are not compared."""
+        """Return whether the current content is the same; modes are not compared."""
         if (current := self.current()) is None:
             return False
         with _opened(current, self.directory) as shown:
@@ -148,6 +150,7 @@ class _Volume(Struct, frozen=True):
 
     def write(self, files: Mapping[str, FileProjection], now: datetime, own: Callable[[], None]) -> None:
         name = f"{now.astimezone(UTC).strftime(_STAMP)}{secrets.randbelow(1 << 32)}"
+        # The random number keeps two writes within one second apart.
         os.mkdir(name, dir_fd=self.directory)
         try:
             with _opened(name, self.directory) as made:
@@ -157,13 +160,14 @@ class _Volume(Struct, frozen=True):
             own()
             self._unlink(_NEW_DATA)  # a crash may have left one
             os.symlink(name, _NEW_DATA, dir_fd=self.directory)
+            # The one step that readers see: `..data` leads to the old or to the new directory, never to none.
             os.rename(_NEW_DATA, DATA, src_dir_fd=self.directory, dst_dir_fd=self.directory)
         except BaseException:
             remove_entry(self.directory, name, self.target / name)
             raise
 
     def link(self, files: Mapping[str, FileProjection]) -> None:
-        """Make the links that users see, and remove those of what is gone. What others put there stays."""
+        """Make the links that users see, and remove those of files that are gone. Entries of others stay."""
         wanted = {path.partition("/")[0] for path in files}
         present = set(_names(self.directory))
         for name in sorted(wanted - present):
@@ -173,21 +177,22 @@ class _Volume(Struct, frozen=True):
                 self._unlink(name)
 
     def clear(self, now: datetime, *, replaced: str | None) -> datetime | None:
-        """Remove what is not shown any more, but not yet what was replaced; returns when its time is over.
+        """Remove old directories, but keep the replaced one for GRACE; return when that is over.
 
-        Of what a crash or a failure has left nothing stays longer.
+        What a crash or a failure has left goes by then at the latest.
         """
         current = self.current()
         old = {name for name in _names(self.directory) if name != current and self._is_ours(name)}
         until = None if current is None else grace_ends(current, now)
+        # If this call replaced nothing, any old directory may be the replaced one: all stay until GRACE is over.
         kept = set() if until is None else old if replaced is None else old & {replaced}
         for name in sorted(old - kept):
             remove_entry(self.directory, name, self.target / name)
         return until if kept else None
 
     def current(self) -> str | None:
-        """The directory that is shown now, if it is one of ours."""
-        name = self._link_at(DATA)  # of what else is in the way the swing gives notice
+        """Return the name of the current directory, if it is one of ours."""
+        name = self._link_at(DATA)  # a directory in its place makes the rename in write() fail
         return name if name is not None and self._is_ours(name) else None
 
     def _is_ours(self, name: str) -> bool:
@@ -227,7 +232,7 @@ def _is_same(shown: int, files: Mapping[str, FileProjection]) -> bool:
 
 
 def _holds_only(shown: int, wanted: AbstractSet[str]) -> bool:
-    """Whether nothing else is there. Without recursion: the author of a pod says how deep its paths are."""
+    """Return whether nothing else is there. Without recursion: a pod's author chooses how deep its paths are."""
     frames = [_Frame(os.dup(shown), "", _names(shown))]
     try:
         while frames:
@@ -251,7 +256,7 @@ def _holds_only(shown: int, wanted: AbstractSet[str]) -> bool:
 
 
 class _Frame(NamedTuple):
-    """A directory on the way down: what has not been looked at yet, and what paths in it begin with."""
+    """A directory on the way down: the names still to check, and the prefix of paths in it."""
 
     directory: int
     base: str
@@ -273,7 +278,7 @@ def _write_file(made: int, path: str, file: FileProjection) -> None:
             with suppress(FileExistsError):
                 os.mkdir(parent, dir_fd=here)
             here = opened.enter_context(_opened(parent, here))
-        # Nobody can open it before it has its owner and mode.
+        # 0600 until it has its owner and mode, so that no other user can open it before.
         descriptor = os.open(name, _NEW_FILE, 0o600, dir_fd=here)
     with open(descriptor, "wb") as opened_file:
         opened_file.write(file.data)

@@ -1,4 +1,4 @@
-"""Volumes that a controller attaches to the node: their names, and those of an earlier life of the agent.
+"""Volumes that a controller attaches to the node: their names, and those of a previous run of the agent.
 
 The node's status says which of them are in use. The controller detaches none of these, so a volume that the status has
 not named yet is not set up.
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class FoundVolumes(Protocol):
-    """Knows what pods have of volumes on disk, whoever has put it there."""
+    """Finds the volumes of pods on disk, also those of a previous run of the agent."""
 
     async def pods(self) -> Sequence[PodUID]: ...
 
@@ -35,7 +35,7 @@ def key_of(plugin: VolumePlugin, uid: PodUID, volume: Volume) -> tuple[MountKey,
 
 
 async def read_leftover(plugin: VolumePlugin, uid: PodUID, found: FoundVolume) -> ActualMount:
-    """What an earlier life of the agent left of a volume, whole or in part."""
+    """Return what a previous run of the agent left of a volume, whole or in part."""
     name = await plugin.found_name(uid, found.name) if isinstance(plugin, AttachablePlugin) else None
     return ActualMount(
         key=_key(name, plugin, uid, found.name),
@@ -48,14 +48,14 @@ async def read_leftover(plugin: VolumePlugin, uid: PodUID, found: FoundVolume) -
 
 
 async def find_attached(plugins: Mapping[str, VolumePlugin], disk: FoundVolumes) -> list[ActualMount]:
-    """The attached volumes of an earlier life. One that cannot be read is told of, and hides no other."""
+    """Return the attached volumes of a previous run. One that cannot be read is logged, and hides no other."""
     mounts: list[ActualMount] = []
     if not any(isinstance(plugin, AttachablePlugin) for plugin in plugins.values()):
         return mounts
     try:
         uids = await disk.pods()
     except KletError as error:
-        logger.warning("The volumes of an earlier life cannot be found", extra={"error": str(error)})
+        logger.warning("The volumes of a previous run cannot be found", extra={"error": str(error)})
         return mounts
     for uid in uids:
         try:
@@ -64,12 +64,12 @@ async def find_attached(plugins: Mapping[str, VolumePlugin], disk: FoundVolumes)
                 if isinstance(plugin, AttachablePlugin):
                     mounts.append(await read_leftover(plugin, uid, found))
         except KletError as error:
-            logger.warning("A volume of an earlier life cannot be read", extra={"uid": uid, "error": str(error)})
+            logger.warning("A volume of a previous run cannot be read", extra={"uid": uid, "error": str(error)})
     return [mount for mount in mounts if mount.is_attachable]
 
 
 def list_in_use(desired: Iterable[DesiredMount], actual: Iterable[ActualMount]) -> tuple[VolumeName, ...]:
-    """What the node's status tells: the volumes that pods should have, have or may have, sorted."""
+    """Return what the node's status reports: the volumes that pods should have, have or may have, sorted."""
     mounts: tuple[DesiredMount | ActualMount, ...] = (*desired, *actual)
     return tuple(sorted({mount.key.volume for mount in mounts if mount.is_attachable}))
 

@@ -12,8 +12,8 @@ from klet.host.files import read_text
 from klet.host.filesystems import filesystem_type, is_mount_root
 from klet.host.mounts import mount, unmount
 from klet.volumes.errors import doing
-from klet.volumes.places import beside, open_volume
 from klet.volumes.scratch import MountedMedium
+from klet.volumes.volume_directories import beside, open_volume
 
 _FIRST_WITH_NOSWAP: Final = (6, 4)
 _ALL_IDS: Final = ("0", "0", "4294967295")
@@ -41,7 +41,7 @@ class HostMounter:
 
 
 def find_noswap(root: Path) -> bool:
-    """Whether memory of volumes can be kept from being swapped out. Where only a try tells, it is made below a root."""
+    """Return whether tmpfs volumes can be kept out of swap. If only a try can show that, it is made below a root."""
     known = has_noswap(read_text(Path("/proc/sys/kernel/osrelease")), read_text(Path("/proc/self/uid_map")))
     if known is not None:
         return known
@@ -55,7 +55,7 @@ def find_noswap(root: Path) -> bool:
 
 
 def has_noswap(release: str, uid_map: str) -> bool | None:
-    """Whether the kernel knows the option, by its release and the user namespace; None if that does not tell."""
+    """Return whether the kernel knows the option, by its release and the user namespace; None if undecided."""
     if tuple(uid_map.split()) != _ALL_IDS:
         return False
     numbers = re.match(r"(\d+)\.(\d+)", release)

@@ -8,7 +8,7 @@ from klet.volumes.manager import VolumeManager
 
 
 class VolumeKeeper:
-    """Waits for no sync of a pod. Tokens, and what no watch tells of, are renewed by the manager when they are due."""
+    """Waits for no sync of a pod. Tokens, and what is not watched, are renewed by the manager when due."""
 
     def __init__(self, *, objects: Sequence[ObjectChanges], volumes: VolumeManager) -> None:
         self._objects = tuple(objects)

@@ -1,7 +1,7 @@
-"""Gives pods their volumes and takes them back (volume manager: populator and reconciler).
+"""Mounts and unmounts the volumes of pods (volume manager: populator and reconciler).
 
-Nothing is polled: a volume is looked at when its pod, an object that it shows or an operation on it says so, when a
-back-off ends and when its content is due. Each volume of each pod is worked on by itself and holds up nobody else.
+Nothing is polled: a volume is handled when its pod changes, an object that it shows changes or an operation on it
+ends, when a back-off ends and when its content is due. Volumes are handled independently: a slow one delays no other.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ from klet.model.pods import PodUID, subject_of, uid_of
 from klet.model.roles import Allocations
 from klet.volumes import findings
 from klet.volumes.attaching import FoundVolumes, find_attached, key_of, list_in_use, read_leftover
-from klet.volumes.bells import PodBells
 from klet.volumes.errors import TIMED_OUT, NoPlugin, VolumeError, WaitFailed
 from klet.volumes.names import MountKey, VolumeName, go_list
 from klet.volumes.operations import Operation, OperationBackoff
 from klet.volumes.plugins.base import MountRequest, VolumeAttributes, VolumePlugin
+from klet.volumes.pod_waiters import PodWaiters
 from klet.volumes.state import (
     ActualMount,
     ActualState,
@@ -44,6 +44,7 @@ from klet.volumes.state import (
     MountState,
     Unmount,
     decide_step,
+    has_changed,
 )
 from klet.volumes.usage import used_volumes
 
@@ -67,15 +68,15 @@ class MountedVolume(Struct, frozen=True):
 
 
 class VolumeDisk(FoundVolumes, Protocol):
-    """Knows what pods have of volumes on disk, whoever has put it there."""
+    """Finds the volumes of pods on disk, also those of a previous run of the agent."""
 
     async def has_mounts(self, uid: PodUID) -> bool:
-        """Whether one of them is a mount, or that cannot be known."""
+        """Return whether one of them is a mount, or that cannot be read."""
         ...
 
 
 class VolumeManager:
-    """Volumes of the node's pods."""
+    """Owns the volumes of the node's pods."""
 
     def __init__(
         self,
@@ -101,33 +102,36 @@ class VolumeManager:
         self._queue = WorkQueue[MountKey](clock=clock)
         self._busy: dict[PodUID, int] = {}
         self._leaving: set[PodUID] = set()
-        self._bells = PodBells(clock=clock)
+        self._waiters = PodWaiters(clock=clock)
         self._in_use_changes = Broadcast[VolumeName]()
         self._has_found_attached = False
 
     async def run(self) -> None:
-        """Own the operations until cancelled."""
+        """Run the operations until cancelled."""
+        # First what a previous run left attached: a status without these volumes would let the controller detach them.
         for mount in await find_attached({plugin.name: plugin for plugin in self._plugins}, self._disk):
             self._actual.put(mount)
         self._has_found_attached = True
         async with asyncio.TaskGroup() as group:
             while True:
+                # The queue hands out no key twice at once: operations on one volume of one pod never overlap.
                 key = await self._queue.get()
                 group.create_task(self._handle(key), name=f"volume {key.volume}")
 
     def process(self, pod: Pod) -> None:
-        """Take in a pod, or news of it. Called in every sync; what has not changed is left alone."""
+        """Add a pod or its changes to the desired state. Called in every sync; what has not changed is left alone."""
         uid = uid_of(pod)
+        # A late sync must not bring back a volume that wait_for_unmount is taking down.
         if uid in self._leaving or not pod.spec.volumes:
             return
         used, allocation = used_volumes(pod), self._allocations.of(pod)
         for volume in pod.spec.volumes:
             if volume.name in used:
                 self._want(uid, pod, allocation, volume)
-        self._bells.ring(uid)
+        self._waiters.notify(uid)
 
     def objects_changed(self, ref: ObjectRef) -> None:
-        """Bring every volume that shows an object up to date, and let no earlier failure delay it."""
+        """Bring every volume that shows an object up to date, at once even if its last try failed."""
         for key in sorted(self._desired.users_of(ref)):
             self._renew(key)
 
@@ -138,7 +142,7 @@ class VolumeManager:
                 self._renew(mount.key)
 
     async def wait_for_attach_and_mount(self, pod: Pod) -> None:
-        """Return when the pod has every volume that it uses; raises WaitFailed. May be cancelled at any time."""
+        """Return when every volume that the pod uses is mounted; raises WaitFailed. May be cancelled at any time."""
         uid, expected = uid_of(pod), used_volumes(pod)
         if not expected:
             return
@@ -149,7 +153,7 @@ class VolumeManager:
             errors.extend(self._desired.pop_errors(uid))
             return bool(errors) or not self._unmounted(uid, expected)
 
-        await self._bells.until(uid, is_settled, patience=PATIENCE)
+        await self._waiters.wait_until(uid, is_settled, patience=PATIENCE)
         unmounted = self._unmounted(uid, expected)
         if not unmounted:
             return
@@ -161,18 +165,19 @@ class VolumeManager:
         raise WaitFailed(f"{lists}: {'; '.join(sorted(errors)) or TIMED_OUT}", is_timeout=not errors)
 
     async def wait_for_unmount(self, uid: PodUID) -> None:
-        """Take down everything of a pod that is over, also what an earlier life of the agent left; raises WaitFailed.
+        """Unmount all volumes of a terminated pod, also those of a previous run of the agent; raises WaitFailed.
 
-        Nothing of the pod may run any more.
+        No container of the pod may run any more.
         """
         self._leaving.add(uid)
         try:
-            self._forget_wishes(uid)
-            await self._bells.until(uid, lambda: uid not in self._busy, patience=PATIENCE)
+            self._drop_desired(uid)
+            # An operation that has begun runs to its end: only then is the disk what it will stay, and can be read.
+            await self._waiters.wait_until(uid, lambda: uid not in self._busy, patience=PATIENCE)
             await self._take_in_leftovers(uid)
             for mount in self._actual.of_pod(uid):
                 self._queue.add(mount.key)
-            await self._bells.until(uid, lambda: not self._actual.of_pod(uid), patience=PATIENCE)
+            await self._waiters.wait_until(uid, lambda: not self._actual.of_pod(uid), patience=PATIENCE)
             left = self._actual.of_pod(uid)
         finally:
             self._leaving.discard(uid)
@@ -181,13 +186,13 @@ class VolumeManager:
             raise WaitFailed(f"mounted volumes={names}: {TIMED_OUT}", is_timeout=True)
 
     async def pod_volumes_exist(self, uid: PodUID) -> bool:
-        """Whether a pod still has, or may have, a volume: its directory and cgroup have to stay then."""
+        """Return whether a pod has, or may have, a volume: then its directory and cgroup must stay."""
         if self._actual.of_pod(uid):
             return True
         return await self._disk.has_mounts(uid)
 
     def mounted_volumes(self, uid: PodUID) -> Mapping[str, MountedVolume]:
-        """The volumes that containers of a pod can mount, by their name in the pod."""
+        """Return the volumes that containers of a pod can mount, by their name in the pod."""
         return {
             mount.volume.name: MountedVolume(
                 mount.plugin.path(uid, mount.volume), mount.plugin.attributes(mount.volume)
@@ -197,15 +202,15 @@ class VolumeManager:
         }
 
     def volumes_in_use(self) -> tuple[VolumeName, ...] | None:
-        """What the node's status tells of volumes that a controller attaches; None until those are known."""
+        """Return the attachable volumes for the node's status (volumesInUse); None until they are known."""
         return list_in_use(self._desired.all(), self._actual.all()) if self._has_found_attached else None
 
     def in_use_changes(self) -> Subscription[VolumeName]:
-        """Volumes that have come into use or may be out of it."""
+        """Subscribe to volumes that came into use or may be out of it."""
         return self._in_use_changes.subscribe()
 
     def mark_reported_in_use(self, names: Iterable[str]) -> None:
-        """The node's status names these volumes at the API server: what has waited for that may be set up."""
+        """Set up the volumes that waited until the API server knows them as in use."""
         for key in self._desired.report(names):
             self._queue.add(key)
 
@@ -228,7 +233,7 @@ class VolumeManager:
                 )
             )
             self._queue.add(key)
-            self._tell_use(key, is_attachable=is_attachable)
+            self._publish_use(key, is_attachable=is_attachable)
         elif before.pod is not pod or before.allocation is not allocation:
             after = replace(before, pod=pod, allocation=allocation, volume=volume)
             self._desired.put(after)
@@ -248,24 +253,25 @@ class VolumeManager:
         mounts = (mount for mount in self._desired.of_pod(uid) if mount.is_attachable)
         return sorted(mount.volume.name for mount in mounts if not self._actual.has(mount.key.volume))
 
-    def _forget_wishes(self, uid: PodUID) -> None:
-        wishes = self._desired.of_pod(uid)
+    def _drop_desired(self, uid: PodUID) -> None:
+        dropped = self._desired.of_pod(uid)
         self._desired.remove_pod(uid)
-        for mount in wishes:
-            self._tell_use(mount.key, is_attachable=mount.is_attachable)
+        for mount in dropped:
+            self._publish_use(mount.key, is_attachable=mount.is_attachable)
 
-    def _tell_use(self, key: MountKey, *, is_attachable: bool) -> None:
+    def _publish_use(self, key: MountKey, *, is_attachable: bool) -> None:
         if is_attachable:
             self._in_use_changes.send(key.volume)
 
-    def _may_come(self, desired: DesiredMount | None) -> bool:
+    def _may_mount(self, desired: DesiredMount | None) -> bool:
         if desired is None or not desired.is_attachable:
             return True
+        # Upstream: mounted only once the node's status reports it in use, so that no controller detaches it meanwhile.
         name = desired.key.volume
         return self._desired.is_reported(name) or self._actual.has(name)
 
     async def _take_in_leftovers(self, uid: PodUID) -> None:
-        """Volumes on disk that this life of the agent has not set up, or of which only a part was."""
+        """Add volumes on disk that this run of the agent did not set up, or only in part."""
         by_name = {plugin.name: plugin for plugin in self._plugins}
         for found in await self._disk.find(uid):
             plugin = by_name.get(found.plugin)
@@ -276,12 +282,12 @@ class VolumeManager:
                 self._actual.put(left)
 
     async def _handle(self, key: MountKey) -> None:
-        """Do what one volume of one pod needs now."""
+        """Carry out the next step of one volume of one pod."""
         try:
             with self._working(key.uid):
                 desired, actual, now = self._desired.get(key), self._actual.get(key), self._clock.monotonic()
                 step = decide_step(
-                    desired, actual, is_leaving=key.uid in self._leaving, may_come=self._may_come(desired), now=now
+                    desired, actual, is_leaving=key.uid in self._leaving, may_mount=self._may_mount(desired), now=now
                 )
                 match step:
                     case Mount():
@@ -297,7 +303,7 @@ class VolumeManager:
                         assert_never(step)
         finally:
             self._queue.done(key)
-            self._bells.ring(key.uid)
+            self._waiters.notify(key.uid)
 
     async def _mount(self, desired: DesiredMount, step: Mount) -> None:
         key = desired.key
@@ -307,6 +313,7 @@ class VolumeManager:
             pod=desired.pod, allocation=desired.allocation, volume=desired.volume, is_remount=step.is_remount
         )
         try:
+            # A change during this call raises the revision on the board, not here: the next pass sees the difference.
             old_at = await _carry_out(desired.plugin.set_up(request), key)
         except KletError as error:
             retry_at = self._try_later(key, Operation.MOUNT)
@@ -338,6 +345,7 @@ class VolumeManager:
         try:
             await _carry_out(actual.plugin.tear_down(key.uid, actual.name), key)
         except KletError as error:
+            # It may be half gone: containers must not get it, and only a whole set-up makes it mounted again.
             self._actual.put(replace(actual, state=MountState.UNCERTAIN))
             retry_at = self._try_later(key, Operation.UNMOUNT)
             self._recorder.record(findings.unmount_failed(actual, str(error), retry_at=retry_at))
@@ -345,7 +353,7 @@ class VolumeManager:
         self._backoff.forget(key)
         self._queue.forget(key)
         self._actual.remove(key)
-        self._tell_use(key, is_attachable=actual.is_attachable)
+        self._publish_use(key, is_attachable=actual.is_attachable)
 
     def _must_wait(self, key: MountKey, operation: Operation) -> bool:
         remaining = self._backoff.remaining(key, operation, now=self._clock.monotonic())
@@ -354,7 +362,7 @@ class VolumeManager:
         return remaining is not None
 
     def _try_later(self, key: MountKey, operation: Operation) -> datetime:
-        """Have an operation that failed tried again; tells when."""
+        """Schedule the retry of a failed operation; return when it is due."""
         delay = self._backoff.failed(key, operation, now=self._clock.monotonic())
         self._queue.add_after(key, delay)
         return self._clock.now() + delay
@@ -370,19 +378,8 @@ class VolumeManager:
                 del self._busy[uid]
 
 
-def has_changed(before: DesiredMount, after: DesiredMount) -> bool:
-    """Whether a pod differs in what its volumes may show."""
-    old, new = before.pod, after.pod
-    return (
-        old.metadata.labels != new.metadata.labels
-        or old.metadata.annotations != new.metadata.annotations
-        or old.spec != new.spec
-        or before.allocation != after.allocation
-    )
-
-
 async def _carry_out(operation: Awaitable[T], key: MountKey) -> T:
-    """The boundary of one volume: whatever fails in its plugin concerns this volume alone, and is tried again."""
+    """Run a plugin's operation. Any failure of it concerns this volume alone, and is retried."""
     try:
         return await operation
     except KletError:

@@ -10,7 +10,7 @@ from klet.model.pods import PodUID
 from klet.volumes.errors import VolumeError
 
 VolumeName = NewType("VolumeName", str)
-"""Unique on the node: plugin, and pod and volume or whatever else tells two of the plugin's volumes apart."""
+"""Unique on the node: plugin, and pod and volume or whatever else distinguishes the plugin's volumes."""
 
 EMPTY_DIR: Final = "kubernetes.io/empty-dir"
 READY: Final = "ready"

@@ -44,7 +44,7 @@ class OperationBackoff:
         return timedelta(seconds=failure.until - now)
 
     def failed(self, key: MountKey, operation: Operation, *, now: float) -> timedelta:
-        """Count a failure; tells how long to wait before the next try."""
+        """Count a failure; return how long to wait before the next try."""
         before = self._failures.get(key)
         delay = FIRST_DELAY
         if before is not None and before.operation is operation:

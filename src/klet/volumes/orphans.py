@@ -1,6 +1,6 @@
 """Removes the directories of pods that are over (cleanupOrphanedPodDirs), but never the content of a volume.
 
-What a volume still holds may be somebody's data: such a directory stays until its volume has been taken down.
+A volume may still hold user data: such a directory stays until its volume has been taken down.
 """
 
 import os
@@ -35,7 +35,7 @@ class PodRemover(Protocol):
     """Removes the directory of a pod that has no volume any more."""
 
     async def remove(self, uid: PodUID) -> None:
-        """Raises OrphanKept if something in it may be somebody's."""
+        """Remove it; raises OrphanKept if it may hold user data."""
         ...
 
 
@@ -55,7 +55,7 @@ class OrphanedPods:
 
 
 def remove_orphan(directory: Path, uid: PodUID) -> None:
-    """Remove one pod's directory, if nothing in it may be somebody's. It blocks.
+    """Remove one pod's directory, unless it may hold user data. It blocks.
 
     Every step is taken by descriptor: swapping a directory for a link meanwhile removes nothing elsewhere.
     """

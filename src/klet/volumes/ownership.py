@@ -1,6 +1,6 @@
 """Makes the files of a volume accessible to the group of a pod (`fsGroup`; upstream: VolumeOwnership). It blocks.
 
-Pods may change a volume meanwhile. So everything is done by descriptor: whoever swaps a file for a link gains nothing.
+Pods may change a volume meanwhile. So everything is done by descriptor: swapping a file for a link has no effect.
 """
 
 import logging
@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from klet.volumes.errors import doing
-from klet.volumes.places import open_volume
+from klet.volumes.volume_directories import open_volume
 
 logger = logging.getLogger(__name__)
 

@@ -41,7 +41,7 @@ def downward_payload(
     default_mode: int,
     allocatable: Mapping[str, Quantity] | None,
 ) -> dict[str, FileProjection]:
-    """The pod's own fields; everything that is wrong is told at once."""
+    """Return the pod's own fields; all errors are reported together."""
     files: dict[str, FileProjection] = {}
     errors: list[str] = []
     for item in items:

@@ -42,7 +42,7 @@ class PodVolumes:
         }
 
     async def release(self, uid: PodUID) -> None:
-        """Unmount them; only then nobody needs what they show."""
+        """Unmount them; only then are the objects that they show free."""
         await self._manager.wait_for_unmount(uid)
         self._objects.unregister(uid)
 

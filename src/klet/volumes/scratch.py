@@ -14,7 +14,7 @@ from klet.host.filesystems import Magic
 from klet.volumes.errors import VolumeError, doing
 from klet.volumes.media import DISK, HUGE_PAGES, IN_MEMORY, is_huge_pages, size_in_medium
 from klet.volumes.ownership import Ownership, change_ownership
-from klet.volumes.places import make_marker, make_volume, remove_marker, remove_volume
+from klet.volumes.volume_directories import make_marker, make_volume, remove_marker, remove_volume
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Scratch(Struct, frozen=True, kw_only=True):
 
 
 class ScratchDirectories:
-    """Sets scratch directories up and takes them down. A marker file beside tells those that are complete."""
+    """Sets scratch directories up and takes them down. A marker file marks those that are complete."""
 
     def __init__(self, *, mounter: Mounter) -> None:
         self._mounter = mounter

@@ -15,10 +15,10 @@ from klet.volumes.errors import VolumeError
 from klet.volumes.media import ScratchRules
 from klet.volumes.names import Layout
 from klet.volumes.ownership import Ownership, change_ownership
-from klet.volumes.places import open_volume
 from klet.volumes.plugins.base import MountRequest
 from klet.volumes.scratch import Scratch, ScratchDirectories
 from klet.volumes.usage import fs_group, nested_mount_points
+from klet.volumes.volume_directories import open_volume
 
 
 class ShownFiles:
@@ -68,7 +68,7 @@ class ShownFiles:
             return write_payload(scratch.path, payload, now=self._clock.now(), own=own).clear_at
         except KletError:
             if not request.is_remount:
-                # What cannot be taken down now is when the pod ends; the first failure is the one to be told.
+                # What cannot be taken down now is taken down when the pod ends; report the first failure.
                 with contextlib.suppress(HostError):
                     self._scratches.tear_down(scratch.path, scratch.marker)
             raise

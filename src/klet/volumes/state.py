@@ -1,4 +1,4 @@
-"""Which volumes should be there for which pods, which are, and what to do about the difference.
+"""The desired and the actual state of the world of volumes, and the step from one to the other.
 
 Both boards are written by the volume manager only.
 """
@@ -54,9 +54,9 @@ class ActualMount(Struct, frozen=True, kw_only=True):
     subject: Subject
     is_attachable: bool = False
     revision: int = 0
-    """The state of affairs that was last brought to it."""
+    """The revision of the desired mount that it was last set up from."""
     refresh_at: float | None = None
-    """When it is to be brought up to date even if nothing is known to have changed, on the clock that never steps."""
+    """When to bring it up to date even if no change is known, on the monotonic clock."""
 
 
 class Mount(Struct, frozen=True):
@@ -70,7 +70,7 @@ class Unmount(Struct, frozen=True):
 
 
 class Leave(Struct, frozen=True):
-    """Nothing to do, until an instant of the clock that never steps if there is one."""
+    """Nothing to do, until an instant of the monotonic clock if there is one."""
 
     until: float | None = None
 
@@ -79,15 +79,15 @@ Step: TypeAlias = Mount | Unmount | Leave
 
 
 def decide_step(
-    desired: DesiredMount | None, actual: ActualMount | None, *, is_leaving: bool, may_come: bool, now: float
+    desired: DesiredMount | None, actual: ActualMount | None, *, is_leaving: bool, may_mount: bool, now: float
 ) -> Step:
-    """Say what to do with one volume of one pod. Only a pod that is over loses volumes.
+    """Return what to do with one volume of one pod. Only a terminated pod loses volumes.
 
-    One that must not come yet, as its use has not been told, is left alone without a back-off.
+    A volume that may not be mounted yet, because the node's status does not name it, is left alone without a back-off.
     """
     if is_leaving:
         return Unmount() if actual is not None else Leave()
-    if desired is None or (actual is None and not may_come):
+    if desired is None or (actual is None and not may_mount):
         return Leave()
     if actual is None or actual.state is MountState.UNCERTAIN:
         return Mount(is_remount=False)
@@ -96,6 +96,17 @@ def decide_step(
         if is_due or actual.revision != desired.revision:
             return Mount(is_remount=True)
     return Leave(until=actual.refresh_at)
+
+
+def has_changed(before: DesiredMount, after: DesiredMount) -> bool:
+    """Return whether a pod differs in what its volumes may show."""
+    old, new = before.pod, after.pod
+    return (
+        old.metadata.labels != new.metadata.labels
+        or old.metadata.annotations != new.metadata.annotations
+        or old.spec != new.spec
+        or before.allocation != after.allocation
+    )
 
 
 class DesiredState:
@@ -142,12 +153,12 @@ class DesiredState:
             self._reported &= {mount.key.volume for mount in self.all()}
 
     def report(self, names: Iterable[str]) -> tuple[MountKey, ...]:
-        """Note which volumes the node's status says to be in use, and no others; tells those that were not before.
+        """Keep which volumes the node's status reports in use; return those that it did not report before.
 
-        A volume that comes later has to be told anew, though an older status happens to name it.
+        Only desired volumes are kept: one that comes later must be reported again, even if an older status names it.
         """
-        told = frozenset(names)
-        reported = [mount.key for mount in self.all() if mount.is_attachable and mount.key.volume in told]
+        in_use = frozenset(names)
+        reported = [mount.key for mount in self.all() if mount.is_attachable and mount.key.volume in in_use]
         before, self._reported = self._reported, frozenset(key.volume for key in reported)
         return tuple(key for key in reported if key.volume not in before)
 
@@ -188,7 +199,7 @@ class ActualState:
             self._mounts.pop(key.uid, None)
 
     def has(self, name: VolumeName) -> bool:
-        """Whether some pod has it, so that it is attached."""
+        """Return whether a pod has it: then it is attached."""
         return any(mount.key.volume == name for mount in self.all())
 
     def is_mounted(self, key: MountKey) -> bool:

@@ -23,7 +23,7 @@ from klet.resources.pod_cgroups import NoPodCgroups
 from klet.runtime.config.id_blocks import IdBlocks, choose_range
 from klet.runtime.config.mapping_files import PodMappingFiles
 from klet.runtime.config.sub_paths import BoundSubPaths
-from klet.runtime.config.user_namespaces import UserNamespaces
+from klet.runtime.config.user_namespaces import UserNamespaceManager
 from klet.runtime.log_files import LogFiles
 from klet.runtime.pod_files import PodFiles
 from klet.sync.housekeeping import Housekeeping, HousekeepingCall, Leftovers, PodMemories
@@ -93,7 +93,7 @@ def build(root: Path, logs: Path, threads: Threads, journal: MemoryJournal, pods
             orphans=OrphanedPods(volumes=ended, directories=PodDirectories(layout=Layout(root), threads=threads)),
         ),
         sub_paths=BoundSubPaths(root=root, threads=threads),
-        user_namespaces=UserNamespaces(
+        user_namespaces=UserNamespaceManager(
             blocks=IdBlocks(ids=ids),
             files=PodMappingFiles(root=root, threads=threads),
             handlers=nothing,

@@ -16,10 +16,10 @@ from klet.cri.connection import MAX_MESSAGE_BYTES, open_connection
 from klet.cri.errors import (
     BadAnswer,
     CriError,
+    CriNotFound,
     DeadlineExceeded,
     ExecTimeout,
     InvalidRuntime,
-    NotFound,
     ResourceExhausted,
     Unavailable,
     Unimplemented,
@@ -170,7 +170,7 @@ async def test_the_events_have_no_deadline(client, server):
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        (grpc.StatusCode.NOT_FOUND, NotFound),
+        (grpc.StatusCode.NOT_FOUND, CriNotFound),
         (grpc.StatusCode.UNAVAILABLE, Unavailable),
         (grpc.StatusCode.UNKNOWN, CriError),
     ],

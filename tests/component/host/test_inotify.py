@@ -4,9 +4,9 @@ from contextlib import aclosing
 import pytest
 
 from klet.host.errors import FileError
-from klet.host.inotify import Change, ChangeKind, watch_directory
+from klet.host.inotify import ChangeKind, DirectoryChange, watch_directory
 
-RESCAN = Change(ChangeKind.RESCAN)
+RESCAN = DirectoryChange(ChangeKind.RESCAN)
 
 
 class Seen:
@@ -46,7 +46,10 @@ async def test_a_written_file(watch, tmp_path):
     seen = watch(tmp_path)
     await seen.next()
     (tmp_path / "file").write_text("x")
-    assert await seen.take(2) == [Change(ChangeKind.CREATED, "file"), Change(ChangeKind.WRITTEN, "file")]
+    assert await seen.take(2) == [
+        DirectoryChange(ChangeKind.CREATED, "file"),
+        DirectoryChange(ChangeKind.WRITTEN, "file"),
+    ]
 
 
 async def test_moves_and_removals(watch, tmp_path):
@@ -59,10 +62,10 @@ async def test_moves_and_removals(watch, tmp_path):
     (inside / "a").rename(inside / "b")
     (inside / "b").unlink()
     assert await seen.take(4) == [
-        Change(ChangeKind.MOVED_IN, "a"),
-        Change(ChangeKind.MOVED_OUT, "a"),
-        Change(ChangeKind.MOVED_IN, "b"),
-        Change(ChangeKind.DELETED, "b"),
+        DirectoryChange(ChangeKind.MOVED_IN, "a"),
+        DirectoryChange(ChangeKind.MOVED_OUT, "a"),
+        DirectoryChange(ChangeKind.MOVED_IN, "b"),
+        DirectoryChange(ChangeKind.DELETED, "b"),
     ]
 
 
@@ -76,7 +79,7 @@ async def test_a_directory_that_comes_later_with_its_parents(watch, tmp_path):
             (tmp_path / part).mkdir()
     assert first.result() == RESCAN
     (tmp_path / "a/b/c/file").touch()
-    assert await seen.next() == Change(ChangeKind.CREATED, "file")
+    assert await seen.next() == DirectoryChange(ChangeKind.CREATED, "file")
 
 
 async def test_a_directory_that_is_removed_and_made_again(watch, tmp_path):
@@ -89,7 +92,7 @@ async def test_a_directory_that_is_removed_and_made_again(watch, tmp_path):
     directory.mkdir()
     assert await seen.next() == RESCAN
     (directory / "file").touch()
-    assert await seen.next() == Change(ChangeKind.CREATED, "file")
+    assert await seen.next() == DirectoryChange(ChangeKind.CREATED, "file")
 
 
 async def test_a_directory_that_is_replaced(watch, tmp_path):
@@ -102,7 +105,7 @@ async def test_a_directory_that_is_replaced(watch, tmp_path):
     assert await seen.take(2) == [RESCAN, RESCAN]
     (tmp_path / "old" / "ignored").touch()
     (directory / "file").touch()
-    assert await seen.next() == Change(ChangeKind.CREATED, "file")
+    assert await seen.next() == DirectoryChange(ChangeKind.CREATED, "file")
 
 
 async def test_a_file_in_the_place_of_the_directory(watch, tmp_path):

@@ -21,12 +21,12 @@ def listening(address: str) -> Iterator[socket.socket]:
 def test_a_socket_in_a_directory(tmp_path):
     path = str(tmp_path / "notify")
     with listening(path) as manager:
-        assert find_service_manager({"NOTIFY_SOCKET": path}).tell(READY) is True
+        assert find_service_manager({"NOTIFY_SOCKET": path}).notify(READY) is True
         assert manager.recv(100) == b"READY=1"
 
 
 @pytest.mark.parametrize("name", [f"klet-{uuid.uuid4()}"], ids=["a name without a file"])
 def test_a_socket_in_the_abstract_namespace(name):
     with listening(f"\0{name}") as manager:
-        assert find_service_manager({"NOTIFY_SOCKET": f"@{name}"}).tell(READY) is True
+        assert find_service_manager({"NOTIFY_SOCKET": f"@{name}"}).notify(READY) is True
         assert manager.recv(100) == b"READY=1"

@@ -12,7 +12,7 @@ from klet.embedded.refusals import Refused
 from klet.node.conditions import find_condition, is_ready
 from klet.node.runtime_state import RuntimeReport
 from klet.node.settings import NodeSettings, ReportTimes
-from klet.node.status_sync import Outcome
+from klet.node.status_sync import StatusOutcome
 
 WELL = RuntimeReport(runtime_error=None, network_error=None)
 NO_NETWORK = RuntimeReport(runtime_error=None, network_error="container runtime network not ready: <nil>")
@@ -208,7 +208,7 @@ async def test_a_failing_patch_is_tried_again_and_then_the_connections_are_doubt
     ready_agent.pressures.add("PIDPressure")
     broken = refuse(500, "InternalError")
     ready_agent.api.faults.plan(broken, applies=lambda ask: ask.method == "PATCH", times=3)
-    assert await ready_agent.sync.sync("n1") is Outcome.POSTED
+    assert await ready_agent.sync.sync("n1") is StatusOutcome.POSTED
     assert ready_agent.failures == ["heartbeat"] * 2
     node = await ready_agent.client.get(Node, "n1")
     assert condition(node, "PIDPressure").status == "True"
@@ -229,16 +229,16 @@ async def test_a_pass_gives_up_after_five_tries(ready_agent):
     ready_agent.pressures.add("PIDPressure")
     broken = refuse(500, "InternalError")
     ready_agent.api.faults.plan(broken, applies=lambda ask: ask.method == "PATCH", times=5)
-    assert await ready_agent.sync.sync("n1") is Outcome.FAILED
+    assert await ready_agent.sync.sync("n1") is StatusOutcome.FAILED
     assert ready_agent.failures == ["heartbeat"] * 4
-    assert await ready_agent.sync.sync("n1") is Outcome.POSTED
+    assert await ready_agent.sync.sync("n1") is StatusOutcome.POSTED
 
 
 async def test_a_node_that_somebody_deletes_is_not_made_again_by_the_status(ready_agent):
     await ready_agent.registrar.register()
     await ready_agent.client.delete(Node, "n1")
     ready_agent.pressures.add("PIDPressure")
-    assert await ready_agent.sync.sync("n1") is Outcome.FAILED
+    assert await ready_agent.sync.sync("n1") is StatusOutcome.FAILED
     assert ready_agent.board.node is None
 
 
@@ -279,9 +279,9 @@ async def test_labels_and_taints_of_others_stay(ready_agent):
 
 async def test_nothing_new_is_not_sent(ready_agent):
     await ready_agent.registrar.register()
-    assert await ready_agent.sync.sync("n1") is Outcome.POSTED
+    assert await ready_agent.sync.sync("n1") is StatusOutcome.POSTED
     before = await ready_agent.client.get(Node, "n1")
-    assert await ready_agent.sync.sync("n1") is Outcome.UNCHANGED
+    assert await ready_agent.sync.sync("n1") is StatusOutcome.UNCHANGED
     assert await ready_agent.client.get(Node, "n1") == before
 
 
@@ -325,6 +325,6 @@ async def test_a_watch_that_lags_does_not_make_changes_be_told_twice(ready_agent
     await ready_agent.until_node(ready)
     ready_agent.pressures.add("PIDPressure")
     # Two passes in a row: the watch has not shown the first patch yet, its answer has.
-    assert await ready_agent.sync.sync("n1") is Outcome.POSTED
-    assert await ready_agent.sync.sync("n1") is Outcome.UNCHANGED
+    assert await ready_agent.sync.sync("n1") is StatusOutcome.POSTED
+    assert await ready_agent.sync.sync("n1") is StatusOutcome.UNCHANGED
     assert ready_agent.decisions().count("NodeHasInsufficientPID") == 1

@@ -18,7 +18,7 @@ from klet.embedded import refusals
 from klet.embedded.faults import Cut, Refuse
 from klet.kube.informer import InformerSettings
 from klet.model.objects import ObjectKind, ObjectMissing, ObjectRef
-from klet.objectcache.cluster import ClusterObjects, Strategy, build_cluster_objects
+from klet.objectcache.cluster import ChangeDetectionStrategy, ClusterObjects, build_cluster_objects
 from klet.objectcache.errors import NotSynced, TokenFailed
 from klet.objectcache.tokens import TokenCache
 
@@ -47,7 +47,7 @@ class HastyWatches(SystemClock):
         await super().sleep(duration if duration == timedelta(seconds=1) else duration / 20)
 
 
-def build(cluster, strategy=Strategy.WATCH) -> ClusterObjects:
+def build(cluster, strategy=ChangeDetectionStrategy.WATCH) -> ClusterObjects:
     settings = InformerSettings(cluster.client, cluster.watcher, HastyWatches(), random.Random(1))
     return build_cluster_objects(strategy, settings=settings, node=lambda: None, sync_period=timedelta(minutes=1))
 
@@ -74,7 +74,7 @@ async def change(cluster, **data: str) -> None:
     await cluster.client.patch(ConfigMap, "cfg", "default", patch={"data": data})
 
 
-@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("strategy", ChangeDetectionStrategy)
 async def test_every_strategy_reads_what_is_there(cluster, strategy):
     await cluster.put("cfg", x="1")
     secret = Secret(metadata=ObjectMeta(name="key"), data={"k": b"\xff"})
@@ -88,9 +88,9 @@ async def test_every_strategy_reads_what_is_there(cluster, strategy):
 @pytest.mark.parametrize(
     ("strategy", "message"),
     [
-        pytest.param(Strategy.WATCH, 'configmap "cfg" not found', id="a watch knows the kind"),
-        pytest.param(Strategy.CACHE, 'configmaps "cfg" not found', id="the server's own words"),
-        pytest.param(Strategy.GET, 'configmaps "cfg" not found', id="the server's own words, each time"),
+        pytest.param(ChangeDetectionStrategy.WATCH, 'configmap "cfg" not found', id="a watch knows the kind"),
+        pytest.param(ChangeDetectionStrategy.CACHE, 'configmaps "cfg" not found', id="the server's own words"),
+        pytest.param(ChangeDetectionStrategy.GET, 'configmaps "cfg" not found', id="the server's own words, each time"),
     ],
 )
 async def test_what_is_not_there_is_missing(cluster, strategy, message):

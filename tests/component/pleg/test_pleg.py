@@ -12,17 +12,17 @@ import pytest
 from klet.aio.clock import LoopClock
 from klet.cri.client import CriClient
 from klet.cri.errors import Code, Unavailable
-from klet.cri.events import ContainerdEvents, CriEvents, EventSource, RuntimeEvent
+from klet.cri.events import ContainerdEvents, CriEvents, RuntimeEvent, RuntimeEventSource
 from klet.model.network import DnsConfig
 from klet.model.pods import PodUID
-from klet.model.runtime import ContainerId, ContainerState, FirstStart
+from klet.model.runtime import ContainerId, FirstStart, RuntimeContainerState
 from klet.pleg.cache import RuntimeCache
 from klet.pleg.pleg import READERS, Pleg, PlegError, PlegSettings
 from klet.pleg.state import NEVER
 from klet.runtime import labels
 from klet.runtime.config.sandbox_config import SandboxSettings, build_sandbox_config
 from klet.runtime.reader import PodReader, build_sandbox_record
-from klet.simulation import MemoryLeftFiles
+from klet.simulation import MemoryTerminationFiles
 from klet.testing.builders import IMAGE, make_pod
 from klet.testing.fake_runtime import (
     ANY,
@@ -44,20 +44,20 @@ from klet.testing.in_process import run_in_process
 from klet.testing.loop import EPOCH, run_virtual
 from klet.wire import cri_v1_pb2 as cri
 
-EXITED, RUNNING = ContainerState.EXITED, ContainerState.RUNNING
+EXITED, RUNNING = RuntimeContainerState.EXITED, RuntimeContainerState.RUNNING
 
 
 class Bench:
     """A PLEG that runs, the runtime it watches, and a hand that makes pods."""
 
     def __init__(
-        self, runtime: FakeRuntime, client: CriClient, clock: LoopClock, sources: Sequence[EventSource]
+        self, runtime: FakeRuntime, client: CriClient, clock: LoopClock, sources: Sequence[RuntimeEventSource]
     ) -> None:
         self.runtime = runtime
         self.client = client
         self.clock = clock
         self.cache = RuntimeCache()
-        reader = PodReader(runtime=client, files=MemoryLeftFiles(sink=MemorySink()))
+        reader = PodReader(runtime=client, files=MemoryTerminationFiles(sink=MemorySink()))
         self.pleg = Pleg(reader=reader, sources=sources, cache=self.cache, clock=clock, settings=PlegSettings())
 
     async def sleep(self, seconds: float) -> None:
@@ -92,7 +92,7 @@ class Bench:
         self.runtime.advance(self.clock.now())
         self.runtime.end_container(container, exit_code)
 
-    def state(self, uid: str = "u-1") -> ContainerState | None:
+    def state(self, uid: str = "u-1") -> RuntimeContainerState | None:
         """What the cache shows of the pod's container."""
         reading = self.cache.get(PodUID(uid))
         record = reading.status.newest("main") if reading is not None else None
@@ -110,18 +110,18 @@ class Bench:
         return sum(call.rpc == "ListPodSandbox" and call.request.HasField("filter") for call in self.runtime.calls)
 
 
-Sources = Callable[[CriClient], Sequence[EventSource]]
+Sources = Callable[[CriClient], Sequence[RuntimeEventSource]]
 
 
-def containerd_stream(client: CriClient) -> Sequence[EventSource]:
+def containerd_stream(client: CriClient) -> Sequence[RuntimeEventSource]:
     return (ContainerdEvents(connection=client.runtime),)
 
 
-def cri_stream(client: CriClient) -> Sequence[EventSource]:
+def cri_stream(client: CriClient) -> Sequence[RuntimeEventSource]:
     return (CriEvents(runtime=client),)
 
 
-def no_stream(_client: CriClient) -> Sequence[EventSource]:
+def no_stream(_client: CriClient) -> Sequence[RuntimeEventSource]:
     return ()
 
 
@@ -208,7 +208,7 @@ def test_without_a_stream_the_runtime_is_listed_every_second():
 
 
 def test_a_stream_that_the_runtime_does_not_have_gives_way_to_the_next():
-    def both(client: CriClient) -> Sequence[EventSource]:
+    def both(client: CriClient) -> Sequence[RuntimeEventSource]:
         return (*cri_stream(client), *containerd_stream(client))
 
     async def test(bench: Bench) -> None:
@@ -246,7 +246,7 @@ def test_lost_events_are_made_up_for_by_the_relist():
 class CutStream:
     """Events up to some instant; from then on the stream cannot be opened any more."""
 
-    def __init__(self, inner: EventSource, *, until: float) -> None:
+    def __init__(self, inner: RuntimeEventSource, *, until: float) -> None:
         self._inner = inner
         self._until = until
 
@@ -260,7 +260,7 @@ class CutStream:
             raise Unavailable(Code.UNAVAILABLE, f"cut at {loop.time()}") from None
 
 
-def cut_stream(client: CriClient) -> Sequence[EventSource]:
+def cut_stream(client: CriClient) -> Sequence[RuntimeEventSource]:
     return (CutStream(ContainerdEvents(connection=client.runtime), until=10),)
 
 

@@ -18,7 +18,7 @@ from klet.journal.memory import MemoryJournal
 from klet.model.allocation import PodResources, desired_allocation
 from klet.model.pods import PodUID
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult
-from klet.model.runtime import ContainerState
+from klet.model.runtime import RuntimeContainerState
 from klet.probes.handler import Answer, Outcome
 from klet.probes.manager import ProbeManager
 from klet.probes.periods import ANNOTATION
@@ -101,12 +101,12 @@ class Node:
         )
 
     def start(self, name="main", *, restarts=0, ago=0.0):
-        record = make_record(self.pod, name, ContainerState.RUNNING, restarts=restarts)
+        record = make_record(self.pod, name, RuntimeContainerState.RUNNING, restarts=restarts)
         self.records[name] = replace(record, started_at=self.clock.now() - timedelta(seconds=ago))
         self.report()
 
     def end(self, name="main", *, exit_code=0):
-        self.records[name] = replace(self.records[name], state=ContainerState.EXITED, exit_code=exit_code)
+        self.records[name] = replace(self.records[name], state=RuntimeContainerState.EXITED, exit_code=exit_code)
         self.report()
 
     def report(self):

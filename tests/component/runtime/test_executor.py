@@ -10,7 +10,7 @@ from klet.api.container import ContainerPort, EphemeralContainer
 from klet.cri.errors import Code
 from klet.journal.records import CauseQuery
 from klet.model.reasons import Reason
-from klet.model.runtime import ContainerState
+from klet.model.runtime import RuntimeContainerState
 from klet.network.dns import ResolvConfError
 from klet.runtime.actions import ContainerKill, PodActions
 from klet.testing.builders import make_container, make_pod
@@ -237,7 +237,7 @@ def test_killing_the_pod_alone_stops_everything_and_starts_nothing(on_bench):
         assert outcome.errors == ()
         after = await bench.status(pod)
         assert not after.is_live
-        assert {record.state for record in after.containers} == {ContainerState.EXITED}
+        assert {record.state for record in after.containers} == {RuntimeContainerState.EXITED}
 
     on_bench(test)
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from klet.aio.broadcast import Broadcast, Subscription
 from klet.cri.errors import Code
 from klet.model.pods import PodUID, uid_of
-from klet.model.runtime import ContainerState, PodRuntimeStatus
+from klet.model.runtime import PodRuntimeStatus, RuntimeContainerState
 from klet.runtime.gc import REMOVALS, ContainerGc
 from klet.runtime.gc_plan import GcPolicy
 from klet.testing.builders import make_pod
@@ -150,7 +150,7 @@ def test_a_start_that_was_broken_off_pushes_out_nobody(on_bench):
         await crash_four_times(bench, pod)
         bench.runtime.end_container((await bench.status(pod)).containers[0].id, 128)
         status = await bench.status(pod)
-        broken_off = replace(status.containers[0], state=ContainerState.CREATED)
+        broken_off = replace(status.containers[0], state=RuntimeContainerState.CREATED)
         collecting.seen.show(replace(status, containers=(broken_off, *status.containers[1:])))
         await collecting.gc.collect()
         assert attempts(bench) == [3, 4]

@@ -5,7 +5,7 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from klet.cri.errors import Code
-from klet.model.runtime import ContainerState
+from klet.model.runtime import RuntimeContainerState
 from klet.runtime.hashing import container_hash
 from klet.testing.builders import make_container, make_pod
 from klet.testing.fake_runtime import Fault, Script
@@ -64,7 +64,7 @@ def test_an_exit_is_read_with_its_code(on_bench):
         await bench.sleep(2)
         record = (await bench.status(pod)).newest("a")
         assert record is not None
-        assert (record.state, record.exit_code, record.reason) == (ContainerState.EXITED, 3, "Error")
+        assert (record.state, record.exit_code, record.reason) == (RuntimeContainerState.EXITED, 3, "Error")
         assert record.finished_at - record.started_at == timedelta(seconds=1)
 
     on_bench(test, SHORT)
@@ -128,7 +128,7 @@ def test_what_has_not_changed_gives_the_same_record_and_what_has_a_new_one(on_be
         assert ended is not None
         bench.runtime.end_container(ended.id, 3)
         after = await bench.status(pod)
-        assert after.newest("a").state is ContainerState.EXITED
+        assert after.newest("a").state is RuntimeContainerState.EXITED
         assert after.newest("b") is first.newest("b")
 
     on_bench(test)

@@ -31,7 +31,7 @@ from klet.api.klet_v1 import (
 )
 from klet.api.pod import Pod, PodStatus
 from klet.errors import KletError
-from klet.host.inotify import Change, ChangeKind, watch_directory
+from klet.host.inotify import ChangeKind, DirectoryChange, watch_directory
 from klet.model.log_query import LogQuery
 from klet.model.runtime import ContainerId
 from klet.server.listener import ListenError, SocketListener
@@ -163,9 +163,9 @@ async def serving(listener: SocketListener, path: Path):
             task.cancel()
 
 
-async def _has_come(path: Path, changes: AsyncGenerator[Change, None]) -> None:
+async def _has_come(path: Path, changes: AsyncGenerator[DirectoryChange, None]) -> None:
     async for change in changes:
-        if change == Change(ChangeKind.MOVED_IN, path.name):
+        if change == DirectoryChange(ChangeKind.MOVED_IN, path.name):
             return
 
 

@@ -41,7 +41,7 @@ class FileVictim:
         self.runner = asyncio.Runner()
         threads = Threads(limit=1)
         self.pod_files = PodFiles(root=arena.inside, logs=arena.inside, cluster_domain="", threads=threads)
-        self.left_files = TerminationFileReader(root=arena.inside, threads=threads)
+        self.termination_files = TerminationFileReader(root=arena.inside, threads=threads)
 
     def prepare(self):
         staged = self.arena.stage / "pods" / UID / "containers/main"
@@ -62,7 +62,7 @@ class Maker(FileVictim):
 
 class Reader(FileVictim):
     def attempt(self):
-        read = self.runner.run(self.left_files.end_of_file(str(self.file), limit=LIMIT)) or b""
+        read = self.runner.run(self.termination_files.end_of_file(str(self.file), limit=LIMIT)) or b""
         return TOKEN if len(read) > LIMIT else read
 
 

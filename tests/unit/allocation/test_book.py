@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from klet.allocation.book import AllocationBook, actual_resources
 from klet.model.allocation import NOTHING, Actuated, PodAllocation, desired_allocation
 from klet.model.pods import PodUID
-from klet.model.runtime import ContainerState, GivenResources
+from klet.model.runtime import GivenResources, RuntimeContainerState
 from klet.testing.builders import make_container, make_pod, make_record, make_status, with_resources
 
 UID = PodUID("uid-1")
@@ -17,7 +17,7 @@ GIVEN = desired_allocation(POD)
 
 def seen(*given: GivenResources | None):
     """A container of each age, the newest first."""
-    states = [ContainerState.RUNNING, *[ContainerState.EXITED] * (len(given) - 1)]
+    states = [RuntimeContainerState.RUNNING, *[RuntimeContainerState.EXITED] * (len(given) - 1)]
     made = [make_record(POD, "main", state, restarts=9 - age) for age, state in enumerate(states)]
     records = zip(made, given, strict=True)
     return make_status(POD, *(replace(record, resources=each) for record, each in records))

@@ -16,7 +16,7 @@ from klet.certs.board import CertificateBoard
 from klet.certs.errors import PairDamaged, SigningFailed
 from klet.certs.manager import CertificateManager
 from klet.certs.messages import Purpose, Template
-from klet.certs.requests import CertificateRequester, Ended, Issued
+from klet.certs.requests import CertificateRequester, Issued, RequestFailed
 from klet.certs.store import CLIENT_PREFIX, PairStore
 from klet.journal.memory import MemoryJournal
 
@@ -185,7 +185,7 @@ async def test_the_first_certificate_is_requested_at_once_and_the_next_at_its_de
 @pytest.mark.parametrize(
     "answer",
     [
-        pytest.param(Ended("certificate signing request is denied"), id="a denial"),
+        pytest.param(RequestFailed("certificate signing request is denied"), id="a denial"),
         pytest.param(Issued("no certificate"), id="a certificate that is none"),
         pytest.param(SigningFailed("no route", may_pass=True), id="a server that is away"),
     ],
@@ -250,7 +250,7 @@ async def test_a_certificate_that_cannot_be_stored_is_told_with_what_is_left(set
     [
         pytest.param(SigningFailed("x", may_pass=False, is_server_well=True), True, id="a refusal in good order"),
         pytest.param(SigningFailed("x", may_pass=True), False, id="no answer"),
-        pytest.param(Ended("denied"), True, id="a request that was taken"),
+        pytest.param(RequestFailed("denied"), True, id="a request that was taken"),
     ],
 )
 async def test_what_is_known_of_the_server(setup, answer, expected):

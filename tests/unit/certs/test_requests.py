@@ -11,7 +11,7 @@ from klet.api.certificates import (
 from klet.api.meta import ObjectMeta
 from klet.certs.errors import NotIssued, RequestExists
 from klet.certs.messages import Purpose
-from klet.certs.requests import CertificateRequester, Ended, Issued, Posted, judge_request
+from klet.certs.requests import CertificateRequester, Issued, Posted, RequestFailed, judge_request
 from klet.certs.templates import build_client_template
 
 POSTED = Posted(name="csr-abc", uid="u", key="k")
@@ -35,17 +35,19 @@ def seen(*conditions, certificate=b"", uid="u"):
         pytest.param(seen("Approved", certificate=b"c"), Issued("c"), id="approved and signed"),
         pytest.param(
             seen("Denied"),
-            Ended("certificate signing request is denied, reason: R, message: M"),
+            RequestFailed("certificate signing request is denied, reason: R, message: M"),
             id="denied",
         ),
         pytest.param(
             seen("Approved", "Failed"),
-            Ended("certificate signing request failed, reason: R, message: M"),
+            RequestFailed("certificate signing request failed, reason: R, message: M"),
             id="approved, but it cannot be signed",
         ),
-        pytest.param(None, Ended('csr "csr-abc" was deleted'), id="deleted"),
+        pytest.param(None, RequestFailed('csr "csr-abc" was deleted'), id="deleted"),
         pytest.param(
-            seen("Approved", certificate=b"c", uid="other"), Ended('csr "csr-abc" changed UIDs'), id="another one"
+            seen("Approved", certificate=b"c", uid="other"),
+            RequestFailed('csr "csr-abc" changed UIDs'),
+            id="another one",
         ),
     ],
 )

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from klet.certs.messages import CertificateFacts, KeyAlgorithm, Template
 from klet.certs.rotation_plan import (
     BeginEmpty,
-    Held,
+    CheckAgain,
+    HeldCertificate,
     KeepStored,
     Rotate,
     TakeInline,
-    Wait,
     decide_beginning,
     decide_rotation,
     find_shortfall,
@@ -39,7 +39,7 @@ FACTS = CertificateFacts(
     ips=("10.0.0.2",),
     key_algorithm=KeyAlgorithm.ECDSA,
 )
-HELD = Held(facts=FACTS, deadline=DEADLINE)
+HELD = HeldCertificate(facts=FACTS, deadline=DEADLINE)
 TEMPLATE = Template(
     common_name="system:node:edge-1", organizations=("system:nodes",), dns_names=("edge-1",), ips=("10.0.0.2",)
 )
@@ -101,7 +101,7 @@ def test_what_a_certificate_lacks(facts, wanted, expected):
     assert find_shortfall(facts, wanted) == expected
 
 
-NO_ADDRESS = Wait(until=START + SECOND, reason="the node has no address for a certificate yet")
+NO_ADDRESS = CheckAgain(until=START + SECOND, reason="the node has no address for a certificate yet")
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,20 @@ NO_ADDRESS = Wait(until=START + SECOND, reason="the node has no address for a ce
         pytest.param(None, TEMPLATE, START, False, Rotate("there is no certificate"), id="none: at once"),
         pytest.param(None, None, START, False, NO_ADDRESS, id="none, and nothing to ask for: look again in a second"),
         pytest.param(
-            HELD, TEMPLATE, START, False, Wait(DEADLINE, "the certificate is good"), id="a good one: at its deadline"
+            HELD,
+            TEMPLATE,
+            START,
+            False,
+            CheckAgain(DEADLINE, "the certificate is good"),
+            id="a good one: at its deadline",
         ),
         pytest.param(
-            HELD, None, START, False, Wait(DEADLINE, "the certificate is good"), id="a good one without a template"
+            HELD,
+            None,
+            START,
+            False,
+            CheckAgain(DEADLINE, "the certificate is good"),
+            id="a good one without a template",
         ),
         pytest.param(
             HELD,
@@ -128,7 +138,7 @@ NO_ADDRESS = Wait(until=START + SECOND, reason="the node has no address for a ce
             None,
             DEADLINE,
             False,
-            Wait(DEADLINE + SECOND, "the node has no address for a certificate yet"),
+            CheckAgain(DEADLINE + SECOND, "the node has no address for a certificate yet"),
             id="the deadline has come but there is nothing to ask for",
         ),
         pytest.param(

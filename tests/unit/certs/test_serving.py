@@ -7,9 +7,9 @@ from klet.aio.threads import Threads
 from klet.certs.errors import PairDamaged, PairError
 from klet.certs.serving import (
     GivenFiles,
-    Reject,
     Requested,
     SelfSignedFiles,
+    ServingConflict,
     ServingPair,
     ServingSettings,
     plan_serving,
@@ -69,14 +69,14 @@ def serving(threads):
             "/a.crt",
             "",
             False,
-            Reject("tlsPrivateKeyFile: required with tlsCertFile /a.crt; give both or neither"),
+            ServingConflict("tlsPrivateKeyFile: required with tlsCertFile /a.crt; give both or neither"),
             id="a certificate without a key",
         ),
         pytest.param(
             "",
             "/a.key",
             False,
-            Reject("tlsCertFile: required with tlsPrivateKeyFile /a.key; give both or neither"),
+            ServingConflict("tlsCertFile: required with tlsPrivateKeyFile /a.key; give both or neither"),
             id="a key without a certificate",
         ),
     ],

@@ -6,10 +6,10 @@ from klet.checkpoint.dump import (
     INT,
     STRING,
     Bytes,
-    Field,
+    DumpField,
+    DumpScalar,
     Map,
     Pointer,
-    Scalar,
     Slice,
     Struct,
     checksum,
@@ -24,7 +24,7 @@ class Point:
     tags: list[str] | None
 
 
-POINT = Struct("geo.Point", (Field("X", "x", INT), Field("Tags", "tags", Slice("[]string", STRING))))
+POINT = Struct("geo.Point", (DumpField("X", "x", INT), DumpField("Tags", "tags", Slice("[]string", STRING))))
 
 
 @pytest.mark.parametrize(
@@ -76,4 +76,4 @@ def test_fnv1a(data, expected):
 
 
 def test_the_checksum_is_of_the_printed_text():
-    assert checksum("x", Scalar("string")) == fnv1a(b"(string)x")
+    assert checksum("x", DumpScalar("string")) == fnv1a(b"(string)x")

@@ -4,14 +4,14 @@ import grpc
 import pytest
 
 from klet.cri.errors import (
-    AlreadyExists,
     BadAnswer,
     Code,
+    CriAlreadyExists,
     CriError,
+    CriNotFound,
     DeadlineExceeded,
     ExecTimeout,
     InvalidRuntime,
-    NotFound,
     PullFailure,
     ResourceExhausted,
     Unavailable,
@@ -26,8 +26,8 @@ from klet.model.foreign_text import LONGEST_OUTPUT
     ("code", "kind"),
     [
         (Code.UNAVAILABLE, Unavailable),
-        (Code.NOT_FOUND, NotFound),
-        (Code.ALREADY_EXISTS, AlreadyExists),
+        (Code.NOT_FOUND, CriNotFound),
+        (Code.ALREADY_EXISTS, CriAlreadyExists),
         (Code.RESOURCE_EXHAUSTED, ResourceExhausted),
         (Code.UNIMPLEMENTED, Unimplemented),
         (Code.DEADLINE_EXCEEDED, DeadlineExceeded),

@@ -38,16 +38,16 @@ def test_a_watchdog_that_cannot_be_read(environment, message):
 def test_without_a_socket_nobody_listens():
     manager = find_service_manager({})
     assert not manager.is_listening
-    assert manager.tell("READY=1") is False
+    assert manager.notify("READY=1") is False
 
 
 def test_a_socket_that_is_not_there(tmp_path):
     manager = find_service_manager({"NOTIFY_SOCKET": str(tmp_path / "none")})
     assert manager.is_listening
     with pytest.raises(NotifyError, match="cannot send READY=1 to NOTIFY_SOCKET"):
-        manager.tell("READY=1")
+        manager.notify("READY=1")
 
 
 def test_a_path_that_no_socket_can_have():
     with pytest.raises(NotifyError):
-        ServiceManager(address="/" + "x" * 200).tell("READY=1")
+        ServiceManager(address="/" + "x" * 200).notify("READY=1")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from klet.images.node_logins import KEPT_FOR, NodeLoginFiles, NoNodeLogins, find_places, read_first
+from klet.images.node_logins import KEPT_FOR, NodeLoginFiles, NoNodeLogins, find_login_files, read_first
 from klet.testing.clock import ManualClock
 
 
@@ -32,14 +32,14 @@ def user_of(logins):
 
 
 def test_where_logins_are_looked_for():
-    assert [str(path) for path, _ in find_places(Path("/var/lib/kubelet"), Path("/root"))] == [
+    assert [str(path) for path, _ in find_login_files(Path("/var/lib/kubelet"), Path("/root"))] == [
         "/var/lib/kubelet/config.json", "config.json", "/root/.docker/config.json", "/.docker/config.json",
         "/var/lib/kubelet/.dockercfg", ".dockercfg", "/root/.dockercfg", "/.dockercfg",
     ]  # fmt: skip
 
 
 def test_a_node_without_a_home():
-    assert [str(path) for path, _ in find_places(Path("/r"), None)] == [
+    assert [str(path) for path, _ in find_login_files(Path("/r"), None)] == [
         "/r/config.json", "config.json", "/.docker/config.json", "/r/.dockercfg", ".dockercfg", "/.dockercfg",
     ]  # fmt: skip
 
@@ -58,7 +58,7 @@ def test_a_node_without_a_home():
 def test_the_first_file_counts(tmp_path, files, expected):
     for file in files:
         put(tmp_path / file, file)
-    places = [place for place in find_places(tmp_path / "root", tmp_path / "home") if tmp_path in place[0].parents]
+    places = [place for place in find_login_files(tmp_path / "root", tmp_path / "home") if tmp_path in place[0].parents]
     assert user_of(read_first(places)) == expected
 
 
@@ -66,7 +66,7 @@ def test_a_file_that_cannot_be_read_is_told_of_and_passed_over(tmp_path, caplog)
     put(tmp_path / "root" / "config.json", "first")
     (tmp_path / "root" / "config.json").write_text('{"auths": {"quay.io": {"auth": "hidden"}}}')
     put(tmp_path / "home" / ".dockercfg", "second")
-    places = [place for place in find_places(tmp_path / "root", tmp_path / "home") if tmp_path in place[0].parents]
+    places = [place for place in find_login_files(tmp_path / "root", tmp_path / "home") if tmp_path in place[0].parents]
     assert user_of(read_first(places)) == ["second"]
     [record] = caplog.records
     assert record.path == str(tmp_path / "root" / "config.json")

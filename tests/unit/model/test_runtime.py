@@ -3,10 +3,10 @@
 import pytest
 
 from klet.model.pods import PodUID
-from klet.model.runtime import ContainerState, PodRuntimeStatus
+from klet.model.runtime import PodRuntimeStatus, RuntimeContainerState
 from klet.testing.builders import make_pod, make_record, make_sandbox, make_status
 
-EXITED = ContainerState.EXITED
+EXITED = RuntimeContainerState.EXITED
 POD = make_pod("a", "b")
 
 
@@ -20,13 +20,13 @@ def test_the_newest_record_of_a_name_counts():
 
 def test_the_newest_that_has_ended_is_not_always_the_newest():
     ended = [make_record(POD, "a", EXITED, restarts=count) for count in (0, 1)]
-    status = make_status(POD, *ended, make_record(POD, "a", ContainerState.CREATED, restarts=2))
+    status = make_status(POD, *ended, make_record(POD, "a", RuntimeContainerState.CREATED, restarts=2))
     assert status.newest_exited("a") == ended[1]
     assert status.newest_exited("b") is None
 
 
 def test_running_containers_are_those_in_state_running():
-    status = make_status(POD, make_record(POD, "a", ContainerState.CREATED), make_record(POD, "b"))
+    status = make_status(POD, make_record(POD, "a", RuntimeContainerState.CREATED), make_record(POD, "b"))
     assert [record.name for record in status.running()] == ["b"]
 
 
@@ -34,10 +34,10 @@ def test_running_containers_are_those_in_state_running():
     ("states", "expected"),
     [
         pytest.param([], True, id="there never was one"),
-        pytest.param([ContainerState.EXITED, ContainerState.EXITED], True, id="all have exited"),
-        pytest.param([ContainerState.EXITED, ContainerState.RUNNING], False, id="one runs"),
-        pytest.param([ContainerState.CREATED], False, id="one may be about to start"),
-        pytest.param([ContainerState.UNKNOWN], False, id="nobody knows"),
+        pytest.param([RuntimeContainerState.EXITED, RuntimeContainerState.EXITED], True, id="all have exited"),
+        pytest.param([RuntimeContainerState.EXITED, RuntimeContainerState.RUNNING], False, id="one runs"),
+        pytest.param([RuntimeContainerState.CREATED], False, id="one may be about to start"),
+        pytest.param([RuntimeContainerState.UNKNOWN], False, id="nobody knows"),
     ],
 )
 def test_whether_a_pod_has_ended_for_certain(states, expected):

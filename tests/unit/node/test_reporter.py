@@ -7,9 +7,9 @@ from datetime import timedelta
 from klet.aio.broadcast import Broadcast
 from klet.aio.clock import LoopClock
 from klet.node.board import NodeBoard
-from klet.node.reporter import Pace, StatusReporter
+from klet.node.reporter import ReportTimer, StatusReporter
 from klet.node.settings import ReportTimes
-from klet.node.status_sync import Outcome
+from klet.node.status_sync import StatusOutcome
 from klet.testing.loop import EPOCH, run_virtual
 
 TIMES = ReportTimes(update=timedelta(seconds=10), report=timedelta(minutes=5))
@@ -25,7 +25,7 @@ class NoChance(random.Random):
 class Stage:
     """A reporter whose passes are noted with their times."""
 
-    def __init__(self, node_of, *, outcome=Outcome.POSTED, ready=True):
+    def __init__(self, node_of, *, outcome=StatusOutcome.POSTED, ready=True):
         self.clock = LoopClock(epoch=EPOCH)
         self.passes: list[float] = []
         self.outcome = outcome
@@ -42,7 +42,7 @@ class Stage:
             wakes=(self.wakes.subscribe,),
             known=self.board,
             errors=lambda: self.errors,
-            pace=Pace(times=TIMES, clock=self.clock, randomness=NoChance()),
+            timer=ReportTimer(times=TIMES, clock=self.clock, randomness=NoChance()),
         )
 
     async def sync(self, _name):
@@ -136,7 +136,7 @@ def test_a_node_that_is_late_stops_looking(node_of, caplog):
 
 def test_a_pass_that_was_held_back_comes_again_soon(node_of):
     async def run():
-        return await Stage(node_of, outcome=Outcome.HELD).play(until=5)
+        return await Stage(node_of, outcome=StatusOutcome.HELD).play(until=5)
 
     assert run_virtual(run()) == [0, 2, 4]
 
@@ -144,7 +144,7 @@ def test_a_pass_that_was_held_back_comes_again_soon(node_of):
 def test_jitter_is_at_most_a_twenty_fifth(node_of):
     async def run():
         clock = LoopClock(epoch=EPOCH)
-        pace = Pace(times=TIMES, clock=clock, randomness=random.Random(7))
+        pace = ReportTimer(times=TIMES, clock=clock, randomness=random.Random(7))
         waited = []
         for _ in range(50):
             began = clock.now()

@@ -11,7 +11,7 @@ from klet.model.causes import Finding, Subject
 from klet.model.reasons import Reason
 from klet.node.board import NodeBoard
 from klet.node.settings import ReportTimes
-from klet.node.status_sync import START_PATIENCE, Heartbeats, Outcome, StatusSync
+from klet.node.status_sync import START_PATIENCE, Heartbeats, StatusOutcome, StatusSync
 from klet.testing.loop import EPOCH, run_virtual
 
 TIMES = ReportTimes(update=timedelta(seconds=10), report=timedelta(minutes=5))
@@ -62,7 +62,7 @@ class Desk:
     async def _hook(self) -> None:
         self.hooks += 1
 
-    async def after(self, seconds: float) -> Outcome:
+    async def after(self, seconds: float) -> StatusOutcome:
         await self.clock.sleep(timedelta(seconds=seconds))
         return await self.sync.sync("n1")
 
@@ -80,7 +80,7 @@ def test_the_first_report_is_sent_though_nothing_is_new(desk):
     async def run():
         return await desk().after(1)
 
-    assert run_virtual(run()) is Outcome.POSTED
+    assert run_virtual(run()) is StatusOutcome.POSTED
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_the_next_report_without_a_change(desk, draw, due):
         outcomes += [await made.after(299), await made.after(1)]
         return outcomes
 
-    posted, unchanged = Outcome.POSTED, Outcome.UNCHANGED
+    posted, unchanged = StatusOutcome.POSTED, StatusOutcome.UNCHANGED
     assert run_virtual(run()) == [posted, unchanged, posted, unchanged, posted]
 
 
@@ -110,7 +110,7 @@ def test_a_change_is_sent_at_once(desk):
         made.composer.ready = False
         return await made.after(10), made.board.node.status.conditions[0].status
 
-    assert run_virtual(run()) == (Outcome.POSTED, "False")
+    assert run_virtual(run()) == (StatusOutcome.POSTED, "False")
 
 
 def test_the_watch_is_read_first_and_the_server_after_a_failure(desk, down):
@@ -120,7 +120,7 @@ def test_the_watch_is_read_first_and_the_server_after_a_failure(desk, down):
         return await made.after(1), made.api.calls, made.hooks
 
     outcome, calls, hooks = run_virtual(run())
-    assert outcome is Outcome.POSTED
+    assert outcome is StatusOutcome.POSTED
     assert calls == ["patch status", "get", "patch status", "get", "patch status"]
     assert hooks == 1
 
@@ -130,7 +130,7 @@ def test_a_node_that_the_watch_has_not_shown_is_asked_for(api, composer_of, node
         api.node = node_of(ready=False)
         return await Desk(api, composer_of).after(1)
 
-    assert run_virtual(run()) is Outcome.POSTED
+    assert run_virtual(run()) is StatusOutcome.POSTED
     assert api.calls == ["get", "patch status"]
 
 
@@ -141,7 +141,7 @@ def test_five_tries_without_a_pause(desk, down):
         outcome = await made.after(1)
         return outcome, made.hooks, made.clock.now() - EPOCH
 
-    assert run_virtual(run()) == (Outcome.FAILED, 4, timedelta(seconds=1))
+    assert run_virtual(run()) == (StatusOutcome.FAILED, 4, timedelta(seconds=1))
 
 
 def test_a_ready_node_is_not_told_otherwise_right_after_the_start(desk):
@@ -152,7 +152,7 @@ def test_a_ready_node_is_not_told_otherwise_right_after_the_start(desk):
         late = await made.after(START_PATIENCE.total_seconds())
         return early, late, made.api.count("patch status")
 
-    assert run_virtual(run()) == (Outcome.HELD, Outcome.POSTED, 1)
+    assert run_virtual(run()) == (StatusOutcome.HELD, StatusOutcome.POSTED, 1)
 
 
 def test_a_node_that_was_not_ready_needs_no_patience(desk):
@@ -161,7 +161,7 @@ def test_a_node_that_was_not_ready_needs_no_patience(desk):
         made.composer.ready = False
         return await made.after(1)
 
-    assert run_virtual(run()) is Outcome.POSTED
+    assert run_virtual(run()) is StatusOutcome.POSTED
 
 
 def test_findings_of_a_failed_pass_are_not_told(desk, down):
@@ -188,4 +188,4 @@ def test_a_node_that_was_put_back_to_an_older_state_is_told_of_again(desk, node_
         late = await made.after(60)
         return early, late, made.api.node.status.conditions[0].status
 
-    assert run_virtual(run()) == (Outcome.UNCHANGED, Outcome.POSTED, "True")
+    assert run_virtual(run()) == (StatusOutcome.UNCHANGED, StatusOutcome.POSTED, "True")

@@ -20,7 +20,7 @@ class Manager:
         self.errors = list(errors)
         self.told = []
 
-    def tell(self, state):
+    def notify(self, state):
         self.told.append((round(self.clock.monotonic(), 1), state))
         if self.errors:
             raise self.errors.pop(0)
@@ -28,7 +28,7 @@ class Manager:
 
 
 class Deaf:
-    def tell(self, _state):
+    def notify(self, _state):
         return False
 
 

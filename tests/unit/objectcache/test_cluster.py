@@ -11,10 +11,10 @@ from klet.api.pod import Pod
 from klet.kube.informer import InformerSettings
 from klet.model.objects import ObjectKind, ObjectRef, pod_config_maps
 from klet.objectcache.cluster import (
+    ChangeDetectionStrategy,
     ChangedObjects,
     ClusterObjects,
     PodObjects,
-    Strategy,
     build_cluster_objects,
 )
 from klet.objectcache.errors import Standalone, UnknownStrategy
@@ -110,8 +110,8 @@ def build(strategy, client, clock):
 @pytest.mark.parametrize(
     ("strategy", "asked"),
     [
-        pytest.param(Strategy.GET, ["", ""], id="Get asks each time"),
-        pytest.param(Strategy.CACHE, [""], id="Cache asks once"),
+        pytest.param(ChangeDetectionStrategy.GET, ["", ""], id="Get asks each time"),
+        pytest.param(ChangeDetectionStrategy.CACHE, [""], id="Cache asks once"),
     ],
 )
 async def test_the_strategy_says_how_often_is_asked(strategy, asked, client, clock, config_map):

@@ -5,16 +5,16 @@ import pytest
 from klet.cri.events import EventKind
 from klet.errors import KletError
 from klet.model.pods import PodUID
-from klet.model.runtime import ContainerState, PodRuntimeStatus
+from klet.model.runtime import PodRuntimeStatus, RuntimeContainerState
 from klet.pleg.agreement import agrees, is_news
 from klet.pleg.cache import Reading
 from klet.testing.builders import make_pod, make_record, make_sandbox, make_status
 
 POD = make_pod("a")
 RUNNING = make_status(POD, make_record(POD, "a"))
-EXITED = make_status(POD, make_record(POD, "a", ContainerState.EXITED))
+EXITED = make_status(POD, make_record(POD, "a", RuntimeContainerState.EXITED))
 NOTHING = PodRuntimeStatus(uid=PodUID("uid-1"))
-CREATED = make_status(POD, make_record(POD, "a", ContainerState.CREATED))
+CREATED = make_status(POD, make_record(POD, "a", RuntimeContainerState.CREATED))
 DEAD = make_status(POD, sandboxes=[make_sandbox(ready=False)])
 
 

@@ -4,14 +4,14 @@ import pytest
 
 from klet.errors import KletError
 from klet.model.pods import PodUID
-from klet.model.runtime import ContainerState, PodRuntimeStatus
+from klet.model.runtime import PodRuntimeStatus, RuntimeContainerState
 from klet.pleg.cache import Reading, RuntimeCache
 from klet.testing.builders import make_pod, make_record, make_status
 
 POD = make_pod("a")
 UID = PodUID("uid-1")
 RUNNING = make_status(POD, make_record(POD, "a"))
-EXITED = make_status(POD, make_record(POD, "a", ContainerState.EXITED))
+EXITED = make_status(POD, make_record(POD, "a", RuntimeContainerState.EXITED))
 NOTHING = PodRuntimeStatus(uid=UID)
 OTHER = PodRuntimeStatus(uid=PodUID("other"))
 

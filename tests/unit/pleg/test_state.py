@@ -7,7 +7,7 @@ import pytest
 from klet.cri.events import EventKind
 from klet.errors import KletError
 from klet.model.pods import PodUID
-from klet.model.runtime import ContainerState, PodRuntimeStatus
+from klet.model.runtime import PodRuntimeStatus, RuntimeContainerState
 from klet.pleg.state import AT_ONCE, OWN_STARTS, FindOwner, LookAgain, ReadPod, RelistNow, RelistResult
 from klet.testing.builders import NOW, make_pod, make_record, make_sandbox, make_status
 
@@ -19,9 +19,9 @@ FAILURE = KletError("no answer")
 UID, OTHER_UID = PodUID("uid-1"), PodUID("uid-2")
 POD, OTHER_POD = make_pod("c", "d"), make_pod("c", "d", uid="uid-2")
 BARE = make_status(POD)
-MADE = make_status(POD, make_record(POD, "c", ContainerState.CREATED))
+MADE = make_status(POD, make_record(POD, "c", RuntimeContainerState.CREATED))
 RUNNING = make_status(POD, make_record(POD, "c"))
-EXITED = make_status(POD, make_record(POD, "c", ContainerState.EXITED))
+EXITED = make_status(POD, make_record(POD, "c", RuntimeContainerState.EXITED))
 DYING = make_status(POD, make_record(POD, "c"), sandboxes=[make_sandbox(ready=False)])
 NOTHING = PodRuntimeStatus(uid=UID)
 SECOND_SANDBOX = [make_sandbox(attempt=1)]

@@ -7,7 +7,7 @@ import pytest
 from klet.cri.events import EventKind
 from klet.errors import KletError
 from klet.model.pods import PodUID
-from klet.model.runtime import ContainerState, PodRuntimeStatus
+from klet.model.runtime import PodRuntimeStatus, RuntimeContainerState
 from klet.pleg.cache import Reading
 from klet.pleg.state import CacheUpdate, LookAgain, ReadPod
 from klet.testing.builders import NOW, make_pod, make_record, make_sandbox, make_status
@@ -20,10 +20,10 @@ FAILURE = KletError("no answer")
 UID = PodUID("uid-1")
 POD = make_pod("c", "d")
 BARE = make_status(POD)
-MADE = make_status(POD, make_record(POD, "c", ContainerState.CREATED))
+MADE = make_status(POD, make_record(POD, "c", RuntimeContainerState.CREATED))
 RUNNING = make_status(POD, make_record(POD, "c"))
 BOTH_RUNNING = make_status(POD, make_record(POD, "c"), make_record(POD, "d"))
-EXITED = make_status(POD, make_record(POD, "c", ContainerState.EXITED))
+EXITED = make_status(POD, make_record(POD, "c", RuntimeContainerState.EXITED))
 DEAD = make_status(POD, sandboxes=[make_sandbox(ready=False)])
 NOTHING = PodRuntimeStatus(uid=UID)
 
@@ -182,8 +182,8 @@ def test_a_container_that_moves_to_another_sandbox_is_compared_where_it_is(relis
     play = relisted(RUNNING)
     play.event(STOPPED)
     confirmation = play.state.begin_confirmation(UID, now=10.0)
-    assert isinstance(play.look(confirmation, moved(ContainerState.RUNNING), now=10.0), LookAgain)
-    assert play.look(confirmation, moved(ContainerState.EXITED), now=10.1) is None
+    assert isinstance(play.look(confirmation, moved(RuntimeContainerState.RUNNING), now=10.0), LookAgain)
+    assert play.look(confirmation, moved(RuntimeContainerState.EXITED), now=10.1) is None
 
 
 # Doubts

@@ -5,7 +5,7 @@ import pytest
 from klet.cri.events import EventKind
 from klet.errors import KletError
 from klet.model.pods import PodUID
-from klet.model.runtime import ContainerId, ContainerState, FirstStart, PodRuntimeStatus
+from klet.model.runtime import ContainerId, FirstStart, PodRuntimeStatus, RuntimeContainerState
 from klet.pleg.cache import Reading
 from klet.pleg.state import NEVER, CacheUpdate
 from klet.testing.builders import make_pod, make_record, make_sandbox, make_status
@@ -16,7 +16,7 @@ FAILURE = KletError("no answer")
 UID, OTHER_UID = PodUID("uid-1"), PodUID("uid-2")
 POD = make_pod("c")
 RUNNING = make_status(POD, make_record(POD, "c"))
-EXITED = make_status(POD, make_record(POD, "c", ContainerState.EXITED))
+EXITED = make_status(POD, make_record(POD, "c", RuntimeContainerState.EXITED))
 NOTHING = PodRuntimeStatus(uid=UID)
 
 

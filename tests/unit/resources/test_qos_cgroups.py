@@ -8,7 +8,7 @@ from klet.aio.threads import Threads
 from klet.host.cgroups.manager import CgroupManager, NoUnits
 from klet.host.cgroups.names import CgroupName
 from klet.host.cgroups.resources import CgroupResources
-from klet.host.cgroups.usage import CgroupUsage, MemoryUsage
+from klet.host.cgroups.usage import CgroupMemoryUsage, CgroupUsage
 from klet.host.errors import CgroupError
 from klet.model.allocation import desired_allocation
 from klet.resources.cgroup_values import QosRules
@@ -171,7 +171,7 @@ async def test_requested_memory_is_protected(cgroups, hierarchy):
 
 def memory_usage(usage):
     zero = dict.fromkeys(("working_set", "rss", "cache", "mapped_file", "swap", "page_faults", "major_page_faults"), 0)
-    return CgroupUsage(memory=MemoryUsage(usage=usage, limit=None, **zero))
+    return CgroupUsage(memory=CgroupMemoryUsage(usage=usage, limit=None, **zero))
 
 
 async def test_memory_is_kept_from_lower_classes(cgroups, hierarchy):

@@ -9,14 +9,14 @@ from klet.api.container import ContainerRestartRule, ContainerRestartRuleOnExitC
 from klet.api.handlers import Probe
 from klet.api.pod import Pod
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult
-from klet.model.runtime import ContainerId, ContainerState, PodRuntimeStatus
+from klet.model.runtime import ContainerId, PodRuntimeStatus, RuntimeContainerState
 from klet.runtime.actions import PodActions, SandboxPlan, compute_pod_actions, plan_sandbox
 from klet.testing.builders import make_container, make_pod, make_record, make_sandbox, make_status
 
-RUNNING = ContainerState.RUNNING
-EXITED = ContainerState.EXITED
-CREATED = ContainerState.CREATED
-UNKNOWN = ContainerState.UNKNOWN
+RUNNING = RuntimeContainerState.RUNNING
+EXITED = RuntimeContainerState.EXITED
+CREATED = RuntimeContainerState.CREATED
+UNKNOWN = RuntimeContainerState.UNKNOWN
 SUCCESS, FAILURE, UNSURE = ProbeResult.SUCCESS, ProbeResult.FAILURE, ProbeResult.UNKNOWN
 DEAD = make_sandbox(ready=False)
 

@@ -22,12 +22,14 @@ from klet.api.handlers import Probe
 from klet.api.pod import Pod
 from klet.api.pod_resources import is_sidecar
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult
-from klet.model.runtime import ContainerRecord, ContainerState, PodRuntimeStatus, SandboxRecord
+from klet.model.runtime import ContainerRecord, PodRuntimeStatus, RuntimeContainerState, SandboxRecord
 from klet.runtime.actions import PodActions, compute_pod_actions
 from klet.runtime.restart import should_restart
 from klet.testing.builders import make_container, make_pod, make_record, make_sandbox, make_status
 
-RUNNING, EXITED, CREATED, UNKNOWN = (ContainerState(name) for name in ("running", "exited", "created", "unknown"))
+RUNNING, EXITED, CREATED, UNKNOWN = (
+    RuntimeContainerState(name) for name in ("running", "exited", "created", "unknown")
+)
 POLICIES = ("Always", "OnFailure", "Never")
 CODES = (0, 1, 42, 137)
 Records: TypeAlias = dict[str, list[ContainerRecord]]
@@ -102,7 +104,7 @@ class World:
     def _end(self, name: str) -> None:
         self.records[name][0] = replace(self.records[name][0], state=EXITED, exit_code=137, reason="Error")
 
-    def _start(self, name: str, state: ContainerState) -> None:
+    def _start(self, name: str, state: RuntimeContainerState) -> None:
         known = self.records.setdefault(name, [])
         assert name not in self.running(), f"{name} is started while it runs"
         if known and known[0].state is CREATED:

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from klet.model.runtime import ContainerId, ContainerState, SandboxId
+from klet.model.runtime import ContainerId, RuntimeContainerState, SandboxId
 from klet.runtime.gc_plan import (
     GcPolicy,
     ListedContainer,
@@ -17,11 +17,11 @@ from klet.runtime.gc_plan import (
 )
 from klet.testing.builders import NOW, make_container, make_pod, make_record, make_status
 
-EXITED, RUNNING = ContainerState.EXITED, ContainerState.RUNNING
-CREATED, UNKNOWN = ContainerState.CREATED, ContainerState.UNKNOWN
+EXITED, RUNNING = RuntimeContainerState.EXITED, RuntimeContainerState.RUNNING
+CREATED, UNKNOWN = RuntimeContainerState.CREATED, RuntimeContainerState.UNKNOWN
 
 
-def container(id_: str, age: float, *, name: str = "c", uid: str = "live", state: ContainerState = EXITED):
+def container(id_: str, age: float, *, name: str = "c", uid: str = "live", state: RuntimeContainerState = EXITED):
     return ListedContainer(
         id=ContainerId(id_),
         uid=uid,
@@ -205,7 +205,7 @@ def test_after_a_death(keep, removable, expected):
 def test_ends_of_init_containers(states, expected):
     pod = make_pod("main", init=("init", make_container("side", restart_policy="Always")))
     records = [
-        make_record(pod, name, ContainerState(state), restarts=life)
+        make_record(pod, name, RuntimeContainerState(state), restarts=life)
         for name, lives in states.items()
         for life, state in enumerate(lives)
     ]

@@ -7,9 +7,9 @@ import pytest
 from klet.api.container_status import ContainerUser, LinuxContainerUser
 from klet.cri.errors import BadAnswer
 from klet.model.pods import PodUID
-from klet.model.runtime import ContainerState, GivenResources
+from klet.model.runtime import GivenResources, RuntimeContainerState
 from klet.runtime.reader import PodReader, build_status, from_nanoseconds, group_listed
-from klet.simulation.memory import MemoryLeftFiles
+from klet.simulation.memory import MemoryTerminationFiles
 from klet.testing.fake_runtime.logs import MemorySink
 from klet.wire import cri_v1_pb2 as cri
 
@@ -184,7 +184,7 @@ def test_where_a_pod_came_from_is_that_of_its_newest_sandbox():
 )
 def test_what_each_state_shows(state, expected, started, finished, code, reason, message):
     found = record(container(state=state))
-    assert found.state is ContainerState(expected)
+    assert found.state is RuntimeContainerState(expected)
     assert found.created_at == from_nanoseconds(SECOND)
     assert found.started_at == (None if started is None else from_nanoseconds(started * SECOND))
     assert found.finished_at == (None if finished is None else from_nanoseconds(finished * SECOND))
@@ -203,15 +203,15 @@ BROKEN_OFF = "failed to create containerd task: failed to create shim task: cont
 @pytest.mark.parametrize(
     ("given", "state"),
     [
-        pytest.param({}, ContainerState.CREATED, id="the start was broken off"),
+        pytest.param({}, RuntimeContainerState.CREATED, id="the start was broken off"),
         pytest.param(
             {"message": "failed to start shim: start failed: unix:///run/s/1: signal: killed: unknown"},
-            ContainerState.CREATED,
+            RuntimeContainerState.CREATED,
             id="so was that of its shim",
         ),
-        pytest.param({"message": "no such file"}, ContainerState.EXITED, id="it cannot be started"),
-        pytest.param({"started_at": SECOND}, ContainerState.EXITED, id="it ran"),
-        pytest.param({"reason": "Error"}, ContainerState.EXITED, id="it ended by itself and said so"),
+        pytest.param({"message": "no such file"}, RuntimeContainerState.EXITED, id="it cannot be started"),
+        pytest.param({"started_at": SECOND}, RuntimeContainerState.EXITED, id="it ran"),
+        pytest.param({"reason": "Error"}, RuntimeContainerState.EXITED, id="it ended by itself and said so"),
     ],
 )
 def test_a_start_that_was_broken_off_is_no_failure(given, state):
@@ -336,6 +336,6 @@ class MixedUp:
 
 @pytest.mark.parametrize(("listed", "what"), [("s0-1", "container c-1"), ("s-9", "sandbox s-9")])
 async def test_an_answer_about_something_else_is_not_believed(listed, what):
-    reader = PodReader(runtime=MixedUp(listed), files=MemoryLeftFiles(sink=MemorySink()))
+    reader = PodReader(runtime=MixedUp(listed), files=MemoryTerminationFiles(sink=MemorySink()))
     with pytest.raises(BadAnswer, match=f"asked for {what}"):
         await reader.read(UID)

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from klet.api.container import ContainerRestartRule, ContainerRestartRuleOnExitCodes, EphemeralContainer
-from klet.model.runtime import ContainerState
+from klet.model.runtime import RuntimeContainerState
 from klet.runtime.restart import effective_policy, restartable_names, restarts_after, should_restart
 from klet.testing.builders import make_container, make_pod, make_record, make_status
 
@@ -70,9 +70,9 @@ def test_rules_without_a_policy_of_the_container_are_ignored():
     ("state", "expected"),
     [
         pytest.param(None, True, id="no record"),
-        pytest.param(ContainerState.RUNNING, False, id="running"),
-        pytest.param(ContainerState.CREATED, True, id="created, whatever the policy"),
-        pytest.param(ContainerState.UNKNOWN, True, id="unknown, whatever the policy"),
+        pytest.param(RuntimeContainerState.RUNNING, False, id="running"),
+        pytest.param(RuntimeContainerState.CREATED, True, id="created, whatever the policy"),
+        pytest.param(RuntimeContainerState.UNKNOWN, True, id="unknown, whatever the policy"),
     ],
 )
 def test_by_state(policy, state, expected):
@@ -84,11 +84,13 @@ def test_by_state(policy, state, expected):
 @pytest.mark.parametrize(("policy", "expected"), [("Always", True), ("OnFailure", False), ("Never", False)])
 def test_an_exit_is_left_to_the_policy(policy, expected):
     pod = make_pod("c", restart_policy=policy)
-    record = make_record(pod, "c", ContainerState.EXITED)
+    record = make_record(pod, "c", RuntimeContainerState.EXITED)
     assert should_restart(pod.spec.containers[0], pod, record) is expected
 
 
-@pytest.mark.parametrize("state", [None, ContainerState.EXITED, ContainerState.CREATED, ContainerState.UNKNOWN])
+@pytest.mark.parametrize(
+    "state", [None, RuntimeContainerState.EXITED, RuntimeContainerState.CREATED, RuntimeContainerState.UNKNOWN]
+)
 def test_nothing_of_a_deleted_pod_starts_again(state):
     pod = make_pod("c", deleted=True)
     record = None if state is None else make_record(pod, "c", state)
@@ -99,13 +101,13 @@ def test_nothing_of_a_deleted_pod_starts_again(state):
     ("name", "state", "code", "expected"),
     [
         pytest.param("main", None, 0, True, id="a container that never ran"),
-        pytest.param("main", ContainerState.RUNNING, 0, False, id="one that runs"),
-        pytest.param("main", ContainerState.EXITED, 0, True, id="one that ended well"),
+        pytest.param("main", RuntimeContainerState.RUNNING, 0, False, id="one that runs"),
+        pytest.param("main", RuntimeContainerState.EXITED, 0, True, id="one that ended well"),
         pytest.param("setup", None, 0, True, id="an init container that never ran"),
-        pytest.param("setup", ContainerState.EXITED, 1, True, id="an init container that failed"),
-        pytest.param("setup", ContainerState.EXITED, 0, False, id="an init container that ended well is done"),
+        pytest.param("setup", RuntimeContainerState.EXITED, 1, True, id="an init container that failed"),
+        pytest.param("setup", RuntimeContainerState.EXITED, 0, False, id="an init container that ended well is done"),
         pytest.param("debug", None, 0, True, id="an ephemeral container that never ran"),
-        pytest.param("debug", ContainerState.RUNNING, 0, False, id="an ephemeral container that runs"),
+        pytest.param("debug", RuntimeContainerState.RUNNING, 0, False, id="an ephemeral container that runs"),
     ],
 )
 def test_of_which_containers_it_may_be_told_why_they_do_not_run(name, state, code, expected):

@@ -16,7 +16,7 @@ from klet.api.container_status import (
 )
 from klet.api.times import Time
 from klet.model.allocation import PodResources, desired_allocation
-from klet.model.runtime import ContainerState as Seen
+from klet.model.runtime import RuntimeContainerState as Seen
 from klet.model.runtime import StartFailure
 from klet.status.containers import build_container_statuses, cut_messages, overlay_waiting
 from klet.testing.builders import NOW, make_container, make_pod, make_record, make_status, with_resources

@@ -15,7 +15,7 @@ from klet.api.pod import PodCondition, PodIP, PodReadinessGate, PodStatus
 from klet.api.times import Time
 from klet.model.allocation import PodResources, desired_allocation
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult
-from klet.model.runtime import ContainerState as Seen
+from klet.model.runtime import RuntimeContainerState as Seen
 from klet.model.runtime import StartFailure
 from klet.runtime.restart import restarts_after
 from klet.status.board import StatusBoard

@@ -8,7 +8,7 @@ from klet.api.container_status import ContainerState as Shown
 from klet.api.container_status import ContainerStateRunning, ContainerStatus
 from klet.api.quantity import Quantity
 from klet.model.allocation import Actuated, ContainerAllocation, PodAllocation, PodResources
-from klet.model.runtime import ContainerRecord, ContainerState, GivenResources
+from klet.model.runtime import ContainerRecord, GivenResources, RuntimeContainerState
 from klet.status.resources import build_resources
 from klet.testing.builders import make_pod, make_record
 
@@ -111,7 +111,9 @@ def test_what_was_reported_before(previous, given, expected):
     assert texts(build_resources(known, record, previous)) == expected
 
 
-@pytest.mark.parametrize("state", [ContainerState.EXITED, ContainerState.CREATED, ContainerState.UNKNOWN])
+@pytest.mark.parametrize(
+    "state", [RuntimeContainerState.EXITED, RuntimeContainerState.CREATED, RuntimeContainerState.UNKNOWN]
+)
 def test_a_container_that_does_not_run_is_reported_with_what_it_would_get(state):
     record, known = running(BOTH, GivenResources(cpu_limit=1))
     record = replace(record, state=state)

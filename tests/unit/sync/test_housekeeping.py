@@ -16,7 +16,7 @@ from klet.errors import KletError
 from klet.journal.memory import MemoryJournal
 from klet.model.halts import PodHalts
 from klet.model.pods import PodUID, is_static, uid_of
-from klet.model.runtime import ContainerState, PodRuntimeStatus
+from klet.model.runtime import PodRuntimeStatus, RuntimeContainerState
 from klet.pleg.cache import Reading, RuntimeCache
 from klet.pods.store import PodStore
 from klet.sync.housekeeping import Housekeeping, HousekeepingCall, PodMemories, synthetic_pod
@@ -31,7 +31,7 @@ from klet.testing.loop import EPOCH, run_virtual
 UID = PodUID("uid-1")
 POD = make_pod("main")
 LIVE = make_status(POD, make_record(POD, "main"))
-DEAD = make_status(POD, make_record(POD, "main", ContainerState.EXITED), sandboxes=[make_sandbox(ready=False)])
+DEAD = make_status(POD, make_record(POD, "main", RuntimeContainerState.EXITED), sandboxes=[make_sandbox(ready=False)])
 
 
 class Bench:

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from klet.aio.clock import LoopClock
-from klet.cri.errors import DeadlineExceeded, NotFound, Unavailable
+from klet.cri.errors import CriNotFound, DeadlineExceeded, Unavailable
 from klet.cri.events import ContainerdEvents, CriEvents, EventKind
 from klet.testing.fake_runtime import FakeImage, FakeRuntime, Fault, Features, Hang, Life, Script, random_latency
 from klet.testing.fake_runtime.lives import runs_for
@@ -79,7 +79,7 @@ def test_a_cancelled_caller_gives_its_call_up():
 def test_errors_are_klets_own():
     async def main():
         async with run_in_process(build_runtime(), clock=LoopClock(epoch=EPOCH)) as client:
-            with pytest.raises(NotFound):
+            with pytest.raises(CriNotFound):
                 await client.container_status(pb.ContainerStatusRequest(container_id="nope"))
 
     run_virtual(main())

@@ -43,7 +43,7 @@ class Node:
         self.tasks = []
 
     def leave(self, uid, name, plugin="kubernetes.io~gce-pd"):
-        """What an earlier life of the agent has left of a volume."""
+        """What a previous run of the agent has left of a volume."""
         (self.root / "pods" / uid / "volumes" / plugin / name).mkdir(parents=True)
 
     async def settle(self):

@@ -63,7 +63,7 @@ def actual(state=MountState.MOUNTED, revision=0, refresh_at=SOON):
     ],
 )
 def test_the_next_step(want, have, is_leaving, step):
-    assert decide_step(want, have, is_leaving=is_leaving, may_come=True, now=NOW) == step
+    assert decide_step(want, have, is_leaving=is_leaving, may_mount=True, now=NOW) == step
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_the_next_step(want, have, is_leaving, step):
     ],
 )
 def test_the_next_step_of_one_that_must_not_come_yet(have, is_leaving, step):
-    assert decide_step(desired(), have, is_leaving=is_leaving, may_come=False, now=NOW) == step
+    assert decide_step(desired(), have, is_leaving=is_leaving, may_mount=False, now=NOW) == step
 
 
 def test_objects_lead_to_the_volumes_that_show_them(pod_with):

@@ -20,7 +20,7 @@ from klet.node.composer import NodeComposer
 from klet.node.lease import LeaseKeeper, LeaseTerms
 from klet.node.pod_cidrs import CidrUser, PodCidrs, RuntimeCidrs
 from klet.node.registrar import NodeRegistrar
-from klet.node.reporter import Pace, StatusReporter
+from klet.node.reporter import ReportTimer, StatusReporter
 from klet.node.runtime_state import RuntimeState
 from klet.node.settings import NodeSettings, ReportTimes, cut_node_settings
 from klet.node.status_inputs import Addresses, ListedImages, PartReports, StatusInputsReader, VersionCall
@@ -120,7 +120,7 @@ def build_node_reporting(
         wakes=(health.changes, volumes.in_use_changes),
         known=board,
         errors=inputs.errors,
-        pace=Pace(times=settings.times, clock=clock, randomness=randomness),
+        timer=ReportTimer(times=settings.times, clock=clock, randomness=randomness),
     )
     lease = LeaseKeeper(
         api=ports.heartbeat,
@@ -134,7 +134,7 @@ def build_node_reporting(
 
 
 def build_pod_cidrs(given: Settings, base: BasePorts) -> PodCidrs:
-    """Who is told of the pod CIDRs. The runtime last: it looks for a network when it is told."""
+    """Return the users of the pod CIDRs. The runtime is last: it looks for a network when it gets them."""
     users: list[CidrUser] = [RuntimeCidrs(runtime=base.runtime)]
     if given.klet.bridge_network:
         users.insert(0, BridgeNetwork(runtime=base.runtime, names=BridgeNames(), threads=base.threads))

@@ -1,6 +1,6 @@
 """`python -m klet.certs.child`: one JSON request on standard input, one JSON answer on standard output.
 
-Ends with 0, or with 1 and a Refusal that says which rule the request breaks.
+Ends with 0, or with 1 and a ChildRefusal that says which rule the request breaks.
 """
 
 import sys
@@ -16,11 +16,11 @@ from klet.certs.child.loading import Refused
 from klet.certs.messages import (
     REQUEST_LIMIT,
     Answer,
+    ChildRefusal,
     Describe,
     MakeAuthority,
     MakeSelfSigned,
     MakeSigningRequest,
-    Refusal,
     RefusalReason,
     Request,
     SignLeaf,
@@ -31,24 +31,26 @@ from klet.certs.messages import (
 def main() -> int:
     answer = respond(sys.stdin.buffer.read(REQUEST_LIMIT + 1))
     sys.stdout.buffer.write(msgspec.json.encode(answer))
-    return 1 if isinstance(answer, Refusal) else 0
+    return 1 if isinstance(answer, ChildRefusal) else 0
 
 
 def respond(data: bytes) -> Answer:
     if len(data) > REQUEST_LIMIT:
-        return Refusal(reason=RefusalReason.BAD_REQUEST, message=f"the request is longer than {REQUEST_LIMIT} bytes")
+        return ChildRefusal(
+            reason=RefusalReason.BAD_REQUEST, message=f"the request is longer than {REQUEST_LIMIT} bytes"
+        )
     try:
         request: Request = msgspec.json.decode(data, type=Request)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return Refusal(reason=RefusalReason.BAD_REQUEST, message=f"the request cannot be read: {error}")
+        return ChildRefusal(reason=RefusalReason.BAD_REQUEST, message=f"the request cannot be read: {error}")
     try:
         # Names longer than X.509 wants are fine here; the library warns whenever it meets one.
         with warnings.catch_warnings(action="ignore", category=UserWarning):
             return _carry_out(request)
     except Refused as refused:
-        return Refusal(reason=refused.reason, message=str(refused))
+        return ChildRefusal(reason=refused.reason, message=str(refused))
     except (ValueError, OverflowError, UnsupportedAlgorithm) as error:  # what the library finds wrong with a value
-        return Refusal(reason=RefusalReason.BAD_VALUE, message=f"{type(request).__name__}: {error}")
+        return ChildRefusal(reason=RefusalReason.BAD_VALUE, message=f"{type(request).__name__}: {error}")
 
 
 def _carry_out(request: Request) -> Answer:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from klet.aio.clock import Clock
 from klet.cli.progress import Progress
-from klet.cri.errors import CriError, NotFound
+from klet.cri.errors import CriError, CriNotFound
 from klet.model.cri_labels import TERMINATION_GRACE_PERIOD
 from klet.wire import cri_v1_pb2 as pb
 
@@ -92,5 +92,5 @@ async def _remove(runtime: Runtime, sandbox: str, containers: Iterable[pb.Contai
 
 
 async def _stop_container(runtime: Runtime, container: pb.Container) -> None:
-    with suppress(CriError, NotFound):
+    with suppress(CriError, CriNotFound):
         await runtime.stop_container(pb.StopContainerRequest(container_id=container.id, timeout=grace_of(container)))

@@ -31,7 +31,7 @@ FIRST_RETRY = timedelta(milliseconds=1)
 
 
 class Units(Protocol):
-    """What else has to know of a cgroup: systemd, or nobody."""
+    """What else must be notified of a cgroup: systemd, or nothing."""
 
     @property
     def driver(self) -> CgroupDriver: ...
@@ -54,7 +54,7 @@ class NoUnits:
 
     async def start(self, path: str) -> None: ...
 
-    async def set(self, path: str, resources: CgroupResources) -> CgroupResources:  # noqa: ARG002 - nobody to tell
+    async def set(self, path: str, resources: CgroupResources) -> CgroupResources:  # noqa: ARG002 - nothing to notify
         return resources
 
     async def stop(self, path: str) -> None: ...
@@ -145,7 +145,7 @@ class CgroupManager:
         killed: set[int] = set()
         errors: list[str] = []
         for _ in range(KILL_ROUNDS):
-            # Listed anew each round: a process may have forked since.
+            # Listed again each round: a process may have forked since.
             alive = await self.pids(name) - killed
             if not alive:
                 return

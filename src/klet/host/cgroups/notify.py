@@ -11,7 +11,7 @@ from klet.host.files import write_text
 async def memory_crosses(directory: Path, threshold: int) -> None:
     """Return when the usage of a memory cgroup crosses a number of bytes, up or down, or the cgroup is removed.
 
-    What already is above stays unnoticed. Arm it anew, with a deadline, as the threshold moves with the page cache.
+    What already is above stays unnoticed. Arm it again, with a deadline, as the threshold moves with the page cache.
     """
     loop = asyncio.get_running_loop()
     crossed: asyncio.Future[None] = loop.create_future()

@@ -75,7 +75,7 @@ def collect_pids(directory: Path) -> frozenset[int]:
     pids: set[int] = set()
     for current in _walk(directory):
         pids.update(_own_pids(current))
-    # 0 stands for a process outside our pid namespace, which nobody here can signal.
+    # 0 stands for a process outside our pid namespace, which cannot be signalled from here.
     return frozenset(pids - {0})
 
 

@@ -18,7 +18,7 @@ class CpuUsage(Struct, frozen=True, kw_only=True):
     throttled: int = 0
 
 
-class MemoryUsage(Struct, frozen=True, kw_only=True):
+class CgroupMemoryUsage(Struct, frozen=True, kw_only=True):
     """Memory in bytes; the limit is None when there is none."""
 
     usage: int
@@ -36,7 +36,7 @@ class CgroupUsage(Struct, frozen=True, kw_only=True):
     """One reading; a part is None where its controller is missing."""
 
     cpu: CpuUsage | None = None
-    memory: MemoryUsage | None = None
+    memory: CgroupMemoryUsage | None = None
     pids: int | None = None
 
 
@@ -78,10 +78,10 @@ def build_cpu_v1(*, usage: int, times: Mapping[str, int], stat: Mapping[str, int
 
 def build_memory_v2(
     stat: Mapping[str, int], *, current: int | None, swap: int | None, limit: int | None
-) -> MemoryUsage:
+) -> CgroupMemoryUsage:
     """The root cgroup has no `memory.current`: its usage is what its `memory.stat` adds up to."""
     usage = stat.get("anon", 0) + stat.get("file", 0) if current is None else current
-    return MemoryUsage(
+    return CgroupMemoryUsage(
         usage=usage,
         working_set=max(0, usage - stat.get("inactive_file", 0)),
         rss=stat.get("anon", 0),
@@ -94,10 +94,10 @@ def build_memory_v2(
     )
 
 
-def build_memory_v1(stat: Mapping[str, int], *, usage: int, limit: int, hierarchical: bool = True) -> MemoryUsage:
+def build_memory_v1(stat: Mapping[str, int], *, usage: int, limit: int, hierarchical: bool = True) -> CgroupMemoryUsage:
     """Page faults are the cgroup's own, not its children's, as cAdvisor has it."""
     prefix = "total_" if hierarchical else ""
-    return MemoryUsage(
+    return CgroupMemoryUsage(
         usage=usage,
         working_set=max(0, usage - stat.get(f"{prefix}inactive_file", 0)),
         rss=stat.get(f"{prefix}rss", 0),

@@ -10,7 +10,7 @@ from pathlib import Path
 from klet.host.cgroups import tree
 from klet.host.cgroups.layout import NAMED_SYSTEMD, CgroupMode
 from klet.host.cgroups.resources import UNLIMITED, CgroupResources, hugepage_limits
-from klet.host.cgroups.usage import CgroupUsage, CpuUsage, MemoryUsage, build_cpu_v1, build_memory_v1, parse_flat
+from klet.host.cgroups.usage import CgroupMemoryUsage, CgroupUsage, CpuUsage, build_cpu_v1, build_memory_v1, parse_flat
 from klet.host.errors import CgroupError, FileError, FileMissing
 from klet.host.files import read_text, write_text
 
@@ -142,7 +142,7 @@ class V1Hierarchy:
             ticks_per_second=os.sysconf("SC_CLK_TCK"),
         )
 
-    def _memory_usage(self, path: str) -> MemoryUsage | None:
+    def _memory_usage(self, path: str) -> CgroupMemoryUsage | None:
         usage, limit, hierarchical = self._numbers(
             "memory", path, "memory.usage_in_bytes", "memory.limit_in_bytes", "memory.use_hierarchy"
         )

@@ -1,4 +1,4 @@
-"""Collects what goes into a container's configuration, in upstream's order: the first thing missing is what is told.
+"""Collects what goes into a container's configuration, in upstream's order: the first thing missing is reported.
 
 Upstream's GenerateRunContainerOptions.
 """
@@ -34,13 +34,13 @@ from klet.runtime.runtime_class import Handlers
 from klet.wire import cri_v1_pb2 as cri
 
 
-class Place(Struct, frozen=True, kw_only=True):
-    """Where a container is started: its pod's sandbox."""
+class ReadySandbox(Struct, frozen=True, kw_only=True):
+    """The sandbox of a pod, ready to start containers in."""
 
     sandbox_id: SandboxId
     sandbox_config: cri.PodSandboxConfig
     allocation: PodAllocation
-    """What the pod has been given: the sandbox and everything started in it get their parts of this one value."""
+    """The resources of the pod: the sandbox and its containers all get their parts of this one value."""
     pod_ips: tuple[str, ...]
     handler: str = ""
     """The runtime handler that the sandbox runs with."""
@@ -110,11 +110,11 @@ class ContainerPlanner:
         self._settings = settings
 
     async def plan(
-        self, pod: Pod, container: Container | EphemeralContainer, place: Place, facts: StartFacts
+        self, pod: Pod, container: Container | EphemeralContainer, sandbox: ReadySandbox, facts: StartFacts
     ) -> cri.ContainerConfig:
         """The configuration; whatever is in its way is a StartError."""
         try:
-            return await self._plan(pod, container, place, facts)
+            return await self._plan(pod, container, sandbox, facts)
         except StartError:
             raise
         except CriError as error:
@@ -123,27 +123,27 @@ class ContainerPlanner:
             raise StartError(CREATE_CONFIG_ERROR, str(error)) from error
 
     async def _plan(
-        self, pod: Pod, container: Container | EphemeralContainer, place: Place, facts: StartFacts
+        self, pod: Pod, container: Container | EphemeralContainer, sandbox: ReadySandbox, facts: StartFacts
     ) -> cri.ContainerConfig:
         options = await self._devices.options_for(pod, container)
-        files = await self._files.prepare_container(pod, container, pod_ips=place.pod_ips)
+        files = await self._files.prepare_container(pod, container, pod_ips=sandbox.pod_ips)
         volumes = self._volumes.of_pod(uid_of(pod))
-        build_block_devices(container, files.block_volumes)  # what is wrong with them is told before the rest
+        build_block_devices(container, files.block_volumes)  # their errors are reported before all others
         environment = build_environment(
             pod,
             container,
             await self._environment.gather(
                 pod,
                 container,
-                allocation=place.allocation,
-                pod_ips=place.pod_ips,
+                allocation=sandbox.allocation,
+                pod_ips=sandbox.pod_ips,
                 volumes={name: volume.path for name, volume in volumes.items() if volume.path},
                 devices=options.environment,
             ),
         )
         inputs = ContainerInputs(
             restart_count=facts.restart_count,
-            allocation=place.allocation,
+            allocation=sandbox.allocation,
             image_ref=facts.image.ref,
             image_user=facts.image.user,
             environment=environment,
@@ -154,11 +154,11 @@ class ContainerPlanner:
                 block_volumes=files.block_volumes,
                 hosts_file=files.hosts_file,
                 termination_log=files.termination_log,
-                supports_recursive_read_only=await self._has_recursive_read_only(container, place),
+                supports_recursive_read_only=await self._has_recursive_read_only(container, sandbox),
                 relabels=self._settings.relabels,
             ),
             options=options,
-            user_namespace=place.user_namespace,
+            user_namespace=sandbox.user_namespace,
             target_id=facts.target_id,
         )
         return build_container_config(pod, container, inputs, self._settings)
@@ -180,12 +180,12 @@ class ContainerPlanner:
                     uid_of(pod), container.name, index, volume=mount.name, root=volume.path, path=path
                 )
             except SubPathError as error:
-                # The cause stays in the journal: it could tell a pod about files of the host.
+                # The cause stays in the journal: in a status it could reveal files of the host.
                 where = f'volumeMount "{mount.name}" of container "{container.name}"'
                 raise StartError(CREATE_CONFIG_ERROR, f"failed to {error.step} for {where}") from error
         return ready
 
-    async def _has_recursive_read_only(self, container: Container | EphemeralContainer, place: Place) -> bool:
+    async def _has_recursive_read_only(self, container: Container | EphemeralContainer, sandbox: ReadySandbox) -> bool:
         if not asks_for_recursive_read_only(container.volume_mounts):
             return False
-        return (await self._handlers.features_of(place.handler)).recursive_read_only_mounts
+        return (await self._handlers.features_of(sandbox.handler)).recursive_read_only_mounts

@@ -156,7 +156,7 @@ def _set_swap(
         amount = _swap_share(given, rules, swap) if swap.is_limited and _may_swap(pod, given) else 0
         resources.unified["memory.swap.max"] = str(amount)
     else:
-        # Version 1 limits memory and swap together: the same limit as for memory leaves no room for swap.
+        # Version 1 limits memory and swap together: the same limit as for memory leaves no swap.
         resources.memory_swap_limit_in_bytes = resources.memory_limit_in_bytes
 
 

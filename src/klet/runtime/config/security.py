@@ -28,7 +28,7 @@ class SecuritySettings(Struct, frozen=True, kw_only=True):
     seccomp_default: bool = False
     seccomp_root: str = ""
     thermal_paths: tuple[str, ...] = ()
-    """The machine's files on overheated CPUs, which tell one container what others do."""
+    """The machine's files on overheated CPUs, which reveal to one container what others do."""
 
 
 def check_non_root(pod: Pod, container: Container | EphemeralContainer, user: ImageUser) -> None:

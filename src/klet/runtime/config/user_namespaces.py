@@ -20,7 +20,7 @@ class MappingFiles(Protocol):
     """Where pods' mappings are kept."""
 
     async def read(self, uid: PodUID) -> bytes | None:
-        """What was written for a pod; None if nothing was."""
+        """Return what was written for a pod; None if nothing was."""
         ...
 
     async def write(self, uid: PodUID, data: bytes) -> None: ...
@@ -28,8 +28,8 @@ class MappingFiles(Protocol):
     async def remove(self, uid: PodUID) -> None: ...
 
 
-class UserNamespaces:
-    """Gives pods their ids and takes them back."""
+class UserNamespaceManager:
+    """Allocates ids to pods and takes them back (upstream: userns manager)."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class UserNamespaces:
         self._is_enabled = is_enabled
 
     def restore(self, written: Mapping[PodUID, bytes]) -> None:
-        """Take over what an earlier life of the agent gave out; a bad file raises, as nobody knows whose ids it means.
+        """Take over the ids that a previous run of the agent allocated. A bad file raises: its ids may be in use.
 
         At start, before the first pod.
         """
@@ -56,7 +56,7 @@ class UserNamespaces:
                 self._blocks.record(uid, decode_block(data))
 
     async def option_for(self, pod: Pod, handler: str) -> cri.UserNamespace | None:
-        """What a pod's sandbox and containers have to say about users; the same each time."""
+        """Return the user namespace option of a pod's sandbox and containers; it is the same each time."""
         if not self._is_enabled:
             if pod.spec.host_users is not None:
                 text = 'the feature gate "UserNamespacesSupport" is disabled: can\'t set spec.HostUsers'
@@ -70,13 +70,13 @@ class UserNamespaces:
         return cri.UserNamespace(mode=cri.POD, uids=[mapping], gids=[mapping])
 
     async def release(self, uid: PodUID) -> None:
-        """The pod is over: others may have its ids."""
+        """Free the ids of a terminated pod."""
         if self._blocks.of(uid) is not None:
             await self._files.remove(uid)
             self._blocks.release(uid)
 
     def forget(self, uid: PodUID) -> None:
-        """The pod's directory is gone, and the file with it."""
+        """Free the ids of a pod whose directory is gone, and the file with it."""
         self._blocks.release(uid)
 
     async def _check_support(self, handler: str) -> None:

@@ -49,7 +49,7 @@ class EnvironmentInputs(Struct, frozen=True, kw_only=True):
     services: Sequence[Service] | None = ()
     """None as long as they have not been read."""
     allocatable: Mapping[str, Quantity] | None = None
-    """What the node has for pods; None if nobody knows."""
+    """What the node has for pods; None if unknown."""
     devices: Mapping[str, str] = field(default_factory=dict)
     """What the device manager wants containers to see."""
 
@@ -61,14 +61,14 @@ def build_environment(pod: Pod, container: Container | EphemeralContainer, input
     for source in container.env_from:
         own.update(_all_of(source, inputs))
     visible = ChainMap(own, from_services)
-    room = MOST_EXPANDED
+    left = MOST_EXPANDED
     for variable in container.env:
         if variable.value:
             try:
-                own[variable.name] = expand(variable.value, visible, room=room)
+                own[variable.name] = expand(variable.value, visible, room=left)
             except ExpansionError as error:
                 raise _error(f"environment variable {shorten(variable.name, LONGEST_WORD)}: {error}") from error
-            room -= len(own[variable.name])
+            left -= len(own[variable.name])
         elif variable.value_from is None:
             own[variable.name] = ""
         elif (value := _referenced(pod, container, variable.value_from, inputs)) is not None:

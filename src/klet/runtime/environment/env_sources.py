@@ -148,7 +148,7 @@ def files_of(container: Container | EphemeralContainer) -> list[tuple[str, str]]
 
 
 async def _read_all(wanted: Iterable[Key], read: Callable[[Key], Awaitable[T]]) -> dict[Key, T | KletError]:
-    """Read each once. What cannot be read is told by its error, which counts only where it is needed."""
+    """Read each object once. One that cannot be read becomes an error, which counts only where it is needed."""
     found: dict[Key, T | KletError] = {}
     for key in dict.fromkeys(wanted):
         try:

@@ -15,7 +15,7 @@ from klet.runtime.kill.grace import whole_seconds
 
 
 def plan_kill_order(pod: Pod, running: Collection[str]) -> dict[str, frozenset[str]]:
-    """For each container that has to wait, the running containers that must end before it is told to stop."""
+    """Return for each container that must wait the running containers that must end before it is stopped."""
     regular = frozenset(container.name for container in pod.spec.containers if container.name in running)
     waits: dict[str, frozenset[str]] = {}
     later: frozenset[str] = frozenset()
@@ -24,7 +24,7 @@ def plan_kill_order(pod: Pod, running: Collection[str]) -> dict[str, frozenset[s
             continue
         if container.name in running and (regular | later):
             waits[container.name] = regular | later
-        # One that does not run counts as ended; nobody looks past it at the next.
+        # One that does not run counts as ended; what comes after it is not considered.
         later = frozenset({container.name} & set(running))
     return waits
 

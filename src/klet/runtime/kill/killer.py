@@ -9,7 +9,7 @@ from klet.aio.tasks import first_of
 from klet.api.container import Container
 from klet.api.handlers import LifecycleHandler
 from klet.api.pod import Pod
-from klet.cri.errors import CriError, NotFound
+from klet.cri.errors import CriError, CriNotFound
 from klet.cri.port import RuntimeService
 from klet.model.causes import CauseId, CauseRecorder, Measurement
 from klet.model.probes import ProbeKind
@@ -86,7 +86,7 @@ class PodKiller:
         for sandbox in status.sandboxes:
             try:
                 await self._runtime.stop_pod_sandbox(cri.StopPodSandboxRequest(pod_sandbox_id=sandbox.id))
-            except NotFound:
+            except CriNotFound:
                 continue
             except CriError as error:
                 failures.append(error)
@@ -101,13 +101,13 @@ class PodKiller:
         for record in status.containers:
             try:
                 await self._runtime.remove_container(cri.RemoveContainerRequest(container_id=record.id))
-            except NotFound:
+            except CriNotFound:
                 continue
         for sandbox in status.sandboxes:
             try:
                 await self._runtime.stop_pod_sandbox(cri.StopPodSandboxRequest(pod_sandbox_id=sandbox.id))
                 await self._runtime.remove_pod_sandbox(cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox.id))
-            except NotFound:
+            except CriNotFound:
                 continue
 
     async def _stop_after_hook(
@@ -144,7 +144,7 @@ class PodKiller:
     async def _run_hook(
         self, pod: Pod, record: ContainerRecord, spec: Container, handler: LifecycleHandler, cause: CauseId
     ) -> None:
-        """A failing hook is told, and stops nobody from stopping the container."""
+        """Run the hook. Its failure is recorded, and the container is stopped all the same."""
         target = HookTarget(pod=pod, container=spec, id=record.id)
         try:
             await self._hooks.run(handler, target, parent=cause)
@@ -168,7 +168,7 @@ class PodKiller:
         timeout = stop_timeout(granted, None, spent=waited)
         try:
             await self._runtime.stop_container(cri.StopContainerRequest(container_id=record.id, timeout=timeout))
-        except NotFound:
+        except CriNotFound:
             return None
         except CriError as error:
             return error
@@ -178,7 +178,7 @@ class PodKiller:
 def _spec_of(pod: Pod, record: ContainerRecord) -> Container:
     """The container's spec; one that the pod no longer has is stopped by what the container itself remembers.
 
-    Upstream refuses to stop such a container, and it would run for ever.
+    Upstream refuses to stop such a container, and it would never end.
     """
     every = (*pod.spec.containers, *pod.spec.init_containers)
     return next((spec for spec in every if spec.name == record.name), None) or restore_container(record)

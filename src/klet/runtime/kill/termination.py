@@ -1,4 +1,4 @@
-"""The last words of a container: what it left in its termination message file, or else the end of its log."""
+"""The termination message of a container: its file, or else the end of its log (upstream: getTerminationMessage)."""
 
 from pathlib import PurePosixPath
 from typing import Protocol
@@ -13,44 +13,44 @@ FALLBACK_TO_LOGS = "FallbackToLogsOnError"
 MAX_MESSAGE = 4096
 MAX_LOG_LINES = 80
 MAX_LOG = 2048
-# What the runtime says of a container that never came to run: it has no log.
+# The runtime's reason for a container that never ran: it has no log.
 _CANNOT_RUN = "ContainerCannotRun"
 
 
-class LeftFiles(Protocol):
-    """Reads files of ended containers, without making anybody else wait for a slow disk."""
+class TerminationFiles(Protocol):
+    """Reads files of ended containers; a slow disk delays nothing else."""
 
     async def end_of_file(self, path: str, *, limit: int) -> bytes | None:
-        """The last bytes of a file, or None if there is none."""
+        """Return the last bytes of a file; None if there is none."""
         ...
 
     async def end_of_log(self, path: str, *, lines: int, limit: int) -> bytes:
-        """The last lines of a container log, without their time stamps."""
+        """Return the last lines of a container log, without their time stamps."""
         ...
 
 
-class LastWords(Struct, frozen=True):
-    """Where to look for a container's last words."""
+class MessageLocation(Struct, frozen=True):
+    """Where the termination message of a container may be."""
 
     file: str = ""
     log: str = ""
-    """Looked at only if the file says nothing; empty if it is not to be looked at."""
+    """Read only if the file is empty; empty if it must not be read."""
 
 
-def find_last_words(status: cri.ContainerStatus) -> LastWords:
-    """Say where the last words of a container are."""
+def find_termination_message(status: cri.ContainerStatus) -> MessageLocation:
+    """Return where the termination message of a container may be."""
     if status.state != cri.CONTAINER_EXITED:
-        return LastWords()
+        return MessageLocation()
     path = status.annotations.get(labels.TERMINATION_MESSAGE_PATH, "")
     wanted = str(PurePosixPath("/") / path) if path else ""
     hosts = (mount.host_path for mount in status.mounts if wanted and mount.container_path == wanted)
     policy = status.annotations.get(labels.TERMINATION_MESSAGE_POLICY, "")
     has_log = policy == FALLBACK_TO_LOGS and status.exit_code != 0 and status.reason != _CANNOT_RUN
-    return LastWords(file=next(hosts, ""), log=status.log_path if has_log else "")
+    return MessageLocation(file=next(hosts, ""), log=status.log_path if has_log else "")
 
 
-async def read_last_words(files: LeftFiles, where: LastWords) -> str:
-    """The text; a file that cannot be read is told in its place."""
+async def read_termination_message(files: TerminationFiles, where: MessageLocation) -> str:
+    """Return the text, or the error if the file cannot be read."""
     if where.file:
         try:
             data = await files.end_of_file(where.file, limit=MAX_MESSAGE)

@@ -42,7 +42,7 @@ async def run_sandbox(runtime: RuntimeService, request: cri.RunPodSandboxRequest
                 logger.info("A sandbox that was asked for before is there", extra={"sandbox": holder})
                 return SandboxId(holder)
             elif await _has_containers(runtime, holder):
-                raise  # whoever looks again sees them, and the sandbox
+                raise  # the next read shows them, and the sandbox
             else:
                 await runtime.stop_pod_sandbox(cri.StopPodSandboxRequest(pod_sandbox_id=holder))
                 await runtime.remove_pod_sandbox(cri.RemovePodSandboxRequest(pod_sandbox_id=holder))
@@ -51,7 +51,7 @@ async def run_sandbox(runtime: RuntimeService, request: cri.RunPodSandboxRequest
 async def create_container(
     runtime: RuntimeService, request: cri.CreateContainerRequest, *, clock: Clock
 ) -> ContainerId:
-    """Create a container; one that was created under its name meanwhile, and that nobody will start, makes room."""
+    """Create a container; remove one that was created under its name meanwhile and will never be started."""
     pauses = _pauses(clock)
     while True:
         try:
@@ -67,7 +67,7 @@ async def create_container(
             elif found.state == cri.CONTAINER_CREATED:
                 await runtime.remove_container(cri.RemoveContainerRequest(container_id=holder))
             else:
-                raise  # it has run: whoever looks again sees it
+                raise  # it has run: the next read shows it
 
 
 def find_holder(error: CriError) -> str | None:

@@ -1,4 +1,4 @@
-"""Tells when the runtime takes too long to answer about one pod, as it does when that pod's shim hangs.
+"""Records when the runtime takes too long to answer about one pod, as it does when that pod's shim hangs.
 
 The call goes on until its own deadline: to give it up early would change nothing in the runtime.
 """
@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from klet.aio.clock import Clock
 from klet.cri import calls
-from klet.cri.connection import Transport
+from klet.cri.connection import CriTransport
 from klet.cri.errors import CriError
 from klet.model.causes import CauseId, CauseRecorder, Subject
 from klet.model.reasons import Reason
@@ -27,7 +27,7 @@ SANDBOX_PATIENCE = timedelta(seconds=60)
 class WatchedTransport:
     """Calls of another transport; a late answer about a pod is recorded, and that it came at last."""
 
-    def __init__(self, *, inner: Transport, recorder: CauseRecorder, clock: Clock) -> None:
+    def __init__(self, *, inner: CriTransport, recorder: CauseRecorder, clock: Clock) -> None:
         self._inner = inner
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
@@ -55,8 +55,8 @@ class WatchedTransport:
                 answer = error  # raised inside the group it would come out in a group of its own
             finally:
                 watch.cancel()
-            if watch.done() and (told := watch.result()) is not None:
-                self._tell_answer(method.name, told, answer)
+            if watch.done() and (recorded := watch.result()) is not None:
+                self._record_answer(method.name, recorded, answer)
         if isinstance(answer, CriError):
             raise answer
         return answer
@@ -64,7 +64,7 @@ class WatchedTransport:
     async def _watch(
         self, name: str, request: object, patience: timedelta, timeout: timedelta | None
     ) -> tuple[Subject, CauseId] | None:
-        """Tell when the answer is late; returns what was told."""
+        """Record that the answer is late; return what was recorded."""
         since = self._clock.now()
         await self._clock.sleep(patience)
         subject = await self._subject(request)
@@ -80,8 +80,8 @@ class WatchedTransport:
         )
         return subject, recorded
 
-    def _tell_answer(self, name: str, told: tuple[Subject, CauseId], answer: object) -> None:
-        subject, parent = told
+    def _record_answer(self, name: str, recorded: tuple[Subject, CauseId], answer: object) -> None:
+        subject, parent = recorded
         how = f"with an error: {answer}" if isinstance(answer, CriError) else "at last"
         text = f"the runtime has answered {name} {how}"
         self._decisions.about(subject).record(Reason.RUNTIME_ANSWERED, text, parent=parent)
@@ -103,7 +103,7 @@ class WatchedTransport:
         try:
             answer = await self._inner.call(calls.LIST_POD_SANDBOX, wanted, timeout=PATIENCE)
         except CriError:
-            return None  # a runtime that answers nobody is told of elsewhere
+            return None  # a runtime that does not answer at all is reported by RuntimeState
         return next((_of_metadata(found.metadata) for found in answer.items), None)
 
     async def _of_container(self, container_id: str) -> Subject | None:
@@ -116,7 +116,7 @@ class WatchedTransport:
 
 
 def patience_for(request: object) -> timedelta | None:
-    """How long an answer may take before it is told; None for calls that no pod's shim can hold up."""
+    """Return how long an answer may take before it is recorded; None for calls that no shim can delay."""
     match request:
         case cri.ExecSyncRequest(timeout=0):
             return None  # a hook's command takes as long as it takes

@@ -1,6 +1,6 @@
 """Ends containers that run although the runtime takes them for dead.
 
-containerd loses a container if whoever asked for its start goes away at the wrong moment, as a killed agent does: the
+containerd loses a container if the caller of its start goes away at the wrong moment, as a killed agent does: the
 CRI shows it as ended, it runs on, and it can be neither stopped nor removed through the CRI.
 """
 
@@ -15,8 +15,8 @@ from typing import Protocol
 from google.protobuf.empty_pb2 import Empty
 
 from klet.aio.clock import Clock
-from klet.cri.connection import Transport
-from klet.cri.errors import CriError, NotFound
+from klet.cri.connection import CriTransport
+from klet.cri.errors import CriError, CriNotFound
 from klet.wire import containerd_tasks_pb2 as containerd
 from klet.wire import cri_v1_pb2 as cri
 from klet.wire.methods import Method, RequestT, ResponseT, method_of
@@ -46,13 +46,13 @@ class TaskEnder(Protocol):
 class ContainerdTasks:
     """containerd's own view of what runs."""
 
-    def __init__(self, *, connection: Transport, clock: Clock) -> None:
+    def __init__(self, *, connection: CriTransport, clock: Clock) -> None:
         self._connection = connection
         self._clock = clock
 
     async def end(self, container_id: str) -> None:
         kill = containerd.KillRequest(container_id=container_id, signal=signal.SIGKILL, all=True)
-        with suppress(NotFound):  # it has ended, and only its record is left
+        with suppress(CriNotFound):  # it has ended, and only its record is left
             await self._connection.call(KILL, kill, timeout=ANSWERS_WITHIN)
         await self._delete(containerd.DeleteTaskRequest(container_id=container_id))
 
@@ -60,7 +60,7 @@ class ContainerdTasks:
         for attempts_left in reversed(range(ATTEMPTS)):
             try:
                 await self._connection.call(DELETE, request, timeout=ANSWERS_WITHIN)
-            except NotFound:
+            except CriNotFound:
                 return
             except CriError:  # it takes some moments to die
                 if not attempts_left:
@@ -73,7 +73,7 @@ class ContainerdTasks:
 class LostTaskRemover:
     """Calls of another transport; a removal that fails because of a lost task ends that task and is repeated once."""
 
-    def __init__(self, *, inner: Transport, tasks: TaskEnder) -> None:
+    def __init__(self, *, inner: CriTransport, tasks: TaskEnder) -> None:
         self._inner = inner
         self._tasks = tasks
 

@@ -8,7 +8,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
 from klet.api.pod import Pod
-from klet.cri.errors import CriError, NotFound, ResourceExhausted
+from klet.cri.errors import CriError, CriNotFound, ResourceExhausted
 from klet.cri.port import RuntimeService
 from klet.server.auth.identity import without_token
 from klet.server.front import Front, front_of
@@ -215,7 +215,7 @@ async def _answer(
         return await handle(request)
     except Refused as refused:
         return web.Response(status=refused.status, text=refused.body)
-    except NotFound as error:
+    except CriNotFound as error:
         return web.Response(status=404, text=str(error))
     except ResourceExhausted as error:
         return web.Response(status=429, text=str(error), headers=_RETRY_AFTER)

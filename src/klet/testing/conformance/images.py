@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from klet.host.images import Entry, ImageConfig, build_image, build_pause_image, directory, file, symlink
+from klet.host.images import ImageConfig, ImageEntry, build_image, build_pause_image, directory, file, symlink
 from klet.testing.conformance.image_names import MANIFEST, find_image_name, read_image_names
 from klet.testing.conformance.userland import Userland
 from klet.testing.control_plane.build import fetch_source
@@ -66,7 +66,7 @@ def make_images(materials: Materials, userland: Userland) -> Iterator[tuple[str,
     yield pause, build_pause_image(name=pause)
 
 
-def agnhost_layers(materials: Materials, userland: Userland, program: bytes) -> list[list[Entry]]:
+def agnhost_layers(materials: Materials, userland: Userland, program: bytes) -> list[list[ImageEntry]]:
     """What upstream's Dockerfile of agnhost puts in place, without its tools for DNS and speed."""
     own = [
         file("agnhost", program, 0o755),
@@ -79,7 +79,7 @@ def agnhost_layers(materials: Materials, userland: Userland, program: bytes) -> 
     return [userland.busybox_layer(users=_USER, groups=_GROUPS), userland.linked_layer(), own]
 
 
-def registry_entries(archive: bytes) -> list[Entry]:
+def registry_entries(archive: bytes) -> list[ImageEntry]:
     """An image as agnhost's registry serves it: manifests and blobs by digest, and the digest by tag."""
     name, tag = _REGISTRY_IMAGE
     base = f"var/registry/{name}"
@@ -104,5 +104,5 @@ def _read(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     return b"" if opened is None else opened.read()
 
 
-def _make(name: str, layers: list[list[Entry]], config: ImageConfig) -> tuple[str, bytes]:
+def _make(name: str, layers: list[list[ImageEntry]], config: ImageConfig) -> tuple[str, bytes]:
     return name, build_image(name=name, layers=layers, config=config)

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from klet.host.images import Entry, directory, file, symlink
+from klet.host.images import ImageEntry, directory, file, symlink
 from klet.testing.conformance.busybox import build_busybox
 from klet.testing.debian_packages import PackagesMissing, alone, find_cache, run_tool, unpack_packages
 
@@ -43,7 +43,7 @@ class Userland(Struct, frozen=True):
     loader: str
     """The path that programs name."""
 
-    def busybox_layer(self, *, users: str = "", groups: str = "") -> list[Entry]:
+    def busybox_layer(self, *, users: str = "", groups: str = "") -> list[ImageEntry]:
         """Return busybox under all of its names, with further lines for the lists of users and groups."""
         return [
             *(directory(path) for path in _DIRECTORIES),
@@ -57,7 +57,7 @@ class Userland(Struct, frozen=True):
             file("etc/shadow", "root:*:::::::\n", 0o640),
         ]
 
-    def linked_layer(self) -> list[Entry]:
+    def linked_layer(self) -> list[ImageEntry]:
         """Return bash and curl with their libraries."""
         found = {path for paths in self.libraries.values() for path in paths}
         folders = sorted({path.parent.name for path in found})

@@ -59,7 +59,7 @@ class VolumePlugin(ABC):
 
     @abstractmethod
     async def set_up(self, request: MountRequest) -> datetime | None:
-        """Make it ready. Tells when its content will be old by itself, if it will be. A failure is a KletError."""
+        """Set it up; return when its content expires, if it does. A failure is a KletError."""
 
     @abstractmethod
     async def tear_down(self, uid: PodUID, name: str) -> None: ...
@@ -74,4 +74,4 @@ class AttachablePlugin(VolumePlugin):
 
     @abstractmethod
     async def found_name(self, uid: PodUID, name: str) -> VolumeName | None:
-        """The same of one that an earlier life of the agent has set up. A failure is a KletError."""
+        """The same for one that a previous run of the agent has set up. A failure is a KletError."""

@@ -273,7 +273,7 @@ async def read_secret(objects: ObjectReader, request: MountRequest, name: str, *
 
 
 def _guarded(pod: Pod, mode: int) -> tuple[int, int | None]:
-    """Mode and owner of what nobody but the pod's own user or group is to read; without those the mode as it is."""
+    """Return mode and owner of a file for the pod's own user or group alone; without those the mode as it is."""
     user = fs_user(pod)
     if user is not None or fs_group(pod) is not None:
         return _GUARDED_MODE, user  # the group's bits come with its ownership

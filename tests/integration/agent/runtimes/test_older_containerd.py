@@ -62,4 +62,4 @@ async def test_the_configuration_says_who_makes_cgroups(node, cri):
     with pytest.raises(Unimplemented):
         await cri.runtime_config(pb.RuntimeConfigRequest())
     async with node.run() as agent:
-        assert "The runtime does not tell its cgroup driver" in agent.log
+        assert "The runtime does not report its cgroup driver" in agent.log

@@ -8,6 +8,7 @@ from klet.certs.child.__main__ import respond
 from klet.certs.messages import (
     REQUEST_LIMIT,
     CertificateFacts,
+    ChildRefusal,
     Describe,
     KeyAndRequest,
     MakeAuthority,
@@ -15,7 +16,6 @@ from klet.certs.messages import (
     MakeSigningRequest,
     Pair,
     Purpose,
-    Refusal,
     RefusalReason,
     SignLeaf,
     Template,
@@ -61,7 +61,7 @@ def test_a_name_longer_than_x509_wants_is_not_cut(new_pair):
 
 
 def test_a_broken_rule_is_a_refusal():
-    assert ask(Describe(certificate="x")) == Refusal(
+    assert ask(Describe(certificate="x")) == ChildRefusal(
         reason=RefusalReason.DAMAGED, message="certificate: holds no PEM certificate"
     )
 
@@ -69,7 +69,7 @@ def test_a_broken_rule_is_a_refusal():
 def test_a_value_that_x509_cannot_hold_is_a_refusal():
     """The year would have five digits."""
     answer = ask(MakeAuthority(common_name="ca", lifetime=timedelta(days=366 * 9000), now=NOW))
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, ChildRefusal)
     assert answer.reason is RefusalReason.BAD_VALUE
     assert answer.message.startswith("MakeAuthority: ")
 
@@ -88,6 +88,6 @@ def test_a_value_that_x509_cannot_hold_is_a_refusal():
 )
 def test_what_is_no_request_is_refused(data, message):
     answer = respond(data)
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, ChildRefusal)
     assert answer.reason is RefusalReason.BAD_REQUEST
     assert answer.message.startswith(message)

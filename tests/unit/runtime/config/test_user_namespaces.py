@@ -11,7 +11,7 @@ from klet.errors import KletError
 from klet.host.errors import HostError
 from klet.model.pods import PodUID
 from klet.runtime.config.id_blocks import UNIT, IdBlock, IdBlocks, IdRange, UserNamespaceError, encode_block
-from klet.runtime.config.user_namespaces import UserNamespaces
+from klet.runtime.config.user_namespaces import UserNamespaceManager
 from klet.runtime.errors import SandboxConfigError
 from klet.runtime.runtime_class import HandlerFeatures
 from klet.simulation.memory import MemoryMappings
@@ -39,8 +39,8 @@ class FullDisk(MemoryMappings):
 
 def users(
     files: MemoryMappings | None = None, answer: HandlerFeatures | KletError = ABLE, *, is_enabled: bool = True
-) -> UserNamespaces:
-    return UserNamespaces(
+) -> UserNamespaceManager:
+    return UserNamespaceManager(
         blocks=IdBlocks(ids=IDS),
         files=files or MemoryMappings(),
         handlers=Handlers(answer),

@@ -3,7 +3,7 @@
 import pytest
 
 from klet.errors import KletError
-from klet.runtime.kill.termination import LastWords, find_last_words, read_last_words
+from klet.runtime.kill.termination import MessageLocation, find_termination_message, read_termination_message
 from klet.runtime.reader import build_container_record
 from klet.wire import cri_v1_pb2 as cri
 
@@ -60,29 +60,35 @@ class Files:
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        pytest.param(ended(), LastWords(file="/host/words"), id="the file that is mounted at the path"),
-        pytest.param(ended(path="dev/termination-log"), LastWords(file="/host/words"), id="a path without its slash"),
-        pytest.param(ended(path="/elsewhere"), LastWords(), id="nothing is mounted there"),
-        pytest.param(ended(path=""), LastWords(), id="no path"),
-        pytest.param(ended(state=cri.CONTAINER_RUNNING), LastWords(), id="it still runs"),
-        pytest.param(ended(state=cri.CONTAINER_UNKNOWN), LastWords(), id="nobody knows its state"),
+        pytest.param(ended(), MessageLocation(file="/host/words"), id="the file that is mounted at the path"),
         pytest.param(
-            ended(policy=FALLBACK), LastWords("/host/words", "/logs/0.log"), id="the log if the file is empty"
+            ended(path="dev/termination-log"), MessageLocation(file="/host/words"), id="a path without its slash"
         ),
-        pytest.param(ended(policy=FALLBACK, path=""), LastWords("", "/logs/0.log"), id="the log if there is no file"),
-        pytest.param(ended(policy=FALLBACK, exit_code=0), LastWords("/host/words"), id="not the log of a success"),
+        pytest.param(ended(path="/elsewhere"), MessageLocation(), id="nothing is mounted there"),
+        pytest.param(ended(path=""), MessageLocation(), id="no path"),
+        pytest.param(ended(state=cri.CONTAINER_RUNNING), MessageLocation(), id="it still runs"),
+        pytest.param(ended(state=cri.CONTAINER_UNKNOWN), MessageLocation(), id="nobody knows its state"),
+        pytest.param(
+            ended(policy=FALLBACK), MessageLocation("/host/words", "/logs/0.log"), id="the log if the file is empty"
+        ),
+        pytest.param(
+            ended(policy=FALLBACK, path=""), MessageLocation("", "/logs/0.log"), id="the log if there is no file"
+        ),
+        pytest.param(
+            ended(policy=FALLBACK, exit_code=0), MessageLocation("/host/words"), id="not the log of a success"
+        ),
         pytest.param(
             ended(policy=FALLBACK, reason="ContainerCannotRun"),
-            LastWords("/host/words"),
+            MessageLocation("/host/words"),
             id="not the log of one that never ran",
         ),
     ],
 )
 def test_where_they_are(status, expected):
-    assert find_last_words(status) == expected
+    assert find_termination_message(status) == expected
 
 
-BOTH = LastWords("/host/words", "/logs/0.log")
+BOTH = MessageLocation("/host/words", "/logs/0.log")
 
 
 @pytest.mark.parametrize(
@@ -91,8 +97,8 @@ BOTH = LastWords("/host/words", "/logs/0.log")
         pytest.param(BOTH, Files(file=b"bye", log=b"line"), "bye", id="the file first"),
         pytest.param(BOTH, Files(file=b"", log=b"line\n"), "line\n", id="an empty file"),
         pytest.param(BOTH, Files(log=b"line\n"), "line\n", id="no file"),
-        pytest.param(LastWords("/host/words"), Files(log=b"line"), "", id="neither"),
-        pytest.param(LastWords("/host/words"), Files(file=b"\xff!"), "\ufffd!", id="not UTF-8"),
+        pytest.param(MessageLocation("/host/words"), Files(log=b"line"), "", id="neither"),
+        pytest.param(MessageLocation("/host/words"), Files(file=b"\xff!"), "\ufffd!", id="not UTF-8"),
         pytest.param(
             BOTH,
             Files(file=KletError("denied"), log=b"line"),
@@ -105,11 +111,11 @@ BOTH = LastWords("/host/words", "/logs/0.log")
             "Error on reading termination message from logs: denied",
             id="a log that cannot be read",
         ),
-        pytest.param(LastWords(), Files(), "", id="nowhere to look"),
+        pytest.param(MessageLocation(), Files(), "", id="nowhere to look"),
     ],
 )
 async def test_how_they_are_read(where, files, expected):
-    assert await read_last_words(files, where) == expected
+    assert await read_termination_message(files, where) == expected
 
 
 @pytest.mark.parametrize(
@@ -122,4 +128,4 @@ async def test_how_they_are_read(where, files, expected):
     ],
 )
 def test_how_they_are_told(message, words, state, expected):
-    assert build_container_record(ended(message=message, state=state), last_words=words).message == expected
+    assert build_container_record(ended(message=message, state=state), termination_message=words).message == expected
