@@ -18,7 +18,7 @@ _LONGEST_TRACE: Final = 64 * 1024
 
 
 def record_data(record: logging.LogRecord) -> Mapping[str, object]:
-    """What the caller gave as `extra`."""
+    """Return what the caller gave as `extra`."""
     return {key: value for key, value in vars(record).items() if key not in _STANDARD}
 
 
@@ -68,7 +68,7 @@ def _quoted(value: object) -> str:
 
 
 def _bounded(value: object) -> object:
-    """The value itself, unless it is too long: then the beginning of its text."""
+    """Return the value itself, unless it is too long: then the beginning of its text."""
     if isinstance(value, bool | int | float) or value is None:
         return value
     if isinstance(value, list | tuple | dict):

@@ -36,7 +36,7 @@ class Boards(Struct, frozen=True, kw_only=True):
 
 
 def remembered_pods(boards: Boards) -> frozenset[PodUID]:
-    """Every pod of which something is known."""
+    """Return every pod of which something is known."""
     return boards.statuses.pods() | boards.backoff.pods() | boards.pulls.pods() | boards.allocations.pods()
 
 

@@ -143,7 +143,7 @@ async def open_kubelet_api(
 def build_api_parts(
     api: OpenedApi, ports: Ports, agent: Agent, *, node_name: str, find_node: Callable[[], Node | None]
 ) -> tuple[Part, ...]:
-    """The listeners: for health checks, for readers, for the control plane, and the agent's own on its socket."""
+    """Build the listeners: health checks, read-only, control plane, and the agent's own socket."""
     clock = ports.clock
     pods = ReportedPods(pods=agent.pods, statuses=agent.statuses, ledger=agent.ledger, node_ips=api.node_ips)
     routes = _build_routes(ports, agent, pods, configuration=api.configuration)
@@ -167,7 +167,7 @@ def build_api_parts(
 
 
 def _build_routes(ports: Ports, agent: Agent, pods: ReportedPods, *, configuration: bytes) -> tuple[Routes, ...]:
-    """One set of paths for every listener; the table of endpoints says which of them each has."""
+    """Build one set of paths for all listeners; the table of endpoints says which of them each has."""
     running = RuntimePods(runtime=ports.runtime)
     return (
         HealthRoutes(checks={"ping": pass_always, "log": pass_always, "syncloop": agent.loop.health_error}),
@@ -272,7 +272,7 @@ def _plan_serving(given: Settings) -> ServingFiles | Requested:
 async def _open_pair(
     plan: ServingFiles, node_name: str, base: BasePorts, contexts: ServingContext
 ) -> tuple[FollowedPair, Callable[[], Awaitable[None]] | None]:
-    """A pair of files and what they become. A damaged pair is an error at once; a missing one is made later."""
+    """Return a pair of files and what they become. A damaged pair is an error at once; a missing one is made later."""
     signer = CertificateMaker(clock=base.clock)
     pair = ServingPair(files=plan, host=node_name, signer=signer, threads=base.threads)
     followed = FollowedPair(

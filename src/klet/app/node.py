@@ -57,5 +57,5 @@ def build_node(spec: NodeSpecification) -> WiredNode:
 
 
 def _find_node(cluster: "Cluster | None", name: str) -> Node | None:
-    """The node as the API server has it."""
+    """Return the node as the API server has it."""
     return cluster.informers.node.get(name) if cluster is not None else None

@@ -149,7 +149,7 @@ async def open_ports(
     node_ips: Callable[[], tuple[str, ...]],
     host_ips: Callable[[], tuple[str, ...]] = tuple,
 ) -> AsyncIterator[Ports]:
-    """Those of this machine."""
+    """Yield the ports of this machine."""
     client, threads, clock = base.runtime, base.threads, base.clock
     # What may hang has threads of its own.
     termination_threads = Threads(limit=DEAD_DISK_THREADS, name="klet-termination-files")
@@ -241,7 +241,7 @@ def build_cgroups(settings: AgentSettings, threads: Threads, clock: Clock) -> Cg
 
 
 async def open_container_ports(settings: AgentSettings, objects: NodeObjects, base: BasePorts) -> ContainerPorts:
-    """The real ones."""
+    """Return the ports of a real runtime."""
     threads = base.threads
     handlers = RuntimeHandlers(runtime=base.runtime)
     granted = await read_granted_ids(KUBELET_USER)
@@ -277,7 +277,7 @@ async def open_container_ports(settings: AgentSettings, objects: NodeObjects, ba
 async def open_volumes(
     settings: AgentSettings, objects: NodeObjects, *, node: NodeResources, threads: Threads, clock: Clock
 ) -> NodeVolumes:
-    """Those of this machine."""
+    """Return the volume ports of this machine."""
     ports = VolumePorts(
         root=settings.root,
         objects=objects.referred,
@@ -303,7 +303,7 @@ def build_volumes(ports: VolumePorts, objects: NodeObjects) -> NodeVolumes:
 
 
 def standalone_objects(runtime_handlers: Mapping[str, str]) -> NodeObjects:
-    """Those of a node without an API server: nothing but the runtime classes of klet's own configuration."""
+    """Return the objects of a node without an API server: only the runtime classes of klet's configuration."""
     nothing = NoObjects()
     return NodeObjects(
         referred=StandaloneObjects(),

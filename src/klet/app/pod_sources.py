@@ -16,7 +16,7 @@ PREVENT_API_REFERENCES = "PreventStaticPodAPIReferences"
 
 
 def source_names(given: Settings) -> tuple[str, ...]:
-    """Which sources must be seen before anything is removed."""
+    """Return the sources that must be seen before anything is removed."""
     wanted = {
         FILE_SOURCE: given.config.static_pod_path,
         HTTP_SOURCE: given.config.static_pod_url,

@@ -15,7 +15,7 @@ from klet.runtime.config.linux_resources import MemoryQosRules, ResourceRules, S
 
 
 def cut_container_rules(given: Settings, machine: MachineInfo) -> ResourceRules:
-    """The settings that go into every container and sandbox configuration."""
+    """Return the settings that go into every container and sandbox configuration."""
     config = given.config
     is_unified = _is_unified(machine)
     swap = SwapRules(is_limited=config.memory_swap.swap_behavior == LIMITED_SWAP, capacity=machine.swap)
@@ -37,7 +37,7 @@ def cut_container_rules(given: Settings, machine: MachineInfo) -> ResourceRules:
 
 
 def cut_pod_cgroup_rules(given: Settings, machine: MachineInfo) -> PodCgroupRules:
-    """What a pod as a whole is limited to."""
+    """Return what a pod as a whole is limited to."""
     config = given.config
     return PodCgroupRules(
         cpu_quota=config.cpu_cfs_quota,
@@ -48,7 +48,7 @@ def cut_pod_cgroup_rules(given: Settings, machine: MachineInfo) -> PodCgroupRule
 
 
 def cut_qos_rules(given: Settings, machine: MachineInfo) -> QosRules:
-    """What the QoS classes share."""
+    """Return what the QoS classes share."""
     reserved = parse_qos_reserved(given.config.qos_reserved) if given.gates.enabled("QOSReserved") else {}
     return QosRules(
         hugepage_sizes=machine.hugepage_sizes,
@@ -73,7 +73,7 @@ def _cpu_period(given: Settings) -> int:
 
 
 def cut_allocatable(given: Settings, machine: MachineInfo) -> dict[str, Quantity]:
-    """What is left of the machine's CPUs and memory for pods after both reservations."""
+    """Return what is left of the machine's CPUs and memory for pods after both reservations."""
     system, kubelet = effective_reservations(given.config)
     capacity = machine_capacity(machine)
     return {

@@ -29,7 +29,7 @@ class CertificateBoard:
         return self._held
 
     def is_valid(self, *, now: datetime) -> bool:
-        """Whether there is one that has not expired."""
+        """Return whether there is one that has not expired."""
         return self._held is not None and not is_expired(self._held.facts, now=now)
 
     def put(self, pair: CertificatePair, held: HeldCertificate, *, is_provisional: bool = False) -> None:

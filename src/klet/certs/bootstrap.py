@@ -75,7 +75,7 @@ class Bootstrap:
         self._clock = clock
 
     async def obtain(self) -> CertificatePair:
-        """The pair, in force. Raises NotIssued, SigningFailed, PairError, and what the maker raises."""
+        """Return the pair, in force. Raises NotIssued, SigningFailed, PairError, and what the maker raises."""
         made = await self._make_request()
         certificate = await self._request(made)
         pair = await self._threads.run(self._store.update, certificate, made.key)
@@ -86,7 +86,7 @@ class Bootstrap:
         return pair
 
     async def _make_request(self) -> KeyAndRequest:
-        """A request with the key that is stored, with the one of an earlier start, or with a new one."""
+        """Return a request with the key that is stored, with the one of an earlier start, or with a new one."""
         for read in (self._read_stored, self._read_left):
             if key := await self._threads.run(read):
                 try:

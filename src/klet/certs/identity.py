@@ -89,7 +89,7 @@ class ServingRequestSettings(Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def open_identity(settings: IdentitySettings, tools: CertificateTools) -> AsyncIterator[Identity]:
-    """The node's credentials. Without rotation they are obtained here if there are none, which may take an hour.
+    """Yield the node's credentials. Without rotation they are obtained here if there are none, which may take an hour.
 
     Raises KubeconfigError or CertificateError.
     """
@@ -129,7 +129,7 @@ async def open_serving(
     user: PairUser,
     tools: CertificateTools,
 ) -> tuple[Part, ...]:
-    """What requests the serving certificate and hands each one to the server, the stored one first."""
+    """Return the part that requests the serving certificate and gives each one to the server, the stored one first."""
     board = CertificateBoard()
     store = PairStore(
         prefix=SERVER_PREFIX, directory=settings.directory, configured=settings.configured, clock=tools.clock
@@ -146,7 +146,7 @@ async def open_serving(
 
 
 async def _find_bootstrap(settings: IdentitySettings, tools: CertificateTools) -> Access | None:
-    """The credentials for the first certificate, if one is needed."""
+    """Return the credentials for the first certificate, if one is needed."""
     if settings.bootstrap_kubeconfig is None:
         return None
     flaw = await find_flaw(settings.kubeconfig, tools.maker, now=tools.clock.now())
@@ -184,7 +184,7 @@ async def _bootstrap(
 async def _open_rotated(
     settings: IdentitySettings, tools: CertificateTools, bootstrap: Access | None, opened: AsyncExitStack
 ) -> Identity:
-    """The client certificate of the store, rotated. The agent may start without one; the loop gets it."""
+    """Return the client certificate of the store, rotated. The agent may start without one; the loop gets it."""
     if bootstrap is not None:
         await _write(settings, tools, bootstrap, _client_store(settings, None, tools))
     given = load_kubeconfig(settings.kubeconfig)
@@ -238,7 +238,7 @@ async def _write(settings: IdentitySettings, tools: CertificateTools, access: Ac
 
 
 def _connect(access: Access, tools: CertificateTools, opened: AsyncExitStack) -> InformerSettings:
-    """A client for the few requests about certificates, apart from the agent's own."""
+    """Return a client for the few requests about certificates, apart from the agent's own."""
     transport = Transport(access=access, credentials=Credentials(login=access.login, clock=tools.clock))
     opened.push_async_callback(transport.close)
     client = KubeClient(transport=transport, throttle=Unlimited(), timeout=REQUEST_TIMEOUT, clock=tools.clock)
@@ -247,7 +247,7 @@ def _connect(access: Access, tools: CertificateTools, opened: AsyncExitStack) ->
 
 
 async def _find_problem(client: KubeClient, clock: Clock) -> str:
-    """What keeps the API server from being well; empty if nothing does."""
+    """Return what keeps the API server from being well; empty if nothing does."""
     found: list[str] = []
 
     async def ask() -> None:
@@ -276,7 +276,7 @@ def _inline_of(pair: KeyPair | None) -> Pair | None:
 
 
 def _followed(store: PairStore, begun: CertificatePair | None, given: KeyPair | None) -> KeyPair:
-    """The pair that the agent began with, until the store has a newer one."""
+    """Return the pair that the agent began with, until the store has a newer one."""
     newest = store.current_path
     if given is not None and _inline_of(given) is not None:
         return replace(given, successor=newest)  # it may not be stored, if the directory cannot be written

@@ -28,7 +28,7 @@ class FactsReader(Protocol):
 
 
 def build_kubeconfig(access: Access, pair_file: Path) -> dict[str, Any]:
-    """The server of the bootstrap with the node's own certificate. A proxy and a server name go along."""
+    """Return the server of the bootstrap with the node's own certificate. A proxy and a server name go along."""
     cluster: dict[str, Any] = {"server": access.server}
     match access.authority:
         case Material(path=None, data=data):
@@ -67,7 +67,7 @@ def write_kubeconfig(path: Path, config: dict[str, Any]) -> None:
 
 
 async def find_flaw(path: Path, reader: FactsReader, *, now: datetime) -> str:
-    """Why a kubeconfig is of no use to a node: it needs a client certificate that has not expired. Empty if it is."""
+    """Return why a node cannot use a kubeconfig: it needs a valid client certificate. Empty if it can."""
     try:
         access = load_kubeconfig(path)
         if access.login.pair is None:

@@ -69,18 +69,18 @@ class CertificateMaker:
         return await self._ask(request, Pair)
 
     async def signing_request(self, template: Template, *, key: str = "") -> KeyAndRequest:
-        """A signing request with a new ECDSA P-256 key, or with the PEM key given."""
+        """Return a signing request with a new ECDSA P-256 key, or with the PEM key given."""
         return await self._ask(MakeSigningRequest(template=template, key=key), KeyAndRequest)
 
     async def authority(self, common_name: str, *, lifetime: timedelta) -> Pair:
-        """An authority of our own."""
+        """Return an authority of our own."""
         now = self._clock.now()
         return await self._ask(MakeAuthority(common_name=common_name, lifetime=lifetime, now=now), Pair)
 
     async def leaf(
         self, template: Template, *, authority: AuthorityFiles, purpose: Purpose, lifetime: timedelta
     ) -> Pair:
-        """A pair signed by an authority, ending no later than it."""
+        """Return a pair signed by an authority, ending no later than it."""
         request = SignLeaf(
             authority_certificate_file=str(authority.certificate_file),
             authority_key_file=str(authority.key_file),
@@ -92,7 +92,7 @@ class CertificateMaker:
         return await self._ask(request, Pair)
 
     async def sign(self, request: str, *, authority: AuthorityFiles, purpose: Purpose, lifetime: timedelta) -> str:
-        """The certificate for a PEM signing request of a node; refused if it asks for what no node may have."""
+        """Return the certificate for a PEM signing request of a node; refused if it asks for what no node may have."""
         question = SignRequest(
             authority_certificate_file=str(authority.certificate_file),
             authority_key_file=str(authority.key_file),
@@ -104,7 +104,7 @@ class CertificateMaker:
         return (await self._ask(question, Signed)).certificate
 
     async def describe(self, certificate: str, *, key: str = "") -> CertificateFacts:
-        """What a PEM certificate says; the first one counts if there are several."""
+        """Return what a PEM certificate says; the first one counts if there are several."""
         return await self._ask(Describe(certificate=certificate, key=key), CertificateFacts)
 
     async def _ask(self, request: Request, expected: type[T]) -> T:

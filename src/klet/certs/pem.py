@@ -13,22 +13,22 @@ _ENCRYPTED: Final = ("ENCRYPTED PRIVATE KEY", "Proc-Type: 4,ENCRYPTED")
 
 
 def certificate_blocks(text: str) -> tuple[str, ...]:
-    """The certificates of a text, in order, each ending with a newline. Everything else is left out."""
+    """Return the certificates of a text, in order, each ending with a newline. Everything else is left out."""
     return tuple(f"{block}\n" for label, block in _blocks(text) if label == _CERTIFICATE)
 
 
 def key_block(text: str) -> str:
-    """The first private key of a text, of whatever kind; empty if there is none."""
+    """Return the first private key of a text, of whatever kind; empty if there is none."""
     return next((f"{block}\n" for label, block in _blocks(text) if label.endswith(_KEY)), "")
 
 
 def is_encrypted(key: str) -> bool:
-    """Whether a key needs a password."""
+    """Return whether a key needs a password."""
     return any(mark in key for mark in _ENCRYPTED)
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Each label and the text from its beginning to the first end of that label."""
+    """Yield each label and the text from its beginning to the first end of that label."""
     begins: list[re.Match[str]] = []
     ends: dict[str, list[int]] = {}
     for margin in _MARGIN.finditer(text):

@@ -72,7 +72,7 @@ class SigningApi(Protocol):
 
 
 def judge_request(request: CertificateSigningRequest | None, posted: Posted) -> RequestOutcome | None:
-    """What has become of a request; None while it is open. No request: one that was there is gone."""
+    """Return what has become of a request; None while it is open. No request: one that was there is gone."""
     if request is None:
         return RequestFailed(f'csr "{posted.name}" was deleted')
     if request.metadata.uid != posted.uid:
@@ -107,7 +107,7 @@ class CertificateRequester:
         return Posted(name=request.metadata.name, uid=request.metadata.uid, key=made.key)
 
     async def make(self, template: Template, *, key: str = "") -> KeyAndRequest:
-        """A request that is not posted yet, with a new key or the one given."""
+        """Return a request that is not posted yet, with a new key or the one given."""
         return await self._maker.signing_request(template, key=key)
 
     async def post_again(self, template: Template, made: KeyAndRequest, *, now: datetime) -> Posted:
@@ -124,7 +124,7 @@ class CertificateRequester:
         return Posted(name=name, uid=request.metadata.uid, key=made.key)
 
     async def describe(self, certificate: str) -> CertificateFacts:
-        """What a certificate says. Raises what the maker raises."""
+        """Return what a certificate says. Raises what the maker raises."""
         return await self._maker.describe(certificate)
 
     async def outcome(self, posted: Posted) -> RequestOutcome:

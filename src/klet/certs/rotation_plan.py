@@ -112,7 +112,7 @@ def find_shortfall(facts: CertificateFacts | None, template: Template | None) ->
 
 
 def is_expired(facts: CertificateFacts, *, now: datetime) -> bool:
-    """An expired certificate counts as none for connections."""
+    """Return whether a certificate has expired: then it counts as none for connections."""
     return now > facts.not_after
 
 

@@ -89,11 +89,11 @@ class ServingPair:
         self._threads = threads
 
     async def is_there(self) -> bool:
-        """Whether nothing has to be made. Raises PairError."""
+        """Return whether nothing has to be made. Raises PairError."""
         return not isinstance(self._files, SelfSignedFiles) or await self._threads.run(_has_pair, self._files)
 
     async def prepare(self) -> CertificatePair:
-        """The pair to serve with. Raises PairError, and what the maker raises if a pair has to be made."""
+        """Return the pair to serve with. Raises PairError, and what the maker raises if a pair has to be made."""
         files = self._files
         if isinstance(files, SelfSignedFiles) and not await self.is_there():
             pair = await self._signer.self_signed(self._host)

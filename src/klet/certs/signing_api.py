@@ -34,7 +34,7 @@ class ApiSigning:
     async def follow(
         self, name: str, judge: Callable[[CertificateSigningRequest | None], RequestOutcome | None]
     ) -> RequestOutcome:
-        """A watch of this one object: it outlives connections and servers."""
+        """Watch this one object until it is judged: the watch outlives connections and servers."""
         scope = Scope(selectors=(("fieldSelector", f"metadata.name={name}"),))
         informer = Informer(struct=CertificateSigningRequest, scope=scope, settings=self._choose())
         outcome: RequestOutcome | None = None

@@ -43,7 +43,7 @@ class PairStore:
         return self._directory / f"{self._prefix}-updated.pem"
 
     def load(self) -> CertificatePair:
-        """The pair in force: the current one, else the configured files, else `<prefix>.crt` and `<prefix>.key`.
+        """Return the pair in force: the current one, else the configured files, else `<prefix>.crt` and `<prefix>.key`.
 
         The first of them that exists counts, good or bad. Raises PairMissing, PairDamaged or PairError.
         """

@@ -26,7 +26,7 @@ def build_client_template(node: str) -> Template:
 
 
 def build_serving_template(node: str, addresses: Iterable[NodeAddress], *, allow_dns_only: bool) -> Template | None:
-    """The template for the addresses a node has; None while it has none that a certificate could name.
+    """Return the template for the addresses a node has; None while it has none that a certificate could name.
 
     `allow_dns_only` is the deprecated gate AllowDNSOnlyNodeCSR: without it there must be an IP address.
     """
@@ -49,20 +49,20 @@ def build_serving_template(node: str, addresses: Iterable[NodeAddress], *, allow
 
 
 def build_usages(purpose: Purpose, algorithm: KeyAlgorithm) -> tuple[str, ...]:
-    """The usages to ask for. Only RSA keys encrypt the keys of a session."""
+    """Return the usages to ask for. Only RSA keys encrypt the keys of a session."""
     encipherment = ("key encipherment",) if algorithm is KeyAlgorithm.RSA else ()
     return ("digital signature", _AUTHENTICATION[purpose], *encipherment)
 
 
 def build_bootstrap_name(public_key: bytes, template: Template, usages: Iterable[str]) -> str:
-    """The name of the first client request of a node: with the same key it is the same object after a restart."""
+    """Return the name of a node's first client request: with the same key it is the same after a restart."""
     fields = (public_key, *(text.encode() for text in (template.common_name, *template.organizations, *usages)))
     digest = hashlib.new("sha512_256", b"".join(_encode(field) + b"|" for field in fields))
     return f"node-csr-{_encode(digest.digest()).decode()}"
 
 
 def canonical_ip(text: str) -> str | None:
-    """An address as Go prints it; None for what is none."""
+    """Return an address as Go prints it; None for what is none."""
     ip = parse_ip(text)
     if ip is None:
         return None

@@ -69,7 +69,7 @@ UINT64 = DumpScalar("uint64")
 
 
 def checksum(value: object, go_type: GoType) -> int:
-    """The number in a file's checksum field."""
+    """Return the number in a file's checksum field."""
     return fnv1a(dump(value, go_type).encode())
 
 

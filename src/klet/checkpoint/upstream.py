@@ -254,7 +254,7 @@ _Sealed: TypeAlias = CpuManagerState | MemoryManagerState
 
 
 def _sealed(value: _Sealed, go_type: GoType) -> bytes:
-    """The file of a value whose checksum is a field of its own, and 0 while it is computed."""
+    """Return the file of a value whose checksum is a field of its own, and 0 while it is computed."""
     return _encode(msgspec.structs.replace(value, checksum=_own_checksum(value, go_type)))
 
 

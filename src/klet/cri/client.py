@@ -12,7 +12,7 @@ from klet.wire import cri_v1_pb2 as pb
 
 @asynccontextmanager
 async def connect(*, runtime_endpoint: str, image_endpoint: str = "", timeout: timedelta) -> AsyncIterator["CriClient"]:
-    """A client whose runtime has shown that it speaks CRI v1; without an image endpoint the runtime's is used."""
+    """Yield a client whose runtime has shown that it speaks CRI v1; without an image endpoint the runtime's is used."""
     async with open_connection(runtime_endpoint) as runtime:
         if image_endpoint in ("", runtime_endpoint):
             yield await _validated(CriClient(runtime=runtime, images=runtime, timeout=timeout))

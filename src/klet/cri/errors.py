@@ -50,7 +50,7 @@ class PullFailure(StrEnum):
 
 
 def read_pull_failure(message: str) -> PullFailure | None:
-    """Which of them an error is. The protocol has no code for it: by contract the word begins the message."""
+    """Return which of them an error is. The protocol has no code for it: by contract the word begins the message."""
     return next((failure for failure in PullFailure if message.startswith(failure)), None)
 
 

@@ -77,7 +77,7 @@ class CriEvents:
 
 
 def event_of_envelope(envelope: Envelope) -> RuntimeEvent | None:
-    """The event in containerd's envelope, if it is about the life of a container or sandbox and can be read."""
+    """Return the event in containerd's envelope, if it is about the life of a container or sandbox and can be read."""
     try:
         return _event_of_envelope(envelope)
     except DecodeError:
@@ -110,7 +110,7 @@ def _event_of_envelope(envelope: Envelope) -> RuntimeEvent | None:
 
 
 def event_of_answer(answer: pb.ContainerEventResponse) -> RuntimeEvent | None:
-    """The CRI's event, unless it is of a kind that a newer CRI has.
+    """Return the CRI's event, unless it is of a kind that a newer CRI has.
 
     Its sandbox is unknown when the runtime did not send the sandbox's status.
     """
@@ -138,7 +138,7 @@ _KINDS = {
 
 
 def _event_of_exit(exit_: containerd.TaskExit, at: datetime) -> RuntimeEvent | None:
-    """The end of the container's own process; a process run inside it has another id."""
+    """Return the end of the container's own process; a process run inside it has another id."""
     if exit_.id != exit_.container_id:
         return None
     return RuntimeEvent(EventKind.STOPPED, exit_.container_id, None, at)

@@ -74,7 +74,7 @@ class AddressReader:
 
 
 def find_node_addresses(given: Iterable[str]) -> tuple[str, ...]:
-    """The addresses that were given for the node, or else the one it has towards the world, if any.
+    """Return the addresses that were given for the node, or else the one it has towards the world, if any.
 
     One of all zeros only says which family is preferred.
     """
@@ -84,7 +84,7 @@ def find_node_addresses(given: Iterable[str]) -> tuple[str, ...]:
 
 
 def find_default_address(*, prefer: int = 4) -> str | None:
-    """The address that the kernel would use towards the world; None without a default route.
+    """Return the address that the kernel would use towards the world; None without a default route.
 
     `prefer` is the version of IP that is tried first.
     """
@@ -99,7 +99,7 @@ def find_default_address(*, prefer: int = 4) -> str | None:
 
 
 def look_up_addresses(name: str) -> tuple[str, ...]:
-    """What the resolver says of a name, in its order; nothing if it does not know it. It may block for long."""
+    """Return what the resolver says of a name, in its order; nothing if it does not know it. It may block for long."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):

@@ -150,7 +150,6 @@ def write_in_place(root: Path, *names: str, data: bytes, mode: int) -> None:
             found = _make_in(directory, names[-1], shown, mode)
     try:
         with open(found, "wb") as file:
-            # Not O_TRUNC at the open: what is emptied must first be known to be a regular file.
             os.ftruncate(found, 0)
             file.write(data)
     except OSError as error:

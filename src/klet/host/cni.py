@@ -23,7 +23,7 @@ def build_cni_list(
     mtu: int = 0,
     with_loopback: bool = False,
 ) -> str:
-    """A .conflist: bridge with host-local addresses (one from each subnet), portmap, bandwidth.
+    """Return a .conflist: bridge with host-local addresses (one from each subnet), portmap, bandwidth.
 
     `data_dir` keeps the leases of addresses apart from those of other networks on the machine. With `with_loopback` the
     list sets up `lo` too, for runtimes that do not.
@@ -57,7 +57,7 @@ def build_cni_list(
 
 
 def find_configurations(directory: Path) -> tuple[Path, ...]:
-    """The files that a runtime would read there, in its order; none if there is no such directory. It blocks."""
+    """Return the files that a runtime would read there, in its order; none if there is no such directory. It blocks."""
     try:
         return tuple(sorted(path for path in directory.iterdir() if path.suffix in SUFFIXES))
     except FileNotFoundError:
@@ -67,7 +67,7 @@ def find_configurations(directory: Path) -> tuple[Path, ...]:
 
 
 def build_loopback() -> str:
-    """A .conf for runtimes that do not set up `lo` by themselves."""
+    """Return a .conf for runtimes that do not set up `lo` by themselves."""
     return _dump({"cniVersion": CNI_VERSION, "name": "lo", "type": "loopback"})
 
 

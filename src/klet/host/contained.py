@@ -36,7 +36,7 @@ def read_contained(root: Path, relative: str, *, limit: int) -> bytes:
 
 
 def open_beneath(root: Path, relative: str) -> int:
-    """A descriptor (O_PATH) of what is below the root; the caller closes it. A link that leaves the root is refused.
+    """Return a descriptor (O_PATH) below the root; the caller closes it. A link that leaves the root is refused.
 
     A link may name a place below the root by its whole path.
     """
@@ -118,7 +118,7 @@ class _Walk:
         return os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC | more, dir_fd=self._steps[-1])
 
     def _names_of(self, target: str) -> list[str]:
-        """The names to go on with for the target of a link."""
+        """Return the names to go on with for the target of a link."""
         if not target.startswith("/"):
             return _names(target, self.shown)
         if not self.is_strict:

@@ -20,7 +20,7 @@ def find_snapshotter(directory: Path) -> str:
 
 
 def has_capability(number: int, *, status: Path = Path("/proc/self/status")) -> bool:
-    """Whether the process has an effective capability."""
+    """Return whether the process has an effective capability."""
     for line in status.read_text().splitlines():
         if line.startswith("CapEff:"):
             return bool(int(line.split()[1], 16) >> number & 1)

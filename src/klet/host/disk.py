@@ -54,7 +54,7 @@ class FilesystemCapacity:
 
 
 def filesystem_usage(path: Path) -> FilesystemUsage:
-    """The filesystem that holds a path. Two paths with the same device are on the same one."""
+    """Return the filesystem that holds a path. Two paths with the same device are on the same one."""
     try:
         found, device = os.statvfs(path), path.stat().st_dev
     except OSError as error:

@@ -37,7 +37,7 @@ def read_text(path: Path, *, limit: int = READ_LIMIT) -> str:
 
 
 def list_names(directory: Path) -> tuple[str, ...]:
-    """The names in a directory of the kernel, in no order; none where there is no such directory."""
+    """Return the names in a directory of the kernel, in no order; none where there is no such directory."""
     try:
         return tuple(entry.name for entry in directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -139,7 +139,7 @@ def remove_entry(directory: int, name: str, shown: Path) -> None:
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether a name stays in the directory that it is used in."""
+    """Return whether a name stays in the directory that it is used in."""
     is_one = name not in {"", ".", ".."} and "/" not in name and "\0" not in name
     return is_one and len(os.fsencode(name)) <= LONGEST_NAME
 

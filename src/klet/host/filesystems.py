@@ -30,7 +30,7 @@ class Magic(IntEnum):
 
 
 def filesystem_type(path: Path) -> int:
-    """The magic number of the filesystem that holds a path."""
+    """Return the magic number of the filesystem that holds a path."""
     buffer = ctypes.create_string_buffer(_STATFS_SIZE)
     if _libc().statfs(os.fsencode(path), buffer) != 0:
         raise file_error("read the filesystem of", path, _os_error())
@@ -38,7 +38,7 @@ def filesystem_type(path: Path) -> int:
 
 
 def is_mount_root(path: Path) -> bool:
-    """Whether something is mounted at exactly this path; raises FileMissing if it is not there."""
+    """Return whether something is mounted at exactly this path; raises FileMissing if it is not there."""
     buffer = ctypes.create_string_buffer(_STATX_SIZE)
     if _libc().statx(_AT_FDCWD, os.fsencode(path), _AT_SYMLINK_NOFOLLOW, 0, buffer) != 0:
         error = _os_error()

@@ -49,7 +49,7 @@ class HttpClient:
         self._sockets: PlainSockets | None = None
 
     async def get(self, request: HttpGet, *, timeout: timedelta | None) -> HttpResponse:
-        """The answer; redirections are followed as long as they stay on the same host. `timeout` covers it all."""
+        """Return the answer; redirections on the same host are followed. `timeout` covers it all."""
         deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout.total_seconds()
         response = await self._exchange(request.address, request.wire, deadline)
         if response.status in _FOLLOWED and response.location:
@@ -118,7 +118,7 @@ class HttpClient:
 
 
 def is_ip(host: str) -> bool:
-    """Whether it is an address and needs no lookup."""
+    """Return whether it is an address and needs no lookup."""
     try:
         socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
     except (OSError, ValueError):
@@ -127,7 +127,7 @@ def is_ip(host: str) -> bool:
 
 
 def describe_dial(host: str, port: int, error: OSError | UnicodeError) -> str:
-    """Why a connection was not made."""
+    """Return why a connection was not made."""
     if isinstance(error, socket.gaierror | UnicodeError):
         return f"dial tcp: lookup {host}: no such host"
     return f"dial tcp {join_host_port(host, port)}: connect: {reason(error)}"

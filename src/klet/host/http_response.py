@@ -60,13 +60,13 @@ class ResponseReader:
         return self._head is not None
 
     def feed(self, data: bytes) -> HttpResponse | None:
-        """The response, once nothing more of it is wanted."""
+        """Return the response, once nothing more of it is wanted."""
         self._buffer += data
         head = self._head or self._read_head()
         return None if head is None else self._read_body(head)
 
     def end(self) -> HttpResponse:
-        """The server has closed the connection: the response, if that is an end it may have."""
+        """Handle the end of the connection; return the response, if it may end there."""
         head = self._head
         if head is not None:
             if head.is_chunked or head.length is not None:

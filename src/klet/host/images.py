@@ -63,7 +63,7 @@ def symlink(path: str, target: str) -> ImageEntry:
 
 
 def build_image(*, name: str, layers: Sequence[Sequence[ImageEntry]], config: ImageConfig) -> bytes:
-    """An image archive; `name` is the full reference, such as klet.local/busybox:1."""
+    """Return an image archive; `name` is the full reference, such as klet.local/busybox:1."""
     tars = [_tar(layer) for layer in layers]
     config_blob = _json(_image_config(config, tars))
     manifest = {
@@ -88,14 +88,14 @@ def build_image(*, name: str, layers: Sequence[Sequence[ImageEntry]], config: Im
 
 
 def build_pause_image(*, name: str = PAUSE_IMAGE, architecture: str = "") -> bytes:
-    """The image of pod sandboxes: one static program of a few hundred bytes."""
+    """Return the image of pod sandboxes: one static program of a few hundred bytes."""
     machine = architecture or host_architecture()
     config = ImageConfig(entrypoint=("/pause",), user="65535:65535", architecture=machine)
     return build_image(name=name, layers=[[file("pause", build_pause_program(machine), 0o755)]], config=config)
 
 
 def build_busybox_image(*, binary: bytes, applets: Sequence[str], name: str = BUSYBOX_IMAGE) -> bytes:
-    """A small userland from a static busybox and the names it answers to."""
+    """Return a small userland from a static busybox and the names it answers to."""
     layer = [
         *(directory(path) for path in ("bin", "dev", "etc", "home", "proc", "sys", "usr", "usr/bin", "var", "var/log")),
         directory("root", 0o700),
@@ -111,7 +111,7 @@ def build_busybox_image(*, binary: bytes, applets: Sequence[str], name: str = BU
 
 
 async def read_applets(busybox: Path) -> Sequence[str]:
-    """The names a busybox binary answers to."""
+    """Return the names a busybox binary answers to."""
     return (await _output(str(busybox), "--list")).decode().split()
 
 

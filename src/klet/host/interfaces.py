@@ -23,7 +23,7 @@ _DEADLINE: Final = 5
 
 
 def read_local_addresses() -> frozenset[IPv4Address | IPv6Address]:
-    """Every address of every interface."""
+    """Return every address of every interface."""
     request = _HEADER.pack(_HEADER.size + _ADDRESS.size, _RTM_GETADDR, _DUMP, 1, 0) + _ADDRESS.pack(0, 0, 0, 0, 0)
     found: set[IPv4Address | IPv6Address] = set()
     try:
@@ -43,7 +43,7 @@ def read_local_addresses() -> frozenset[IPv4Address | IPv6Address]:
 
 
 def parse_addresses(answer: bytes) -> Iterator[IPv4Address | IPv6Address]:
-    """The addresses in one answer of the kernel; of a pair of ends, ours."""
+    """Yield the addresses in one answer of the kernel; of a pair of ends, ours."""
     for kind, body in _messages(answer):
         if kind == _RTM_NEWADDR:
             attributes = dict(_attributes(body[_ADDRESS.size :]))

@@ -87,7 +87,7 @@ class OomParser:
 
 
 def _find_cgroups(text: str) -> tuple[str, str] | None:
-    """The cgroup at its limit and that of the process. From the end backwards: a path may hold what looks like more."""
+    """Return the cgroup at its limit and that of the process. Backwards: a path may look like more fields."""
     if text.startswith(_LEGACY):
         process, found, limited = text.removeprefix(_LEGACY).rpartition(_LIMIT)
         return (limited, process) if found else None
@@ -138,7 +138,7 @@ async def follow_kernel_messages(path: Path = KMSG) -> AsyncGenerator[KernelMess
 
 
 def _read_record(descriptor: int, path: Path) -> str | None:
-    """One record; None if there is none yet, empty if some were overwritten before they were read."""
+    """Return one record; None if there is none yet, empty if some were overwritten before they were read."""
     try:
         return os.read(descriptor, _RECORD).decode("utf-8", errors="replace")
     except BlockingIOError:

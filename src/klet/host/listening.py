@@ -42,18 +42,18 @@ class BoundSocket(Struct, frozen=True):
 
 
 def parse_sockets(text: str, number: int, *, protocol: str = TCP) -> tuple[BoundSocket, ...]:
-    """The sockets that wait on a port, from /proc/net/tcp, udp or their sixth versions."""
+    """Return the sockets that wait on a port, from /proc/net/tcp, udp or their sixth versions."""
     return tuple(_sockets(text, number, _BOUND[protocol][1]))
 
 
 def serves(socket: BoundSocket, port: HostPort) -> bool:
-    """Whether what comes to the port would come to the socket."""
+    """Return whether what comes to the port would come to the socket."""
     wanted = ip_address(port.address) if port.address else None
     return wanted is None or wanted.is_unspecified or socket.address.is_unspecified or socket.address == wanted
 
 
 def find_listener(number: int, *, root: Path = Path("/")) -> str:
-    """The process that listens on a TCP port, as `name (pid 7)`; empty if it cannot be seen.
+    """Return the process that listens on a TCP port, as `name (pid 7)`; empty if it cannot be seen.
 
     It is not seen where it belongs to another user or to another network namespace's view of /proc.
     """
@@ -61,7 +61,7 @@ def find_listener(number: int, *, root: Path = Path("/")) -> str:
 
 
 def find_holders(ports: Sequence[HostPort], *, root: Path = Path("/")) -> tuple[HeldPort, ...]:
-    """Those of the ports that a process of the host holds."""
+    """Return those of the ports that a process of the host holds."""
     found = ((port, _find_sockets(root / "proc", port)) for port in ports if port.protocol in _BOUND)
     return tuple(HeldPort(port, _find_process(sockets, root) or UNSEEN) for port, sockets in found if sockets)
 
@@ -85,7 +85,7 @@ def _sockets(text: str, number: int, state: str) -> Iterator[BoundSocket]:
 
 
 def _address(text: str) -> IPv4Address | IPv6Address:
-    """An address as the kernel prints it: words of the machine's byte order, which is little-endian here."""
+    """Return an address as the kernel prints it: words of the machine's byte order, which is little-endian here."""
     words = [bytes.fromhex(text[start : start + 8])[::-1] for start in range(0, len(text), 8)]
     return ip_address(b"".join(words))
 

@@ -42,17 +42,17 @@ def parse_mountinfo(text: str) -> tuple[MountEntry, ...]:
 
 
 def find_mount(mounts: Iterable[MountEntry], path: str) -> MountEntry | None:
-    """The mount that is visible at exactly this path: the last one listed."""
+    """Return the mount that is visible at exactly this path: the last one listed."""
     return next((mount for mount in reversed(tuple(mounts)) if mount.mount_point == path), None)
 
 
 def containing_mount(mounts: Iterable[MountEntry], path: str) -> MountEntry | None:
-    """The last listed mount whose mount point is the path or holds it."""
+    """Return the last listed mount whose mount point is the path or holds it."""
     return next((mount for mount in reversed(tuple(mounts)) if is_below(path, mount.mount_point)), None)
 
 
 def is_bound_on_itself(mounts: Iterable[MountEntry], path: str) -> bool:
-    """Whether a directory is a mount of its own that shows what would be there without it."""
+    """Return whether a directory is a mount of its own that shows what would be there without it."""
     table = {mount.mount_id: mount for mount in mounts}
     top = find_mount(table.values(), path)
     below = table.get(top.parent_id) if top is not None else None
@@ -63,14 +63,14 @@ def is_bound_on_itself(mounts: Iterable[MountEntry], path: str) -> bool:
 
 
 def mounts_under(mounts: Iterable[MountEntry], path: str) -> tuple[MountEntry, ...]:
-    """The mounts at a path and below it, deepest and newest first: the order in which they can be unmounted."""
+    """Return the mounts at a path and below it, deepest and newest first: the order in which they can be unmounted."""
     inside = [mount for mount in mounts if is_below(mount.mount_point, path)]
     newest_first = reversed(inside)
     return tuple(sorted(newest_first, key=lambda mount: mount.mount_point.count("/"), reverse=True))
 
 
 def mount_references(mounts: Iterable[MountEntry], path: str) -> tuple[str, ...]:
-    """The other places where the same directory of the same filesystem is mounted (upstream's mount refs)."""
+    """Return the other places where the same directory of the same filesystem is mounted (upstream's mount refs)."""
     table = tuple(mounts)
     holder = containing_mount(table, path)
     if holder is None:
@@ -84,7 +84,7 @@ def mount_references(mounts: Iterable[MountEntry], path: str) -> tuple[str, ...]
 
 
 def is_below(path: str, directory: str) -> bool:
-    """Whether a path is a directory or lies in it."""
+    """Return whether a path is a directory or lies in it."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 

@@ -113,12 +113,12 @@ def list_mounts(mountinfo: Path = Path("/proc/self/mountinfo")) -> tuple[MountEn
 
 
 def is_mountpoint(path: Path) -> bool:
-    """Whether something is mounted at exactly this path. Sees bind mounts, needs no access to the mount itself."""
+    """Return whether something is mounted at exactly this path. Sees bind mounts, needs no access to them."""
     return find_mount(list_mounts(), str(_resolved(path))) is not None
 
 
 def has_mounts_under(path: Path) -> bool:
-    """Whether something is mounted at a path or below it."""
+    """Return whether something is mounted at a path or below it."""
     return bool(mounts_under(list_mounts(), str(_resolved(path))))
 
 

@@ -16,7 +16,7 @@ _SA_RESTORER = 0x04000000  # x86_64 delivers no signal without it; our handler n
 
 
 def build_pause_program(architecture: str) -> bytes:
-    """A static ELF executable for `amd64` or `arm64`."""
+    """Return a static ELF executable for `amd64` or `arm64`."""
     machine, assemble = _MACHINES[architecture]
     # The length of the code does not depend on the addresses in it.
     length = len(assemble(_CODE, _CODE)[0])
@@ -41,7 +41,7 @@ def _executable(machine: int, body: bytes) -> bytes:
 
 
 def _assemble_amd64(ignore: int, leave: int) -> tuple[bytes, int]:
-    """The code, and the offset of the signal handler in it."""
+    """Return the code, and the offset of the signal handler in it."""
     syscall = b"\x0f\x05"
 
     def put(opcode: bytes, value: int) -> bytes:
@@ -59,7 +59,7 @@ def _assemble_amd64(ignore: int, leave: int) -> tuple[bytes, int]:
 
 
 def _assemble_arm64(ignore: int, leave: int) -> tuple[bytes, int]:
-    """The code, and the offset of the signal handler in it."""
+    """Return the code, and the offset of the signal handler in it."""
     supervisor_call = 0xD4000001
 
     def put(register: int, value: int) -> list[int]:

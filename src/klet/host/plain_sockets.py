@@ -171,6 +171,6 @@ class PlainSocket:
 
 
 def make_socket(peer: SocketAddress) -> socket.socket:
-    """One that can be connected to an IP address."""
+    """Return a socket that can be connected to an IP address."""
     family = socket.AF_INET6 if ":" in peer[0] else socket.AF_INET
     return socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)

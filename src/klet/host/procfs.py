@@ -48,7 +48,7 @@ class ProcessStatus(Struct, frozen=True, kw_only=True):
 
 
 def parse_process_stat(text: str) -> ProcessStat:
-    """The name stands in brackets and may itself hold brackets, spaces and newlines: the last bracket ends it."""
+    """Parse it. The name stands in brackets and may hold brackets itself: the last bracket ends it."""
     pid, _, rest = text.partition(" (")
     name, _, tail = rest.rpartition(") ")
     fields = tail.split()
@@ -82,7 +82,7 @@ def parse_process_status(text: str) -> ProcessStatus:
 
 
 def parse_process_cgroups(text: str) -> dict[str, str]:
-    """The cgroup path by controller (`name=systemd` for a named hierarchy, empty for version 2)."""
+    """Return the cgroup path by controller (`name=systemd` for a named hierarchy, empty for version 2)."""
     cgroups: dict[str, str] = {}
     for line in text.splitlines():
         parts = line.split(":", 2)
@@ -98,7 +98,7 @@ def parse_command_line(data: bytes) -> tuple[str, ...]:
 
 
 def parse_colons(text: str) -> dict[str, str]:
-    """One `name: value` a line, as in meminfo, cpuinfo and a process's status."""
+    """Return one `name: value` a line, as in meminfo, cpuinfo and a process's status."""
     pairs = (line.partition(":") for line in text.splitlines())
     return {name.strip(): value.strip() for name, colon, value in pairs if colon}
 
@@ -113,14 +113,14 @@ class ProcReader:
         return parse_process_stat(read_text(self._process(pid) / "stat"))
 
     def process_status(self, pid: int | None = None) -> ProcessStatus:
-        """The status of a process; our own without a pid."""
+        """Return the status of a process; our own without a pid."""
         return parse_process_status(read_text(self._process(pid) / "status"))
 
     def process_cgroups(self, pid: int | None = None) -> Mapping[str, str]:
         return parse_process_cgroups(read_text(self._process(pid) / "cgroup"))
 
     def command_line(self, pid: int) -> tuple[str, ...]:
-        """The arguments; empty for a kernel thread and a zombie."""
+        """Return the arguments; empty for a kernel thread and a zombie."""
         return parse_command_line(read_bytes(self._process(pid) / "cmdline"))
 
     def _process(self, pid: int | None) -> Path:
@@ -132,7 +132,7 @@ def start_time(process: ProcessStat, *, boot_time: datetime, ticks_per_second: i
 
 
 def parse_kib(fields: Mapping[str, str], name: str, source: str) -> int:
-    """A field in kB, as bytes."""
+    """Return a field in kB, as bytes."""
     number, _, unit = fields.get(name, "").partition(" ")
     if not is_number(number) or unit not in {"kB", ""}:
         found = quote(fields.get(name, "missing"))
@@ -141,7 +141,7 @@ def parse_kib(fields: Mapping[str, str], name: str, source: str) -> int:
 
 
 def parse_number(text: str, name: str) -> int:
-    """A file that holds one whole number."""
+    """Return a file that holds one whole number."""
     if not is_number(text.strip()):
         raise MalformedFile(f"{name} is {quote(text)}, expected a whole number")
     return int(text)
@@ -153,5 +153,5 @@ def is_number(text: str) -> bool:
 
 
 def quote(text: str) -> str:
-    """A foreign text for an error: never the whole of a long one."""
+    """Return a foreign text for an error: never the whole of a long one."""
     return repr(shorten(text, _SHOWN))

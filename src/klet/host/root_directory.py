@@ -88,7 +88,7 @@ def share(root: Path, mounts: MountCalls) -> None:
 
 
 def decide_sharing(table: Iterable[MountEntry], place: str) -> Sharing:
-    """What to do for a directory, by the mounts that there are."""
+    """Return what to do for a directory, by the mounts that there are."""
     table = tuple(table)
     holder = containing_mount(table, place)
     if holder is not None and holder.is_shared:

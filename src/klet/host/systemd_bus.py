@@ -140,7 +140,7 @@ class _JobWatch:
 
 
 def parse_version(text: str) -> int:
-    """The leading number of `252.33-1~deb12u1` or `v252`; 0 if there is none, so that newer properties are left out."""
+    """Return the leading number of `252.33-1~deb12u1` or `v252`; 0, without newer properties, if there is none."""
     digits = ""
     for character in text.removeprefix("v"):
         if not character.isdigit():

@@ -39,7 +39,7 @@ class _Document(msgspec.Struct, frozen=True):
 
 
 def parse_docker_config_json(data: bytes) -> Mapping[str, RegistryLogin]:
-    """The logins of a `config.json`, by the registries that they are for; raises BadDockerConfig."""
+    """Return the logins of a `config.json`, by the registries that they are for; raises BadDockerConfig."""
     try:
         document = msgspec.json.decode(data, type=_Document | None)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -48,7 +48,7 @@ def parse_docker_config_json(data: bytes) -> Mapping[str, RegistryLogin]:
 
 
 def parse_dockercfg(data: bytes) -> Mapping[str, RegistryLogin]:
-    """The logins of a `.dockercfg`, which is the same without anything around it; raises BadDockerConfig."""
+    """Return the logins of a `.dockercfg`, which is the same without anything around it; raises BadDockerConfig."""
     try:
         return _read_entries(msgspec.json.decode(data, type=dict[str, _Entry | None] | None))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

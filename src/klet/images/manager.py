@@ -38,7 +38,7 @@ class RegistryLogins(Protocol):
     """Knows how to log in to the registries that pods pull from."""
 
     async def find(self, pod: Pod, repository: str) -> FittingLogins:
-        """Those for a repository; raises KletError if they cannot be read."""
+        """Return those for a repository; raises KletError if they cannot be read."""
         ...
 
 
@@ -222,7 +222,7 @@ class _Refused(KletError):
 
 
 def explain_failed_pull(image: str, text: str) -> MissingImage:
-    """The waiting state of a failed pull; two kinds of failure have a reason of their own."""
+    """Return the waiting state of a failed pull; two kinds of failure have a reason of their own."""
     match failure := read_pull_failure(text):
         case None:
             return MissingImage("ErrImagePull", text)

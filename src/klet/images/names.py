@@ -28,7 +28,7 @@ def with_default_tag(image: str) -> str:
 
 
 def repository_of(image: str) -> str:
-    """The full name of a reference's repository, without tag and digest: `docker.io/library/busybox`."""
+    """Return the full name of a reference's repository, without tag and digest: `docker.io/library/busybox`."""
     name = _parse(image)["name"]
     domain, slash, path = name.partition("/")
     if not slash or not _is_domain(domain):

@@ -49,7 +49,7 @@ LoginFiles: TypeAlias = Sequence[tuple[Path, Callable[[bytes], Logins]]]
 
 
 def find_login_files(root: Path, home: Path | None) -> LoginFiles:
-    """Where logins may be: in the agent's root directory, the working directory, at home, at the top."""
+    """Return where logins may be: in the agent's root directory, the working directory, at home, at the top."""
     top, here = Path("/"), Path()
     homes = () if home is None else (home,)
     new = [root, here, *(each / ".docker" for each in homes), top / ".docker"]
@@ -60,7 +60,7 @@ def find_login_files(root: Path, home: Path | None) -> LoginFiles:
 
 
 def read_first(files: LoginFiles) -> Logins:
-    """The logins of the first file that is one. It blocks."""
+    """Return the logins of the first file that is one. It blocks."""
     for path, parse in files:
         try:
             return parse(read_bytes(path))

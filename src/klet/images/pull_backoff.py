@@ -29,7 +29,7 @@ class PullBackoff:
                 self._failures[key] = MissingImage(known.reason, known.message)
 
     def failure_in_force(self, uid: PodUID, image: str, *, now: datetime) -> MissingImage | None:
-        """The last failure, if it is too early to try again."""
+        """Return the last failure, if it is too early to try again."""
         failure = self._failures.get((uid, image))
         retry_at = self._delays.waiting_until((uid, image), now=now)
         return replace(failure, retry_at=retry_at) if failure is not None and retry_at is not None else None
@@ -54,7 +54,7 @@ class PullBackoff:
         self._changes.send(uid)
 
     def pods(self) -> set[PodUID]:
-        """Those of which a delay is known."""
+        """Return the pods that have a delay."""
         return {key[0] for key in self._delays.known()}
 
     def all(self) -> tuple[PullDelay, ...]:

@@ -46,7 +46,7 @@ class PullSecrets:
         self._node = node
 
     async def find(self, pod: Pod, repository: str) -> FittingLogins:
-        """Those for a repository; raises BadPullSecret."""
+        """Return those for a repository; raises BadPullSecret."""
         secrets, missing = await self._read(pod)
         keyrings = (Keyring(read_logins(secret) for secret in secrets), Keyring([await self._node.read()]))
         return FittingLogins(
@@ -54,7 +54,7 @@ class PullSecrets:
         )
 
     async def find_missing(self, pod: Pod) -> Sequence[str]:
-        """The secrets of a pod that are not to be had; it is pulled without them."""
+        """Return the secrets of a pod that cannot be read; its images are pulled without them."""
         if not pod.spec.image_pull_secrets:
             return ()
         _, missing = await self._read(pod)
@@ -77,7 +77,7 @@ class PullSecrets:
 
 
 def read_logins(secret: Secret) -> Mapping[str, RegistryLogin]:
-    """The logins in a secret; none in one of another type, or without any."""
+    """Return the logins in a secret; none in one of another type, or without any."""
     key, parse = _FORMATS.get(secret.type, ("", parse_dockercfg))
     data = secret.data.get(key, b"")
     if not data:

@@ -62,7 +62,7 @@ class LogFile:
             raise LogError(f'failed to read log file "{self._path}": {error}') from error
 
     def read(self) -> bytes:
-        """The next bytes; empty at the present end."""
+        """Return the next bytes; empty at the present end."""
         chunk = self.read_at(self._position, CHUNK)
         self._position += len(chunk)
         return chunk

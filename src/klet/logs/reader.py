@@ -117,7 +117,7 @@ async def _tail_start(file: LogFile, lines: int, *, clock: Clock) -> int:
 
 @contextmanager
 def _watch(directory: Path) -> Iterator[asyncio.Event]:
-    """An event that is set when anything in the directory changes.
+    """Yield an event that is set when anything in the directory changes.
 
     Without a watch (the user's limit of inotify instances is easily reached) the re-read each second is left.
     """

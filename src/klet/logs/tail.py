@@ -12,7 +12,7 @@ FARTHEST: Final = 4 * 1024 * 1024
 
 
 def read_end(path: Path, *, lines: int, limit: int) -> bytes:
-    """The last lines without their time stamps, of these at most the last `limit` bytes."""
+    """Return the last lines without their time stamps, of these at most the last `limit` bytes."""
     renderer = LogRenderer(LogOptions(tail=lines))
     output = b""
     with closing(LogFile.open(path)) as file:

@@ -25,7 +25,7 @@ class TerminationFileReader:
         return await self._threads.run(read_end_of_log, Path(path), lines=lines, limit=limit)
 
     def _read_end(self, path: str, limit: int) -> bytes:
-        """The path is what a container had mounted: a file that klet made, or one that the pod's author chose.
+        """Read the end of a file that a container had mounted: klet made it, or the pod's author chose it.
 
         In both cases a container may have put a link there since, so none is followed.
         """

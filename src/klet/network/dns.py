@@ -68,7 +68,7 @@ def parse_resolv_conf(text: str) -> DnsConfig:
 
 
 def find_excess(host: DnsConfig, *, file: str, has_cluster_domain: bool) -> str | None:
-    """What of the node's searches pods may not get in full: the first limit that they exceed, in upstream's words."""
+    """Return which of the node's searches pods do not get: the first limit that they exceed, in upstream's words."""
     most = MAX_SEARCHES - CLUSTER_SEARCHES if has_cluster_domain else MAX_SEARCHES
     if len(host.searches) > most:
         return f"Resolv.conf file '{file}' contains search line consisting of more than {most} domains!"
@@ -108,7 +108,7 @@ def _base(pod: Pod, host: DnsConfig | None, settings: DnsSettings) -> tuple[DnsC
 
 
 def _of_host(host: DnsConfig | None, settings: DnsSettings) -> DnsConfig:
-    """The node's own resolution; without a file, a resolver on the node itself in each of its families."""
+    """Return the node's own resolution; without a file, a resolver on the node itself in each of its families."""
     if host is not None:
         return host
     local = tuple("::1" if ":" in ip else "127.0.0.1" for ip in settings.node_ips)

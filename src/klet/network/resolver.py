@@ -22,7 +22,7 @@ from klet.network.dns import (
 )
 
 DECIDER = "network.dns"
-MOST_TOLD: Final = 2048
+MOST_RECORDED: Final = 2048
 """How many warnings are remembered as recorded: several times what the pods of a node can have."""
 
 
@@ -36,11 +36,11 @@ class PodResolver:
         self._settings = settings
         self._threads = threads
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
-        self._told: dict[tuple[PodUID, DnsWarning], None] = {}
+        self._recorded: dict[tuple[PodUID, DnsWarning], None] = {}
         self._is_checked = False
 
     async def config_for(self, pod: Pod) -> DnsConfig:
-        """The configuration of a pod. The file is read each time, as it may change under a running node."""
+        """Return the configuration of a pod. The file is read each time, as it may change under a running node."""
         decision = decide_dns(pod, await self._of_host(), self._settings)
         for warning in decision.warnings:
             if self._is_news(uid_of(pod), warning):
@@ -48,12 +48,12 @@ class PodResolver:
         return decision.config
 
     def _is_news(self, uid: PodUID, warning: DnsWarning) -> bool:
-        """Every sync of a pod asks again; that it still is so is no news."""
-        if (uid, warning) in self._told:
+        """Return whether a warning is new: every sync of a pod comes here."""
+        if (uid, warning) in self._recorded:
             return False
-        self._told[uid, warning] = None
-        if len(self._told) > MOST_TOLD:
-            del self._told[next(iter(self._told))]
+        self._recorded[uid, warning] = None
+        if len(self._recorded) > MOST_RECORDED:
+            del self._recorded[next(iter(self._recorded))]
         return True
 
     async def _of_host(self) -> DnsConfig | None:

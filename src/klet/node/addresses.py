@@ -18,7 +18,7 @@ PROVIDED_IP: Final = "alpha.kubernetes.io/provided-node-ip"
 
 
 def set_addresses(node: Node, facts: AddressFacts, settings: NodeSettings) -> Node | Unknown:
-    """The node with its addresses and the annotation for the cloud controller; Unknown leaves both as they are."""
+    """Return the node with its addresses and their annotation; Unknown leaves both as they are."""
     given = tuple(address for address in settings.node_ips if not address.is_unspecified)
     for name, address in zip(("nodeIP", "secondaryNodeIP"), given, strict=False):
         if problem := find_address_problem(address, facts.local):
@@ -35,7 +35,7 @@ def set_addresses(node: Node, facts: AddressFacts, settings: NodeSettings) -> No
 
 
 def host_ips(node: Node) -> tuple[str, ...]:
-    """The addresses that pods on the host's network have: the first one, and one of the other family, if any."""
+    """Return the addresses that pods on the host's network have: the first one, and one of the other family, if any."""
     kinds = (INTERNAL_IP, EXTERNAL_IP)
     found = [each.address for kind in kinds for each in node.status.addresses if each.type == kind]
     others = [address for address in found if (":" in address) != (":" in found[0])]
@@ -43,14 +43,14 @@ def host_ips(node: Node) -> tuple[str, ...]:
 
 
 def needs_lookup(node: Node, settings: NodeSettings) -> bool:
-    """Whether the resolver has to be asked: it may take long."""
+    """Return whether the resolver has to be asked: it may take long."""
     if any(not address.is_unspecified for address in settings.node_ips) or parse_ip(settings.name) is not None:
         return False
     return not settings.has_external_cloud or (bool(settings.node_ips) and not node.status.addresses)
 
 
 def choose_address(facts: AddressFacts, settings: NodeSettings) -> IPAddress | Unknown:
-    """The name itself if it is an address, then what the resolver says, then where traffic to the world comes from."""
+    """Return the name itself if it is an address, else the resolver's answer, else that of the default route."""
     if (own := parse_ip(settings.name)) is not None:
         return own
     version = preferred_version(settings)
@@ -63,12 +63,12 @@ def choose_address(facts: AddressFacts, settings: NodeSettings) -> IPAddress | U
 
 
 def preferred_version(settings: NodeSettings) -> int:
-    """The family that is chosen where there is a choice."""
+    """Return the family that is chosen where there is a choice."""
     return settings.node_ips[0].version if settings.node_ips else 4
 
 
 def find_address_problem(address: IPAddress, local: frozenset[IPAddress]) -> str:
-    """Why this cannot be the address of the node; empty if it can."""
+    """Return why this cannot be the address of the node; empty if it can."""
     if address.is_loopback:
         return "nodeIP can't be loopback address"
     if address.is_multicast:

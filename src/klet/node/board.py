@@ -44,7 +44,7 @@ class NodeBoard:
 
 
 def newer_of(first: Node | None, second: Node | None) -> Node | None:
-    """The one that the API server wrote later: a watch may lag behind the answer to our own write."""
+    """Return the one that the API server wrote later: a watch may lag behind the answer to our own write."""
     if first is None or second is None:
         return second if first is None else first
     return second if _version(second) > _version(first) else first

@@ -55,7 +55,7 @@ class BridgeNetwork:
 
 
 def find_cni_directory(answer: cri.StatusResponse) -> Path:
-    """Where the runtime looks for its network; the usual place if it does not say."""
+    """Return where the runtime looks for its network; the usual place if it does not say."""
     try:
         config = json.loads(answer.info.get("config", "{}"))
     except (ValueError, RecursionError):

@@ -35,7 +35,7 @@ def compute_capacity(
     devices: DeviceResources,
     settings: NodeSettings,
 ) -> dict[str, Quantity]:
-    """The capacity. What is there and not ours to know, such as an administrator's own resource, stays."""
+    """Return the capacity. What is there and not ours to know, such as an administrator's own resource, stays."""
     if isinstance(machine, Unknown):
         unknown = {CPU: ZERO, MEMORY: Quantity.of(0, Format.BINARY_SI), PODS: Quantity.of(settings.max_pods)}
         return {**before, **unknown}
@@ -49,7 +49,7 @@ def compute_capacity(
 def compute_allocatable(
     before: Resources, capacity: Resources, *, devices: DeviceResources, reservations: Reservations
 ) -> dict[str, Quantity]:
-    """What pods can have: the capacity without what is reserved, kept free or made into huge pages."""
+    """Return what pods can have: the capacity without what is reserved, kept free or made into huge pages."""
     kept = {name: left for name, left in before.items() if name in capacity or not is_extended_resource(name)}
     computed = {name: _floor(has - reservations.of(name, has)) for name, has in capacity.items()}
     allocatable = {**kept, **computed, **devices.allocatable}

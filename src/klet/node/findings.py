@@ -23,7 +23,7 @@ def find_cgroup_v1() -> Finding:
 
 
 def find_status_change(node: str, reason: Reason, *, why: str = "") -> Finding:
-    """The node is ready, schedulable or under pressure, or no longer; `why` goes to the journal alone."""
+    """Return the finding of a change of readiness, scheduling or pressure; `why` goes to the journal alone."""
     measurements = {"why": why} if why else {}
     return Finding(
         subject=Subject(),

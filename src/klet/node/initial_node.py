@@ -41,7 +41,7 @@ CLOUD_TAINT: Final = Taint(key="node.cloudprovider.kubernetes.io/uninitialized",
 
 
 def build_initial_node(settings: NodeSettings) -> Node:
-    """The node before its status is set."""
+    """Return the node before its status is set."""
     taints = (*settings.taints, CLOUD_TAINT) if settings.has_external_cloud else settings.taints
     return Node(
         metadata=ObjectMeta(
@@ -61,7 +61,7 @@ def build_initial_node(settings: NodeSettings) -> Node:
 
 
 def adopt_node(existing: Node, initial: Node, *, reset_devices: bool) -> Node:
-    """The node that is there, with what it must share with the one that would have been registered.
+    """Return the node that is there, with what it must share with the one that would have been registered.
 
     `reset_devices`: no device plugin has been seen yet and none is remembered, so what they offered is not there.
     """
@@ -81,13 +81,13 @@ def adopt_node(existing: Node, initial: Node, *, reset_devices: bool) -> Node:
 
 
 def repair_labels(node: Node, settings: NodeSettings) -> Node:
-    """The two labels that schedulers rely on are kept right as long as the agent runs."""
+    """Return the node with the two labels that schedulers rely on as they should be."""
     labels = {**node.metadata.labels, OS_LABEL: LINUX, ARCH_LABEL: settings.architecture}
     return node if labels == node.metadata.labels else replace(node, metadata=replace(node.metadata, labels=labels))
 
 
 def build_status_patch(old: Node, new: Node) -> Json:
-    """What to send to the status subresource: metadata and status, never the spec."""
+    """Return what to send to the status subresource: metadata and status, never the spec."""
     # Addresses are merged by their types although two may share one, so a change replaces the list.
     replaces = bool(old.status.addresses) and old.status.addresses != new.status.addresses
     status = replace(new.status, addresses=old.status.addresses) if replaces else new.status

@@ -114,7 +114,7 @@ class LeaseKeeper:
         return False
 
     async def _ensure(self) -> "_Found | _NotYet":
-        """The lease that is there, made if need be."""
+        """Return the lease that is there, made if need be."""
         for delay in exponential_delays(first=FIRST_DELAY, longest=LONGEST_DELAY):
             try:
                 return await self._get_or_create()
@@ -155,7 +155,7 @@ class _Found(Struct, frozen=True):
 
 
 def build_lease(terms: LeaseTerms) -> Lease:
-    """A lease before it is renewed for the first time."""
+    """Return a lease before it is renewed for the first time."""
     return Lease(
         metadata=ObjectMeta(name=terms.node, namespace=NAMESPACE),
         spec=LeaseSpec(holder_identity=terms.node),
@@ -163,13 +163,13 @@ def build_lease(terms: LeaseTerms) -> Lease:
 
 
 def renewed(lease: Lease, terms: LeaseTerms, *, now: datetime) -> Lease:
-    """The lease with the present time and duration; its holder is only written when it is made."""
+    """Return the lease with the present time and duration; its holder is only written when it is made."""
     seconds = int(terms.duration.total_seconds())
     spec = replace(lease.spec, renew_time=MicroTime.of(now), lease_duration_seconds=seconds)
     return replace(lease, spec=spec)
 
 
 def owned(lease: Lease, node: Node) -> Lease:
-    """The lease as a belonging of the node."""
+    """Return the lease as a belonging of the node."""
     owner = OwnerReference(api_version="v1", kind="Node", name=node.metadata.name, uid=node.metadata.uid)
     return replace(lease, metadata=replace(lease.metadata, owner_references=(owner,)))

@@ -167,7 +167,7 @@ class RuntimeChecks:
 
 
 def judge_status(answer: cri.StatusResponse) -> RuntimeReport:
-    """What the runtime's conditions mean for the node. A condition it does not name is not met."""
+    """Return what the runtime's conditions mean for the node. A condition it does not name is not met."""
     conditions = {condition.type: condition for condition in answer.status.conditions}
     return RuntimeReport(
         runtime_error=_complaint("container runtime not ready", conditions.get(RUNTIME_READY)),
@@ -187,14 +187,14 @@ def judge_status(answer: cri.StatusResponse) -> RuntimeReport:
 
 
 def describe_age(well_at: datetime | None, *, now: datetime) -> str | None:
-    """What is wrong with a runtime that was last well then."""
+    """Return what is wrong with a runtime that was last well then."""
     if well_at is None:
         return "container runtime status check may not have completed yet"
     return "container runtime is down" if now - well_at >= DOWN_AFTER else None
 
 
 def describe_condition(condition: cri.RuntimeCondition | None) -> str:
-    """A condition as messages show it."""
+    """Return a condition as messages show it."""
     if condition is None:
         return "<nil>"
     met = "true" if condition.status else "false"

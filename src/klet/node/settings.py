@@ -29,7 +29,7 @@ class Reservations(Struct, frozen=True, kw_only=True):
     kept_free: Mapping[str, Amount] = field(default_factory=dict)
 
     def of(self, resource: str, capacity: Quantity) -> Quantity:
-        """What is kept back of a resource."""
+        """Return what is kept back of a resource."""
         kept = self.kept_free.get(resource)
         fixed = self.fixed.get(resource, ZERO)
         return fixed if kept is None else fixed + _amount(kept, capacity)

@@ -75,7 +75,7 @@ def compose_status(
 
 
 def list_images(images: Iterable[ImageRecord], *, most: int) -> tuple[ContainerImage, ...]:
-    """The largest images, each with its digests, then its tags; -1: all of them."""
+    """Return the largest images, each with its digests, then its tags; -1: all of them."""
     ordered = sorted(images, key=lambda image: (image.size, image.id), reverse=True)
     return tuple(
         ContainerImage(names=(*image.digests, *image.tags)[:NAMES_PER_IMAGE], size_bytes=image.size)

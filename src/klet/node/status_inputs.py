@@ -125,12 +125,12 @@ class StatusInputsReader:
         self._runtime_version = "Unknown"
 
     def errors(self) -> tuple[str, ...]:
-        """Why the node is not ready, at this moment."""
+        """Return why the node is not ready, at this moment."""
         others = (self._health.network_error(), self._parts.storage_error(), self._parts.shutdown_error())
         return (*self._health.errors(), *(error for error in others if error is not None))
 
     async def read(self, node: Node) -> StatusInputs:
-        """Everything about a node that looks like this now."""
+        """Return everything about a node that looks like this now."""
         settings = self._settings
         addresses = await self._addresses.read(
             name=settings.name, prefer=preferred_version(settings), lookup=needs_lookup(node, settings)
@@ -176,6 +176,6 @@ class StatusInputsReader:
 
 
 def plain_version(text: str) -> str:
-    """A version as upstream reports it: a semantic one whole, of any other the leading numbers ("1.6.20~ds1")."""
+    """Return a version as upstream reports it: a semantic one whole, else its leading numbers ("1.6.20~ds1")."""
     found = _SEMANTIC.match(text) or _GENERIC.match(text)
     return "Unknown" if found is None else found[1]

@@ -98,11 +98,11 @@ class StatusSync:
     async def sync(self, name: str) -> StatusOutcome:
         """Compute the status and send it if there is something to say; several tries, one right after the other."""
         self._began = self._clock.monotonic() if self._began is None else self._began
-        untold: dict[str, Finding] = {}
+        pending: dict[str, Finding] = {}
         last: KubeError | None = None
         for attempt in range(TRIES):
             try:
-                return await self._try(name, untold, ask=attempt > 0)
+                return await self._try(name, pending, ask=attempt > 0)
             except KubeError as error:
                 last = error
                 extra = {"node": name, "error": str(error)}
@@ -113,20 +113,20 @@ class StatusSync:
         logger.log(level_for(last, logging.ERROR), "Unable to update node status", extra=extra)
         return StatusOutcome.FAILED
 
-    async def _try(self, name: str, untold: dict[str, Finding], *, ask: bool) -> StatusOutcome:
+    async def _try(self, name: str, pending: dict[str, Finding], *, ask: bool) -> StatusOutcome:
         original = await self._read(name, ask=ask)
         draft = await self._composer.compose(original)
         # A patch whose answer was lost has been applied: the next try finds no change, but must record the findings.
-        untold.update({finding.decision: finding for finding in draft.findings})
+        pending.update({finding.decision: finding for finding in draft.findings})
         if self._must_hold(draft):
             return StatusOutcome.HELD
         if not draft.is_changed and not self._is_due():
-            self._settle(original, untold)
+            self._settle(original, pending)
             return StatusOutcome.UNCHANGED
         self._delay = self._choose_delay(is_changed=draft.is_changed)
         posted = await self._post(draft, name)
         self._reported_at = self._clock.monotonic()
-        self._settle(posted, untold)
+        self._settle(posted, pending)
         return StatusOutcome.POSTED
 
     async def _post(self, draft: Draft, name: str) -> Node:
@@ -151,8 +151,8 @@ class StatusSync:
         newest = max(self._began or 0.0, self._reported_at or 0.0)
         return self._since(newest) > WATCH_LAG
 
-    def _settle(self, node: Node, untold: Mapping[str, Finding]) -> None:
-        for finding in self._composer.settle(node, untold.values()):
+    def _settle(self, node: Node, pending: Mapping[str, Finding]) -> None:
+        for finding in self._composer.settle(node, pending.values()):
             self._recorder.record(finding)
         self._board.put(node)
 

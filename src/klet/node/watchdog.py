@@ -75,7 +75,7 @@ class Watchdog:
 
 
 def check_allowed(allowed: timedelta) -> timedelta:
-    """The time allowed, if it can be kept; raises WatchdogError."""
+    """Return the time allowed, if it can be kept; raises WatchdogError."""
     if allowed <= SHORTEST:
         raise WatchdogError(
             f"configure watchdog timeout too small: {allowed.total_seconds():g}s: "

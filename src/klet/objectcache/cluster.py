@@ -144,6 +144,6 @@ def build_cluster_objects(
 
 
 def follow_one(struct: type[T], settings: InformerSettings, namespace: str, name: str) -> Informer[T]:
-    """An informer of a single object."""
+    """Return an informer of a single object."""
     selector = str(FieldTerm("metadata.name", name))
     return Informer(struct=struct, scope=Scope(namespace, (("fieldSelector", selector),)), settings=settings)

@@ -29,7 +29,7 @@ class _Item(Struct, Generic[T]):
     """Readers that come during a read share its result."""
 
     def is_fresh(self, now: datetime, ttl: timedelta) -> bool:
-        """An object that is missing is looked for each time."""
+        """Return whether the kept object is young enough. A missing object is read each time."""
         return self.obj is not None and self.read_at is not None and now < self.read_at + ttl
 
 
@@ -97,7 +97,7 @@ class ExpiringObjects(Generic[T]):
 
 
 def ttl_of(node: Node | None) -> timedelta:
-    """How old objects may become on this node."""
+    """Return how old objects may become on this node."""
     text = node.metadata.annotations.get(TTL_ANNOTATION, "") if node is not None else ""
     try:
         return timedelta(seconds=int(text))
@@ -113,6 +113,6 @@ def _result(item: _Item[T]) -> T:
 
 
 def _is_older(found: T, known: T) -> bool:
-    """A cache of the API server may lag behind what it said before."""
+    """Return whether an answer is older than the kept one: a cache of the API server may lag behind."""
     new, old = version_of(found), version_of(known)
     return new.isdecimal() and old.isdecimal() and int(new) < int(old)

@@ -28,7 +28,7 @@ class ObjectStore(Protocol[Kept_co]):
     def drop_reference(self, namespace: str, name: str, uid: PodUID) -> None: ...
 
     async def get(self, namespace: str, name: str) -> Kept_co:
-        """The object; raises ObjectMissing if there is none, and other errors if that cannot be known."""
+        """Return the object; raises ObjectMissing if there is none, and other errors if that cannot be known."""
         ...
 
     async def run(self) -> None: ...
@@ -63,5 +63,5 @@ async def read_live(client: ObjectClient, struct: type[T], namespace: str, name:
 
 
 def version_of(obj: ConfigMap | Secret | None) -> str:
-    """The resource version, empty for an object that does not exist."""
+    """Return the resource version, empty for an object that does not exist."""
     return obj.metadata.resource_version if obj is not None else ""

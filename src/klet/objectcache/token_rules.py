@@ -51,7 +51,7 @@ def token_key(namespace: str, account: str, request: TokenRequest) -> TokenKey:
 
 
 def refresh_due(issued: TokenRequest, *, jitter: timedelta) -> datetime | None:
-    """When to renew a token: near its end, or after a day; None for one of unknown lifetime."""
+    """Return when to renew a token: near its end, or after a day; None for one of unknown lifetime."""
     seconds, until = issued.spec.expiration_seconds, issued.status.expiration_timestamp
     if seconds is None or until is None:
         return None
@@ -61,7 +61,7 @@ def refresh_due(issued: TokenRequest, *, jitter: timedelta) -> datetime | None:
 
 
 def refresh_after(issued: TokenRequest) -> timedelta | None:
-    """How long after it was issued a token is renewed at the latest, whatever the node's own clock says."""
+    """Return how long after it was issued a token is renewed at the latest, whatever the node's own clock says."""
     seconds = issued.spec.expiration_seconds
     return None if seconds is None else min(LONGEST_USE, timedelta(seconds=seconds - seconds * _LAST_PART // 100))
 

@@ -80,7 +80,7 @@ class TokenCache:
             self._kept = {key: kept for key, kept in self._kept.items() if not has_expired(kept.issued, now)}
 
     async def get(self, namespace: str, account: str, request: TokenRequest) -> IssuedToken:
-        """A token that is good for a while; the kept one if a new one cannot be had and it still is good."""
+        """Return a token that is good for a while; the kept one if a new one cannot be had and it still is good."""
         key = token_key(namespace, account, request)
         kept = self._kept.get(key)
         if kept is not None and not kept.is_due(self._clock):

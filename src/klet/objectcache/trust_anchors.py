@@ -23,7 +23,7 @@ def merge_anchors(bundles: Sequence[ClusterTrustBundle], *, randomness: random.R
 
 
 def read_blocks(text: str) -> Iterable[bytes]:
-    """What is in a bundle's blocks, whatever they are called. One that is damaged is none."""
+    """Return what is in a bundle's blocks, whatever they are called. One that is damaged is none."""
     for body in _bodies(text):
         # Headers end with an empty line.
         content = body.replace("\r", "").partition("\n\n")[2] if ":" in body else body
@@ -34,7 +34,7 @@ def read_blocks(text: str) -> Iterable[bytes]:
 
 
 def _bodies(text: str) -> Iterable[str]:
-    """What stands between each beginning and the first end of the same label."""
+    """Return what stands between each beginning and the first end of the same label."""
     ends: dict[str, list[re.Match[str]]] = {}
     for end in _END.finditer(text):
         ends.setdefault(end[1], []).append(end)

@@ -81,7 +81,7 @@ class TrustBundles:
                     await changes.get()
 
     async def anchors(self, source: ClusterTrustBundleProjection) -> bytes:
-        """The certificates that a source asks for; raises NoTrustAnchors if there are none and that matters."""
+        """Return the certificates that a source asks for; raises NoTrustAnchors if there are none and that matters."""
         if source.name is None and source.signer_name is None:
             raise NoTrustAnchors(_NEITHER)
         self._wanted.set()
@@ -101,7 +101,7 @@ class TrustBundles:
         return self._changes.subscribe()
 
     def _find(self, source: ClusterTrustBundleProjection) -> Sequence[ClusterTrustBundle] | str:
-        """The bundles, or why there are none."""
+        """Return the bundles, or why there are none."""
         if source.name is not None:
             bundle = self._bundles.get(source.name)
             missing = f'clustertrustbundle.certificates.k8s.io "{source.name}" not found'

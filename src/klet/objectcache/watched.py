@@ -125,7 +125,7 @@ class WatchedObjects(Generic[T]):
         return obj
 
     def watched(self) -> frozenset[ObjectKey]:
-        """The objects that a watch runs for."""
+        """Return the objects that a watch runs for."""
         return frozenset(key for key, item in self._items.items() if item.task is not None)
 
     def _start(self, key: ObjectKey, item: _Item[T]) -> None:
@@ -163,7 +163,7 @@ class WatchedObjects(Generic[T]):
 
 
 def idle_time(sync_period: timedelta) -> timedelta:
-    """How long an object goes unread before its watch is stopped."""
+    """Return how long an object goes unread before its watch is stopped."""
     return max(IDLE_SYNCS * sync_period, SWEEP)
 
 

@@ -69,7 +69,7 @@ class QosValues(Struct, frozen=True, kw_only=True):
 def compute_pod_values(
     pod: Pod, allocation: PodAllocation, rules: PodCgroupRules, *, has_exclusive_cpus: bool = False
 ) -> CgroupResources:
-    """What is written to a pod's own cgroup."""
+    """Return what is written to a pod's own cgroup."""
     requests, limits = compute_pod_requests(allocation), compute_pod_limits(allocation)
     quota = quota_from_millicpu(millicpu(limits), rules.cpu_period)
     if has_exclusive_cpus or not rules.cpu_quota:
@@ -95,7 +95,7 @@ def compute_demand(pod: Pod, allocation: PodAllocation) -> Demand:
 
 
 def compute_qos_values(demands: Iterable[Demand], rules: QosRules) -> QosValues:
-    """What is written to the cgroups of the classes while pods with these demands are active."""
+    """Return what is written to the cgroups of the classes while pods with these demands are active."""
     cpu = guaranteed = burstable = 0
     for demand in demands:
         match demand.qos:

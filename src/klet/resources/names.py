@@ -15,7 +15,7 @@ _BELOW: dict[QosClass, tuple[str, ...]] = {
 
 
 def pods_root(root: CgroupName) -> CgroupName:
-    """The cgroup of all pods below the configured root."""
+    """Return the cgroup of all pods below the configured root."""
     return root.child(KUBEPODS)
 
 
@@ -29,7 +29,7 @@ def pod_cgroup(kubepods: CgroupName, pod: Pod) -> CgroupName:
 
 
 def pod_of(kubepods: CgroupName, name: CgroupName) -> PodUID | None:
-    """The pod that a cgroup belongs to, if it is a pod's own."""
+    """Return the pod that a cgroup belongs to, if it is a pod's own."""
     depth = len(kubepods.components)
     uid = name.last.removeprefix(POD_PREFIX)
     if uid in {"", name.last} or name.components[:depth] != kubepods.components:

@@ -21,11 +21,11 @@ class PodCgroups:
         self._rules = rules
 
     def parent_of(self, pod: Pod) -> str:
-        """The CRI's `cgroup_parent` of a pod."""
+        """Return the CRI's `cgroup_parent` of a pod."""
         return self._cgroups.path(pod_cgroup(self._kubepods, pod))
 
     def exists(self, pod: Pod) -> bool:
-        """Whether the pod's cgroup is there, in every controller."""
+        """Return whether the pod's cgroup is there, in every controller."""
         return self._cgroups.exists(pod_cgroup(self._kubepods, pod))
 
     async def ensure(self, pod: Pod, allocation: PodAllocation) -> bool:

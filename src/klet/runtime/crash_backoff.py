@@ -38,7 +38,7 @@ class CrashBackoff:
         *,
         now: datetime,
     ) -> timedelta | None:
-        """The delay after its last end, if it is not over yet. Otherwise this start counts, and there is no wait."""
+        """Return the delay after its last end, if it is not over yet. Otherwise count this start and return None."""
         key = (uid_of(pod), container.name, container.image, encode(resources).decode())
         if self._delays.is_waiting_since(key, finished_at, now=now):
             return self._delays.get(key)
@@ -52,7 +52,7 @@ class CrashBackoff:
         self._changes.send(uid)
 
     def pods(self) -> set[PodUID]:
-        """Those of which a delay is known."""
+        """Return the pods that have a delay."""
         return {key[0] for key in self._delays.known()}
 
     def all(self) -> tuple[CrashDelay, ...]:

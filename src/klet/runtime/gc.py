@@ -75,7 +75,7 @@ class PodFates(Protocol):
         ...
 
     def should_runtime_be_removed(self, uid: PodUID) -> bool:
-        """The pod has stopped."""
+        """Return whether the pod has stopped."""
         ...
 
 
@@ -184,7 +184,7 @@ class ContainerGc:
         await self._until_most_are_done(tasks)
 
     def _as_seen(self, container: ListedContainer) -> ListedContainer:
-        """The list shows a start that was broken off as an end; it must not push out the container before it."""
+        """Correct the list, which shows an interrupted start as an end: it must not evict the container before it."""
         status = self._seen.status_of(container.uid)
         found = [record for record in status.containers if record.id == container.id] if status is not None else []
         unstarted = any(record.state is RuntimeContainerState.CREATED for record in found)

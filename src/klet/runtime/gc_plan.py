@@ -47,7 +47,7 @@ class ListedSandbox(Struct, frozen=True, kw_only=True):
 def plan_containers(
     listed: Iterable[ListedContainer], policy: GcPolicy, *, removable: Collection[PodUID], now: datetime
 ) -> tuple[ListedContainer, ...]:
-    """The containers to remove, in the order of their removal. Of `removable` pods all that is dead goes."""
+    """Return the containers to remove, in the order of their removal. Of `removable` pods all that is dead goes."""
     removed: list[ListedContainer] = []
     groups = _dead_groups(listed, youngest=now - policy.min_age)
     for key in [key for key in groups if key[0] in removable]:
@@ -64,7 +64,7 @@ def plan_containers(
 def plan_sandboxes(
     sandboxes: Iterable[ListedSandbox], *, occupied: Collection[SandboxId], removable: Collection[PodUID]
 ) -> tuple[SandboxId, ...]:
-    """The sandboxes to remove: neither ready nor holding a container; of pods that stay the newest is kept."""
+    """Return the sandboxes to remove: neither ready nor holding a container; of pods that stay the newest is kept."""
     by_pod: dict[PodUID, list[ListedSandbox]] = {}
     for sandbox in sorted(sandboxes, key=lambda found: found.created_at, reverse=True):
         by_pod.setdefault(sandbox.uid, []).append(sandbox)
@@ -77,7 +77,7 @@ def plan_sandboxes(
 
 
 def plan_links(dangling: Iterable[str], states: Mapping[ContainerId, RuntimeContainerState]) -> tuple[str, ...]:
-    """The links to remove. One whose container has not ended may only seem to dangle, while its log is rotated."""
+    """Return the links to remove. One of a living container may only seem to dangle, while its log is rotated."""
     return tuple(name for name in dangling if not _is_link_of_living(name, states))
 
 
@@ -93,7 +93,7 @@ def plan_after_death(status: PodRuntimeStatus, *, keep: int, is_removable: bool)
 
 
 def plan_init_pruning(pod: Pod, status: PodRuntimeStatus) -> tuple[ContainerRecord, ...]:
-    """All ends of the pod's init containers but the last of each: only that one says whether it has to run again."""
+    """Return all ended instances of init containers but the newest: that one says whether to run it again."""
     over = {RuntimeContainerState.EXITED, RuntimeContainerState.UNKNOWN}
     ended = [record for record in status.containers if record.state in over]
     return tuple(
@@ -107,7 +107,7 @@ _Key = tuple[PodUID, str]
 
 
 def _dead_groups(listed: Iterable[ListedContainer], *, youngest: datetime) -> dict[_Key, list[ListedContainer]]:
-    """The dead by pod and container, newest first.
+    """Return the dead by pod and container, newest first.
 
     A container that was created last is about to be started, so it is not dead: were it counted, it would push out the
     one before it, which is what people look at next.
@@ -138,7 +138,7 @@ def _keep_newest(groups: Mapping[_Key, list[ListedContainer]], number: int) -> l
 
 
 def _is_link_of_living(name: str, states: Mapping[ContainerId, RuntimeContainerState]) -> bool:
-    """A long name is cut, and with it the id at its end."""
+    """Return whether a link belongs to a living container. A long name is cut, and with it the id at its end."""
     start = name.removesuffix(".log").rpartition("-")[2]
     if len(start) < _SHORTEST_ID:
         return False

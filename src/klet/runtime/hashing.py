@@ -19,7 +19,7 @@ def container_hash(container: Container | EphemeralContainer) -> int:
 
 @lru_cache(maxsize=4096)
 def _hash_of(name: str, image: str) -> int:
-    """Each look at a pod asks for those of its containers again."""
+    """Return the hash; cached, as every sync needs those of all containers of its pod."""
     picked = go_json({"image": image, "name": name})
     # Upstream hashes the Go-syntax dump of the byte slice, not the bytes themselves.
     return fnv32a(b"([]uint8)[" + b" ".join(_DECIMALS[byte] for byte in picked.encode()) + b"]")

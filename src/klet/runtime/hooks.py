@@ -135,13 +135,13 @@ class HookRunner:
 
 
 def without_tls(action: HTTPGetAction) -> HTTPGetAction:
-    """The same request in plain HTTP, without what must not be sent in the open."""
+    """Return the same request in plain HTTP, without what must not be sent in the open."""
     headers = tuple(header for header in action.http_headers if header.name.lower() != "authorization")
     return replace(action, scheme="HTTP", http_headers=headers)
 
 
 def describe_handler(handler: LifecycleHandler) -> str:
-    """The kind of a handler, as messages and records name it."""
+    """Return the kind of a handler, as messages and records name it."""
     for kind in ("exec", "http_get", "sleep", "tcp_socket"):
         if getattr(handler, kind) is not None:
             return {"http_get": "httpGet", "tcp_socket": "tcpSocket"}.get(kind, kind)

@@ -21,7 +21,7 @@ class PortHolders(Protocol):
     """Knows the sockets of the host."""
 
     async def holders(self, ports: Sequence[HostPort]) -> tuple[HeldPort, ...]:
-        """Those of the ports that a process holds."""
+        """Return those of the ports that a process holds."""
         ...
 
 
@@ -33,7 +33,7 @@ class FreePorts:
 
 
 def mapped_ports(pod: Pod, config: cri.PodSandboxConfig) -> tuple[HostPort, ...]:
-    """The ports of the host that the pod's network will lead to it. On the host's own network nothing is mapped."""
+    """Return the host ports that lead to the pod; none for a pod on the host's network."""
     if pod.spec.host_network:
         return ()
     return tuple(

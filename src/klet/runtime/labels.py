@@ -51,7 +51,7 @@ def container_labels(pod: Pod, container: Container | EphemeralContainer) -> dic
 
 
 def container_annotations(pod: Pod, container: Container | EphemeralContainer, *, restart_count: int) -> dict[str, str]:
-    """What a kubelet must remember of a container after the pod object is gone."""
+    """Return what a kubelet must remember of a container after the pod object is gone."""
     annotations = {
         HASH: f"{container_hash(container):x}",
         RESTART_COUNT: str(restart_count),
@@ -80,7 +80,7 @@ def read_origin(annotations: Mapping[str, str]) -> ContainerOrigin:
 
 
 def restore_container(record: ContainerRecord) -> Container:
-    """The spec of a container, as far as it remembers it itself."""
+    """Return the spec of a container, as far as it remembers it itself."""
     hook = record.origin.pre_stop
     return Container(
         name=record.name,
@@ -91,7 +91,7 @@ def restore_container(record: ContainerRecord) -> Container:
 
 
 def restore_pod(record: ContainerRecord, *, uid: PodUID, name: str, namespace: str) -> Pod:
-    """A pod with this one container, to stop it when the pod object is gone (restoreSpecsFromContainerLabels)."""
+    """Return a pod with this one container, to stop it without the pod object (restoreSpecsFromContainerLabels)."""
     origin = record.origin
     return Pod(
         metadata=ObjectMeta(
@@ -112,7 +112,7 @@ def log_directory_name(namespace: str, name: str, uid: str) -> str:
 
 
 def log_directory_owner(name: str) -> PodUID | None:
-    """The pod whose logs a directory of this name holds; None if it is not named like one of a pod."""
+    """Return the pod whose logs a directory of this name holds; None if it is not named like one of a pod."""
     parts = name.split("_")
     return parts[2] if len(parts) == 3 and all(parts) and isinstance(parts[2], PodUID) else None
 
@@ -128,12 +128,12 @@ def legacy_log_name(pod: Pod, container: str, container_id: str) -> str:
 
 
 def legacy_log_names(status: PodRuntimeStatus) -> tuple[str, ...]:
-    """The names of all links to logs of a pod."""
+    """Return the names of all links to logs of a pod."""
     return tuple(_legacy_name(status.name, status.namespace, record.name, record.id) for record in status.containers)
 
 
 def restart_count_from_logs(names: list[str]) -> int:
-    """The next restart count by the log files of a container whose records the runtime has lost."""
+    """Return the next restart count by the log files of a container whose records the runtime has lost."""
     counts = [int(match[1]) for name in names if (match := _LOG_FILE.fullmatch(name))]
     return max(counts) + 1 if counts else 0
 

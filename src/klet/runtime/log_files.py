@@ -96,7 +96,7 @@ class LogFiles:
 
 
 def _leads_nowhere(link: Path) -> bool:
-    """Whether there cannot be a log where a link leads. Who writes to the directory chooses where that is."""
+    """Return whether there cannot be a log where a link leads. Who writes to the directory chooses where that is."""
     if not link.is_symlink():
         return False
     try:

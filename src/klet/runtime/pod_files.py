@@ -88,7 +88,7 @@ class PodFiles:
         )
 
     def _make_hosts(self, pod: Pod, pod_ips: tuple[str, ...]) -> str:
-        """A pod without any address keeps the hosts file of its image."""
+        """Write the hosts file. A pod without any address keeps that of its image."""
         if not pod_ips and not pod.spec.host_network:
             return ""
         # Containers that run have this very file mounted: a new file in its place would not reach them.
@@ -97,7 +97,7 @@ class PodFiles:
         return str(self._pods / uid_of(pod) / HOSTS)
 
     def _make_termination_log(self, uid: PodUID, container: str) -> str:
-        """A new file for the last words of one start. A container can live without it: a failure is only logged."""
+        """Make a new termination message file for one start. A failure is only logged: it is not vital."""
         names = (uid, "containers", container, secrets.token_hex(4))
         try:
             make_directories(self._pods, *names[:-1], mode=0o750)

@@ -68,13 +68,13 @@ class PodReader:
         self._known: dict[PodUID, dict[str, _Known]] = {}
 
     async def list_pods(self) -> dict[PodUID, PodRuntimeStatus]:
-        """Every pod of which the runtime has a sandbox or a container, dead or alive, as far as the lists show it."""
+        """Return every pod that has a sandbox or container in the runtime, dead or alive, as the lists show it."""
         sandboxes = await self._runtime.list_pod_sandbox(cri.ListPodSandboxRequest())
         containers = await self._runtime.list_containers(cri.ListContainersRequest())
         return group_listed(sandboxes.items, containers.containers)
 
     async def owner_of(self, container_id: str) -> PodUID | None:
-        """The pod that a container or sandbox belongs to; None if the runtime does not know the id."""
+        """Return the pod that a container or sandbox belongs to; None if the runtime does not know the id."""
         containers = await self._runtime.list_containers(
             cri.ListContainersRequest(filter=cri.ContainerFilter(id=container_id))
         )
@@ -88,7 +88,7 @@ class PodReader:
         return None
 
     async def read(self, uid: PodUID) -> PodRuntimeStatus:
-        """Everything the runtime knows of one pod now."""
+        """Return everything the runtime knows of one pod now."""
         sandbox_request = cri.ListPodSandboxRequest()
         sandbox_request.filter.label_selector[labels.POD_UID] = uid
         listed = await self._runtime.list_pod_sandbox(sandbox_request)
@@ -101,7 +101,7 @@ class PodReader:
         return await self._build(uid, sandboxes, containers, sandbox_of)
 
     async def read_first(self, uid: PodUID, first: FirstStart) -> PodRuntimeStatus:
-        """The same of a pod that was just started for the first time: there is nothing to be found out about it."""
+        """Return the status of a pod that was just started for the first time, without listing."""
         containers = [status for id_ in first.containers if (status := await self._container(id_)) is not None]
         if not first.sandbox.ready or not containers or len(containers) < len(first.containers):
             return await self.read(uid)
@@ -182,12 +182,12 @@ def group_listed(
 
 
 def _owner(text: str) -> PodUID | None:
-    """The pod that the runtime names; None for what no kubelet can have made."""
+    """Return the pod that the runtime names; None for what no kubelet can have made."""
     return text if isinstance(text, PodUID) else None
 
 
 def build_listed(uid: PodUID, sandboxes: list[cri.PodSandbox], containers: list[cri.Container]) -> PodRuntimeStatus:
-    """What the lists show of one pod: no addresses, no ends, no hashes."""
+    """Return what the lists show of one pod: no addresses, no ends, no hashes."""
     sandboxes = sorted(sandboxes, key=lambda s: (s.metadata.attempt, s.created_at), reverse=True)
     containers = sorted(containers, key=lambda c: c.created_at, reverse=True)
     newest = sandboxes[0].metadata if sandboxes else None
@@ -269,7 +269,7 @@ def build_sandbox_record(sandbox: cri.PodSandboxStatus) -> SandboxRecord:
 
 
 def _ips(network: cri.PodSandboxNetworkStatus) -> tuple[str, ...]:
-    """All addresses, or none if one of them is not an address."""
+    """Return all addresses, or none if one of them is not an address."""
     texts = [network.ip, *(extra.ip for extra in network.additional_ips)] if network.ip else []
     try:
         return tuple(_written_address(text) for text in texts)
@@ -286,7 +286,7 @@ def _written_address(text: str) -> str:
 def build_container_record(
     container: cri.ContainerStatus, sandbox_id: str = "", termination_message: str = ""
 ) -> ContainerRecord:
-    """One container as a record; the CRI's status does not name its sandbox."""
+    """Return one container as a record; the CRI's status does not name its sandbox."""
     state = RuntimeContainerState.CREATED if was_broken_off(container) else state_of(container.state)
     exited = state is RuntimeContainerState.EXITED
     annotations = container.annotations
@@ -323,7 +323,7 @@ def _end_message(container: cri.ContainerStatus, termination_message: str) -> st
 
 
 def read_resources(given: cri.LinuxContainerResources) -> GivenResources | None:
-    """What the runtime says a container has (toKubeContainerResources); None if it says nothing."""
+    """Return what the runtime says a container has (toKubeContainerResources); None if it says nothing."""
     if not (given.cpu_quota or given.cpu_shares or given.memory_limit_in_bytes):
         return None
     limit = millicpu_from_quota(given.cpu_quota, given.cpu_period) if given.cpu_period > 0 else 0
@@ -360,7 +360,7 @@ def was_broken_off(container: cri.ContainerStatus) -> bool:
 
 
 def _number(text: str, *, base: int = 10) -> int:
-    """An annotation's number; what is missing or not a number counts as zero, as upstream has it."""
+    """Return an annotation's number; what is missing or not a number counts as zero, as upstream has it."""
     try:
         return int(text, base) if len(text) <= _LONGEST_NUMBER else 0
     except ValueError:

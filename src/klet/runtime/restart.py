@@ -9,7 +9,7 @@ NEVER = "Never"
 
 
 def effective_policy(container: Container | EphemeralContainer, pod: Pod) -> str:
-    """The container's own restart policy if it has one, else the pod's."""
+    """Return the container's own restart policy if it has one, else the pod's."""
     return container.restart_policy or pod.spec.restart_policy
 
 

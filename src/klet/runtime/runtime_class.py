@@ -20,7 +20,7 @@ class RuntimeClasses(Protocol):
     """Knows the runtime classes of the cluster."""
 
     async def handler_of(self, name: str) -> str:
-        """The handler of a class; raises RuntimeClassMissing for one that does not exist."""
+        """Return the handler of a class; raises RuntimeClassMissing for one that does not exist."""
         ...
 
 
@@ -41,7 +41,7 @@ class KnownRuntimeClasses:
 
 
 async def find_handler(pod: Pod, classes: RuntimeClasses) -> str:
-    """The handler for a pod's sandbox: the runtime's own choice, an empty text, for a pod without a class."""
+    """Return the handler for a pod's sandbox: the runtime's own choice, an empty text, for a pod without a class."""
     name = pod.spec.runtime_class_name
     if not name:
         return ""
@@ -62,7 +62,7 @@ class HandlerFeatures(Struct, frozen=True, kw_only=True):
 
 
 def choose_features(handlers: Iterable[cri.RuntimeHandler], name: str) -> HandlerFeatures:
-    """The features of one handler in the runtime's list; with a list, a handler that is not in it is unknown."""
+    """Return the features of one handler in the runtime's list; with a list, a handler that is not in it is unknown."""
     listed = list(handlers)
     for handler in listed:
         if handler.name == name:

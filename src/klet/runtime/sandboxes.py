@@ -88,7 +88,7 @@ class SandboxMaker:
         self._backoff = Backoff[str](first=FIRST_BACKOFF, longest=LONGEST_BACKOFF)
 
     def waits_until(self, pod: Pod) -> datetime | None:
-        """When the next try may be made; None if it may be made now."""
+        """Return when the next try may be made; None if it may be made now."""
         return self._backoff.waiting_until(pod.metadata.uid, now=self._clock.now())
 
     def forget(self, uid: str) -> None:
@@ -97,7 +97,7 @@ class SandboxMaker:
     async def find_or_create(
         self, pod: Pod, status: PodRuntimeStatus, actions: PodActions, *, parent: CauseId | None
     ) -> ReadySandbox:
-        """The sandbox that is there, or a new one; raises SandboxFailed."""
+        """Return the sandbox that is there, or a new one; raises SandboxFailed."""
         existing = None if actions.create_sandbox else actions.sandbox_id
         allocation = self._allocations.of(pod)
         wanted = await self._describe(pod, allocation, actions.attempt, existing, parent)
@@ -163,7 +163,7 @@ class SandboxMaker:
         made: cri.RunPodSandboxRequest,
         parent: CauseId | None,
     ) -> ReadySandbox:
-        """The addresses of a sandbox that was just made."""
+        """Return the addresses of a sandbox that was just made."""
         try:
             sandbox = await self._runtime.pod_sandbox_status(cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id))
         except CriError as error:

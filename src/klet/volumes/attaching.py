@@ -29,7 +29,7 @@ class FoundVolumes(Protocol):
 
 
 def key_of(plugin: VolumePlugin, uid: PodUID, volume: Volume) -> tuple[MountKey, bool]:
-    """The key of a pod's volume, and whether that has to be attached."""
+    """Return the key of a pod's volume, and whether that has to be attached."""
     name = plugin.node_name_of(volume) if isinstance(plugin, AttachablePlugin) else None
     return _key(name, plugin, uid, volume.name), name is not None
 

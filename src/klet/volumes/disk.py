@@ -20,7 +20,7 @@ class FoundVolume(NamedTuple):
 
 
 def find_volumes(volumes: Path) -> list[FoundVolume]:
-    """The volumes below a pod's `volumes`; none if that is not there."""
+    """Return the volumes below a pod's `volumes`; none if that is not there."""
     found = []
     with doing("look for volumes in", volumes):
         for plugin in _entries(volumes):
@@ -32,13 +32,13 @@ def find_volumes(volumes: Path) -> list[FoundVolume]:
 
 
 def find_pods(pods: Path) -> list[str]:
-    """The pods that have a directory, by their UIDs."""
+    """Return the pods that have a directory, by their UIDs."""
     with doing("look for pods in", pods):
         return [entry.name for entry in _entries(pods) if entry.is_dir() and not entry.is_symlink()]
 
 
 def has_mounts(volumes: Path) -> bool:
-    """Whether something is mounted below a pod's `volumes`, or that cannot be known."""
+    """Return whether something is mounted below a pod's `volumes`, or that cannot be known."""
     try:
         return any(is_mount_root(volume.path) for volume in find_volumes(volumes))
     except HostError:

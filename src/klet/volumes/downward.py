@@ -40,7 +40,7 @@ def field_text(pod: Pod, path: str) -> str:
 def resource_text(
     allocation: PodAllocation, wanted: ResourceFieldSelector, *, allocatable: Mapping[str, Quantity] | None
 ) -> str:
-    """A request or limit of a container in multiples of a divisor, rounded up."""
+    """Return a request or limit of a container in multiples of a divisor, rounded up."""
     if allocatable is None:
         raise VolumeError("failed retrieving node: it is not known yet what the node has for pods")
     every = (*allocation.containers, *allocation.init_containers)

@@ -48,7 +48,7 @@ def mount_options(
     allocatable: Mapping[str, Quantity] | None,
     noswap: bool,
 ) -> tuple[str, ...]:
-    """The options of the mount that a medium needs; none for one that needs no mount."""
+    """Return the options of the mount that a medium needs; none for one that needs no mount."""
     if medium == IN_MEMORY:
         size = tmpfs_size(pod, allocation, size_limit=size_limit, allocatable=allocatable)
         return (*((f"size={size}",) if size > 0 else ()), *(("noswap",) if noswap else ()))
@@ -75,7 +75,7 @@ def tmpfs_size(
 
 
 def page_size(allocation: PodAllocation, medium: str) -> Quantity:
-    """The size of the huge pages that a pod has been given and a medium stands for."""
+    """Return the size of the huge pages that a pod has been given and a medium stands for."""
     wanted = size_in_medium(medium) if medium != HUGE_PAGES else None
     found: Quantity | None = None
     for size in _requested_sizes(allocation):
@@ -93,7 +93,7 @@ def page_size(allocation: PodAllocation, medium: str) -> Quantity:
 
 
 def size_in_medium(medium: str) -> Quantity:
-    """The page size that a medium names."""
+    """Return the page size that a medium names."""
     try:
         return Quantity.parse(medium.removeprefix(_SIZED))
     except QuantityError as error:
@@ -109,7 +109,7 @@ def _requested_sizes(allocation: PodAllocation) -> Iterator[Quantity]:
 
 
 def _pod_memory(pod: Pod, allocation: PodAllocation) -> int:
-    """What the pod's cgroup is limited to; 0 if it is not."""
+    """Return what the pod's cgroup is limited to; 0 if it is not."""
     qos = qos_of(pod)
     limits_memory = qos is QosClass.GUARANTEED or (qos is QosClass.BURSTABLE and is_limited(allocation, MEMORY))
     return compute_pod_limits(allocation).get(MEMORY, ZERO).value() if limits_memory else 0

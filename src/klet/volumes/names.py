@@ -24,7 +24,7 @@ class MountKey(NamedTuple):
 
 
 def escape(name: str) -> str:
-    """A name as part of a path."""
+    """Return a name as part of a path."""
     return name.replace("/", "~")
 
 
@@ -33,7 +33,7 @@ def unescape(name: str) -> str:
 
 
 def pod_volume_name(plugin: str, uid: PodUID, name: str) -> VolumeName:
-    """The unique name of a volume that belongs to one pod."""
+    """Return the unique name of a volume that belongs to one pod."""
     return VolumeName(f"{plugin}/{uid}-{name}")
 
 
@@ -69,5 +69,5 @@ class Layout(Struct, frozen=True):
         return self.volumes(uid) / escape(plugin) / name
 
     def marker(self, uid: PodUID, name: str) -> Path:
-        """The file that says that a scratch directory has been set up."""
+        """Return the file that says that a scratch directory has been set up."""
         return self.pod(uid) / "plugins" / escape(EMPTY_DIR) / name / READY

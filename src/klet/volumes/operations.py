@@ -37,7 +37,7 @@ class OperationBackoff:
         self._failures: dict[MountKey, _Failure] = {}
 
     def remaining(self, key: MountKey, operation: Operation, *, now: float) -> timedelta | None:
-        """How long the operation has to wait; None if it may be tried."""
+        """Return how long the operation has to wait; None if it may be tried."""
         failure = self._failures.get(key)
         if failure is None or failure.operation is not operation or now > failure.until - TICK:
             return None

@@ -107,7 +107,7 @@ def _remove_sub_paths(directory: Path, uid: PodUID) -> None:
 
 
 def _sub_paths(directory: Path) -> list[tuple[tuple[str, ...], bool]]:
-    """What lies at `volume-subpaths/<volume>/<container>/<index>`, and whether it is a directory."""
+    """Return what lies at `volume-subpaths/<volume>/<container>/<index>`, and whether it is a directory."""
     level: list[tuple[tuple[str, ...], bool]] = [((SUB_PATHS,), True)]
     for _ in range(_SUB_PATH_DEPTH):
         level = [

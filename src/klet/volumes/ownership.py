@@ -30,12 +30,12 @@ class Ownership(Struct, frozen=True):
     policy: str | None = None
 
     def mode_of(self, found: os.stat_result) -> int:
-        """The mode afterwards. Bits are added, never taken away."""
+        """Return the mode afterwards. Bits are added, never taken away."""
         mode = stat.S_IMODE(found.st_mode) | (_READ_ONLY if self.read_only else _READ_WRITE)
         return mode | _EXECUTE | stat.S_ISGID if stat.S_ISDIR(found.st_mode) else mode
 
     def is_settled(self, root: os.stat_result) -> bool:
-        """Whether a volume can be left alone, because its root is as it should be and that is all that is asked."""
+        """Return whether a volume can be left alone: only its root counts, and that is as it should be."""
         return (
             self.policy == ON_ROOT_MISMATCH
             and root.st_gid == self.group

@@ -19,7 +19,7 @@ NO_DEFAULT_MODE = "no defaultMode used, not even the default value for it"
 def config_map_payload(
     found: ConfigMap, items: Sequence[KeyToPath], *, default_mode: int, is_optional: bool
 ) -> dict[str, FileProjection]:
-    """Every key, or those that are listed. Of two values under one key the text counts, if the key is listed."""
+    """Return every key, or those that are listed. Of two values under one key the text counts, if the key is listed."""
     text = {key: value.encode() for key, value in found.data.items()}
     content = {**found.binary_data, **text} if items else {**text, **found.binary_data}
     missing = None if is_optional else "configmap references non-existent config key: {}"
@@ -58,7 +58,7 @@ def downward_payload(
 
 
 def required_mode(mode: int | None) -> int:
-    """The default mode, which the API server always fills in."""
+    """Return the default mode, which the API server always fills in."""
     if mode is None:
         raise VolumeError(NO_DEFAULT_MODE)
     return mode

@@ -31,7 +31,7 @@ class PodVolumes:
         await self._manager.wait_for_attach_and_mount(pod)
 
     def of_pod(self, uid: PodUID) -> Mapping[str, HostVolume]:
-        """The mounted volumes, by their names in the pod."""
+        """Return the mounted volumes, by their names in the pod."""
         return {
             name: HostVolume(
                 volume.path,

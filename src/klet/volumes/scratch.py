@@ -36,7 +36,7 @@ class Mounter(Protocol):
     def unmount(self, target: Path) -> bool: ...
 
     def mounted_at(self, path: Path) -> MountedMedium | None:
-        """What is mounted at exactly this path; raises FileMissing if the path is not there."""
+        """Return what is mounted at exactly this path; raises FileMissing if the path is not there."""
         ...
 
 

@@ -138,7 +138,7 @@ class DesiredState:
         self._mounts[key.uid][key] = replace(mount, revision=mount.revision + 1)
 
     def users_of(self, ref: ObjectRef) -> frozenset[MountKey]:
-        """The volumes that show an object."""
+        """Return the volumes that show an object."""
         return frozenset(self._users.get(ref, ()))
 
     def remove_pod(self, uid: PodUID) -> None:

@@ -20,7 +20,7 @@ def fs_group(pod: Pod) -> int | None:
 
 
 def fs_user(pod: Pod) -> int | None:
-    """The user that all containers run as, if every one of them says so and they agree."""
+    """Return the user that all containers run as, if every one of them says so and they agree."""
     users = {_run_as_user(pod, container) for container in _containers(pod)}
     return users.pop() if len(users) == 1 else None
 

@@ -17,7 +17,7 @@ DEPTH: Final = 4
 
 @contextmanager
 def open_volume(path: Path, *, action: str = "open") -> Iterator[int]:
-    """A descriptor of a volume's directory. An error names what it was needed for."""
+    """Yield a descriptor of a volume's directory. An error names what it was needed for."""
     root, names = split_end(str(path), DEPTH)
     with open_directory(root, *names, action=action) as found:
         readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=found)
@@ -29,7 +29,7 @@ def open_volume(path: Path, *, action: str = "open") -> Iterator[int]:
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """The volume's path by way of a descriptor of the directory that it lies in."""
+    """Yield the volume's path by way of a descriptor of the directory that it lies in."""
     root, names = split_end(str(path), DEPTH)
     with open_directory(root, *names[:-1]) as parent:
         yield Path(f"/proc/self/fd/{parent}/{names[-1]}")

@@ -68,5 +68,5 @@ async def connect_cluster(
 
 
 def heartbeat_patience(config: KubeletConfiguration) -> timedelta:
-    """How long a heartbeat may take: never so long that the next one would be late."""
+    """Return how long a heartbeat may take: never so long that the next one would be late."""
     return min(config.node_status_update_frequency, timedelta(seconds=config.node_lease_duration_seconds))

@@ -30,7 +30,7 @@ DNS_ONLY: Final = "AllowDNSOnlyNodeCSR"
 def open_node_identity(
     given: Settings, settings: AgentSettings, base: BasePorts
 ) -> AbstractAsyncContextManager[Identity]:
-    """The credentials of the node; they are obtained first if it has none and may ask for some."""
+    """Return the credentials of the node; obtain them first if it has none and may request some."""
     bootstrap = given.flags.bootstrap_kubeconfig
     wanted = IdentitySettings(
         node_name=settings.node_name,
@@ -57,7 +57,7 @@ async def open_requested_serving(
     informers: NodeInformers,
     user: PairUser,
 ) -> tuple[Part, ...]:
-    """What gets the kubelet API its certificate from the cluster (serverTLSBootstrap)."""
+    """Return the part that gets the kubelet API its certificate from the cluster (serverTLSBootstrap)."""
 
     def addresses() -> tuple[NodeAddress, ...]:
         node = informers.node.get(node_name)

@@ -100,14 +100,14 @@ async def open_cluster(
 async def open_serving_rotation(
     given: Settings, settings: AgentSettings, base: BasePorts, *, cluster: Cluster, user: PairUser
 ) -> tuple[Part, ...]:
-    """What gets and renews the serving certificate that the cluster signs."""
+    """Return the part that gets and renews the serving certificate that the cluster signs."""
     return await open_requested_serving(
         given, settings.node_name, base, clients=cluster.clients, informers=cluster.informers, user=user
     )
 
 
 def find_host_ips(given: Settings, cluster: Cluster) -> Callable[[], tuple[str, ...]]:
-    """The addresses of the node as its object has them; until it is there, those that it will have."""
+    """Return the addresses of the node as its object has them; until it is there, those that it will have."""
     expected = find_node_addresses(given.flags.node_ip.split(","))
     nodes, name = cluster.informers.node, cluster.reports.node.name
 
@@ -119,7 +119,7 @@ def find_host_ips(given: Settings, cluster: Cluster) -> Callable[[], tuple[str, 
 
 
 def build_cluster_parts(cluster: Cluster, ports: Ports, agent: Agent) -> tuple[Part, ...]:
-    """The parts of a node that has an API server."""
+    """Build the parts of a node that has an API server."""
     clients, informers = cluster.clients, cluster.informers
     images = ImageList(images=ports.images, clock=ports.clock)
     node = build_node_reporting(

@@ -50,7 +50,7 @@ def build_offline_parts(
     statuses: StatusBoard,
     recorder: CauseRecorder,
 ) -> tuple[Part, ...]:
-    """What notices that the API server is away, keeps what pods need besides themselves, and starts from it."""
+    """Build the parts that notice an outage of the API server, keep what pods need, and start from it."""
     left = offline.store.left_surroundings
     watch = OutageWatch(
         outage=offline.outage,

@@ -26,7 +26,7 @@ def build_pod_parts(
     cidrs: PodCidrTaker,
     offline: Offline | None = None,
 ) -> tuple[Part, ...]:
-    """What an API server needs besides the agent itself. The informers are parts of their own."""
+    """Build the parts that follow the pods of an API server. The informers are parts of their own."""
     clock, randomness = clients.informers.clock, clients.informers.randomness
     event_api: EventApi = ApiEvents(client=clients.events)
     offline_parts: tuple[Part, ...] = ()

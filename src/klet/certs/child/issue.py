@@ -66,7 +66,7 @@ class _Issuer(Struct, frozen=True, kw_only=True):
 
 
 def make_self_signed(request: MakeSelfSigned) -> Pair:
-    """A serving pair; the authority's certificate follows the leaf, its key is forgotten."""
+    """Return a serving pair; the authority's certificate follows the leaf, its key is forgotten."""
     start = request.now - SELF_SIGNED_HEAD_START
     end = start + SELF_SIGNED_LIFETIME
     second = int(request.now.timestamp())
@@ -101,7 +101,7 @@ def make_authority(request: MakeAuthority) -> Pair:
 
 
 def sign_leaf(request: SignLeaf) -> Pair:
-    """A pair of the authority in the files. It never outlives the authority."""
+    """Return a pair of the authority in the files. It never outlives the authority."""
     _check_lifetime(request.lifetime)
     authority, authority_key = _load_authority(request)
     end = min(request.now + request.lifetime, authority.not_valid_after_utc)
@@ -118,7 +118,7 @@ def sign_leaf(request: SignLeaf) -> Pair:
 
 
 def sign_request(request: SignRequest) -> Signed:
-    """The certificate that a node asks for. Long ones end as much earlier as they begin before they are made."""
+    """Return the certificate that a node asks for. Long ones end as much earlier as they begin before they are made."""
     _check_lifetime(request.lifetime)
     authority, authority_key = _load_authority(request)
     template, public = read_node_request(request.request, request.purpose)

@@ -30,7 +30,7 @@ class Refused(KletError):
 
 
 def load_certificates(text: str, *, where: str) -> list[x509.Certificate]:
-    """Every certificate of a text, at least one."""
+    """Return every certificate of a text, at least one."""
     blocks = certificate_blocks(text)
     if not blocks:
         raise Refused(RefusalReason.DAMAGED, f"{where}: holds no PEM certificate")
@@ -38,7 +38,7 @@ def load_certificates(text: str, *, where: str) -> list[x509.Certificate]:
 
 
 def load_signing_key(text: str, *, where: str) -> SigningKey:
-    """The private key of a text, of a kind that Kubernetes signs with."""
+    """Return the private key of a text, of a kind that Kubernetes signs with."""
     key = load_key(text, where=where)
     if not isinstance(key, SigningKey):
         raise Refused(RefusalReason.BAD_VALUE, f"{where}: the key must be RSA or ECDSA")
@@ -46,7 +46,7 @@ def load_signing_key(text: str, *, where: str) -> SigningKey:
 
 
 def load_key(text: str, *, where: str) -> PrivateKeyTypes:
-    """The private key of a text, of any kind."""
+    """Return the private key of a text, of any kind."""
     block = key_block(text)
     if not block:
         raise Refused(RefusalReason.DAMAGED, f"{where}: holds no PEM private key")
@@ -78,7 +78,7 @@ def belongs_to(key: PrivateKeyTypes, certificate: x509.Certificate) -> bool:
 
 
 def parse(where: str, what: str, load: Callable[[], T]) -> T:
-    """What the library reads, or a refusal in klet's words."""
+    """Return what the library reads, or a refusal in klet's words."""
     try:
         return load()
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:

@@ -31,12 +31,12 @@ def find_hierarchy(
 
 
 def find_hugepage_sizes(directory: Path = Path("/sys/kernel/mm/hugepages")) -> tuple[int, ...]:
-    """The huge page sizes of the machine in bytes."""
+    """Return the huge page sizes of the machine in bytes."""
     return tuple(sorted(int(match[1]) << 10 for name in list_names(directory) if (match := _HUGEPAGES.fullmatch(name))))
 
 
 def has_swap_controller(version: int, *, root: Path = CGROUP_ROOT, own: Path = Path("/proc/self/cgroup")) -> bool:
-    """Whether the kernel can limit swap. The root of version 2 has no limits, so our own cgroup is looked at."""
+    """Return whether the kernel can limit swap. The root of version 2 has no limits, so our own cgroup is looked at."""
     if version == 1:
         return (root / "memory" / "memory.memsw.limit_in_bytes").exists()
     paths = [line.removeprefix("0::/") for line in read_text(own).splitlines() if line.startswith("0::/")]

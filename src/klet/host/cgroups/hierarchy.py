@@ -14,11 +14,11 @@ class Hierarchy(Protocol):
     def mode(self) -> CgroupMode: ...
 
     def check(self, path: str) -> str:
-        """What is missing of a cgroup, in upstream's words; empty if it is whole."""
+        """Return what is missing of a cgroup, in upstream's words; empty if it is whole."""
         ...
 
     def has(self, path: str) -> bool:
-        """Whether a cgroup is there, at a glance: not whether it is whole."""
+        """Return whether a cgroup is there, at a glance: not whether it is whole."""
         ...
 
     def create(self, path: str, resources: CgroupResources) -> None:
@@ -28,13 +28,13 @@ class Hierarchy(Protocol):
     def write(self, path: str, resources: CgroupResources) -> None: ...
 
     def read(self, path: str) -> CgroupResources:
-        """The CPU, memory and pid values as they are now."""
+        """Return the CPU, memory and pid values as they are now."""
         ...
 
     def usage(self, path: str) -> CgroupUsage: ...
 
     def pids(self, path: str) -> frozenset[int]:
-        """The processes of a cgroup and of all below it."""
+        """Return the processes of a cgroup and of all below it."""
         ...
 
     def kill(self, path: str) -> bool:

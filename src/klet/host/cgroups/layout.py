@@ -66,5 +66,5 @@ def _controllers(options: Iterable[str]) -> Iterable[str]:
 
 
 def _shortest(paths: Iterable[Path]) -> Path | None:
-    """A controller mounted several times is used where its path is shortest."""
+    """Return the shortest path of a controller that is mounted several times."""
     return min(paths, key=lambda path: len(str(path)), default=None)

@@ -78,11 +78,11 @@ class CgroupManager:
         return self._units.driver
 
     def path(self, name: CgroupName) -> str:
-        """The path below the cgroup mount, which is also the CRI's `cgroup_parent`."""
+        """Return the path below the cgroup mount, which is also the CRI's `cgroup_parent`."""
         return cgroup_path(name, self.driver)
 
     def parse(self, path: str) -> CgroupName:
-        """The driver's reading of a path from the configuration or from the kernel."""
+        """Return the driver's reading of a path from the configuration or from the kernel."""
         return parse_cgroup(path, self.driver)
 
     def validate(self, name: CgroupName) -> None:
@@ -94,7 +94,7 @@ class CgroupManager:
         return not self._hierarchy.check(self.path(name))
 
     def seems_to_exist(self, name: CgroupName) -> bool:
-        """A glance that costs less: true also for a cgroup that is not whole."""
+        """Return whether a cgroup seems to exist. Cheaper: true also for one that is not whole."""
         return self._hierarchy.has(self.path(name))
 
     async def create(self, name: CgroupName, resources: CgroupResources) -> None:
@@ -123,7 +123,7 @@ class CgroupManager:
         await self._run(self._hierarchy.write, path, written)
 
     async def read(self, name: CgroupName) -> CgroupResources:
-        """The CPU, memory and pid values as they are now; CPU weight comes back as shares, with loss."""
+        """Return the CPU, memory and pid values as they are now; CPU weight comes back as shares, with loss."""
         return await self._run(self._hierarchy.read, self.path(name))
 
     async def usage(self, name: CgroupName) -> CgroupUsage:
@@ -134,7 +134,7 @@ class CgroupManager:
         return frozenset(child for entry in found if (child := self._child(name, entry)))
 
     async def pids(self, name: CgroupName) -> frozenset[int]:
-        """The processes of a cgroup and of all below it."""
+        """Return the processes of a cgroup and of all below it."""
         return await self._run(self._hierarchy.pids, self.path(name))
 
     async def kill_all(self, name: CgroupName) -> None:
@@ -180,7 +180,7 @@ class CgroupManager:
             raise CgroupBusy(str(_not_deleted(name, error))) from error
 
     def _child(self, name: CgroupName, entry: str) -> CgroupName | None:
-        """The name of a directory below a cgroup; None for those that are not of the driver's making."""
+        """Return the name of a directory below a cgroup; None for those that are not of the driver's making."""
         try:
             child = self.parse(entry) if self.driver is CgroupDriver.SYSTEMD else name.child(entry)
             return child if self.path(child) == f"{self.path(name).rstrip('/')}/{entry}" else None
@@ -205,7 +205,7 @@ def _refuse_root(name: CgroupName) -> None:
 
 
 def _kill(pid: int) -> str:
-    """The error, or nothing; a process that is gone counts as killed."""
+    """Return the error, or nothing; a process that is gone counts as killed."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:

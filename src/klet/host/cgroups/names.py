@@ -54,7 +54,7 @@ ROOT = CgroupName()
 
 
 def cgroup_path(name: CgroupName, driver: CgroupDriver) -> str:
-    """The path below the cgroup mount; also the `cgroup_parent` sent over the CRI, for both drivers."""
+    """Return the path below the cgroup mount; also the `cgroup_parent` sent over the CRI, for both drivers."""
     match driver:
         case CgroupDriver.CGROUPFS:
             return cgroupfs_path(name)
@@ -65,7 +65,7 @@ def cgroup_path(name: CgroupName, driver: CgroupDriver) -> str:
 
 
 def parse_cgroup(path: str, driver: CgroupDriver) -> CgroupName:
-    """The driver's own reading of a path."""
+    """Return the driver's own reading of a path."""
     match driver:
         case CgroupDriver.CGROUPFS:
             return parse_cgroupfs(path)
@@ -86,14 +86,14 @@ def parse_cgroupfs(path: str) -> CgroupName:
 
 
 def systemd_path(name: CgroupName) -> str:
-    """The nested slices of a name."""
+    """Return the nested slices of a name."""
     if name.components in {(), ("",)}:
         return "/"
     return expand_slice("-".join(component.replace("-", "_") for component in name.components) + SLICE)
 
 
 def parse_systemd(path: str) -> CgroupName:
-    """The name behind the last slice of a path; its parents follow from it."""
+    """Return the name behind the last slice of a path; its parents follow from it."""
     base = posixpath.basename(path.rstrip("/"))
     if base in {"", ROOT_SLICE}:
         return ROOT
@@ -111,7 +111,7 @@ def expand_slice(unit: str) -> str:
 
 
 def slice_unit(path: str) -> tuple[str, str]:
-    """The unit of an expanded slice path, and its parent unit."""
+    """Return the unit of an expanded slice path, and its parent unit."""
     parts = [part for part in path.split("/") if part]
     if not parts:
         raise CgroupNameError("the root cgroup is no unit of its own")

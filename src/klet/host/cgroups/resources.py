@@ -57,19 +57,19 @@ def millicpu_from_quota(quota: int, period: int) -> int:
 
 
 def weight_from_shares(shares: int) -> int:
-    """The linear formula, which upstream keeps for the cgroups it writes itself."""
+    """Convert by the linear formula, which upstream keeps for the cgroups it writes itself."""
     if shares >= MAX_SHARES:
         return MAX_WEIGHT
     return 1 + (max(shares, MIN_SHARES) - MIN_SHARES) * 9999 // 262142
 
 
 def shares_from_weight(weight: int) -> int:
-    """What is read back is lossy: 1024 shares are weight 39 are 998 shares."""
+    """Convert back, with loss: 1024 shares are weight 39 are 998 shares."""
     return (weight - 1) * 262142 // 9999 + MIN_SHARES
 
 
 def hugepage_unit(size: int) -> str:
-    """The name of a page size in the hugetlb files: `2MB`, `1GB`."""
+    """Return the name of a page size in the hugetlb files: `2MB`, `1GB`."""
     kilobytes = size >> 10
     if kilobytes >= 1 << 20:
         return f"{kilobytes >> 20}GB"
@@ -79,5 +79,5 @@ def hugepage_unit(size: int) -> str:
 
 
 def hugepage_limits(given: Mapping[int, int], host_sizes: Iterable[int]) -> dict[str, int]:
-    """A limit for every page size of the host, by unit name: every write of a cgroup carries them all."""
+    """Return a limit for every page size of the host, by unit name: every write of a cgroup carries them all."""
     return {hugepage_unit(size): given.get(size, 0) for size in sorted(host_sizes)}

@@ -129,7 +129,7 @@ class SystemdUnits:
 
 
 def slice_properties(unit: str, parent: str) -> tuple[UnitProperty, ...]:
-    """The properties of a new slice."""
+    """Return the properties of a new slice."""
     return (
         UnitProperty("Description", "s", f"libcontainer container {unit}"),
         UnitProperty("Wants", "as", (parent,)),
@@ -151,7 +151,7 @@ def round_quota(resources: CgroupResources) -> CgroupResources:
 
 
 def resource_properties(resources: CgroupResources, *, version: int, mode: CgroupMode) -> tuple[UnitProperty, ...]:
-    """The values that systemd knows; huge pages go through the files alone."""
+    """Return the values that systemd knows; huge pages go through the files alone."""
     unified = mode is CgroupMode.UNIFIED
     values: dict[str, int] = {}
     if resources.memory_limit:

@@ -71,7 +71,7 @@ def child_names(directory: Path) -> frozenset[str]:
 
 
 def collect_pids(directory: Path) -> frozenset[int]:
-    """The processes of a cgroup and of all below it."""
+    """Return the processes of a cgroup and of all below it."""
     pids: set[int] = set()
     for current in _walk(directory):
         pids.update(_own_pids(current))
@@ -89,7 +89,7 @@ def remove_tree(directory: Path) -> None:
 
 
 def read_numbers(paths: Iterable[Path]) -> tuple[int | None, ...]:
-    """One number per file; None for a file that is not there."""
+    """Return one number per file; None for a file that is not there."""
     return tuple(int(text) if (text := read_if_there(path)) is not None else None for path in paths)
 
 
@@ -105,7 +105,7 @@ def read_if_there(path: Path) -> str | None:
 
 
 def _walk(directory: Path) -> list[Path]:
-    """A cgroup and all below it, parents first. Without recursion: the depth is in the hands of who runs in it."""
+    """Return a cgroup and all below it, parents first. Without recursion: its processes choose the depth."""
     found = [directory]
     for current in found:
         found.extend(current / name for name in child_names(current))

@@ -41,13 +41,13 @@ class CgroupUsage(Struct, frozen=True, kw_only=True):
 
 
 def parse_flat(text: str) -> dict[str, int]:
-    """A flat keyed file: one `name number` a line; other lines are left out."""
+    """Return a flat keyed file: one `name number` a line; other lines are left out."""
     pairs = (line.split() for line in text.splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
 
 
 def parse_limit(text: str) -> int | None:
-    """A number, or None for `max`."""
+    """Return a number, or None for `max`."""
     value = text.strip()
     return None if value == "max" else int(value)
 
@@ -79,7 +79,7 @@ def build_cpu_v1(*, usage: int, times: Mapping[str, int], stat: Mapping[str, int
 def build_memory_v2(
     stat: Mapping[str, int], *, current: int | None, swap: int | None, limit: int | None
 ) -> CgroupMemoryUsage:
-    """The root cgroup has no `memory.current`: its usage is what its `memory.stat` adds up to."""
+    """Build the usage. The root cgroup has no `memory.current`: its usage is the sum of its `memory.stat`."""
     usage = stat.get("anon", 0) + stat.get("file", 0) if current is None else current
     return CgroupMemoryUsage(
         usage=usage,

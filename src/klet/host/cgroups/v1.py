@@ -43,7 +43,7 @@ class V1Hierarchy:
         return self._mode
 
     def directory(self, controller: str, path: str) -> Path | None:
-        """Where a controller has a cgroup; None if the controller is not mounted."""
+        """Return where a controller has a cgroup; None if the controller is not mounted."""
         mount = self._controllers.get(controller)
         return tree.inside(mount, path) if mount else None
 
@@ -116,7 +116,7 @@ class V1Hierarchy:
             tree.remove_tree(tree.inside(mount, path))
 
     def _wanted(self, controller: str, path: str) -> Path | None:
-        """Where to write values of a controller; a missing one is reported once and then left out."""
+        """Return where to write values of a controller; a missing one is reported once and then left out."""
         directory = self.directory(controller, path)
         if directory is None and controller not in self._reported:
             self._reported.add(controller)

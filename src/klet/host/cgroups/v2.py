@@ -135,7 +135,7 @@ class V2Hierarchy:
         tree.remove_tree(tree.inside(self._root, path))
 
     def _files(self, resources: CgroupResources) -> Iterator[tuple[str, str]]:
-        """The plain files, in the order in which upstream writes them."""
+        """Yield the plain files, in the order in which upstream writes them."""
         if resources.pids_limit:
             yield "pids.max", _max_or(resources.pids_limit)
         if resources.memory_limit:
@@ -170,7 +170,7 @@ class V2Hierarchy:
 
 
 def needs_domain(resources: CgroupResources) -> bool:
-    """Whether a value is to be set that a threaded cgroup cannot have."""
+    """Return whether a value is to be set that a threaded cgroup cannot have."""
     return bool(
         resources.memory_limit
         or resources.cpu_shares
@@ -181,7 +181,7 @@ def needs_domain(resources: CgroupResources) -> bool:
 
 
 def unified_values(resources: CgroupResources) -> dict[str, str]:
-    """The values written under their own file names."""
+    """Return the values written under their own file names."""
     values = dict(resources.unified)
     if resources.memory_min is not None:
         values["memory.min"] = str(resources.memory_min)

@@ -69,5 +69,5 @@ class SystemVersions(Struct, frozen=True):
 
 
 def go_architecture(machine: str) -> str:
-    """The name that Kubernetes has for an architecture, which uname(2) calls differently."""
+    """Return the name that Kubernetes has for an architecture, which uname(2) calls differently."""
     return _ARCHITECTURES.get(machine, machine)

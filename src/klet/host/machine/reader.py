@@ -36,7 +36,7 @@ class MachineReader:
         self._root = root
 
     def info(self) -> MachineInfo:
-        """All facts. Raises HostError without memory or cgroups; what else the kernel does not report is left out."""
+        """Return all facts. Raises HostError without memory or cgroups; other missing facts are left out."""
         memory = UsageReader(root=self._root).memory()
         topology = self._known_topology()
         cgroups = self._root / "sys/fs/cgroup"
@@ -92,7 +92,7 @@ class MachineReader:
         return parse_cpu_models(read_text(self._root / "proc/cpuinfo"))
 
     def hugepages(self) -> dict[int, int]:
-        """How many huge pages there are of each size in bytes."""
+        """Return how many huge pages there are of each size in bytes."""
         directory = self._hugepages
         return {
             size: self._number(directory / f"hugepages-{size >> 10}kB" / "nr_hugepages")
@@ -100,7 +100,7 @@ class MachineReader:
         }
 
     def topology(self) -> tuple[Cpu, ...]:
-        """The online CPUs. What the kernel does not report is 0: one socket, one NUMA node; a core is its CPU's own."""
+        """Return the online CPUs. Missing facts are 0: one socket, one NUMA node; a core is its CPU's own."""
         nodes = self._nodes()
         return tuple(
             Cpu(
@@ -130,7 +130,7 @@ class MachineReader:
             return ()
 
     def _nodes(self) -> dict[int, int]:
-        """The NUMA node of each CPU."""
+        """Return the NUMA node of each CPU."""
         numbers = (int(match[1]) for name in list_names(self._root / _NODES) if (match := _NODE.fullmatch(name)))
         return {cpu: node for node in numbers for cpu in self._cpus_of(node)}
 
@@ -150,7 +150,7 @@ class MachineReader:
         return missing if text == "-1" else parse_number(text, path)
 
     def _first(self, *paths: str) -> str:
-        """The content of the first file that can be read; device-tree strings end with a NUL."""
+        """Return the content of the first file that can be read; device-tree strings end with a NUL."""
         for path in paths:
             try:
                 return self._word(path).strip("\0")
@@ -172,7 +172,7 @@ class MachineReader:
 
 
 def host_architecture() -> str:
-    """The architecture of this machine, in the words of Kubernetes and of image platforms."""
+    """Return the architecture of this machine, in the words of Kubernetes and of image platforms."""
     return go_architecture(platform.machine())
 
 
@@ -190,13 +190,13 @@ def parse_os_release(text: str) -> dict[str, str]:
 
 
 def parse_cpu_models(cpuinfo: str) -> tuple[str, ...]:
-    """The model name of each processor; empty names where the architecture gives none."""
+    """Return the model name of each processor; empty names where the architecture gives none."""
     blocks = (parse_colons(block) for block in cpuinfo.split("\n\n"))
     return tuple(block.get("model name", "") for block in blocks if "processor" in block)
 
 
 def _or_nothing(read: Callable[[], str]) -> str:
-    """A machine without identifiers is a machine all the same."""
+    """Return the identifier, or nothing: a machine may have none."""
     try:
         return read()
     except FileError:

@@ -54,11 +54,11 @@ class UsageReader:
         return parse_meminfo(self._read("meminfo"))
 
     def swaps(self) -> tuple[SwapUsage, ...]:
-        """The active swap areas; none where the kernel was built without swap."""
+        """Return the active swap areas; none where the kernel was built without swap."""
         return parse_swaps(self._read("swaps")) if (self._proc / "swaps").exists() else ()
 
     def boot_time(self) -> datetime:
-        """When the machine started, by the clock of today: it moves when the clock is set."""
+        """Return when the machine started, by the clock of today: it moves when the clock is set."""
         return parse_boot_time(self._read("stat"))
 
     def uptime(self) -> timedelta:
@@ -88,7 +88,7 @@ def parse_meminfo(text: str) -> MemoryUsage:
 
 
 def parse_boot_time(stat: str) -> datetime:
-    """When the machine started, from /proc/stat."""
+    """Return when the machine started, from /proc/stat."""
     for line in stat.splitlines():
         name, _, value = line.partition(" ")
         if name == "btime":

@@ -85,7 +85,7 @@ def _variable(name: str, value: str) -> cri.KeyValue:
 
 
 def _mounts(pod: Pod, container: Container | EphemeralContainer, inputs: ContainerInputs) -> list[cri.Mount]:
-    """Those of devices first. In a user namespace all are mapped to the ids the pod has on the host."""
+    """Build the mounts, those of devices first. In a user namespace all are mapped to the host ids of the pod."""
     mounts = [
         cri.Mount(container_path=mount.container_path, host_path=mount.host_path, readonly=mount.read_only)
         for mount in inputs.options.mounts

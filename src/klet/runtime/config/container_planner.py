@@ -112,7 +112,7 @@ class ContainerPlanner:
     async def plan(
         self, pod: Pod, container: Container | EphemeralContainer, sandbox: ReadySandbox, facts: StartFacts
     ) -> cri.ContainerConfig:
-        """The configuration; whatever is in its way is a StartError."""
+        """Return the configuration; whatever is in its way is a StartError."""
         try:
             return await self._plan(pod, container, sandbox, facts)
         except StartError:

@@ -47,7 +47,7 @@ class IdRange(Struct, frozen=True, kw_only=True):
 
 
 def choose_range(*, per_pod: int, max_pods: int, granted: IdBlock | None = None) -> IdRange:
-    """All ids but the first block, or what the host's administrator granted the kubelet."""
+    """Return all ids but the first block, or what the host's administrator granted the kubelet."""
     block = granted or IdBlock(per_pod, ALL_IDS - per_pod)
     rules = (
         (per_pod % UNIT == 0, f"userNamespaces.idsPerPod {per_pod} is not a multiple of {UNIT}"),
@@ -63,7 +63,7 @@ def choose_range(*, per_pod: int, max_pods: int, granted: IdBlock | None = None)
 
 
 def parse_granted(users: str, groups: str) -> IdBlock:
-    """What `getsubids` says of the kubelet: `0: kubelet 65536 7208960`, alike for users and groups."""
+    """Parse the output of `getsubids`: `0: kubelet 65536 7208960`, the same for users and groups."""
     if users != groups:
         raise UserNamespaceError("user and group ids granted to the kubelet differ")
     lines = users.strip().splitlines()
@@ -134,7 +134,7 @@ class _Mappings(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def encode_block(block: IdBlock) -> bytes:
-    """The file in a pod's directory, in upstream's form."""
+    """Return the file in a pod's directory, in upstream's form."""
     mapping = (_Mapping(host_id=block.first, container_id=0, length=block.length),)
     return msgspec.json.encode(_Mappings(uid_mappings=mapping, gid_mappings=mapping))
 

@@ -64,7 +64,7 @@ class ResourceRules(Struct, frozen=True, kw_only=True):
 def build_container_resources(
     pod: Pod, container: str, allocation: PodAllocation, rules: ResourceRules, *, has_exclusive_cpus: bool = False
 ) -> cri.LinuxContainerResources:
-    """The resources of one container."""
+    """Return the resources of one container."""
     given = allocation.of(container)
     resources = _build(
         cpu_request=given.requests.get(CPU),
@@ -88,7 +88,7 @@ def build_container_resources(
 def build_sandbox_resources(
     allocation: PodAllocation, rules: ResourceRules, *, has_exclusive_cpus: bool = False
 ) -> cri.LinuxContainerResources:
-    """The resources of the pod as a whole, without its overhead."""
+    """Return the resources of the pod as a whole, without its overhead."""
     requests = compute_pod_requests(allocation, with_overhead=False)
     limits = compute_pod_limits(allocation, with_overhead=False)
     return _build(
@@ -101,7 +101,7 @@ def build_sandbox_resources(
 
 
 def build_overhead(allocation: PodAllocation, rules: ResourceRules) -> cri.LinuxContainerResources:
-    """What the sandbox itself uses, by the pod's runtime class; empty without one."""
+    """Return what the sandbox itself uses, by the pod's runtime class; empty without one."""
     overhead = allocation.overhead
     if not overhead:
         return cri.LinuxContainerResources()
@@ -132,13 +132,13 @@ def _build(
 
 
 def _limit(given: ResourceRequirements, allocation: PodAllocation, resource: str) -> Quantity:
-    """The container's limit; without one, that of the whole pod."""
+    """Return the container's limit; without one, that of the whole pod."""
     own = given.limits.get(resource, ZERO)
     return own or allocation.pod_limits.get(resource, own)
 
 
 def _hugepages(given: ResourceRequirements, allocation: PodAllocation, rules: ResourceRules) -> list[cri.HugepageLimit]:
-    """One limit for every page size of the machine: what is not asked for is not to be had."""
+    """Return one limit for every page size of the machine: 0 for those that are not requested."""
     limits = hugepage_amounts(allocation.pod_limits) | hugepage_amounts(given.limits)
     return [
         cri.HugepageLimit(page_size=hugepage_unit(size), limit=limits.get(size, 0)) for size in rules.hugepage_sizes
@@ -166,7 +166,7 @@ def _may_swap(pod: Pod, given: ResourceRequirements) -> bool:
 
 
 def _swap_share(given: ResourceRequirements, rules: ResourceRules, swap: SwapRules) -> int:
-    """The part of the node's swap that the container's request is of the node's memory."""
+    """Return the part of the node's swap that the container's request is of the node's memory."""
     request, _ = _memory(given)
     if rules.memory_capacity <= 0 or request > rules.memory_capacity:
         return 0

@@ -27,7 +27,7 @@ class PodMappingFiles:
         return await self._threads.run(_read, self._pods, uid)
 
     async def read_all(self) -> dict[PodUID, bytes]:
-        """What previous runs of the agent wrote."""
+        """Return what previous runs of the agent wrote."""
         return await self._threads.run(_read_all, self._pods)
 
     async def write(self, uid: PodUID, data: bytes) -> None:

@@ -70,7 +70,7 @@ def build_mounts(
 
 
 def resolve_sub_path(mount: VolumeMount, environment: Mapping[str, str]) -> str:
-    """The part of the volume that is meant, relative to it; empty for the whole volume."""
+    """Return the part of the volume that is meant, relative to it; empty for the whole volume."""
     path = _expanded(mount.sub_path_expr, environment) if mount.sub_path_expr else mount.sub_path
     if path.startswith("/"):
         raise _error(f"error SubPath `{path}` must not be an absolute path")
@@ -82,7 +82,7 @@ def resolve_sub_path(mount: VolumeMount, environment: Mapping[str, str]) -> str:
 def build_block_devices(
     container: Container | EphemeralContainer, volumes: Mapping[str, BlockVolume]
 ) -> list[cri.Device]:
-    """The container's raw devices; one whose link is not there yet is left out, as upstream does."""
+    """Return the container's raw devices; one whose link is not there yet is left out, as upstream does."""
     devices = []
     for wanted in container.volume_devices:
         if not wanted.device_path.startswith("/"):
@@ -99,7 +99,7 @@ def build_block_devices(
 
 
 def asks_for_recursive_read_only(mounts: Sequence[VolumeMount]) -> bool:
-    """Whether it matters what the runtime can do."""
+    """Return whether the container needs to know if the runtime has recursive read-only mounts."""
     return any(mount.recursive_read_only not in {None, "Disabled"} for mount in mounts)
 
 

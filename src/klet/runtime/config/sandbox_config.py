@@ -64,7 +64,7 @@ def build_sandbox_config(
 
 
 def hostname_of(pod: Pod, *, cluster_domain: str) -> str:
-    """The kernel host name of the pod."""
+    """Return the kernel host name of the pod."""
     host, domain = hostname_and_domain(pod, cluster_domain=cluster_domain)
     if not (pod.spec.set_hostname_as_fqdn and domain):
         return host
@@ -99,7 +99,7 @@ def _check(field_name: str, value: str, kind: str, find_problems: Callable[[str]
 
 
 def _shortened(name: str) -> str:
-    """The kernel takes no more, and a name does not end with a separator."""
+    """Shorten a host name to what the kernel takes; it must not end with a separator."""
     return name if len(name) <= _HOSTNAME_LIMIT else name[:_HOSTNAME_LIMIT].rstrip("-.")
 
 
@@ -132,7 +132,7 @@ def _port_key(port: ContainerPort) -> str:
 def namespace_options(
     pod: Pod, *, user_namespace: cri.UserNamespace | None = None, target_id: str = ""
 ) -> cri.NamespaceOption:
-    """What the pod shares with the host, and its containers with one another; a target's processes are shared too."""
+    """Return what the pod shares with the host, and its containers with one another and with a target."""
     pid = cri.NODE if pod.spec.host_pid else cri.POD if pod.spec.share_process_namespace else cri.CONTAINER
     if target_id and pid == cri.CONTAINER:
         pid = cri.TARGET

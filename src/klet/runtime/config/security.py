@@ -167,5 +167,5 @@ def _seccomp(profile: SeccompProfile | None, settings: SecuritySettings) -> cri.
 
 
 def _unknown_profile(what: str, kind: str) -> StartError:
-    """A newer API server may know more types. Whatever they are, who asks for one wants to be confined."""
+    """Return the error for a type of a newer API server: a pod that asks for it wants to be confined."""
     return StartError(CREATE_CONFIG_ERROR, f'unknown {what} profile type "{shorten(kind, LONGEST_WORD)}"')

@@ -35,7 +35,7 @@ class SubPaths(Protocol):
     """Makes parts of volumes ready to be mounted."""
 
     async def prepare(self, uid: PodUID, container: str, index: int, *, volume: str, root: str, path: str) -> str:
-        """Where the part lies that the container's mount of that index wants; raises SubPathError."""
+        """Return where the part lies that the container's mount of that index wants; raises SubPathError."""
         ...
 
     async def clean(self, uid: PodUID) -> None:
@@ -108,7 +108,7 @@ def _bind(found: int, pods: Path, names: tuple[str, ...]) -> None:
 
 @contextmanager
 def _made(parent: int, target: Path, shown: Path, *, is_directory: bool) -> Iterator[int]:
-    """What the bind is mounted on: a directory for a directory, a file for anything else."""
+    """Yield what the bind is mounted on: a directory for a directory, a file for anything else."""
     name = target.name
     if os.path.lexists(target) and stat.S_ISDIR(target.lstat().st_mode) is not is_directory:
         cleanup_mount_point(target)

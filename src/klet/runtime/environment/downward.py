@@ -18,7 +18,7 @@ Limits = Mapping[str, Quantity]
 
 
 def field_value(pod: Pod, path: str, *, pod_ips: tuple[str, ...], node_ips: tuple[str, ...]) -> str:
-    """The text of one of the pod's own fields."""
+    """Return the text of one of the pod's own fields."""
     meta = pod.metadata
     if (split := split_subscript(path)) is not None:
         return _map_entry(pod, path, *split)
@@ -50,7 +50,7 @@ def field_value(pod: Pod, path: str, *, pod_ips: tuple[str, ...], node_ips: tupl
 def resource_value(
     allocation: PodAllocation, container: str, wanted: ResourceFieldSelector, *, allocatable: Limits | None
 ) -> str:
-    """The request or limit of a container in multiples of a divisor, rounded up.
+    """Return the request or limit of a container in multiples of a divisor, rounded up.
 
     Where a container has no limit it could use as much as its pod, or the node, lets it.
     """
@@ -69,7 +69,7 @@ def resource_value(
 
 
 def one_per_family(pod_ips: tuple[str, ...], node_ips: tuple[str, ...]) -> tuple[str, ...]:
-    """The first address of each family, that of the node's first address in front."""
+    """Return the first address of each family, that of the node's first address in front."""
     first: dict[bool, str] = {}
     for ip in pod_ips:
         first.setdefault(":" in ip, ip)
@@ -87,7 +87,7 @@ def _map_entry(pod: Pod, path: str, front: str, key: str) -> str:
 
 
 def _target(allocation: PodAllocation, container: str, name: str) -> tuple[ResourceRequirements, bool]:
-    """What the container meant has, and whether missing limits are filled in: a named init container's are not."""
+    """Return what the named container has, and whether missing limits are filled in: not for init containers."""
     if not name:
         return allocation.of(container), True
     for found in allocation.containers:

@@ -100,7 +100,7 @@ def _all_of(source: EnvFromSource, inputs: EnvironmentInputs) -> dict[str, str]:
 def _referenced(
     pod: Pod, container: Container | EphemeralContainer, source: EnvVarSource, inputs: EnvironmentInputs
 ) -> str | None:
-    """The value, or None for an optional one that is not there."""
+    """Return the value, or None for an optional one that is not there."""
     if source.field_ref is not None:
         if source.field_ref.api_version not in {"", "v1"}:
             raise _error(f"unsupported pod version: {source.field_ref.api_version}")

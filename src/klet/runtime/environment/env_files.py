@@ -19,7 +19,7 @@ class EnvFileError(KletError):
 
 
 def find_variable(content: bytes, name: str) -> str | None:
-    """The value of a variable. What comes after it is not even looked at; a wrong line before it raises."""
+    """Return the value of a variable. What comes after it is not even looked at; a wrong line before it raises."""
     lines = _Lines(content)
     for line in lines:
         text = line.lstrip(_BLANKS)

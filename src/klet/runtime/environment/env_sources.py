@@ -28,7 +28,7 @@ class ServiceReader(Protocol):
     """Knows the services of the cluster."""
 
     def services(self) -> Sequence[Service] | None:
-        """All of them; None before they have been read for the first time."""
+        """Return all of them; None before they have been read for the first time."""
         ...
 
     async def until_read(self) -> None:
@@ -40,7 +40,7 @@ class FileReader(Protocol):
     """Reads files on volumes, which pods can write to."""
 
     async def read(self, root: str, path: str) -> bytes:
-        """A file below the root, wherever links in it point to."""
+        """Return a file below the root, wherever links in it point to."""
         ...
 
 

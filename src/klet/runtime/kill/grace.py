@@ -10,7 +10,7 @@ MINIMUM_GRACE = 2
 
 
 def base_grace(pod: Pod, container: Container | None, reason: KillReason) -> int:
-    """The grace period before an override, in seconds."""
+    """Return the grace period before an override, in seconds."""
     return min(_granted(pod, container, reason), LONGEST_GRACE)
 
 

@@ -120,14 +120,14 @@ class PodKiller:
         turns: KillTurns | None,
         cause: CauseId,
     ) -> CriError | None:
-        """A hook that outlasts the grace goes on beside the stop, and ends with the container."""
+        """Stop the container when its hook has ended. A hook that outlasts the grace goes on beside the stop."""
         kind = describe_handler(handler)
         about = self._decisions.for_pod(pod, record.name)
         about.record(
             Reason.PRE_STOP_HOOK,
             f"running the preStop hook ({kind}) of container {record.name}",
             measurements={"graceSeconds": granted},
-            next_step="the container is told to stop when the hook ends, or when its grace is over",
+            next_step="the container is stopped when the hook ends, or when its grace is over",
             parent=cause,
         )
         async with asyncio.TaskGroup() as group:
@@ -176,7 +176,7 @@ class PodKiller:
 
 
 def _spec_of(pod: Pod, record: ContainerRecord) -> Container:
-    """The container's spec; one that the pod no longer has is stopped by what the container itself remembers.
+    """Return the container's spec; one that the pod no longer has is stopped by what the container itself remembers.
 
     Upstream refuses to stop such a container, and it would never end.
     """

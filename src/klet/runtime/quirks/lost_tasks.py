@@ -99,7 +99,7 @@ class LostTaskRemover:
 
 
 def find_lost_task(request: object, error: CriError) -> str | None:
-    """The container that a removal failed for, if it is lost."""
+    """Return the container that a removal failed for, if it is lost."""
     if not isinstance(request, cri.RemoveContainerRequest | cri.RemovePodSandboxRequest):
         return None
     found = _LOST.search(error.message)

@@ -12,5 +12,5 @@ _CONTAINERD: Final = "failed to setup network for sandbox"
 
 
 def is_network_failure(error: KletError) -> bool:
-    """Whether the network plugin is why the runtime could not make a sandbox."""
+    """Return whether the network plugin is why the runtime could not make a sandbox."""
     return isinstance(error, CriError) and _CONTAINERD in error.message

@@ -55,7 +55,7 @@ class VolumePlugin(ABC):
 
     @abstractmethod
     def path(self, uid: PodUID, volume: Volume) -> str:
-        """Where it lies on the host; empty for one that only the runtime sees."""
+        """Return where it lies on the host; empty for one that only the runtime sees."""
 
     @abstractmethod
     async def set_up(self, request: MountRequest) -> datetime | None:
@@ -70,8 +70,8 @@ class AttachablePlugin(VolumePlugin):
 
     @abstractmethod
     def node_name_of(self, volume: Volume) -> VolumeName | None:
-        """What it is called on the whole node, whichever pods use it; None for one that needs no attaching."""
+        """Return what it is called on the whole node, whichever pods use it; None for one that needs no attaching."""
 
     @abstractmethod
     async def found_name(self, uid: PodUID, name: str) -> VolumeName | None:
-        """The same for one that a previous run of the agent has set up. A failure is a KletError."""
+        """Return the same for one that a previous run of the agent has set up. A failure is a KletError."""

@@ -73,7 +73,7 @@ def check_host_path(path: Path, kind: str) -> None:
 
 
 def _mode(path: Path) -> int | None:
-    """The mode of what is there; None if nothing is. Whatever the reason is, upstream takes it for missing."""
+    """Return the mode of what is there; None if nothing is. Whatever the reason is, upstream takes it for missing."""
     try:
         return path.stat().st_mode
     except OSError:

@@ -64,7 +64,7 @@ class ShownFilesPlugin(VolumePlugin):
 
     @abstractmethod
     async def collect(self, request: MountRequest) -> Content:
-        """Everything that goes into the volume; nothing is written yet."""
+        """Return everything that goes into the volume; nothing is written yet."""
 
     def attributes(self, volume: Volume) -> VolumeAttributes:  # noqa: ARG002 - the same for all of them
         return SHOWN_FILES
@@ -240,7 +240,7 @@ class ProjectedPlugin(ShownFilesPlugin):
 
 
 def token_request(request: MountRequest, source: ServiceAccountTokenProjection) -> TokenRequest:
-    """A token that dies with the pod."""
+    """Return a token that dies with the pod."""
     meta = request.pod.metadata
     bound = BoundObjectReference(api_version="v1", kind="Pod", name=meta.name, uid=meta.uid)
     return TokenRequest(
@@ -253,7 +253,7 @@ def token_request(request: MountRequest, source: ServiceAccountTokenProjection) 
 
 
 async def read_config_map(objects: ObjectReader, request: MountRequest, name: str, *, is_optional: bool) -> ConfigMap:
-    """A config map; an empty one in place of one that may be missing."""
+    """Return a config map; an empty one in place of one that may be missing."""
     try:
         return await objects.config_map(request.pod.metadata.namespace, name)
     except ObjectMissing:
@@ -263,7 +263,7 @@ async def read_config_map(objects: ObjectReader, request: MountRequest, name: st
 
 
 async def read_secret(objects: ObjectReader, request: MountRequest, name: str, *, is_optional: bool) -> Secret:
-    """A secret; an empty one in place of one that may be missing."""
+    """Return a secret; an empty one in place of one that may be missing."""
     try:
         return await objects.secret(request.pod.metadata.namespace, name)
     except ObjectMissing:
