@@ -20,7 +20,7 @@ from klet.sync.ledger import WorkerLedger
 
 
 class Boards(Struct, frozen=True, kw_only=True):
-    """What is wanted, what is, what is reported, and who waits for what."""
+    """The boards of the agent: what is wanted, what is, what is reported, and what waits."""
 
     statuses: StatusBoard
     backoff: CrashBackoff

@@ -46,7 +46,7 @@ def build_node(spec: NodeSpecification) -> WiredNode:
     agent = build_agent(spec.ports, spec.settings)
     parts = (*spec.others, *agent.parts)
     if spec.cluster is not None:
-        # What speaks to an API server takes memory that a node without one can spare.
+        # Imported here: the API client takes memory that a node without an API server can save.
         from klet.app.cluster.join import build_cluster_parts  # noqa: PLC0415 - see above
 
         parts += build_cluster_parts(spec.cluster, spec.ports, agent)

@@ -50,15 +50,15 @@ from klet.wire import cri_v1_pb2 as cri
 
 
 class PodFilesPort(ContainerFileMaker, RestartCounts, PodDirectoryFiles, Protocol):
-    """Everything the agent asks of the pods' files."""
+    """All roles of the pods' files."""
 
 
 class LogFilesPort(LogLinks, Logs, Protocol):
-    """Everything the agent asks of the containers' logs."""
+    """All roles of the containers' logs."""
 
 
 class PodCgroupsPort(CgroupParents, PodCgroupKeeper, OrphanCgroups, Protocol):
-    """Everything the agent asks of the pods' cgroups."""
+    """All roles of the pods' cgroups."""
 
 
 class TrustBundleReader(TrustReader, ObjectChanges, Protocol):
@@ -66,7 +66,7 @@ class TrustBundleReader(TrustReader, ObjectChanges, Protocol):
 
 
 class VolumeDirectories(VolumeDisk, PodRemover, Protocol):
-    """Everything that is asked of the pods' directories about volumes."""
+    """All roles of the pods' volume directories."""
 
 
 class NodeObjects(Struct, frozen=True, kw_only=True):

@@ -121,7 +121,7 @@ async def _open_spec(
     host_ips: Callable[[], tuple[str, ...]] = tuple
     cluster = None
     if base.events is not None:
-        # What speaks to an API server takes memory that a node without one can spare.
+        # Imported here: the API client takes memory that a node without an API server can save.
         from klet.app.cluster import join  # noqa: PLC0415 - see above
 
         cluster = await opened.enter_async_context(

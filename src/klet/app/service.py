@@ -21,7 +21,7 @@ def tell_ready() -> None:
 
 
 def build_watchdog(base: BasePorts, agent: Agent) -> tuple[Part, ...]:
-    """Signs of life, if the service manager waits for them; raises WatchdogError for a time that cannot be kept."""
+    """Return the watchdog, if the service manager has one; raises WatchdogError for a time that cannot be kept."""
     allowed = read_watchdog(os.environ, pid=os.getpid())
     if allowed is None:
         return ()

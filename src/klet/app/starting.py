@@ -41,7 +41,7 @@ class RuntimeParts(Struct, frozen=True, kw_only=True):
 def build_runtime_parts(
     ports: Ports, settings: AgentSettings, boards: Boards, *, volumes: MountableVolumes, images: ImageEnsurer
 ) -> RuntimeParts:
-    """Who reads the runtime, and who carries out what a pod's sync has decided."""
+    """The reader of the runtime, and the executor of a pod's actions."""
     runtime, recorder, clock = ports.runtime, ports.recorder, ports.clock
     reader = PodReader(runtime=runtime, files=ports.termination_files)
     hooks = HookRunner(commands=runtime, http=ports.http, pods=reader, recorder=recorder, clock=clock)

@@ -1,4 +1,4 @@
-"""Who talks to whom: builds every part of the agent from its ports. The only place that knows them all."""
+"""Builds every part of the agent from its ports: who talks to whom. The only module that knows them all."""
 
 from functools import partial
 

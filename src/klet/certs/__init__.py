@@ -1,1 +1,1 @@
-"""Keys and certificates: what to ask for, when, where they lie. Only `klet.certs.child` imports cryptography."""
+"""Keys and certificates: what to request, when, where to store them. Only `klet.certs.child` imports cryptography."""

@@ -44,7 +44,7 @@ async def wait_for_server(
     randomness: random.Random,
     patience: timedelta = SERVER_PATIENCE,
 ) -> None:
-    """Wait until the API server is well, or too long; `check` says what is wrong with it, or nothing."""
+    """Wait until the API server is well, or too long; `check` returns what is wrong with it, or nothing."""
     end = clock.now() + patience
     while problem := await check():
         if clock.now() >= end:

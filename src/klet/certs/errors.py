@@ -23,7 +23,7 @@ class CertificateError(KletError):
 
 
 class CertificateRefused(CertificateError):
-    """The child said which rule the request breaks."""
+    """The child refused a request that breaks a rule."""
 
     def __init__(self, message: str, *, reason: RefusalReason) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ class NotIssued(CertificateError):
 
 
 class IdentityLost(CertificateError):
-    """The agent cannot show the API server who it is; a restart may find new credentials."""
+    """The agent cannot authenticate to the API server; a restart may find new credentials."""
 
 
 class PairError(CertificateError):
@@ -62,7 +62,7 @@ class PairError(CertificateError):
 
 
 class PairMissing(PairError):
-    """None of the places where a pair may lie has one."""
+    """There is no pair at any of its paths."""
 
 
 class PairDamaged(PairError):

@@ -1,4 +1,4 @@
-"""Asks the certificate child: one short-lived process per question, so that cryptography never enters the agent."""
+"""Calls the certificate child: one short-lived process per request, so that the agent never imports cryptography."""
 
 import sys
 from collections.abc import Sequence
@@ -104,7 +104,7 @@ class CertificateMaker:
         return (await self._ask(question, Signed)).certificate
 
     async def describe(self, certificate: str, *, key: str = "") -> CertificateFacts:
-        """Return what a PEM certificate says; the first one counts if there are several."""
+        """Return the contents of a PEM certificate; the first one counts if there are several."""
         return await self._ask(Describe(certificate=certificate, key=key), CertificateFacts)
 
     async def _ask(self, request: Request, expected: type[T]) -> T:

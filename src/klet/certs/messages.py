@@ -1,4 +1,4 @@
-"""What the agent asks the certificate child and what the child answers: one JSON document each way.
+"""Requests to the certificate child and its answers: one JSON document each way.
 
 Keys travel on the pipes only; a `repr` never shows them.
 """

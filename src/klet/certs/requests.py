@@ -111,7 +111,7 @@ class CertificateRequester:
         return await self._maker.signing_request(template, key=key)
 
     async def post_again(self, template: Template, made: KeyAndRequest, *, now: datetime) -> Posted:
-        """Ask with a key from before; what was asked with it already counts. Raises SigningFailed or NotIssued."""
+        """Post a request with an old key, or use the one that exists for it. Raises SigningFailed or NotIssued."""
         usages = build_usages(self._purpose, made.key_algorithm)
         name = build_bootstrap_name(made.public_key, template, usages)
         wanted = self._build(ObjectMeta(name=name), made)
@@ -124,7 +124,7 @@ class CertificateRequester:
         return Posted(name=name, uid=request.metadata.uid, key=made.key)
 
     async def describe(self, certificate: str) -> CertificateFacts:
-        """Return what a certificate says. Raises what the maker raises."""
+        """Return the contents of a certificate. Raises what the maker raises."""
         return await self._maker.describe(certificate)
 
     async def outcome(self, posted: Posted) -> RequestOutcome:

@@ -1,4 +1,4 @@
-"""Signing requests at the API server, for those who ask for a certificate."""
+"""Signing requests at the API server: created, read and watched."""
 
 import asyncio
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What klet asks of the container runtime: one method for each CRI call.
+"""The port to the container runtime: one method for each CRI call.
 
 Each method raises CriError or one of its kinds (cri.errors). Deadlines are the port's own affair.
 """
@@ -16,7 +16,7 @@ class CommandRunner(Protocol):
 
 
 class StatusCall(Protocol):
-    """The part of the runtime that says how it is, and how it is configured."""
+    """The calls for the runtime's status and configuration."""
 
     async def status(self, request: pb.StatusRequest) -> pb.StatusResponse: ...
 

@@ -30,7 +30,7 @@ class AddressFacts(Struct, frozen=True, kw_only=True):
     local: frozenset[IPAddress] = frozenset()
     """On the interfaces of the machine."""
     looked_up: tuple[IPAddress, ...] = ()
-    """What the resolver says of the machine's name."""
+    """The resolver's answer for the machine's name."""
     default: IPAddress | Unknown = NO_DEFAULT_ROUTE
     """Where traffic to the world comes from."""
 

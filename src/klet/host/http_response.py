@@ -106,7 +106,7 @@ class ResponseReader:
         return None
 
     def _read_chunks(self) -> bool:
-        """Move the data of chunks into the body; say whether the last one was there."""
+        """Move the data of chunks into the body; return whether the last one was there."""
         buffer, position = self._buffer, 0
         while position < len(buffer) and len(self._body) < MAX_BODY:
             if self._chunk_left:

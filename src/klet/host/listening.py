@@ -1,4 +1,4 @@
-"""Who holds a port of this machine: for the message that it is taken, and for pods that want it too."""
+"""Which process holds a port of this machine: for errors about a taken port, and for host ports of pods."""
 
 from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address

@@ -48,7 +48,7 @@ class _Seen(Struct, frozen=True):
 
 
 class ImageManager:
-    """Finds images, and pulls them as the pull policy says."""
+    """Finds images, and pulls them according to the pull policy."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class ImageManager:
         before_pull: Callable[[], None],
         parent: CauseId | None,
     ) -> PresentImage | MissingImage:
-        """Have the image of a container on the node, or say why it is not.
+        """Return the image of a container, pulled if needed, or why it is missing.
 
         A pull may take long: `before_pull` is called first, and a pod that is to stop no longer waits for it (Halted).
         """

@@ -16,7 +16,7 @@ from klet.wire import cri_v1_pb2 as cri
 
 
 class ContainerLogs:
-    """Reads logs where the runtime says that they are."""
+    """Reads container logs at the paths that the runtime reports."""
 
     def __init__(self, *, runtime: RuntimeService, clock: Clock) -> None:
         self._runtime = runtime

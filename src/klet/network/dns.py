@@ -1,4 +1,4 @@
-"""A pod's name resolution: the node's resolv.conf, the cluster's DNS and the pod's own wishes (network/dns)."""
+"""A pod's name resolution: the node's resolv.conf, the cluster's DNS and the pod's own settings (network/dns)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Reads the node's resolv.conf for each pod that needs it, and says what had to be left out."""
+"""Reads the node's resolv.conf for each pod that needs it, and records what had to be left out."""
 
 from pathlib import Path
 from typing import Final

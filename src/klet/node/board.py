@@ -1,4 +1,4 @@
-"""The node's own object as the agent knows it, for everyone who needs its addresses, labels or volumes in use."""
+"""The node's own object as the agent knows it, for parts that need its addresses, labels or volumes in use."""
 
 import asyncio
 

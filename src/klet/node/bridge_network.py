@@ -48,14 +48,14 @@ class BridgeNetwork:
         self._threads = threads
 
     async def use(self, cidrs: tuple[str, ...]) -> None:
-        """Raises KletError; it is asked again then."""
+        """Write the network; raises KletError, and is called again then."""
         answer = await self._runtime.status(cri.StatusRequest(verbose=True))
         directory = find_cni_directory(answer)
         await self._threads.run(write_network, directory, parse_cidrs(cidrs), self._names)
 
 
 def find_cni_directory(answer: cri.StatusResponse) -> Path:
-    """Return where the runtime looks for its network; the usual place if it does not say."""
+    """Return where the runtime looks for its network; the default if it does not report it."""
     try:
         config = json.loads(answer.info.get("config", "{}"))
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The images that the node's status names: asked of the runtime now and then, so that a status never waits for it."""
+"""The images that the node's status names: read from the runtime periodically, so that a status never waits for it."""
 
 from datetime import timedelta
 from typing import Final, Protocol

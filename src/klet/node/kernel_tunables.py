@@ -53,7 +53,7 @@ class TunablePlan(Struct, frozen=True):
 
 
 def choose_tunable_policy(*, protect: bool, leave: bool) -> TunablePolicy:
-    """Return which of the two settings wins: protectKernelDefaults, since who relies on the values wants to know."""
+    """Return which of the two settings wins: protectKernelDefaults, as wrong values must then be an error."""
     if protect:
         return TunablePolicy.REFUSE
     return TunablePolicy.LEAVE if leave else TunablePolicy.SET

@@ -46,13 +46,13 @@ class RuntimeHandler(Struct, frozen=True, kw_only=True):
 
 
 class RuntimeReport(Struct, frozen=True, kw_only=True):
-    """What the runtime said of itself, judged. An error that is None: nothing to complain of."""
+    """The runtime's status, judged. An error is None if all is well."""
 
     runtime_error: str | None
     network_error: str | None
     handlers: tuple[RuntimeHandler, ...] = ()
     supplemental_groups_policy: bool | None = None
-    """None: it does not say."""
+    """None if the runtime does not report it."""
 
 
 class RuntimeState:
@@ -73,16 +73,16 @@ class RuntimeState:
 
     @property
     def has_answered(self) -> bool:
-        """Whether the runtime has said anything of itself yet."""
+        """Whether the runtime has reported a status yet."""
         return self._has_answered
 
     @property
     def well_at(self) -> datetime | None:
-        """When the runtime last said that it is ready."""
+        """When the runtime last reported to be ready."""
         return self._well_at
 
     def note(self, report: RuntimeReport) -> None:
-        """Take in what the runtime just said. What it can do is believed only while it is ready."""
+        """Record the runtime's status. Its features are believed only while it is ready."""
         before, was_late = self._report, describe_age(self._well_at, now=self._clock.now()) is not None
         if report.runtime_error is None:
             self._well_at = self._clock.now()
@@ -141,7 +141,7 @@ class RuntimeChecks:
             await self._clock.sleep(PERIOD if is_well else RETRY)
 
     async def check(self) -> bool:
-        """Ask once; say whether runtime and network are ready."""
+        """Read the status once; return whether runtime and network are ready."""
         try:
             answer = await self._runtime.status(cri.StatusRequest())
         except CriError as error:

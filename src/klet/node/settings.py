@@ -1,4 +1,4 @@
-"""What the configuration says of the node's own object, and what is kept back from pods."""
+"""The settings of the node's own object, and what is reserved from pods."""
 
 from collections.abc import Mapping
 from datetime import timedelta

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 TRIES: Final = 5
 START_PATIENCE: Final = timedelta(seconds=2)
-"""So long after its start the agent does not say of a ready node that it is not: it has hardly looked yet."""
+"""So long after its start the agent does not report a ready node as not ready: its checks have hardly run."""
 
 
 class StatusApi(Protocol):
@@ -96,7 +96,7 @@ class StatusSync:
         self._delay = timedelta()
 
     async def sync(self, name: str) -> StatusOutcome:
-        """Compute the status and send it if there is something to say; several tries, one right after the other."""
+        """Compute the status and send it if it has changed or is due; several tries, one right after the other."""
         self._began = self._clock.monotonic() if self._began is None else self._began
         pending: dict[str, Finding] = {}
         last: KubeError | None = None

@@ -1,4 +1,4 @@
-"""Shows systemd that the agent lives, as long as its parts are well (upstream: the systemd watchdog health checker).
+"""Notifies systemd while the parts of the agent are well (upstream: the systemd watchdog health checker).
 
 It runs on the agent's own event loop, so a loop that hangs is noticed too.
 """
@@ -35,7 +35,7 @@ class StateNotifier(Protocol):
 
 
 class Watchdog:
-    """Gives a sign of life twice in the time that is allowed."""
+    """Notifies systemd twice in the time that is allowed."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Watchdog:
             await self._clock.sleep(self._every)
 
     async def beat(self) -> None:
-        """One sign of life, unless a part is not well."""
+        """Notify systemd, unless a part is not well."""
         for name, check in self._checks.items():
             if problem := await check():
                 logger.error("Not notifying the watchdog", extra={"check": name, "error": problem})

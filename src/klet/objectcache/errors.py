@@ -41,7 +41,7 @@ class Standalone(ObjectCacheError):
 
 
 class NoTrustAnchors(ObjectCacheError):
-    """Root certificates that are not to be had."""
+    """Root certificates that cannot be read."""
 
 
 class UnknownStrategy(ObjectCacheError):

@@ -13,7 +13,7 @@ _LAST_PART: Final = 20
 
 
 class TokenKey(NamedTuple):
-    """What was asked for. What the server made of it, such as another lifetime, has no say."""
+    """A token request. What the server made of it, such as another lifetime, is not part of it."""
 
     account: str
     namespace: str

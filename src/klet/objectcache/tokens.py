@@ -1,4 +1,4 @@
-"""Tokens of service accounts: asked for on behalf of pods, kept, renewed before they run out (token manager)."""
+"""Tokens of service accounts: requested for pods, kept, renewed before they expire (token manager)."""
 
 import logging
 import random
@@ -30,7 +30,7 @@ from klet.objectcache.token_rules import (
 logger = logging.getLogger(__name__)
 
 SWEEP: Final = timedelta(minutes=1)
-# The part of the API server that says whether the pod is this node's may learn of it later than the node itself.
+# The authorizer of the API server may learn later than the node that the pod is this node's.
 _PAUSES: Final = (timedelta(milliseconds=100), timedelta(milliseconds=300), timedelta(seconds=1))
 _API_VERSION: Final = "authentication.k8s.io/v1"
 
@@ -62,7 +62,7 @@ class _Kept(Struct, frozen=True):
 
 
 class TokenCache:
-    """Tokens by what was asked for."""
+    """Tokens by their requests."""
 
     def __init__(self, *, client: TokenClient, randomness: random.Random, clock: Clock) -> None:
         self._client = client

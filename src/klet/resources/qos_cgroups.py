@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class QosCgroups:
-    """Gives burstable pods together the CPU they asked for, and best-effort pods what is left."""
+    """Gives burstable pods together the CPU they request, and best-effort pods the rest (QoS container manager)."""
 
     def __init__(self, *, cgroups: CgroupManager, kubepods: CgroupName, rules: QosRules) -> None:
         self._cgroups = cgroups

@@ -19,7 +19,7 @@ from klet.wire import cri_v1_pb2 as cri
 
 
 class LogPaths(Protocol):
-    """Keeps the places of logs free for the runtime."""
+    """Keeps the paths of logs free for the runtime."""
 
     async def remove_log(self, log: str) -> None: ...
 
@@ -76,7 +76,7 @@ class ContainerCreator:
         return CreatedContainer(created, log)
 
     async def _remove_unstarted(self, container: str, status: PodRuntimeStatus) -> None:
-        """A start that an earlier run of the agent asked for may still be under way: it must not come beside ours.
+        """A start by a previous run of the agent may still be under way: it must not run beside ours.
 
         Its log goes first: if nothing but that were left, it would count as a life.
         """

@@ -129,7 +129,7 @@ def _dead_groups(listed: Iterable[ListedContainer], *, youngest: datetime) -> di
 
 
 def _keep_newest(groups: Mapping[_Key, list[ListedContainer]], number: int) -> list[ListedContainer]:
-    """Cut each group down, and say what was cut off, oldest first."""
+    """Cut each group down; return what was cut off, oldest first."""
     removed: list[ListedContainer] = []
     for group in groups.values():
         removed += reversed(group[number:])

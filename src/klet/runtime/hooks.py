@@ -1,4 +1,4 @@
-"""Lifecycle hooks: what a container's spec wants done after its start and before its stop (HandlerRunner).
+"""Lifecycle hooks: what runs after a container's start and before its stop (HandlerRunner).
 
 A hook is tried once. Its error has upstream's words, which end up in the container's status.
 """

@@ -62,7 +62,7 @@ class LogFiles:
         await self._threads.run(_remove_log, log)
 
     async def make_way(self, log: str) -> None:
-        """Remove what is in the place of a new log and is no file: the runtime follows links, and waits at pipes."""
+        """Remove what is at the path of a new log and is no file: the runtime follows links, and waits at pipes."""
         await self._threads.run(_make_way, log)
 
     async def directories(self) -> tuple[LogDirectory, ...]:
@@ -114,7 +114,7 @@ def _make_way(log: str) -> None:
     except (FileMissing, FileNotFoundError):
         return
     if not stat.S_ISREG(mode):
-        logger.warning("What was in the place of a log is removed", extra={"path": log})
+        logger.warning("Removed what was at the path of a log", extra={"path": log})
         remove_below(logs, pod, container, file)
 
 

@@ -1,4 +1,4 @@
-"""What the runtime was asked for, as metrics."""
+"""Metrics of calls to the runtime."""
 
 from msgspec import Struct
 

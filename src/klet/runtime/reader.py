@@ -60,7 +60,7 @@ class _Known(NamedTuple):
 
 
 class PodReader:
-    """Asks the runtime about pods. What it says again of a container gives the same record again."""
+    """Reads pods from the runtime. An unchanged container keeps its record object."""
 
     def __init__(self, *, runtime: RuntimeService, files: TerminationFiles) -> None:
         self._runtime = runtime
@@ -122,7 +122,7 @@ class PodReader:
             if status.state == cri.CONTAINER_EXITED
         }
         read: dict[str, _Known] = {}
-        build = _build_anew(self._known.get(uid, {}), read)
+        build = _build_changed(self._known.get(uid, {}), read)
         pod = build_status(uid, sandboxes, containers, sandbox_of, termination_message=words, build=build)
         if read:
             self._known[uid] = read
@@ -148,13 +148,13 @@ class PodReader:
 
 
 def _check_id(what: str, asked: str, answered: str) -> None:
-    """What a runtime says of one thing must not be taken for another."""
+    """Check that an answer is about the object that was asked for."""
     if answered != asked:
         raise BadAnswer(f"asked for {what} {asked}, the runtime answered with {shorten(answered, LONGEST_WORD)}")
 
 
-def _build_anew(known: Mapping[str, _Known], read: dict[str, _Known]) -> RecordBuilder:
-    """Makes a record only of what differs from what is known, and notes what was read."""
+def _build_changed(known: Mapping[str, _Known], read: dict[str, _Known]) -> RecordBuilder:
+    """Return a builder that makes new records only for changed containers, and keeps what was read."""
 
     def build(container: cri.ContainerStatus, sandbox_id: str, termination_message: str) -> ContainerRecord:
         before = known.get(container.id)
@@ -170,7 +170,7 @@ def _build_anew(known: Mapping[str, _Known], read: dict[str, _Known]) -> RecordB
 def group_listed(
     sandboxes: Iterable[cri.PodSandbox], containers: Iterable[cri.Container]
 ) -> dict[PodUID, PodRuntimeStatus]:
-    """Group list answers by pod; what is not a pod's is someone else's use of the same runtime."""
+    """Group list answers by pod; what belongs to no pod is another use of the same runtime."""
     sandboxes_by_uid: dict[str, list[cri.PodSandbox]] = {}
     for sandbox in sandboxes:
         sandboxes_by_uid.setdefault(sandbox.metadata.uid, []).append(sandbox)

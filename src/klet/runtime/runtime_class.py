@@ -54,7 +54,7 @@ async def find_handler(pod: Pod, classes: RuntimeClasses) -> str:
 
 
 class HandlerFeatures(Struct, frozen=True, kw_only=True):
-    """What a runtime handler can do. Runtimes that do not say so can do nothing of this."""
+    """The features of a runtime handler; none if the runtime does not report them."""
 
     is_known: bool = True
     recursive_read_only_mounts: bool = False

@@ -27,7 +27,7 @@ DECIDER = "runtime.starter"
 
 
 class ImageEnsurer(Protocol):
-    """Gets an image onto the node, or says why it is not there."""
+    """Gets an image onto the node, or returns why it is missing."""
 
     async def ensure(
         self,

@@ -49,7 +49,7 @@ class OrphanKept(VolumeError):
 
 @contextmanager
 def doing(action: str, path: Path) -> Iterator[None]:
-    """Translate what the operating system says."""
+    """Translate errors of the operating system."""
     try:
         yield
     except OSError as error:

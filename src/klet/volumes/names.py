@@ -69,5 +69,5 @@ class Layout(Struct, frozen=True):
         return self.volumes(uid) / escape(plugin) / name
 
     def marker(self, uid: PodUID, name: str) -> Path:
-        """Return the file that says that a scratch directory has been set up."""
+        """Return the file that marks a scratch directory as set up."""
         return self.pod(uid) / "plugins" / escape(EMPTY_DIR) / name / READY

@@ -61,7 +61,7 @@ class _Frame(Struct):
 
 
 class _Walk(Struct):
-    """One pass. Without recursion: the depth is in the hands of who writes there."""
+    """One pass. Without recursion: containers that write there choose the depth."""
 
     wanted: Ownership
     frames: list[_Frame]

@@ -1,4 +1,4 @@
-"""The volumes of one pod, as those see them who run it: from its first sync to its end."""
+"""The volumes of one pod, as its sync sees them: from its first pass to its end."""
 
 from collections.abc import Mapping
 

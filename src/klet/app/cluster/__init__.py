@@ -1,1 +1,1 @@
-"""What the parts of the agent ask of an API server, carried out by the client."""
+"""The parts of the agent that need an API server."""

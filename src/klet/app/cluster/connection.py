@@ -22,7 +22,7 @@ REVIEW_TIMEOUT: Final = timedelta(seconds=10)
 
 
 class ClusterClients(Struct, frozen=True, kw_only=True):
-    """What speaks to the API server. A flood of one kind of requests does not hold up the others."""
+    """The clients of the API server. A flood of one kind of requests does not delay the others."""
 
     main: KubeClient
     heartbeat: KubeClient
@@ -41,7 +41,7 @@ class ClusterClients(Struct, frozen=True, kw_only=True):
 async def connect_cluster(
     access: Access, config: KubeletConfiguration, *, clock: Clock, randomness: random.Random
 ) -> AsyncIterator[ClusterClients]:
-    """Clients for one kubeconfig; nothing is asked yet."""
+    """Return the clients for one kubeconfig; no request is sent yet."""
     credentials = Credentials(login=access.login, clock=clock)
     transport = Transport(access=access, credentials=credentials)
     heartbeats = Transport(access=access, credentials=credentials)

@@ -1,4 +1,4 @@
-"""What the configuration says of the node's certificates, handed to the parts that get and renew them."""
+"""Cuts the settings of the node's certificates, for the parts that get and renew them."""
 
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Makes the agent a node of a cluster: what speaks to its API server, and the parts that keep both sides true."""
+"""Makes the agent a node of a cluster: the client of its API server, and the parts that keep both in sync."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

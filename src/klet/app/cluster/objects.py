@@ -55,7 +55,7 @@ def build_served_objects(
     clock: Clock,
     randomness: random.Random,
 ) -> ServedObjects:
-    """Nothing is asked before a pod needs it. The informers are parts of their own."""
+    """Build the object caches. Nothing is read before a pod needs it. The informers are parts of their own."""
     cache = build_cluster_objects(
         settings.strategy,
         settings=clients.informers,

@@ -21,7 +21,7 @@ class CgroupDriver(StrEnum):
 
 
 class CgroupName(Struct, frozen=True):
-    """The place of a cgroup, the same for both drivers: `["kubepods" "burstable"]`."""
+    """The name of a cgroup, the same for both drivers: `["kubepods" "burstable"]`."""
 
     components: tuple[str, ...] = ()
 

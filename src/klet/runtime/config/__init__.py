@@ -1,1 +1,1 @@
-"""What the runtime is asked for: the configuration of sandboxes and containers."""
+"""The configuration of sandboxes and containers for the runtime."""

@@ -105,7 +105,7 @@ class IdBlocks:
         self._blocks[uid] = block
 
     def allocate(self, uid: PodUID, randomness: random.Random) -> IdBlock:
-        """Give a pod a block of its own: any, so that who guesses one learns nothing about the others."""
+        """Give a pod a random block of its own, so that one block reveals nothing about the others."""
         count, ids = self._ids.count, self._ids
         start = randomness.randrange(count) if count else 0
         for step in range(count):

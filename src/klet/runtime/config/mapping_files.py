@@ -49,7 +49,7 @@ def _read(pods: Path, uid: PodUID) -> bytes | None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Down to the disk: ids must not be given out twice because the machine forgot them."""
+    """Write through to the disk: ids must not be allocated twice after a crash of the machine."""
     write_atomic(path, data, mode=0o644)
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -1,4 +1,4 @@
-"""Parts of volumes that containers mount (`subPath`), each bound to a place that no container can tamper with.
+"""Parts of volumes that containers mount (`subPath`), each bound to a path that no container can tamper with.
 
 A container could swap a directory of its volume for a link between our look at it and the runtime's mount. So what is
 found is bound by descriptor below the pod's directory, and the runtime is given that.
@@ -35,7 +35,7 @@ class SubPaths(Protocol):
     """Makes parts of volumes ready to be mounted."""
 
     async def prepare(self, uid: PodUID, container: str, index: int, *, volume: str, root: str, path: str) -> str:
-        """Return where the part lies that the container's mount of that index wants; raises SubPathError."""
+        """Return the path of the part that the container's mount of that index needs; raises SubPathError."""
         ...
 
     async def clean(self, uid: PodUID) -> None:

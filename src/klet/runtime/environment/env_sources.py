@@ -45,7 +45,7 @@ class FileReader(Protocol):
 
 
 class NoApiServer(KletError):
-    """What is asked for is on an API server, and there is none."""
+    """The object is on an API server, and there is none."""
 
 
 class NoObjects:

@@ -6,7 +6,7 @@ from klet.model.pods import LONGEST_GRACE
 from klet.runtime.actions import KillReason
 
 MINIMUM_GRACE = 2
-"""Seconds. The CRI is never asked for less: a container must get the chance to see its signal."""
+"""Seconds. The runtime never gets less: a container must have the chance to handle its signal."""
 
 
 def base_grace(pod: Pod, container: Container | None, reason: KillReason) -> int:

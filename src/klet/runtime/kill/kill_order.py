@@ -30,7 +30,7 @@ def plan_kill_order(pod: Pod, running: Collection[str]) -> dict[str, frozenset[s
 
 
 class KillTurns:
-    """One stop of a pod: who waits for whom, and who has ended by now."""
+    """One stop of a pod: which containers wait for which, and which have ended."""
 
     def __init__(self, *, waits: Mapping[str, frozenset[str]], clock: Clock) -> None:
         self._waits = waits
@@ -38,7 +38,7 @@ class KillTurns:
         self._ended = {name: asyncio.Event() for names in waits.values() for name in names}
 
     async def wait(self, name: str, *, at_most: int) -> int:
-        """Return when it is this container's turn or the time is over; says how many whole seconds that took."""
+        """Wait for this container's turn or the end of the time; return how many whole seconds that took."""
         if at_most <= 0 or not self._waits.get(name):
             return 0
         started = self._clock.monotonic()

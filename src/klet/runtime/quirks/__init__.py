@@ -1,1 +1,1 @@
-"""What runtimes do that they should not, and how the agent lives with it."""
+"""Misbehaviour of runtimes, and the agent's workarounds."""

@@ -39,7 +39,7 @@ async def run_sandbox(runtime: RuntimeService, request: cri.RunPodSandboxRequest
             if found is None:
                 await clock.sleep(pause)
             elif found.state == cri.SANDBOX_READY:
-                logger.info("A sandbox that was asked for before is there", extra={"sandbox": holder})
+                logger.info("A sandbox of an earlier request exists and is used", extra={"sandbox": holder})
                 return SandboxId(holder)
             elif await _has_containers(runtime, holder):
                 raise  # the next read shows them, and the sandbox
@@ -71,7 +71,7 @@ async def create_container(
 
 
 def find_holder(error: CriError) -> str | None:
-    """For whom the runtime holds the name that was asked for."""
+    """Return the id that the runtime holds the requested name for."""
     found = _HELD.search(error.message)
     return found.group(1) if found is not None else None
 

@@ -24,7 +24,7 @@ from klet.wire.methods import Method, RequestT, ResponseT, method_of
 logger = logging.getLogger(__name__)
 
 NAMESPACE = (("containerd-namespace", "k8s.io"),)
-"""What a connection to containerd's own services has to say with each call."""
+"""The metadata of every call to containerd's own services."""
 ANSWERS_WITHIN = timedelta(seconds=10)
 ATTEMPTS = 20
 PAUSE = timedelta(milliseconds=50)

@@ -1,4 +1,4 @@
-"""What the volume manager asks of a kind of volume."""
+"""The contract of volume plugins with the volume manager."""
 
 from abc import ABC, abstractmethod
 from datetime import datetime
@@ -66,7 +66,7 @@ class VolumePlugin(ABC):
 
 
 class AttachablePlugin(VolumePlugin):
-    """A kind of volume that a controller attaches to the node, once the node says that it is in use."""
+    """A volume plugin whose volumes a controller attaches, once the node reports them in use."""
 
     @abstractmethod
     def node_name_of(self, volume: Volume) -> VolumeName | None:

@@ -25,7 +25,7 @@ _OR_CREATE: Final = "OrCreate"
 
 
 class HostPathPlugin(VolumePlugin):
-    """Nothing is mounted for it; only what is there is checked, or made if that is asked for."""
+    """Mounts nothing: checks the path, or makes it if the type asks for that."""
 
     name = "kubernetes.io/host-path"
 
