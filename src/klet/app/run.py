@@ -1,6 +1,7 @@
 """`klet run`: upstream's flags in, the agent running until it is stopped."""
 
 import logging
+import os
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -17,8 +18,8 @@ from klet.app.node import NodeSpecification, build_node
 from klet.app.opening import open_base, open_ports, standalone_objects
 from klet.app.pod_sources import build_sources, source_names
 from klet.app.ports import BasePorts
-from klet.app.service import build_watchdog, tell_ready
 from klet.app.settings import AgentSettings, check_settings, cut_settings
+from klet.app.wiring import Agent
 from klet.config.command_line import Settings, ShowText
 from klet.config.errors import ConfigError, one_line, suffixed, warned
 from klet.config.loader import load_command_line
@@ -31,6 +32,7 @@ from klet.host.machine.reader import MachineReader
 from klet.host.open_files import allow_open_files
 from klet.host.root_directory import hold_root, make_root
 from klet.host.sysctls import Sysctls
+from klet.host.systemd_notify import READY, NotifyError, find_service_manager, read_watchdog
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.roles import Part
@@ -38,6 +40,7 @@ from klet.node.cgroup_driver import find_cgroup_driver
 from klet.node.findings import find_cgroup_v1, find_starting
 from klet.node.kernel_tunables import TunablePolicy, apply_tunables, choose_tunable_policy
 from klet.node.machine_checks import check_paths
+from klet.node.watchdog import Watchdog, check_allowed
 from klet.sources.config import PodConfig
 
 logger = logging.getLogger(__name__)
@@ -106,7 +109,7 @@ async def run_agent(given: Settings, settings: AgentSettings, machine: MachineCa
         spec = await _open_spec(given, settings, base, sockets=sockets, opened=opened)
         node = build_node(spec)
         _record_start(base, settings)
-        await run_parts((*node.parts, *build_watchdog(base, node.agent)), when_started=tell_ready)
+        await run_parts((*node.parts, *_build_watchdog(base, node.agent)), when_started=_notify_ready)
 
 
 async def _open_spec(
@@ -153,3 +156,30 @@ def _record_start(base: BasePorts, settings: AgentSettings) -> None:
     if base.machine.info().cgroup_version == 1:
         base.recorder.record(find_cgroup_v1())
     logger.info("The agent has started", extra={"node": settings.node_name, "runtime": version.runtime_version})
+
+
+def _notify_ready() -> None:
+    """Notify the service manager that the agent is up; a failure must not stop the agent."""
+    try:
+        find_service_manager(os.environ).notify(READY)
+    except NotifyError as error:
+        logger.warning("The service manager was not notified that the agent is up", extra={"error": str(error)})
+
+
+def _build_watchdog(base: BasePorts, agent: Agent) -> tuple[Part, ...]:
+    """Return the watchdog, if the service manager has one; raises WatchdogError for a time that cannot be kept."""
+    allowed = read_watchdog(os.environ, pid=os.getpid())
+    if allowed is None:
+        return ()
+
+    async def check_loop() -> str | None:
+        return agent.loop.health_error()
+
+    watchdog = Watchdog(
+        manager=find_service_manager(os.environ),
+        allowed=check_allowed(allowed),
+        checks={"syncloop": check_loop},
+        clock=base.clock,
+        randomness=base.randomness,
+    )
+    return (watchdog,)
