@@ -41,7 +41,7 @@ class RuntimeParts(Struct, frozen=True, kw_only=True):
 def build_runtime_parts(
     ports: Ports, settings: AgentSettings, boards: Boards, *, volumes: MountableVolumes, images: ImageEnsurer
 ) -> RuntimeParts:
-    """The reader of the runtime, and the executor of a pod's actions."""
+    """Build the reader of the runtime, and the executor of a pod's actions."""
     runtime, recorder, clock = ports.runtime, ports.recorder, ports.clock
     reader = PodReader(runtime=runtime, files=ports.termination_files)
     hooks = HookRunner(commands=runtime, http=ports.http, pods=reader, recorder=recorder, clock=clock)
@@ -70,7 +70,7 @@ def build_runtime_parts(
 
 
 def build_images(ports: Ports, boards: Boards, logins: RegistryLogins) -> ImageManager:
-    """Who pulls what containers are made of."""
+    """Build the image manager."""
     return ImageManager(
         images=ports.images,
         logins=logins,

@@ -222,7 +222,7 @@ def _build_reporting(ports: Ports, boards: Boards) -> tuple[ProbeManager, PodSta
 
 
 def _build_volumes(ports: Ports, settings: AgentSettings, boards: Boards) -> tuple[VolumeManager, PodVolumes]:
-    """Who looks after all volumes, and how one pod sees its own."""
+    """Build the volume manager, and the view that one pod has of its volumes."""
     manager = VolumeManager(
         plugins=ports.volumes.plugins,
         allocations=boards.allocations,

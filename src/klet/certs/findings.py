@@ -50,7 +50,7 @@ def find_first(pair: CertificatePair) -> Finding:
 
 
 def find_failure(purpose: Purpose, what: str, error: str, held: HeldCertificate | None) -> Finding:
-    """Without a certificate nothing works for long; with one there is time until it ends."""
+    """Return the finding of a failure. With a certificate there is time until it expires; without one there is not."""
     left = "there is none meanwhile" if held is None else f"the present one holds until {show(held.facts.not_after)}"
     return Finding(
         subject=Subject(),

@@ -35,7 +35,7 @@ def check_pulled(answer: pb.PullImageResponse, image: pb.ImageSpec) -> None:
 
 
 def check_image_status(answer: pb.ImageStatusResponse, image: pb.ImageSpec) -> None:
-    """No image at all means that it is not there, which is a good answer."""
+    """Accept an answer without an image: it means that the image does not exist."""
     if answer.HasField("image") and not (answer.image.id and answer.image.size):
         message = f'Id or size of image "{image.image}" is not set'
         raise BadAnswer(message)

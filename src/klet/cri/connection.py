@@ -118,7 +118,7 @@ def _translate(error: aio.AioRpcError) -> CriError:
 
 
 def _unreadable(method: Method[RequestT, ResponseT]) -> CriError:
-    """In the words of Go's gRPC."""
+    """Return the error in the words of Go's gRPC."""
     return error_for(Code.INTERNAL, f"grpc: failed to unmarshal the received message of {method.path}")
 
 

@@ -46,7 +46,7 @@ class AddressReader:
         self._is_looking_up = False
 
     async def read(self, *, name: str, prefer: int, lookup: bool) -> AddressFacts:
-        """With `lookup`, the resolver is asked too; if that takes long, its last answer holds."""
+        """Read the addresses, with `lookup` also from the resolver; if that takes long, its last answer holds."""
         try:
             local = read_local_addresses()
         except HostError as error:
@@ -66,7 +66,7 @@ class AddressReader:
             await self._threads.run(self._look_up, name)
 
     def _look_up(self, name: str) -> None:
-        """In a thread. The caller may have stopped waiting: the answer is kept all the same."""
+        """Ask the resolver in a thread. The answer is kept even if the caller has stopped waiting."""
         try:
             self._looked_up = tuple(ip_address(text) for text in look_up_addresses(name))
         finally:

@@ -44,7 +44,7 @@ class FilesystemCapacity:
         self._size: int | None = None
 
     async def read(self) -> int | None:
-        """In bytes; None while it cannot be read."""
+        """Return the size in bytes; None while it cannot be read."""
         if self._size is None:
             try:
                 self._size = (await self._threads.run(filesystem_usage, self._path)).capacity

@@ -86,7 +86,7 @@ class PlainSockets:
         self._arm(min((deadline for deadline, _ in limited if deadline > now), default=None))
 
     def _arm(self, at: float | None) -> None:
-        """One timer, for the earliest deadline there was: most connections are gone long before theirs."""
+        """Set one timer, for the earliest deadline there was: most connections end long before theirs."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if at is None else self.loop.call_at(at, self._on_time)
@@ -129,7 +129,7 @@ class PlainSocket:
             self._socket.close()
 
     def get_extra_info(self, name: str) -> tuple[str, int]:
-        """As those of transports: `sockname`, `peername`."""
+        """Return what asyncio transports have: `sockname`, `peername`."""
         return self._peer if name == "peername" else self._socket.getsockname()[:2]
 
     def on_ready(self) -> None:

@@ -42,7 +42,7 @@ class PullBackoff:
         return delay
 
     def pulled(self, uid: PodUID, image: str) -> None:
-        """The next pull need not wait; should it fail, its delay goes on from the last."""
+        """Let the next pull begin at once; if it fails, its delay goes on from the last."""
         if self._failures.pop((uid, image), None) is not None:
             self._changes.send(uid)
 

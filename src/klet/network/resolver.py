@@ -62,15 +62,15 @@ class PodResolver:
         try:
             host = parse_resolv_conf(await self._threads.run(read_text, self._resolv_conf))
         except (HostError, ResolvConfError) as error:
-            self._tell_once(str(error))
+            self._record_once(str(error))
             message = f"Encountered error while parsing resolv conf file. Error: {error}"
             raise ResolvConfError(message) from error
         has_domain = bool(self._settings.cluster_domain)
-        self._tell_once(find_excess(host, file=str(self._resolv_conf), has_cluster_domain=has_domain))
+        self._record_once(find_excess(host, file=str(self._resolv_conf), has_cluster_domain=has_domain))
         return host
 
-    def _tell_once(self, problem: str | None) -> None:
-        """The node's file is checked at the first read: what pods do not get of it is recorded per pod."""
+    def _record_once(self, problem: str | None) -> None:
+        """Check the node's file at the first read; what pods do not get of it is recorded per pod."""
         if problem is not None and not self._is_checked:
             self._decisions.for_node().record(Reason.CHECK_LIMITS_FOR_RESOLV_CONF, problem)
         self._is_checked = True

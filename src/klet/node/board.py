@@ -32,7 +32,7 @@ class NodeBoard:
             self._changes.send(node)
 
     def forget(self) -> None:
-        """The object is not there any more."""
+        """Drop the object, which does not exist any more."""
         self._node = None
         self._known.clear()
 

@@ -88,12 +88,12 @@ class ClusterObjects:
                 group.create_task(store.run())
 
     def register(self, pod: Pod) -> None:
-        """The pod is about to use what it refers to."""
+        """Register a pod, which is about to use the objects that it refers to."""
         self._config_maps.register(pod)
         self._secrets.register(pod)
 
     def unregister(self, uid: PodUID) -> None:
-        """The pod is over and its volumes are gone."""
+        """Unregister a pod that is terminated and whose volumes are gone."""
         self._config_maps.unregister(uid)
         self._secrets.unregister(uid)
 

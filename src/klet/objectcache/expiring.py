@@ -53,7 +53,7 @@ class ExpiringObjects(Generic[T]):
         self._items: dict[tuple[str, str], _Item[T]] = {}
 
     def add_reference(self, namespace: str, name: str, uid: PodUID) -> None:
-        """A pod that begins to use an object shall not begin with an old one."""
+        """Expire the object: a pod that begins to use it must not get an old version."""
         item = self._items.setdefault((namespace, name), _Item())
         item.pods.add(uid)
         item.obj = item.missing = item.read_at = None

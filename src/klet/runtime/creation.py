@@ -76,9 +76,9 @@ class ContainerCreator:
         return CreatedContainer(created, log)
 
     async def _remove_unstarted(self, container: str, status: PodRuntimeStatus) -> None:
-        """A start by a previous run of the agent may still be under way: it must not run beside ours.
+        """Remove a container whose start by a previous run may still be under way: it must not run beside ours.
 
-        Its log goes first: if nothing but that were left, it would count as a life.
+        Its log goes first: if nothing but that were left, it would count as a restart.
         """
         record = status.newest(container)
         if record is None or record.state is not RuntimeContainerState.CREATED:

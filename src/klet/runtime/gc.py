@@ -156,7 +156,7 @@ class ContainerGc:
             )
 
     async def collect(self, *, all_stopped: bool = False) -> None:
-        """One pass; with `all_stopped` also what is left of pods that have merely stopped, to free disk space.
+        """Run one pass; with `all_stopped` also what is left of pods that have merely stopped, to free disk space.
 
         Each stage runs whatever became of the one before, and also while a removal of the one before hangs.
         """
@@ -191,7 +191,7 @@ class ContainerGc:
         return replace(container, state=RuntimeContainerState.CREATED) if unstarted else container
 
     async def _collect_sandboxes(self, is_over: Callable[[PodUID], bool], group: asyncio.TaskGroup) -> None:
-        """The containers are listed again: those that went may have left an empty sandbox."""
+        """Remove sandboxes. Containers are listed again: those that went may have left an empty sandbox."""
         answer = await self._runtime.list_pod_sandbox(cri.ListPodSandboxRequest())
         occupied = {container.sandbox_id for container in await self._containers()}
         sandboxes = [
@@ -262,13 +262,13 @@ class ContainerGc:
             self._removing.discard(thing)
 
     async def _until_most_are_done(self, tasks: list[asyncio.Task[None]]) -> None:
-        """Until none is left that has not had its turn, or that may still end in time."""
+        """Wait until every removal has had its turn, and has ended or taken too long."""
         rounds = -(-len(tasks) // REMOVALS)
         if tasks:
             await self._clock.wait(asyncio.wait(tasks), at_most=LONGEST_REMOVAL * rounds)
 
     async def _remove(self, container: ContainerId) -> None:
-        """A container that cannot be removed now stays for the next pass."""
+        """Remove a container; one that cannot be removed now stays for the next pass."""
         try:
             await self._remover.remove(container)
         except KletError as error:

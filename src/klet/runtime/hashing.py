@@ -13,7 +13,7 @@ _ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in
 
 
 def container_hash(container: Container | EphemeralContainer) -> int:
-    """Only the name and the image count: other changes never restart a container."""
+    """Hash the name and the image alone: other changes never restart a container."""
     return _hash_of(container.name, container.image)
 
 

@@ -85,7 +85,7 @@ class HookRunner:
             raise HookError(f"Cannot run handler: invalid handler: {describe_handler(handler)}")
 
     async def _exec(self, action: ExecAction, target: HookTarget) -> None:
-        """The command is run as it stands: variables in it are not expanded."""
+        """Run the command as it stands: variables in it are not expanded."""
         request = cri.ExecSyncRequest(container_id=target.id, cmd=action.command, timeout=0)
         command = shorten(" ".join(action.command))
         output = ""

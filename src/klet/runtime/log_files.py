@@ -119,7 +119,7 @@ def _make_way(log: str) -> None:
 
 
 def _remove_log(log: str) -> None:
-    """The runtime names the log. Where the way to it is no directory of ours, there is no log of ours."""
+    """Remove a log that the runtime names. If its path leads through no directory of ours, it is no log of ours."""
     logs, (pod, container, file) = split_end(log, LOG_DEPTH)
     try:
         entries = list_directory(logs, pod, container)

@@ -279,7 +279,7 @@ def _ips(network: cri.PodSandboxNetworkStatus) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _written_address(text: str) -> str:
-    """In the one form that all readers know; each reading of a pod asks again."""
+    """Return the address in canonical form; cached, as every read of a pod needs it."""
     return str(ip_address(text))
 
 
@@ -347,7 +347,7 @@ def _user(container: cri.ContainerStatus) -> ContainerUser | None:
 
 
 def was_broken_off(container: cri.ContainerStatus) -> bool:
-    """True if the caller of the start went away meanwhile, as a killed agent does: it never ran, and did not fail.
+    """Return whether the caller of the start went away meanwhile, as a killed agent does: it never ran nor failed.
 
     containerd shows it as ended, like a container that cannot run at all.
     """

@@ -60,7 +60,7 @@ def _has_succeeded(container: Container, status: PodRuntimeStatus) -> bool:
 
 
 def _rule_restarts(container: Container | EphemeralContainer, exit_code: int) -> bool:
-    """Only the first rule that matches counts; an action other than Restart leaves the decision to the policy."""
+    """Apply the first rule that matches; an action other than Restart leaves the decision to the policy."""
     for rule in container.restart_policy_rules:
         codes = rule.exit_codes
         if codes is None:

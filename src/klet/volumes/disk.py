@@ -46,7 +46,7 @@ def has_mounts(volumes: Path) -> bool:
 
 
 def _entries(directory: Path) -> list[Path]:
-    """In order. A plain file among the directories is no volume."""
+    """Return the directories in order. A plain file among them is no volume."""
     if not directory.is_dir() or directory.is_symlink():
         return []
     return sorted(directory.iterdir())

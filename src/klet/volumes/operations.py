@@ -53,5 +53,5 @@ class OperationBackoff:
         return delay
 
     def forget(self, key: MountKey) -> None:
-        """It succeeded, or the reason for its failure may be gone."""
+        """Drop the back-off: it succeeded, or the reason for its failure may be gone."""
         self._failures.pop(key, None)

@@ -19,7 +19,7 @@ class PodVolumes:
         self._orphans = orphans
 
     def register(self, pod: Pod) -> None:
-        """The pod is about to use the objects that it refers to."""
+        """Register the pod, which is about to use the objects that it refers to."""
         self._objects.register(pod)
 
     def refresh(self, pod: Pod) -> None:

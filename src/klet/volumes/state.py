@@ -133,7 +133,7 @@ class DesiredState:
             self._users.setdefault(ref, set()).add(mount.key)
 
     def touch(self, key: MountKey) -> None:
-        """Something that the volume shows has changed."""
+        """Raise the revision: something that the volume shows has changed."""
         mount = self._mounts[key.uid][key]
         self._mounts[key.uid][key] = replace(mount, revision=mount.revision + 1)
 

@@ -35,7 +35,7 @@ def _alternative_names(certificate: x509.Certificate) -> x509.SubjectAlternative
 
 
 def _last(name: x509.Name, kind: ObjectIdentifier) -> str:
-    """Of several common names Go takes the last one."""
+    """Return the last of several common names, as Go does."""
     return next(reversed(_values(name, kind)), "")
 
 

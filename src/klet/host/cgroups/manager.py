@@ -199,7 +199,7 @@ def _warn_of_values(path: str, error: KletError) -> None:
 
 
 def _refuse_root(name: CgroupName) -> None:
-    """The root holds the whole machine: no caller means it."""
+    """Refuse the root cgroup, which holds the whole machine: no caller means it."""
     if not any(name.components):
         raise CgroupNameError("the root cgroup can neither be emptied nor removed")
 

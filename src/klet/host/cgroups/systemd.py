@@ -120,7 +120,7 @@ class SystemdUnits:
         await self._reset_failed(unit)
 
     async def _reset_failed(self, unit: str) -> None:
-        """A unit that did not fail answers with an error, which is the usual case."""
+        """Reset a failed unit. One that did not fail answers with an error, which is the usual case."""
         try:
             await self._bus.reset_failed_unit(unit)
         except SystemdError as error:

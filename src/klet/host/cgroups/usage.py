@@ -64,7 +64,7 @@ def build_cpu_v2(stat: Mapping[str, int]) -> CpuUsage:
 
 
 def build_cpu_v1(*, usage: int, times: Mapping[str, int], stat: Mapping[str, int], ticks_per_second: int) -> CpuUsage:
-    """From `cpuacct.usage`, `cpuacct.stat` (in clock ticks) and `cpu.stat` (in nanoseconds)."""
+    """Build the usage from `cpuacct.usage`, `cpuacct.stat` (in clock ticks) and `cpu.stat` (in nanoseconds)."""
     tick = 1_000_000_000 // ticks_per_second
     return CpuUsage(
         total=usage,

@@ -153,7 +153,7 @@ class V1Hierarchy:
 
 
 def _inherit_cpuset(mount: Path, path: str) -> None:
-    """A new cpuset is empty, and nothing can enter an empty one: give each level what the one above has."""
+    """Give each level the cpuset of the one above: a new one is empty, and no process can enter it."""
     levels = [mount]
     for part in Path(path.lstrip("/")).parts:
         levels.append(levels[-1] / part)

@@ -88,7 +88,7 @@ class MachineReader:
         return parse_cpu_list(self._list(f"{_CPUS}/online"))
 
     def cpu_models(self) -> tuple[str, ...]:
-        """Not among the facts: the kernel asks each CPU for its frequency to answer this."""
+        """Return the CPU models. Not among the facts: to answer, the kernel asks each CPU for its frequency."""
         return parse_cpu_models(read_text(self._root / "proc/cpuinfo"))
 
     def hugepages(self) -> dict[int, int]:

@@ -83,7 +83,7 @@ class MountableVolumes(Protocol):
     """Knows the volumes that containers can mount."""
 
     def of_pod(self, uid: PodUID) -> Mapping[str, HostVolume]:
-        """By their names in the pod."""
+        """Return them by their names in the pod."""
         ...
 
 

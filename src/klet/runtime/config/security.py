@@ -67,7 +67,7 @@ def build_security_context(
     user_namespace: cri.UserNamespace | None = None,
     target_id: str = "",
 ) -> cri.LinuxContainerSecurityContext:
-    """Who the container runs as, and what it may do."""
+    """Build the user that the container runs as, and what it may do."""
     own, shared = _contexts(pod, container)
     context = cri.LinuxContainerSecurityContext(
         namespace_options=namespace_options(pod, user_namespace=user_namespace, target_id=target_id),

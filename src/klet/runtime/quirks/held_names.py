@@ -77,7 +77,7 @@ def find_holder(error: CriError) -> str | None:
 
 
 def _pauses(clock: Clock) -> Iterator[timedelta]:
-    """As long as it is worth waiting."""
+    """Yield the pauses between tries, as long as it is worth waiting."""
     give_up = clock.monotonic() + PATIENCE.total_seconds()
     for pause in exponential_delays(first=FIRST_PAUSE, longest=LONGEST_PAUSE):
         if clock.monotonic() >= give_up:

@@ -52,7 +52,7 @@ class HostPathPlugin(VolumePlugin):
         return None
 
     async def tear_down(self, uid: PodUID, name: str) -> None:
-        """What is the machine's stays."""
+        """Do nothing: the path belongs to the machine."""
 
 
 def check_host_path(path: Path, kind: str) -> None:
