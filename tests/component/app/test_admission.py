@@ -46,10 +46,10 @@ def test_two_pods_cannot_have_one_port_of_the_host():
     assert (rejected.phase, rejected.reason) == ("Failed", "NodePorts")
     assert rejected.message.startswith("Pod was rejected: Predicate NodePorts failed: ")
     assert rejected.container_statuses == ()
-    (told,) = [finding for finding in findings if finding.decision == "NodePorts"]
-    assert told.subject.name == "second"
-    assert "held" not in told.message  # it is the event's too, which has upstream's words
-    assert told.measurements["heldBy"] == "default/first"
+    (recorded,) = [finding for finding in findings if finding.decision == "NodePorts"]
+    assert recorded.subject.name == "second"
+    assert "held" not in recorded.message  # it is the event's too, which has upstream's words
+    assert recorded.measurements["heldBy"] == "default/first"
     assert set(after) == {"uid-1"}
 
 

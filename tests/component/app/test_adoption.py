@@ -50,23 +50,23 @@ async def statuses_of_next_life(machine: SimulatedNode, pod, *, seconds: float) 
     """Every status that the next agent reports in its first seconds."""
     wanted = WantedPods()
     wanted.add(pod)
-    told: list[PodStatus] = []
+    recorded: list[PodStatus] = []
     async with machine.run_agent(wanted) as running, asyncio.TaskGroup() as group:
 
         async def listen() -> None:
             with running.agent.statuses.changes() as changes:
                 async for uid in changes:
                     reported = running.agent.statuses.reported(uid)
-                    # That a pod has finished is told too, with the status as it is.
-                    if not (reported.is_finished and told):
-                        told.append(reported.status)
+                    # That a pod has finished is reported too, with the status as it is.
+                    if not (reported.is_finished and recorded):
+                        recorded.append(reported.status)
 
         listener = group.create_task(listen())
         await pause(seconds)
         assert running.agent.statuses.is_reported(UID)
-        assert running.agent.statuses.get(UID) == told[-1]
+        assert running.agent.statuses.get(UID) == recorded[-1]
         listener.cancel()
-    return told
+    return recorded
 
 
 def is_ready(status: PodStatus) -> bool:

@@ -1,4 +1,4 @@
-"""What the journal tells of a pod's first status."""
+"""What the journal records of a pod's first status."""
 
 from datetime import timedelta
 

@@ -76,8 +76,8 @@ def test_a_pod_that_lost_its_cgroup_starts_anew_in_one():
             await until(running, lambda: "PodCgroupMissing" in decisions(running))
             await until(running, lambda: machine.cgroups.pods == {UID})
             await until(running, lambda: live(machine) == [("main", 1)])
-            told = decisions(running)
-            after = told[told.index("PodCgroupMissing") :]
+            recorded = decisions(running)
+            after = recorded[recorded.index("PodCgroupMissing") :]
             assert [one for one in after if one in {"PodCgroupMissing", "Killing", "Started"}] == [
                 "PodCgroupMissing",
                 "Killing",

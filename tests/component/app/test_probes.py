@@ -19,7 +19,7 @@ SECOND = timedelta(seconds=1)
 
 
 class Health:
-    """What the probed command answers, until it is told otherwise."""
+    """What the probed command answers, until it is changed."""
 
     def __init__(self) -> None:
         self.exit_code = 1

@@ -54,14 +54,14 @@ def test_without_a_network_only_pods_on_the_nodes_own_start():
             await until(machine, lambda: phase(running, PodUID("host")) == "Running")
             await machine.clock.sleep(20 * SECOND)
             assert phase(running) == "Pending"
-            told = [
+            recorded = [
                 c for c in machine.journal.all() if c.finding.decision == "NetworkNotReady" and c.finding.subject.uid
             ]
-            assert told[-1].finding.message == (
+            assert recorded[-1].finding.message == (
                 "network is not ready: container runtime network not ready: "
                 f"NetworkReady=false reason:NetworkPluginNotReady message:{NO_CNI}"
             )
-            gaps = [later.at - earlier.at for earlier, later in pairwise(told)]
+            gaps = [later.at - earlier.at for earlier, later in pairwise(recorded)]
             assert all(gap <= 1.5 * SECOND for gap in gaps)
             assert len(gaps) <= 22
             machine.runtime.set_condition("NetworkReady", status=True)

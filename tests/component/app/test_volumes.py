@@ -39,7 +39,7 @@ class Machine:
         async with self.node.run_agent(wanted, seed=1) as running:
             yield running.agent
 
-    async def told(self, decision, *, times=1):
+    async def recorded(self, decision, *, times=1):
         """The messages of a decision, once there are so many."""
         with self.node.journal.follow() as news:
             async with asyncio.timeout(20):
@@ -113,7 +113,7 @@ async def until_shown(path, text):
 
 async def until_gone(machine, agent):
     """Until housekeeping has removed the pod and all it had."""
-    await machine.told("Removed")
+    await machine.recorded("Removed")
     assert agent.ledger.get("u") is None
 
 
@@ -160,7 +160,7 @@ async def test_a_pod_that_is_over_loses_its_volumes_while_it_is_still_wanted(tmp
     wanted = WantedPods()
     async with machine.agent(wanted) as agent:
         wanted.add(pod_with({"name": "memory", "emptyDir": {"medium": "Memory"}}, restartPolicy="Never"))
-        await machine.told("Created")
+        await machine.recorded("Created")
         assert machine.mounts.mounts
         await until_finished(agent)
         assert agent.statuses.get("u").phase == "Succeeded"
@@ -198,7 +198,7 @@ async def test_what_cannot_be_had_holds_the_pod_up_and_says_why(machine, volume,
     wanted = WantedPods()
     async with machine.agent(wanted) as agent:
         wanted.add(pod_with({"name": "v"} | volume))
-        assert await machine.told("FailedMount") == [message]
+        assert await machine.recorded("FailedMount") == [message]
         assert agent.statuses.get("u").phase == "Pending"
         assert not machine.node.runtime.sandboxes()
         wanted.remove("u")

@@ -1,4 +1,4 @@
-"""A cluster that nodes bootstrap into: an API server with TLS, an authority, and whoever signs for it."""
+"""A cluster that nodes bootstrap into: an API server with TLS, an authority, and its signer."""
 
 import asyncio
 import base64

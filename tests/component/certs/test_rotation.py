@@ -195,7 +195,7 @@ async def test_a_server_that_is_away_at_the_deadline_is_asked_until_it_is_back(c
 
 
 class Shelf:
-    """What a server is told to use."""
+    """What a server has to use."""
 
     def __init__(self):
         self.pairs = asyncio.Queue()

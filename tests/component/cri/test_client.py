@@ -58,7 +58,7 @@ GOOD = {
 
 
 class Server:
-    """Answers every call well, unless told otherwise, and remembers what it saw."""
+    """Answers every call well, unless configured otherwise, and remembers what it saw."""
 
     def __init__(self):
         self.answers = {}
@@ -68,14 +68,14 @@ class Server:
     def behaviour(self, method):
         async def answer(request, context):
             self._note(method, context)
-            told = self.answers.get(method.name)
-            if isinstance(told, tuple):
-                await context.abort(*told)
-            if inspect.iscoroutinefunction(told):
-                return await told()
-            if callable(told):
-                return told(request)
-            return told or GOOD.get(method.name) or method.response()
+            recorded = self.answers.get(method.name)
+            if isinstance(recorded, tuple):
+                await context.abort(*recorded)
+            if inspect.iscoroutinefunction(recorded):
+                return await recorded()
+            if callable(recorded):
+                return recorded(request)
+            return recorded or GOOD.get(method.name) or method.response()
 
         async def stream(request, context):
             self._note(method, context)

@@ -61,7 +61,7 @@ async def test_a_cgroup_is_a_transient_slice_with_its_values(systemd, cgroups, h
     assert values["CPUQuotaPerSecUSec"] == 130000
     assert values["AllowedCPUs"] == b"\x03"
     assert systemd.units[UNIT].properties["MemoryMax"].signature == "t"
-    # What the files say agrees with what systemd was told.
+    # What the files say agrees with what systemd was given.
     assert hierarchy.cgroups[PATH].cpu_quota == 13000
 
 

@@ -1,4 +1,4 @@
-"""Pulls with a login, over gRPC: what arrives at the runtime, and what is told of it."""
+"""Pulls with a login, over gRPC: what arrives at the runtime, and what is recorded of it."""
 
 import base64
 import json
@@ -86,7 +86,7 @@ class Bench:
         pulls = [call.request for call in self.runtime.calls if call.rpc == "PullImage"]
         return [(pull.auth.username, pull.auth.password) if pull.HasField("auth") else None for pull in pulls]
 
-    def told(self):
+    def findings(self):
         return [(cause.finding.decision, cause.finding.message) for cause in self.journal.all()]
 
 
@@ -119,7 +119,7 @@ async def test_none_is_let_in(bench):
     found = await bench.ensure("a", "b")
     assert found == MissingImage("ErrImagePull", DENIED)  # the same said twice is said once
     assert bench.logins() == [("user", "wrong-pass-1"), ("user", "wrong-pass-2")]  # and nobody tries without
-    assert bench.told()[-1] == ("Failed", f'Failed to pull image "{IMAGE}": {DENIED}')
+    assert bench.findings()[-1] == ("Failed", f'Failed to pull image "{IMAGE}": {DENIED}')
 
 
 async def test_a_pull_without_any_login(bench):
@@ -144,7 +144,7 @@ async def test_a_secret_that_cannot_be_read(bench):
     bench.secrets.put_raw("bad", b'{"auths": {"registry.example.com": {"auth": "right-pass"}}}')
     text = 'image pull secret "default/bad", key .dockerconfigjson: unable to parse auth field, illegal base64 data'
     assert await bench.ensure("bad") == MissingImage("ErrImagePull", text)
-    assert bench.told() == [("Failed", text)]
+    assert bench.findings() == [("Failed", text)]
     assert bench.logins() == []
     bench.secrets.put("bad", user="right-pass")  # such a failure delays nothing
     assert await bench.ensure("bad") == PresentImage(PRIVATE.image_id, ImageUser())

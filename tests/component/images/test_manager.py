@@ -47,7 +47,7 @@ class Bench:
         self.backoff = PullBackoff()
         self.halts = PodHalts()
         self.clock = clock
-        self.told: list[int] = []
+        self.recorded: list[int] = []
         """How many pulls had been asked for whenever one was announced."""
         self._client = client
         self._journal = MemoryJournal(clock=clock)
@@ -56,7 +56,7 @@ class Bench:
     async def ensure(self, image: str, policy: str = "IfNotPresent", *, uid: str = "u-1"):
         container = replace(make_container("c", image=image), image_pull_policy=policy)
         return await self._manager.ensure(
-            make_pod(container, uid=uid), container, before_pull=lambda: self.told.append(self.pulls()), parent=None
+            make_pod(container, uid=uid), container, before_pull=lambda: self.recorded.append(self.pulls()), parent=None
         )
 
     def restart(self) -> None:
@@ -288,11 +288,11 @@ def test_a_pull_is_announced_and_nothing_else_is():
     async def test(bench: Bench) -> None:
         await bench.ensure("here")
         await bench.ensure("remote:1", "Never")
-        assert bench.told == []
+        assert bench.recorded == []
         bench.runtime.faults.add(Fault("PullImage", Fail(Code.UNKNOWN, "no such host")))
         await bench.ensure("remote:1")
         await bench.ensure("remote:1")
-        assert bench.told == [0]
+        assert bench.recorded == [0]
 
     on_bench(test)
 

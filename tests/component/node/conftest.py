@@ -41,7 +41,7 @@ TIMES = ReportTimes()
 
 
 class QuietRuntime:
-    """A runtime that tells its version and takes pod CIDRs."""
+    """A runtime that reports its version and takes pod CIDRs."""
 
     def __init__(self) -> None:
         self.cidrs = asyncio.Queue[str]()

@@ -1,4 +1,4 @@
-"""A node registers, is adopted, becomes ready and tells its changes, over real HTTP."""
+"""A node registers, is adopted, becomes ready and reports its changes, over real HTTP."""
 
 from datetime import timedelta
 

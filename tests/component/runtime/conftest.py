@@ -111,7 +111,7 @@ class Dns:
 
 
 class Server:
-    """Answers hooks as it is told: each request takes a moment, and may fail."""
+    """Answers hooks as configured: each request takes a moment, and may fail."""
 
     def __init__(self) -> None:
         self.requests: list[HttpGet] = []

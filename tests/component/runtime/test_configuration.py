@@ -1,4 +1,4 @@
-"""What the runtime is told of sandboxes and containers, from the pod down to the call."""
+"""What the runtime gets of sandboxes and containers, from the pod down to the call."""
 
 import pytest
 from msgspec.structs import replace

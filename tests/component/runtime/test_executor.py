@@ -152,8 +152,8 @@ def test_a_kill_that_fails_ends_the_sync(on_bench):
             ),
         )
         assert bench.called()[before:] == ["StopContainer"]
-        told = ("FailedKillContainer", "error killing container: rpc error: code = Unknown desc = stuck")
-        assert told in await bench.events()
+        recorded = ("FailedKillContainer", "error killing container: rpc error: code = Unknown desc = stuck")
+        assert recorded in await bench.events()
 
     on_bench(test)
 
@@ -367,9 +367,9 @@ def test_a_port_that_a_process_of_the_host_holds_is_noted_and_not_refused(on_ben
         bench.host_ports.held[80] = "nginx (pid 7)"
         ports = (ContainerPort(container_port=8080, host_port=80), ContainerPort(container_port=1, host_port=81))
         await bench.sync(with_ports(*ports))
-        (told,) = [cause.finding for cause in bench.journal.all() if cause.finding.decision == "HostPortHeld"]
-        assert told.message.startswith("host port 80/TCP is held by nginx (pid 7) of the host too; ")
-        assert told.measurements == {"hostPort": 80, "protocol": "TCP", "heldBy": "nginx (pid 7)"}
+        (recorded,) = [cause.finding for cause in bench.journal.all() if cause.finding.decision == "HostPortHeld"]
+        assert recorded.message.startswith("host port 80/TCP is held by nginx (pid 7) of the host too; ")
+        assert recorded.measurements == {"hostPort": 80, "protocol": "TCP", "heldBy": "nginx (pid 7)"}
         assert len(bench.calls("StartContainer")) == 1
 
     on_bench(story)

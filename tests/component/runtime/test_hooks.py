@@ -152,7 +152,7 @@ REFUSED = HttpError('Get "http://10.0.0.1:80/": dial tcp 10.0.0.1:80: connect: c
             [PlainHttpError("plain"), REFUSED],
             ["https://<ip>:443", "http://<ip>:443"],
             "error: plain",
-            id="if that fails too the first failure is told",
+            id="if that fails too the first failure is reported",
         ),
     ],
 )

@@ -127,13 +127,13 @@ class VolumeNode:
         return Path(self.volumes.mounted_volumes(pod.metadata.uid)[volume].path)
 
     async def change(self, name: str = "cfg", **data: str) -> float:
-        """Change a config map; tells when that was asked for."""
+        """Change a config map; returns when that was asked for."""
         began = self.clock.monotonic()
         await self.cluster.client.patch(ConfigMap, name, "default", patch={"data": data})
         return began
 
     async def until_shown(self, directory: Path, name: str, text: str) -> float:
-        """Wait for the content of a file; tells when it was there."""
+        """Wait for the content of a file; returns when it was there."""
         async with aclosing(watch_directory(directory)) as changes:
             async for _ in changes:
                 if (directory / name).exists() and (directory / name).read_text() == text:
@@ -159,7 +159,7 @@ async def node(cluster, tmp_path, threads) -> AsyncIterator[VolumeNode]:
 
 @pytest.fixture
 def volume_node(cluster, tmp_path, threads):
-    """Makes another node over the same directory, as an agent does that starts anew."""
+    """Makes another node over the same directory, as an agent does that restarts."""
 
     def make(strategy: str = "Watch", **options: timedelta) -> VolumeNode:
         return VolumeNode(cluster, tmp_path, threads, strategy, **options)

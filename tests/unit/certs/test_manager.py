@@ -27,7 +27,7 @@ PROMPTLY = 10
 
 
 class Api:
-    """Answers as it is told to: with an outcome, an error, or never."""
+    """Answers as configured: with an outcome, an error, or never."""
 
     def __init__(self, clock, maker):
         self.clock, self.maker = clock, maker

@@ -189,7 +189,7 @@ def test_a_changed_template_interrupts(held, requested, wanted, expected):
     [
         pytest.param(FACTS, FACTS, START, KeepStored(), id="the store wins"),
         pytest.param(FACTS, None, END - SECOND, KeepStored(), id="it wins until its last second"),
-        pytest.param(FACTS, FACTS, END, TakeInline(), id="an expired one makes room for the inline one"),
+        pytest.param(FACTS, FACTS, END, TakeInline(), id="an expired one gives way to the inline one"),
         pytest.param(
             FACTS,
             FACTS,

@@ -11,7 +11,7 @@ from klet.host.systemd_notify import NotifyError, ServiceManager, find_service_m
     ("environment", "expected"),
     [
         pytest.param({}, None, id="there is no watchdog"),
-        pytest.param({"WATCHDOG_USEC": "30000000"}, timedelta(seconds=30), id="a watchdog for whoever runs"),
+        pytest.param({"WATCHDOG_USEC": "30000000"}, timedelta(seconds=30), id="a watchdog for any process"),
         pytest.param({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "7"}, timedelta(seconds=30), id="for us"),
         pytest.param({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "8"}, None, id="for another process"),
     ],

@@ -194,7 +194,7 @@ LONG_LINE = "Resolv.conf file '/r' contains search line which length is more tha
         pytest.param(searches(30), True, TOO_MANY.format(29), id="one too many beside the cluster's"),
         pytest.param(searches(1, 253), True, None, id="as long as may be"),
         pytest.param(searches(1, 254), True, TOO_LONG, id="one letter too long"),
-        pytest.param(searches(30, 254), True, TOO_MANY.format(29), id="only the first excess is told"),
+        pytest.param(searches(30, 254), True, TOO_MANY.format(29), id="only the first excess is reported"),
         pytest.param(DnsConfig(searches=("x" * 204,) * 9 + ("x" * 203,)), True, None, id="a line that just fits"),
         pytest.param(DnsConfig(searches=("x" * 204,) * 10), True, LONG_LINE, id="a line that does not fit"),
     ],

@@ -73,7 +73,7 @@ async def test_what_was_left_out_is_recorded_with_its_reason(bench):
     resolver = bench.resolver()
     await resolver.config_for(pod)
     assert await bench.decisions() == [("MissingClusterDNS", "pod"), ("DNSConfigForming", "pod")]
-    # The next sync has nothing new to tell; another pod has.
+    # The next sync has nothing new to record; another pod has.
     await resolver.config_for(pod)
     assert len(await bench.decisions()) == 2
     await resolver.config_for(replace(pod, metadata=replace(pod.metadata, uid="other")))

@@ -1,4 +1,4 @@
-"""Which addresses a node tells."""
+"""Which addresses a node reports."""
 
 from ipaddress import ip_address
 
@@ -22,7 +22,7 @@ def a_node(*addresses: NodeAddress, **annotations: str) -> Node:
     return Node(metadata=ObjectMeta(name="n1", annotations=shown), status=NodeStatus(addresses=addresses))
 
 
-def told(node: Node | Unknown) -> list[str]:
+def recorded(node: Node | Unknown) -> list[str]:
     assert isinstance(node, Node)
     return [f"{each.type}={each.address}" for each in node.status.addresses]
 
@@ -70,13 +70,13 @@ def facts(*looked_up, default=FOUR) -> AddressFacts:
 def test_set_addresses(ips, external, node, seen, expected, annotation):
     settings = NodeSettings(name="n1", node_ips=ips, has_external_cloud=external)
     found = set_addresses(node, seen, settings)
-    assert told(found) == expected
+    assert recorded(found) == expected
     assert found.metadata.annotations.get(PROVIDED_IP) == annotation
 
 
 def test_a_name_that_is_an_address():
     found = set_addresses(a_node(), facts(OTHER_FOUR), NodeSettings(name="10.7.7.7"))
-    assert told(found) == ["InternalIP=10.7.7.7", "Hostname=10.7.7.7"]
+    assert recorded(found) == ["InternalIP=10.7.7.7", "Hostname=10.7.7.7"]
 
 
 def test_the_annotation_goes_when_the_cloud_does():
@@ -127,11 +127,11 @@ def test_find_address_problem(address, problem):
         pytest.param(NodeSettings(name="n1", node_ips=(ZEROS,)), a_node(), True, id="only a family was given"),
         pytest.param(NodeSettings(name="n1", node_ips=(FOUR,)), a_node(), False, id="an address was given"),
         pytest.param(NodeSettings(name="10.7.7.7"), a_node(), False, id="the name is an address"),
-        pytest.param(NodeSettings(name="n1", has_external_cloud=True), a_node(), False, id="the cloud will tell"),
+        pytest.param(NodeSettings(name="n1", has_external_cloud=True), a_node(), False, id="the cloud will report"),
         pytest.param(NodeSettings(name="n1", node_ips=(ZEROS,), has_external_cloud=True), a_node(), True,
                      id="a family was given besides the cloud"),
         pytest.param(NodeSettings(name="n1", node_ips=(ZEROS,), has_external_cloud=True), a_node(*OWN), False,
-                     id="the cloud has told"),
+                     id="the cloud has reported"),
     ],
 )  # fmt: skip
 def test_needs_lookup(settings, node, expected):

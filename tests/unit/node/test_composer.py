@@ -1,4 +1,4 @@
-"""A node made anew from the one that is there."""
+"""A node composed from the existing one."""
 
 from datetime import timedelta
 
@@ -87,13 +87,13 @@ async def test_volumes_are_marked_as_reported_once_the_node_holds(composer, worl
     assert world.in_use == [("a", "b")]
 
 
-async def test_a_reboot_is_told_once(composer):
+async def test_a_reboot_is_recorded_once(composer):
     node = Node(metadata=ObjectMeta(name="n1"), status=NodeStatus(node_info=NodeSystemInfo(boot_id="a")))
-    told = []
+    recorded = []
     for _ in range(2):
         draft = await composer.compose(node)
-        told += [each.decision for each in composer.settle(draft.node, draft.findings)]
-    assert told.count("Rebooted") == 1
+        recorded += [each.decision for each in composer.settle(draft.node, draft.findings)]
+    assert recorded.count("Rebooted") == 1
 
 
 async def test_a_cordon_is_told_when_it_is_settled(composer):

@@ -1,4 +1,4 @@
-"""Conditions of the node, and what their changes tell."""
+"""Conditions of the node, and the findings of their changes."""
 
 from datetime import timedelta
 
@@ -48,8 +48,8 @@ def test_a_pressure_that_changes(kind, present, reason, message, event, was):
         last_heartbeat_time=LATER,
         last_transition_time=LATER,
     )
-    told = [(finding.decision, finding.message) for finding in changed.findings]
-    assert (event, f"Node n1 status is now: {event}") in told
+    recorded = [(finding.decision, finding.message) for finding in changed.findings]
+    assert (event, f"Node n1 status is now: {event}") in recorded
 
 
 def test_a_pressure_that_stays_only_beats():
@@ -80,7 +80,7 @@ def ready(status: str) -> NodeCondition:
         pytest.param(("runtime",), (), "False", "KubeletNotReady", "runtime", id="one error stands alone"),
         pytest.param(("runtime", "network"), (), "False", "KubeletNotReady", "[runtime, network]",
                      id="several are listed"),
-        pytest.param(("same", "same"), (), "False", "KubeletNotReady", "same", id="each is told once"),
+        pytest.param(("same", "same"), (), "False", "KubeletNotReady", "same", id="each is reported once"),
         pytest.param((), ("foo",), "True", "KubeletReady", "kubelet is posting ready status. WARNING: foo",
                      id="a degraded part is named"),
         pytest.param(("runtime",), ("foo",), "False", "KubeletNotReady", "runtime. WARNING: foo",

@@ -1,4 +1,4 @@
-"""What the node tells of itself has upstream's reasons and texts."""
+"""What the node reports of itself has upstream's reasons and texts."""
 
 import pytest
 

@@ -80,15 +80,15 @@ def test_a_machine_that_cannot_be_read_keeps_its_ids():
 
 
 @pytest.mark.parametrize(
-    ("told", "messages"),
+    ("recorded", "messages"),
     [
         pytest.param("", [], id="a new node"),
         pytest.param("b", [], id="the same boot"),
         pytest.param("a", ["Node n1 has been rebooted, boot id: b"], id="another boot"),
     ],
 )
-def test_a_reboot_is_told(told, messages):
-    outcome = composed(node=with_info(boot_id=told))
+def test_a_reboot_is_recorded(recorded, messages):
+    outcome = composed(node=with_info(boot_id=recorded))
     assert [finding.message for finding in outcome.findings if finding.decision == "Rebooted"] == messages
 
 

@@ -101,7 +101,7 @@ async def read(*answers, parts=PartReports(), settings=NodeSettings(name="n1"), 
     [
         pytest.param(["v1.29.1"], ["cri-o://1.29.1"], 0, id="without the letter"),
         pytest.param(["1.6.20~ds1"], ["cri-o://1.6.20"], 0, id="a distribution's addition is left out"),
-        pytest.param(["2.1.0-rc.1+x"], ["cri-o://2.1.0-rc.1+x"], 0, id="a semantic version is told whole"),
+        pytest.param(["2.1.0-rc.1+x"], ["cri-o://2.1.0-rc.1+x"], 0, id="a semantic version is reported whole"),
         pytest.param(["dev"], ["cri-o://Unknown"], 0, id="a text without numbers is no version"),
         pytest.param([DOWN], ["containerd://Unknown"], 0, id="a runtime that is down"),
         pytest.param(["1.0", DOWN], ["cri-o://1.0", "cri-o://Unknown"], 0, id="a runtime that went down"),
@@ -180,8 +180,8 @@ def test_images_are_listed_now_and_then():
     assert second == Unknown(f"error getting image list: {DOWN}")
 
 
-class Told:
-    """A runtime that is told pod CIDRs."""
+class CidrRuntime:
+    """A runtime that takes pod CIDRs."""
 
     def __init__(self, *errors):
         self.errors = list(errors)
@@ -195,7 +195,7 @@ class Told:
 
 
 async def test_pod_cidrs_are_handed_on_once():
-    runtime = Told()
+    runtime = CidrRuntime()
     cidrs = PodCidrs(users=(RuntimeCidrs(runtime=runtime),))
     assert await cidrs.apply(()) is False
     assert await cidrs.apply(("10.0.0.0/24", "fd00::/64")) is True
@@ -205,6 +205,6 @@ async def test_pod_cidrs_are_handed_on_once():
 
 
 async def test_pod_cidrs_that_were_not_taken_count_and_come_again():
-    runtime = Told(DOWN)
+    runtime = CidrRuntime(DOWN)
     cidrs = PodCidrs(users=(RuntimeCidrs(runtime=runtime),))
     assert [await cidrs.apply(("10.0.0.0/24",)) for _ in range(3)] == [True, True, False]

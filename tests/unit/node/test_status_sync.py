@@ -170,9 +170,9 @@ def test_findings_of_a_failed_pass_are_not_told(desk, down):
         made.composer.findings = (Finding(subject=Subject(), decider="t", decision=Reason.NODE_READY),)
         made.api.fail("patch status", *[down] * 5)
         await made.after(1)
-        told = len(made.journal.all())
+        recorded = len(made.journal.all())
         await made.after(1)
-        return told, len(made.journal.all())
+        return recorded, len(made.journal.all())
 
     assert run_virtual(run()) == (0, 1)
 

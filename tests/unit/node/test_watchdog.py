@@ -13,15 +13,15 @@ from klet.testing.loop import EPOCH, run_virtual
 
 
 class Manager:
-    """Notes what it is told, and when."""
+    """Notes each notification, and when it came."""
 
     def __init__(self, clock, *errors):
         self.clock = clock
         self.errors = list(errors)
-        self.told = []
+        self.recorded = []
 
     def notify(self, state):
-        self.told.append((round(self.clock.monotonic(), 1), state))
+        self.recorded.append((round(self.clock.monotonic(), 1), state))
         if self.errors:
             raise self.errors.pop(0)
         return True
@@ -46,7 +46,7 @@ async def run_for(seconds, *errors, checks=None):
         task = group.create_task(watchdog.run())
         await clock.sleep(timedelta(seconds=seconds))
         task.cancel()
-    return [at for at, _ in manager.told]
+    return [at for at, _ in manager.recorded]
 
 
 async def well():
@@ -67,9 +67,9 @@ def test_no_sign_of_a_part_that_is_not_well(caplog):
 
 
 def test_a_sign_that_is_not_heard_is_given_once_more():
-    told = run_virtual(run_for(10, NotifyError("busy"), NotifyError("busy")))
-    assert len(told) == 2
-    assert 1 <= told[1] <= 1.1
+    recorded = run_virtual(run_for(10, NotifyError("busy"), NotifyError("busy")))
+    assert len(recorded) == 2
+    assert 1 <= recorded[1] <= 1.1
 
 
 def test_nobody_listens(caplog):

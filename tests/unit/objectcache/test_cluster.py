@@ -29,16 +29,16 @@ def pod_with(*names, uid="u", secrets=()):
 
 
 class Notes:
-    """A store that notes what it is told."""
+    """A store that notes its calls."""
 
     def __init__(self):
-        self.told = []
+        self.recorded = []
 
     def add_reference(self, namespace, name, uid):
-        self.told.append(f"+{namespace}/{name} {uid}")
+        self.recorded.append(f"+{namespace}/{name} {uid}")
 
     def drop_reference(self, namespace, name, uid):
-        self.told.append(f"-{namespace}/{name} {uid}")
+        self.recorded.append(f"-{namespace}/{name} {uid}")
 
     async def get(self, namespace, name):
         return f"{namespace}/{name}"
@@ -59,29 +59,29 @@ def objects(store):
 
 def test_a_pod_adds_one_reference_for_each_name(objects, store):
     objects.register(pod_with("a", "b", "a"))
-    assert store.told == ["+ns/a u", "+ns/b u"]
+    assert store.recorded == ["+ns/a u", "+ns/b u"]
 
 
 def test_the_same_pod_again_does_nothing(objects, store):
     objects.register(pod_with("a"))
     objects.register(pod_with("a"))
-    assert store.told == ["+ns/a u"]
+    assert store.recorded == ["+ns/a u"]
 
 
 def test_a_changed_pod_adds_what_is_new_and_drops_what_is_gone(objects, store):
     objects.register(pod_with("a", "b"))
-    store.told.clear()
+    store.recorded.clear()
     objects.register(pod_with("b", "c"))
-    assert store.told == ["+ns/c u", "-ns/a u"]
+    assert store.recorded == ["+ns/c u", "-ns/a u"]
 
 
 def test_a_pod_that_is_over_drops_all_of_its_last_form(objects, store):
     objects.register(pod_with("a"))
     objects.register(pod_with("b"))
-    store.told.clear()
+    store.recorded.clear()
     objects.unregister("u")
     objects.unregister("u")
-    assert store.told == ["-ns/b u"]
+    assert store.recorded == ["-ns/b u"]
 
 
 async def test_both_kinds_are_registered_and_read():
@@ -89,7 +89,7 @@ async def test_both_kinds_are_registered_and_read():
     cluster = ClusterObjects(config_maps=maps, secrets=secrets, changed=ChangedObjects())
     cluster.register(pod_with("a", secrets=["b"]))
     cluster.unregister("u")
-    assert (maps.told, secrets.told) == (["+ns/a u", "-ns/a u"], ["+ns/b u", "-ns/b u"])
+    assert (maps.recorded, secrets.recorded) == (["+ns/a u", "-ns/a u"], ["+ns/b u", "-ns/b u"])
     assert await cluster.config_map("ns", "a") == "ns/a"
     assert await cluster.secret("ns", "b") == "ns/b"
 

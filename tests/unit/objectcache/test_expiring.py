@@ -1,4 +1,4 @@
-"""Objects that are read anew when they are old."""
+"""Objects that are read again when they are old."""
 
 import asyncio
 from datetime import timedelta

@@ -32,7 +32,7 @@ def merged(*texts: str, seed: int = 1) -> str:
         pytest.param([ONE.replace("b25l", "k: v\n\nb25l")], {ONE}, id="headers are left out"),
         pytest.param([ONE.replace("CERTIFICATE", "X509 CERTIFICATE")], {ONE}, id="whatever it is called"),
         pytest.param([ONE.replace("\n", "\r\n")], {ONE}, id="other line ends"),
-        pytest.param([LONG.replace("\nQUFB\n", "QUFB\n")], {LONG}, id="lines are broken anew"),
+        pytest.param([LONG.replace("\nQUFB\n", "QUFB\n")], {LONG}, id="lines are broken again"),
         pytest.param([ONE.replace("b25l", "b25"), TWO], {TWO}, id="a damaged one is left out"),
         pytest.param([], set(), id="none"),
     ],

@@ -1,4 +1,4 @@
-"""What a volume is told of trust bundles."""
+"""What a volume gets of trust bundles."""
 
 import asyncio
 import random

@@ -117,7 +117,7 @@ async def test_a_uid_that_no_cgroup_can_have(pods):
 
 
 class MemoryBus:
-    """A systemd that does as it is told."""
+    """A systemd that does what it is asked."""
 
     def __init__(self):
         self.units = {}

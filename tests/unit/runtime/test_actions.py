@@ -104,7 +104,7 @@ ALL_DONE = {"foo1": 0, "foo2": 0, "foo3": 0}
         pytest.param(
             regular(sandboxes=(DEAD,)),
             Want(kill_pod=True, create=True, attempt=1, start=(0, 1, 2)),
-            id="a dead sandbox is made anew",
+            id="a dead sandbox is made again",
         ),
         pytest.param(
             regular("OnFailure", foo2=0, sandboxes=(DEAD,)),
@@ -114,7 +114,7 @@ ALL_DONE = {"foo1": 0, "foo2": 0, "foo3": 0}
         pytest.param(
             regular(sandboxes=(make_sandbox(ip=""),)),
             Want(kill_pod=True, create=True, attempt=1, start=(0, 1, 2)),
-            id="a sandbox without an address is made anew",
+            id="a sandbox without an address is made again",
         ),
         pytest.param(regular(foo2="changed"), Want(start=(1,), kill=("foo2",)), id="a changed definition restarts"),
         pytest.param(
@@ -528,14 +528,14 @@ def test_plan_sandbox(sandboxes, host_network, want):
 
 
 @pytest.mark.parametrize(
-    ("sandboxes", "told"),
+    ("sandboxes", "recorded"),
     [
         pytest.param((), [], id="the first sandbox"),
         pytest.param((DEAD,), ["Pod sandbox changed, it will be killed and re-created."], id="a dead one"),
         pytest.param((make_sandbox(host_network=True),), [], id="one on another network is not named"),
     ],
 )
-def test_users_are_told_of_a_sandbox_that_is_replaced(sandboxes, told):
+def test_users_are_notified_of_a_sandbox_that_is_replaced(sandboxes, recorded):
     pod, status = regular(sandboxes=sandboxes)
     findings = compute_pod_actions(pod, status, probes={}).findings
-    assert [finding.message for finding in findings if finding.decision == "SandboxChanged"] == told
+    assert [finding.message for finding in findings if finding.decision == "SandboxChanged"] == recorded

@@ -109,7 +109,7 @@ class World:
         assert name not in self.running(), f"{name} is started while it runs"
         if known and known[0].state is CREATED:
             known.pop(0)  # the starter removes what an earlier start left
-        # Older than life: purged init containers begin to count anew, but an id is never used twice.
+        # Older than life: purged init containers begin to count again, but an id is never used twice.
         known.insert(0, make_record(self.pod, name, state, restarts=self._births()))
         for kind in (ProbeKind.STARTUP, ProbeKind.LIVENESS):
             self.probes[ProbeKey(known[0].id, kind)] = ProbeResult.SUCCESS

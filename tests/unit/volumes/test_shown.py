@@ -24,7 +24,7 @@ NAME_ITEM = {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}
 
 @pytest.fixture
 def show(machine, pod_with):
-    """Sets up one volume and tells when it will be old."""
+    """Sets up one volume and returns when it expires."""
 
     async def run(plugin, source, *, plugins=None, is_remount=False, **spec):
         pod = pod_with(source, **spec)

@@ -55,7 +55,7 @@ def actual(state=MountState.MOUNTED, revision=0, refresh_at=SOON):
         pytest.param(desired(revision=1), actual(), False, Mount(is_remount=True), id="there and old"),
         pytest.param(desired(), actual(refresh_at=NOW), False, Mount(is_remount=True), id="due"),
         pytest.param(desired(Fixed, revision=1), actual(), False, Leave(until=SOON), id="its content is the pod's"),
-        pytest.param(None, actual(), False, Leave(), id="nobody wants it, but its pod may come: agent started anew"),
+        pytest.param(None, actual(), False, Leave(), id="nobody wants it, but its pod may come: agent restarted"),
         pytest.param(None, None, False, Leave(), id="nothing at all"),
         pytest.param(None, actual(), True, Unmount(), id="its pod is over"),
         pytest.param(None, actual(MountState.UNCERTAIN), True, Unmount(), id="perhaps there, its pod is over"),

@@ -1,4 +1,4 @@
-"""What the runtime is told to enforce."""
+"""What the runtime has to enforce."""
 
 import pytest
 from msgspec.structs import replace

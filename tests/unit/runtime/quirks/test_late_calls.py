@@ -43,14 +43,14 @@ class Runtime:
         return method.response()
 
 
-def told(method, request, *, takes: float) -> list[tuple[str, str, str, str]]:
+def recorded(method, request, *, takes: float) -> list[tuple[str, str, str, str]]:
     clock = LoopClock(epoch=EPOCH)
     journal = MemoryJournal(clock=clock)
     transport = WatchedTransport(inner=Runtime(clock, takes=takes), recorder=journal, clock=clock)
     answer = run_virtual(transport.call(method, request, timeout=timedelta(minutes=2)))
     assert answer == method.response()
-    told = [(cause.finding.decision, cause.finding.subject) for cause in journal.all()]
-    return [(decision, subject.name, subject.uid, subject.container) for decision, subject in told]
+    recorded = [(cause.finding.decision, cause.finding.subject) for cause in journal.all()]
+    return [(decision, subject.name, subject.uid, subject.container) for decision, subject in recorded]
 
 
 METADATA = cri.PodSandboxConfig(metadata=SANDBOX.metadata)
@@ -87,16 +87,16 @@ POD = ("web", "uid-1", "")
 )
 def test_a_late_answer_is_told_once_and_names_the_pod(method, request_, patience, subject):
     assert patience_for(request_) == timedelta(seconds=patience)
-    assert told(method, request_, takes=patience - 1) == []
+    assert recorded(method, request_, takes=patience - 1) == []
     late, answered = ("RuntimeNotAnswering", *subject), ("RuntimeAnswered", *subject)
-    assert told(method, request_, takes=patience * 3) == [late, answered]
+    assert recorded(method, request_, takes=patience * 3) == [late, answered]
 
 
 @pytest.mark.parametrize(
     "request_",
     [
         pytest.param(cri.ListContainersRequest(), id="a list asks no shim"),
-        pytest.param(cri.ExecSyncRequest(container_id="c"), id="the command of a hook may take for ever"),
+        pytest.param(cri.ExecSyncRequest(container_id="c"), id="the command of a hook may take without end"),
     ],
 )
 def test_not_watched(request_):
