@@ -89,7 +89,7 @@ class JournalQueries:
             for cause in await self._journal.find(query):
                 last = cause.id
                 yield answer_record(cause)
-            async for cause in news:
+            async for cause in news.items():
                 if cause.id > last and query.matches(cause):
                     yield answer_record(cause)
 

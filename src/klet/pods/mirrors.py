@@ -12,6 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from klet.aio.backoff import Backoff
+from klet.aio.broadcast import Lagged
 from klet.aio.clock import Clock
 from klet.aio.workqueue import WorkQueue
 from klet.api.meta import ObjectMeta, OwnerReference
@@ -65,10 +66,10 @@ class MirrorKeeper:
         with self._pods.changes() as changes:
             self.look_at_all()
             async for name in changes:
-                self._queue.add(name)
-                if changes.lagged:
-                    changes.lagged = False
+                if isinstance(name, Lagged):
                     self.look_at_all()
+                else:
+                    self._queue.add(name)
 
     async def _look_again(self) -> None:
         while True:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
+from klet.aio.broadcast import Lagged
 from klet.aio.clock import Clock
 from klet.api.container import Container
 from klet.api.container_status import ContainerStatus
@@ -82,13 +83,9 @@ class ProbeManager:
                     for uid, pod in self._pods.items():
                         for name, entry in pod.workers.items():
                             self._start(uid, name, entry)
-                    while True:
-                        uid = await changes.get()
-                        self.trigger_readiness(uid)
-                        if changes.lagged:
-                            changes.lagged = False
-                            for each in self._pods:
-                                self.trigger_readiness(each)
+                    async for change in changes:
+                        for uid in self._pods if isinstance(change, Lagged) else (change,):
+                            self.trigger_readiness(uid)
             finally:
                 self._group = None
 

@@ -58,7 +58,6 @@ class ApiSource:
             await self._pods.until_synced()
             while True:
                 changes.drain()
-                changes.lagged = False
                 self._sink.set_pods(API_SOURCE, self._accept(self._pods.all()))
                 await changes.get()
 

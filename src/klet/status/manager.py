@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from msgspec import Struct
 
 from klet.aio.backoff import Backoff
-from klet.aio.broadcast import Subscription
+from klet.aio.broadcast import Lagged, Subscription
 from klet.aio.clock import Clock
 from klet.aio.workqueue import WorkQueue
 from klet.api.patches.strategic_diff import create_strategic_patch
@@ -138,17 +138,14 @@ class StatusManager:
         with self._board.changes() as changes:
             for uid in self._board.all():
                 self._add(uid)
-            async for uid in changes:
-                self._add(uid)
-                if changes.lagged:
-                    changes.lagged = False
-                    for each in self._board.all():
-                        self._add(each)
+            async for change in changes:
+                for uid in self._board.all() if isinstance(change, Lagged) else (change,):
+                    self._add(uid)
 
     async def _follow_pods(self) -> None:
         """A mirror that has come shows nothing yet, and a status that somebody else wrote is set right at once."""
         with self._pods.changes() as changes:
-            async for name in changes:
+            async for name in changes.items():
                 pod = self._pods.by_full_name(name)
                 if pod is not None and self._differs(uid_of(pod)):
                     self._add(uid_of(pod))

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from klet.aio.broadcast import Lagged
 from klet.api.pod import Pod
 from klet.api.pod_annotations import SOURCE_ANNOTATION
 from klet.model.causes import CauseId, CauseRecorder
@@ -81,13 +82,13 @@ class SyncLoop:
     async def _follow_runtime(self) -> None:
         with self._cache.changes() as changes:
             async for uid in changes:
+                if isinstance(uid, Lagged):
+                    for pod in self._pods.all():
+                        self._workers.wake(uid_of(pod))
+                    continue
                 self._workers.wake(uid)
                 if self._pods.get(uid) is None:
                     self._housekeeping()
-                if changes.lagged:
-                    changes.lagged = False
-                    for pod in self._pods.all():
-                        self._workers.wake(uid_of(pod))
 
     async def _follow_sources(self) -> None:
         await self._beat.until_ready()

@@ -2,6 +2,7 @@
 
 from typing import Final, Protocol
 
+from klet.aio.broadcast import Lagged
 from klet.api.pod import Pod, PodStatus
 from klet.model.objects import ObjectKind, ObjectRef, pod_config_maps, pod_secrets
 from klet.model.pods import PodUID, uid_of
@@ -31,11 +32,13 @@ class ObjectWakes:
     async def run(self) -> None:
         with self._objects.changes() as changes:
             async for ref in changes:
-                is_any = changes.lagged
-                changes.lagged = False
                 for pod in self._pods.all():
                     status = self._statuses.get(uid_of(pod))
-                    if status is not None and lacks_something(status) and (is_any or refers_to(pod, ref)):
+                    if (
+                        status is not None
+                        and lacks_something(status)
+                        and (isinstance(ref, Lagged) or refers_to(pod, ref))
+                    ):
                         self._workers.wake(uid_of(pod))
 
 

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from klet.aio.broadcast import Subscription
+from klet.aio.broadcast import Lagged, Subscription
 from klet.model.pods import PodUID, uid_of
 from klet.model.probes import ProbeKind, ProbeResult
 from klet.pods.store import PodStore
@@ -37,14 +37,14 @@ class ProbeNews:
     async def run(self) -> None:
         with self._probes.changes() as changes:
             async for change in changes:
+                if isinstance(change, Lagged):
+                    for each in self._pods.all():
+                        self._workers.wake(uid_of(each))
+                    continue
                 pod = self._pods.get(change.uid)
                 if pod is not None and is_news(change):
                     self._statuses.note_probe(pod, change.key, change.result, cause=change.cause)
                     self._workers.update(PodUpdate(kind=UpdateKind.SYNC, pod=pod, cause=change.cause))
-                if changes.lagged:
-                    changes.lagged = False
-                    for each in self._pods.all():
-                        self._workers.wake(uid_of(each))
 
 
 def is_news(change: ProbeChange) -> bool:
