@@ -51,7 +51,10 @@ class Subscription(Generic[T]):
             self._watcher.set_result(None)
 
     def drain(self) -> list[T]:
-        """Return everything that has arrived, without waiting. For consumers that then look at everything: no Lagged."""
+        """Return everything that has arrived, without waiting and without a Lagged.
+
+        For consumers that look at everything afterwards.
+        """
         items = list(self._items)
         self._items.clear()
         self._arrived.clear()
@@ -70,7 +73,7 @@ class Subscription(Generic[T]):
         return self._items.popleft()
 
     async def next_item(self) -> T:
-        """Return the next item. For consumers to which dropped items do not matter: no Lagged."""
+        """Return the next item, without a Lagged. For consumers to which dropped items do not matter."""
         while isinstance(item := await self.get(), Lagged):
             continue
         return item

@@ -20,7 +20,7 @@ from klet.api.pod import Pod
 from klet.api.references import ObjectReference
 from klet.api.times import Time
 from klet.errors import KletError
-from klet.events.correlator import LONGEST_MESSAGE, Correlator, Count, Drop, Post
+from klet.events.correlator import LONGEST_MESSAGE, Correlator, Count, Discard, Post
 from klet.model.causes import CauseId, CauseRecorder, Finding, Subject
 from klet.model.foreign_text import shorten
 from klet.model.pods import PodUID
@@ -163,7 +163,7 @@ class EventWriter:
                     await self._write(first, is_new=True)
                 case Count(again):
                     await self._write(again, is_new=False)
-                case Drop():
+                case Discard():
                     logger.debug("Event dropped: too many of its kind", extra={"reason": event.reason})
             waiting = self._findings.waiting
             flood = max(flood, waiting) if waiting > AT_ONCE else 0

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from klet.api.klet_v1 import ExplainedCondition
 from klet.api.node import Node, NodeCondition
-from klet.journal.evidence import Evidence, Kind, Why
+from klet.journal.evidence import Evidence, ReasonKind, StateReason
 from klet.model.causes import Cause
 from klet.model.conditions import FALSE, READY, TRUE
 from klet.model.error_text import join_errors
@@ -40,7 +40,7 @@ class NodeDiagnosis(Struct, frozen=True, kw_only=True):
     conditions: tuple[ExplainedCondition, ...]
     summary: str
     """One sentence when nothing is wrong; otherwise empty."""
-    reasons: tuple[Why, ...]
+    reasons: tuple[StateReason, ...]
 
 
 def diagnose_node(state: NodeState, records: Evidence) -> NodeDiagnosis:
@@ -52,20 +52,20 @@ def diagnose_node(state: NodeState, records: Evidence) -> NodeDiagnosis:
     reasons = [*troubles, *_api_reasons(ready, told, records), *_certificate_reasons(records)]
     if state.node is not None and state.node.spec.unschedulable:
         text = "the node is cordoned: nothing new is scheduled on it"
-        reasons.append(Why(kind=Kind.PROGRESS, word=str(Reason.NODE_NOT_SCHEDULABLE), message=text))
+        reasons.append(StateReason(kind=ReasonKind.PROGRESS, word=str(Reason.NODE_NOT_SCHEDULABLE), message=text))
     since = f" since {ready.since:%H:%M:%S} UTC" if ready.since is not None else ""
     return NodeDiagnosis(
         is_ready=ready.status == TRUE,
         conditions=(ready, *others),
         summary="" if reasons else f"nothing is wrong: the runtime and its network are well{since}",
-        reasons=tuple(sorted(reasons, key=lambda reason: list(Kind).index(reason.kind))),
+        reasons=tuple(sorted(reasons, key=lambda reason: list(ReasonKind).index(reason.kind))),
     )
 
 
-def _runtime_reasons(state: NodeState, records: Evidence) -> Iterator[Why]:
+def _runtime_reasons(state: NodeState, records: Evidence) -> Iterator[StateReason]:
     for error in state.errors:
         told = records.newest_of(Reason.RUNTIME_NOT_READY)
-        yield Why(
+        yield StateReason(
             word=str(Reason.RUNTIME_NOT_READY),
             message=f"{error}; nothing new is begun",
             since=told.at if told is not None else state.well_at,
@@ -74,8 +74,8 @@ def _runtime_reasons(state: NodeState, records: Evidence) -> Iterator[Why]:
     if state.network_error is None:
         return
     told = records.newest_of(Reason.NETWORK_NOT_READY)
-    yield Why(
-        kind=Kind.TROUBLE if state.has_answered else Kind.PROGRESS,
+    yield StateReason(
+        kind=ReasonKind.TROUBLE if state.has_answered else ReasonKind.PROGRESS,
         word=str(Reason.NETWORK_NOT_READY),
         message=f"{state.network_error}; pods that want a network of their own wait"
         if state.has_answered
@@ -85,7 +85,7 @@ def _runtime_reasons(state: NodeState, records: Evidence) -> Iterator[Why]:
     )
 
 
-def _judge_ready(troubles: Sequence[Why], told: NodeCondition | None, records: Evidence) -> ExplainedCondition:
+def _judge_ready(troubles: Sequence[StateReason], told: NodeCondition | None, records: Evidence) -> ExplainedCondition:
     """Ready as the agent has it now; what the API server was told may be older."""
     status = FALSE if troubles else TRUE
     if told is not None and told.status == status and told.last_transition_time is not None:
@@ -104,11 +104,11 @@ def _judge_ready(troubles: Sequence[Why], told: NodeCondition | None, records: E
     )
 
 
-def _api_reasons(ready: ExplainedCondition, told: dict[str, NodeCondition], records: Evidence) -> Iterator[Why]:
+def _api_reasons(ready: ExplainedCondition, told: dict[str, NodeCondition], records: Evidence) -> Iterator[StateReason]:
     """What only the API server, or who else writes there, has against the node."""
     away = records.newest_of(Reason.API_SERVER_AWAY, Reason.API_SERVER_BACK)
     if away is not None and away.finding.decision == Reason.API_SERVER_AWAY:
-        yield Why(
+        yield StateReason(
             word=str(away.finding.decision),
             message=away.finding.message,
             since=away.finding.since or away.at,
@@ -123,7 +123,7 @@ def _api_reasons(ready: ExplainedCondition, told: dict[str, NodeCondition], reco
             yield _reason_of(condition, text, "")
 
 
-def _certificate_reasons(records: Evidence) -> Iterator[Why]:
+def _certificate_reasons(records: Evidence) -> Iterator[StateReason]:
     """Certificates that are due and cannot be had: the node still works, and will not for ever."""
     for purpose in CERTIFICATES:
         about = Reason.CERTIFICATE_NOT_RENEWED, Reason.CERTIFICATE_IN_FORCE
@@ -132,15 +132,15 @@ def _certificate_reasons(records: Evidence) -> Iterator[Why]:
             continue
         began = story.after(story.newest_of(Reason.CERTIFICATE_IN_FORCE)).first or story.newest
         found = story.newest.finding
-        yield Why(word=str(found.decision), message=found.message, since=began.at, next=found.next)
+        yield StateReason(word=str(found.decision), message=found.message, since=began.at, next=found.next)
 
 
 def _is_about(purpose: str, cause: Cause) -> bool:
     return cause.finding.measurements.get("certificate") == purpose
 
 
-def _reason_of(condition: NodeCondition, message: str, next_step: str) -> Why:
-    return Why(
+def _reason_of(condition: NodeCondition, message: str, next_step: str) -> StateReason:
+    return StateReason(
         word=condition.reason or condition.type,
         message=message,
         measurements={"condition": condition.type, "status": condition.status},

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from klet.api.pod import Pod
-from klet.journal.evidence import Evidence, Kind, Why, plain_error
+from klet.journal.evidence import Evidence, ReasonKind, StateReason, plain_error
 from klet.journal.timeline import ENDINGS
 from klet.model.causes import Cause, Measurement
 from klet.model.reasons import Reason, read_reason
@@ -26,7 +26,7 @@ STALE: Final = timedelta(minutes=1)
 NETWORK_STALE: Final = timedelta(seconds=10)
 
 
-def explain_end(pod: Pod, records: Evidence) -> Why | None:
+def explain_end(pod: Pod, records: Evidence) -> StateReason | None:
     """Why a pod has failed, if that was not one of its containers."""
     status = pod.status
     if status.phase != "Failed" or not status.reason:
@@ -43,7 +43,7 @@ def explain_end(pod: Pod, records: Evidence) -> Why | None:
         if told is not None and told.finding.decision == reason:
             measured = dict(told.finding.measurements)
             text = f"{text}: {why}" if (why := measured.pop("why", "")) else text
-    return Why(
+    return StateReason(
         word=status.reason,
         message=text,
         measurements=measured,
@@ -52,7 +52,7 @@ def explain_end(pod: Pod, records: Evidence) -> Why | None:
     )
 
 
-def explain_silence(records: Evidence) -> Iterator[Why]:
+def explain_silence(records: Evidence) -> Iterator[StateReason]:
     """Calls about this pod that the runtime has not answered yet."""
     # An agent that was started anew waits for none of the calls of the one before.
     current = records.after(records.newest_of(Reason.POD_ADDED, *ENDINGS))
@@ -65,7 +65,7 @@ def explain_silence(records: Evidence) -> Iterator[Why]:
             open_calls.pop(container, None)
     for container, cause in open_calls.items():
         finding = cause.finding
-        yield Why(
+        yield StateReason(
             word=str(Reason.RUNTIME_NOT_ANSWERING),
             container=container,
             message=finding.message,
@@ -76,7 +76,7 @@ def explain_silence(records: Evidence) -> Iterator[Why]:
         )
 
 
-def explain_stop(pod: Pod, records: Evidence, *, now: datetime) -> Iterator[Why]:
+def explain_stop(pod: Pod, records: Evidence, *, now: datetime) -> Iterator[StateReason]:
     """What a pod that is to stop waits for: a hook, or a container within its grace."""
     asked = records.about("").newest_of(Reason.TERMINATE)
     told = f" ({asked.finding.message})" if asked is not None and asked.finding.message else ""
@@ -94,7 +94,7 @@ def explain_stop(pod: Pod, records: Evidence, *, now: datetime) -> Iterator[Why]
         yield _as_told(failed, next_step="stop it again")
 
 
-def _stopping(pod: Pod, name: str, steps: Evidence, newest: Cause, why: str, *, now: datetime) -> Why:
+def _stopping(pod: Pod, name: str, steps: Evidence, newest: Cause, why: str, *, now: datetime) -> StateReason:
     grace = newest.finding.measurements.get("graceSeconds")
     seconds = grace if isinstance(grace, int | float) else 0
     over_at = newest.at + timedelta(seconds=seconds)
@@ -112,8 +112,8 @@ def _stopping(pod: Pod, name: str, steps: Evidence, newest: Cause, why: str, *, 
             following = "the container is killed if it has not ended"
     is_hooked = newest.finding.decision in HOOK
     first = steps.newest_of(Reason.PRE_STOP_HOOK) or newest
-    return Why(
-        kind=Kind.TROUBLE if is_hooked else Kind.PROGRESS,
+    return StateReason(
+        kind=ReasonKind.TROUBLE if is_hooked else ReasonKind.PROGRESS,
         word=str(newest.finding.decision) if is_hooked else "Terminating",
         container=name,
         message=text,
@@ -134,7 +134,7 @@ def _hook_kind(pod: Pod, name: str) -> str:
     return next((f" ({kind})" for kind, action in kinds.items() if action is not None), "")
 
 
-def explain_place(records: Evidence, *, now: datetime) -> Why | None:
+def explain_place(records: Evidence, *, now: datetime) -> StateReason | None:
     """Why there is no sandbox that containers could be started in, or what is done about it now."""
     own = records.about("")
     current = records.after(records.newest_of(*PROGRESS)).about("")
@@ -161,7 +161,7 @@ def explain_place(records: Evidence, *, now: datetime) -> Why | None:
     following = f"another try is under way since {attempt.at:%H:%M:%S} UTC" if attempt is not None else "try again"
     if (blocked := own.after(failure).newest_of(Reason.FAILED_KILL_POD)) is not None:
         following = f"stop the sandbox of the last try, which fails too: {plain_error(blocked.finding.message)}"
-    return Why(
+    return StateReason(
         word=str(failure.finding.decision),
         message=text,
         measurements=dict(failure.finding.measurements) | {"failures": len(failures.causes)},
@@ -171,7 +171,7 @@ def explain_place(records: Evidence, *, now: datetime) -> Why | None:
     )
 
 
-def explain_failing_sync(records: Evidence, *, now: datetime) -> Why | None:
+def explain_failing_sync(records: Evidence, *, now: datetime) -> StateReason | None:
     """A step that fails again and again, when nothing else says why."""
     failure = records.about("").newest_of(Reason.FAILED_SYNC, Reason.FAILED_CREATE_POD_CONTAINER)
     if failure is None or records.after(failure).of(*PROGRESS).causes or now - failure.at > STALE:
@@ -179,13 +179,13 @@ def explain_failing_sync(records: Evidence, *, now: datetime) -> Why | None:
     return _as_told(failure, next_step="try again after a back-off")
 
 
-def explain_host_ports(records: Evidence) -> Iterator[Why]:
+def explain_host_ports(records: Evidence) -> Iterator[StateReason]:
     """Ports of the host that somebody else held when the pod's sandbox was made."""
     for held in records.after(records.newest_of(Reason.CREATE_SANDBOX)).of(Reason.HOST_PORT_HELD).causes:
         yield _as_told(held, next_step="nothing by itself: end that process, or give one of them another port")
 
 
-def explain_manifest(records: Evidence) -> Why | None:
+def explain_manifest(records: Evidence) -> StateReason | None:
     """A manifest of this name that was refused and has not been corrected."""
     complaint = records.newest_of(Reason.MANIFEST_REJECTED, Reason.MANIFEST_SETTLED, Reason.FAILED_VALIDATION)
     if complaint is None or complaint.finding.decision == Reason.MANIFEST_SETTLED:
@@ -193,9 +193,9 @@ def explain_manifest(records: Evidence) -> Why | None:
     return _as_told(complaint, next_step="read the manifest again when it is corrected")
 
 
-def _creating(attempt: Cause) -> Why:
-    return Why(
-        kind=Kind.PROGRESS,
+def _creating(attempt: Cause) -> StateReason:
+    return StateReason(
+        kind=ReasonKind.PROGRESS,
         word=str(Reason.CREATE_SANDBOX),
         message="the pod's sandbox, with its network, is being created",
         measurements=dict(attempt.finding.measurements),
@@ -204,9 +204,9 @@ def _creating(attempt: Cause) -> Why:
     )
 
 
-def _as_told(cause: Cause, *, next_step: str) -> Why:
+def _as_told(cause: Cause, *, next_step: str) -> StateReason:
     finding = cause.finding
-    return Why(
+    return StateReason(
         word=str(finding.decision),
         container=finding.subject.container,
         message=plain_error(finding.message),

@@ -101,7 +101,7 @@ class JournalQueries:
         # Read after the records: what they lead to may be seen before it is told, and not the other way round.
         pod = self._pods.find(namespace, name)
         leaving = next((each for each in self._pods.terminating() if _is_named(each, namespace, name)), None)
-        if pod is None and leaving is None and not story.lives:
+        if pod is None and leaving is None and not story.histories:
             return None
         now = self._clock.now()
         diagnosis = diagnose(
@@ -122,7 +122,7 @@ class JournalQueries:
             well_at=self._node.well_at,
             node=self._api_node(),
         )
-        diagnosis = diagnose_node(state, Evidence(story.lives[-1].causes if story.lives else ()))
+        diagnosis = diagnose_node(state, Evidence(story.histories[-1].causes if story.histories else ()))
         return answer_node(self._node_name, diagnosis, story, now=self._clock.now())
 
     async def pods(self) -> klet_v1.RecordedPods:

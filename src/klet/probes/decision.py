@@ -17,7 +17,7 @@ from klet.api.pod import PodStatus
 from klet.model.probes import ProbeKind, ProbeResult
 from klet.model.readiness import is_older_than_agent
 from klet.model.runtime import ContainerId
-from klet.probes.handler import Answer, Outcome
+from klet.probes.handler import ProbeAnswer, ProbeOutcome
 
 INITIAL = {
     ProbeKind.READINESS: ProbeResult.FAILURE,
@@ -55,7 +55,7 @@ class Run(msgspec.Struct, frozen=True):
     """Ask the container now."""
 
 
-class Wait(msgspec.Struct, frozen=True):
+class ProbeWait(msgspec.Struct, frozen=True):
     """Do nothing until the next round, or until an earlier instant."""
 
     until: datetime | None = None
@@ -72,7 +72,7 @@ class Write(msgspec.Struct, frozen=True):
     result: ProbeResult | None
 
 
-Next: TypeAlias = Run | Wait | Stop
+Next: TypeAlias = Run | ProbeWait | Stop
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -88,38 +88,40 @@ def begin_round(
 ) -> Round:
     """Say whether to probe, from what is reported of the pod."""
     if reported is None:
-        return Round(state, Wait())
+        return Round(state, ProbeWait())
     if reported.phase in {"Failed", "Succeeded"}:
         return Round(state, Stop())
     container = find_container(reported, rules.container)
     if container is None:
-        return Round(state, Wait())
+        return Round(state, ProbeWait())
     instance = instance_of(container)
     writes: tuple[Write, ...] = ()
     if instance != state.id:
         writes = _adopt(rules, state, container, instance)
         state = replace(state, id=instance, on_hold=False)
     if state.on_hold:
-        return Round(state, Wait(), writes)
+        return Round(state, ProbeWait(), writes)
     following, verdict = _judge(rules, container, is_deleted=is_deleted, now=now)
     if verdict is not None:
         writes = (*writes, Write(instance, verdict))
     return Round(state, following, writes)
 
 
-def end_round(rules: ProbeRules, state: ProbeState, outcome: Outcome) -> Round:
+def end_round(rules: ProbeRules, state: ProbeState, outcome: ProbeOutcome) -> Round:
     """Judge an outcome: a result counts once it came often enough in a row."""
     if outcome.error or state.id is None:
-        return Round(state, Wait())
-    result = ProbeResult.SUCCESS if outcome.answer in {Answer.SUCCESS, Answer.WARNING} else ProbeResult.FAILURE
+        return Round(state, ProbeWait())
+    result = (
+        ProbeResult.SUCCESS if outcome.answer in {ProbeAnswer.SUCCESS, ProbeAnswer.WARNING} else ProbeResult.FAILURE
+    )
     threshold = rules.success_threshold if result is ProbeResult.SUCCESS else rules.failure_threshold
     count = state.count + 1 if result is state.last else 1
     if count < threshold:
-        return Round(ProbeState(id=state.id, last=result, count=count), Wait())
+        return Round(ProbeState(id=state.id, last=result, count=count), ProbeWait())
     # A startup probe has given its answer; a container that failed its liveness probe is about to be killed.
     is_final = rules.kind is ProbeKind.STARTUP or (rules.kind is ProbeKind.LIVENESS and result is ProbeResult.FAILURE)
     after = ProbeState(id=state.id, last=result, count=0 if is_final else count, on_hold=is_final)
-    return Round(after, Wait(), (Write(state.id, result),))
+    return Round(after, ProbeWait(), (Write(state.id, result),))
 
 
 def find_container(reported: PodStatus, name: str) -> ContainerStatus | None:
@@ -171,13 +173,13 @@ def _judge(
     if running is None:
         ended = container.state.terminated
         goes_on = ended is None or rules.restarts(ended.exit_code)
-        return Wait() if goes_on else Stop(), ProbeResult.FAILURE
+        return ProbeWait() if goes_on else Stop(), ProbeResult.FAILURE
     if is_deleted and rules.kind is not ProbeKind.READINESS:
         return Stop(), ProbeResult.SUCCESS
     if running.started_at is not None and _is_delayed(rules, now - running.started_at):
-        return Wait(until=_end_of_delay(rules, running.started_at)), None
+        return ProbeWait(until=_end_of_delay(rules, running.started_at)), None
     if bool(container.started) is (rules.kind is ProbeKind.STARTUP):
-        return Wait(), None
+        return ProbeWait(), None
     return Run(), None
 
 

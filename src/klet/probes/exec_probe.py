@@ -6,11 +6,11 @@ from klet.cri.errors import CriError, ExecTimeout
 from klet.cri.port import CommandRunner
 from klet.model.expansion import ExpansionError, expand_all
 from klet.model.foreign_text import read_output
-from klet.probes.handler import MAX_OUTPUT, Answer, Outcome, ProbeTarget
+from klet.probes.handler import MAX_OUTPUT, ProbeAnswer, ProbeOutcome, ProbeTarget
 from klet.wire import cri_v1_pb2 as cri
 
 
-async def probe_exec(runtime: CommandRunner, action: ExecAction, target: ProbeTarget) -> Outcome:
+async def probe_exec(runtime: CommandRunner, action: ExecAction, target: ProbeTarget) -> ProbeOutcome:
     """Exit code 0 is success; a command that does not end in time has failed."""
     try:
         request = cri.ExecSyncRequest(
@@ -20,11 +20,11 @@ async def probe_exec(runtime: CommandRunner, action: ExecAction, target: ProbeTa
         )
         answer = await runtime.exec_sync(request)
     except ExecTimeout as error:
-        return Outcome(Answer.FAILURE, str(error))
+        return ProbeOutcome(ProbeAnswer.FAILURE, str(error))
     except (CriError, ExpansionError) as error:
-        return Outcome(Answer.UNKNOWN, error=str(error))
+        return ProbeOutcome(ProbeAnswer.UNKNOWN, error=str(error))
     output = read_output(answer.stdout, answer.stderr, limit=MAX_OUTPUT)
-    return Outcome(Answer.FAILURE if answer.exit_code else Answer.SUCCESS, output)
+    return ProbeOutcome(ProbeAnswer.FAILURE if answer.exit_code else ProbeAnswer.SUCCESS, output)
 
 
 def expand_command(action: ExecAction, container: Container) -> list[str]:

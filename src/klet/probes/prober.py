@@ -10,7 +10,7 @@ from klet.model.foreign_text import shorten
 from klet.model.pods import format_pod
 from klet.probes.exec_probe import probe_exec
 from klet.probes.grpc_probe import probe_grpc
-from klet.probes.handler import Answer, Outcome, ProbeTarget, Question, answer_always
+from klet.probes.handler import ProbeAnswer, ProbeOutcome, ProbeTarget, Question, answer_always
 from klet.probes.http_probe import prepare_http
 from klet.probes.tcp_probe import probe_tcp
 
@@ -42,10 +42,10 @@ class Prober:
         if probe.grpc is not None:
             return partial(probe_grpc, probe.grpc, target)
         error = f"missing probe handler for {format_pod(target.pod)}:{target.container.name}"
-        return answer_always(Outcome(Answer.UNKNOWN, error=error))
+        return answer_always(ProbeOutcome(ProbeAnswer.UNKNOWN, error=error))
 
 
-async def _ask(question: Question) -> Outcome:
+async def _ask(question: Question) -> ProbeOutcome:
     """Ask; again if the question could not be put, but not if the answer was bad."""
     for _ in range(TRIES):
         outcome = await _ask_once(question)
@@ -54,10 +54,10 @@ async def _ask(question: Question) -> Outcome:
     return outcome
 
 
-async def _ask_once(question: Question) -> Outcome:
+async def _ask_once(question: Question) -> ProbeOutcome:
     """The boundary of a probe: whatever fails in it concerns this container alone."""
     try:
         return await question()
     except Exception as error:
         logger.exception("A probe could not be carried out")
-        return Outcome(Answer.UNKNOWN, error=shorten(f"{type(error).__name__}: {error}", _LONGEST_ERROR))
+        return ProbeOutcome(ProbeAnswer.UNKNOWN, error=shorten(f"{type(error).__name__}: {error}", _LONGEST_ERROR))

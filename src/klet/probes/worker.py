@@ -16,7 +16,7 @@ from klet.model.causes import CauseId, CauseRecorder, Finding
 from klet.model.pods import PodUID, uid_of
 from klet.model.probes import ProbeKey, ProbeKind
 from klet.model.runtime import ContainerId
-from klet.probes.decision import Next, ProbeRules, ProbeState, Round, Run, Stop, Wait, begin_round, end_round
+from klet.probes.decision import Next, ProbeRules, ProbeState, ProbeWait, Round, Run, Stop, begin_round, end_round
 from klet.probes.findings import describe_outcome
 from klet.probes.handler import ProbeTarget, Question
 from klet.probes.results import ProbeResults
@@ -121,7 +121,7 @@ class ProbeWorker:
             match following:
                 case Stop():
                     return
-                case Wait(until=datetime() as until):
+                case ProbeWait(until=datetime() as until):
                     early = clock.monotonic() + (until - clock.now()).total_seconds()
                     self._due = min(self._due, early)
                 case _:

@@ -10,8 +10,8 @@ from datetime import timedelta
 
 from klet.aio.clock import Clock
 from klet.aio.turns import Turn, Turns
-from klet.model.halts import PodHalts
 from klet.model.pods import PodUID
+from klet.model.stopping_pods import StoppingPods
 
 LONGEST_STEP = timedelta(seconds=5)
 """A sandbox or container that takes longer counts no more. On a busy machine one takes a second or two; one that hangs
@@ -24,10 +24,10 @@ FEWEST = 2
 class StartTurns:
     """Gives out turns, half of them to begin with; a step of a start that hangs loses its own."""
 
-    def __init__(self, *, at_once: int, halts: PodHalts, clock: Clock) -> None:
+    def __init__(self, *, at_once: int, stopping_pods: StoppingPods, clock: Clock) -> None:
         first = min(at_once, max(FEWEST, at_once // 2))
         self._turns = Turns(at_once=at_once, longest=LONGEST_STEP, clock=clock, first=first)
-        self._halts = halts
+        self._stopping_pods = stopping_pods
 
     @property
     def is_busy(self) -> bool:
@@ -42,21 +42,21 @@ class StartTurns:
     def queue(self, uid: PodUID) -> Iterator["PodTurn"]:
         """The place of one pod in the queue; its turn is given back at the end of the block."""
         with self._turns.queue() as turn:
-            yield PodTurn(turn=turn, halts=self._halts, uid=uid)
+            yield PodTurn(turn=turn, stopping_pods=self._stopping_pods, uid=uid)
 
 
 class PodTurn:
     """One pod's place in the queue."""
 
-    def __init__(self, *, turn: Turn, halts: PodHalts, uid: PodUID) -> None:
+    def __init__(self, *, turn: Turn, stopping_pods: StoppingPods, uid: PodUID) -> None:
         self._turn = turn
-        self._halts = halts
+        self._stopping_pods = stopping_pods
         self._uid = uid
 
     async def take(self) -> None:
-        """Return when the next step may begin; raises Halted if the pod is to stop: it does not wait for a turn."""
+        """Return when the next step may begin; raises PodStopping if the pod is to stop, without waiting for a turn."""
         if not self._turn.renew():
-            await self._halts.run(self._uid, self._turn.take())
+            await self._stopping_pods.run(self._uid, self._turn.take())
 
     def give_back(self) -> None:
         """What comes next is no work of the runtime, or there is nothing more to do."""

@@ -25,7 +25,7 @@ from klet.model.pods import FILE_SOURCE, subject_of
 from klet.model.roles import PodSink
 from klet.sources.complaints import Complaints
 from klet.sources.errors import SourceError
-from klet.sources.manifests import ManifestReader, Reading, is_link
+from klet.sources.manifests import ManifestContent, ManifestReader, is_link
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class FileSource:
             self._sent = pods
             self._sink.set_pods(FILE_SOURCE, pods)
 
-    def _judge(self, name: str, reading: Reading, *, consequence: str) -> None:
+    def _judge(self, name: str, reading: ManifestContent, *, consequence: str) -> None:
         if reading.error is None:
             self._complaints.settle(name)
             return
@@ -172,7 +172,7 @@ class ManifestBoard:
     def remove(self, name: str) -> None:
         self._pods.pop(name, None)
 
-    def replace(self, readings: Mapping[str, Reading]) -> None:
+    def replace(self, readings: Mapping[str, ManifestContent]) -> None:
         self._pods = {name: reading.pod for name, reading in readings.items() if reading.pod is not None}
 
     def pods(self) -> tuple[Pod, ...]:

@@ -28,7 +28,7 @@ DEADLINE_EXCEEDED = "DeadlineExceeded"
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 
 
-class StatusInputs(Struct, frozen=True, kw_only=True):
+class PodStatusInputs(Struct, frozen=True, kw_only=True):
     """Everything a status is computed from, besides the pod and the runtime's view of it."""
 
     previous: PodStatus
@@ -55,7 +55,7 @@ class StatusInputs(Struct, frozen=True, kw_only=True):
     """The node's addresses, at most one of each family; none are known without an API server."""
 
 
-def generate_status(pod: Pod, seen: PodRuntimeStatus, inputs: StatusInputs) -> PodStatus:
+def generate_status(pod: Pod, seen: PodRuntimeStatus, inputs: PodStatusInputs) -> PodStatus:
     """Compute the status to report now. Instants of condition changes are the board's business."""
     previous = inputs.previous
 
@@ -122,7 +122,7 @@ def generate_status(pod: Pod, seen: PodRuntimeStatus, inputs: StatusInputs) -> P
 
 
 def _ended_for_good(
-    pod: Pod, containers: Sequence[Container], statuses: Sequence[ContainerStatus], inputs: StatusInputs
+    pod: Pod, containers: Sequence[Container], statuses: Sequence[ContainerStatus], inputs: PodStatusInputs
 ) -> frozenset[str]:
     """A new sandbox may start again what had ended for good. That must not be told: no such status would be taken."""
     return frozenset(
@@ -175,7 +175,7 @@ def _with_flags(
     containers: Sequence[Container],
     statuses: Sequence[ContainerStatus],
     before: Sequence[ContainerStatus],
-    inputs: StatusInputs,
+    inputs: PodStatusInputs,
 ) -> tuple[ContainerStatus, ...]:
     """Set `started` and `ready` from the state and the probes."""
     # An instance that was reported before stays started; a new one under the same name has to start for itself.
@@ -196,7 +196,7 @@ def _with_flags(
 def _probe_facts(
     container: Container,
     status: ContainerStatus,
-    inputs: StatusInputs,
+    inputs: PodStatusInputs,
     *,
     reported: ContainerStatus | None,
     was_pod_ready: bool,
@@ -247,7 +247,7 @@ def _conditions(
     phase: str,
     regular: Sequence[ContainerStatus],
     init: Sequence[ContainerStatus],
-    inputs: StatusInputs,
+    inputs: PodStatusInputs,
 ) -> tuple[PodCondition, ...]:
     foreign = _foreign_conditions(pod, inputs.previous)
     ready_to_start = PodCondition(type=conditions.READY_TO_START, status=FALSE if inputs.needs_sandbox else TRUE)

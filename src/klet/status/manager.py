@@ -67,7 +67,7 @@ class PodApi(Protocol):
         ...
 
 
-class WantedPods(Protocol):
+class PodsAndMirrors(Protocol):
     """The pods this node should run, and their mirrors."""
 
     def get(self, uid: PodUID) -> Pod | None: ...
@@ -105,7 +105,7 @@ class StatusManager:
         self,
         *,
         board: StatusBoard,
-        pods: WantedPods,
+        pods: PodsAndMirrors,
         api: PodApi,
         starts: PodStarts,
         may_run: Callable[[PodUID], bool],

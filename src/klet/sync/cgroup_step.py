@@ -21,7 +21,7 @@ from klet.model.runtime import PodRuntimeStatus
 from klet.runtime.kill.killer import PodKiller
 from klet.runtime.restart import NEVER, effective_policy
 from klet.sync.ledger import WorkerLedger
-from klet.sync.preparation import Held, PreparationStep, Stopped, SyncedPod
+from klet.sync.preparation import PreparationStep, StepIncomplete, Stopped, SyncedPod
 from klet.sync.worker_state import Stage
 
 logger = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class CgroupStep(PreparationStep):
         self._killer = killer
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
-    async def keep(self, synced: SyncedPod) -> Held | Stopped | None:
+    async def keep(self, synced: SyncedPod) -> StepIncomplete | Stopped | None:
         pod, cause = synced.pod, synced.cause
         if self._cgroups.exists(pod):
             return None

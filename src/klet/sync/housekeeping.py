@@ -30,7 +30,7 @@ from klet.runtime.kill.killer import PodKiller
 from klet.runtime.labels import legacy_log_names
 from klet.status.phase import is_terminal
 from klet.sync.ledger import WorkerLedger
-from klet.sync.pod_holdings import PodHoldings
+from klet.sync.pod_host_resources import PodHostResources
 from klet.sync.worker_state import PodUpdate, Stage, UpdateKind
 from klet.sync.workers import PodWorkers
 
@@ -66,7 +66,7 @@ class Leftovers:
         self,
         *,
         killer: PodKiller,
-        files: PodHoldings,
+        files: PodHostResources,
         links: OrphanLinks,
         cgroups: OrphanCgroups,
         recorder: CauseRecorder,
@@ -102,27 +102,27 @@ class Leftovers:
         return (on_disk - known) | frozenset(await self._cgroups.orphans(known))
 
 
-class HousekeepingCall:
-    """When a pass is due: as soon as another part asks for one, and now and then; never before all sources were seen.
+class HousekeepingTrigger:
+    """Starts a pass when another part asks for one, and periodically; never before all sources were seen.
 
-    A shared bell, made before the parts that ring it and the one that hears it.
+    It is built before the parts that ask and the one that waits, because those depend on one another.
     """
 
     def __init__(self, *, sources_ready: Callable[[], bool], clock: Clock) -> None:
         self._sources_ready = sources_ready
         self._clock = clock
-        self._rung = asyncio.Event()
+        self._asked = asyncio.Event()
 
     def ask(self) -> None:
-        self._rung.set()
+        self._asked.set()
 
     def finished(self, uid: PodUID) -> None:  # noqa: ARG002 - the pass looks at every pod anyway
-        self._rung.set()
+        self._asked.set()
 
     async def wait(self) -> None:
         while True:
-            await self._clock.wait(self._rung.wait(), at_most=PERIOD)
-            self._rung.clear()
+            await self._clock.wait(self._asked.wait(), at_most=PERIOD)
+            self._asked.clear()
             if self._sources_ready():
                 return
 
@@ -188,7 +188,7 @@ class Housekeeping:
         cache: RuntimeCache,
         memories: PodMemories,
         leftovers: Leftovers,
-        call: HousekeepingCall,
+        trigger: HousekeepingTrigger,
         clock: Clock,
     ) -> None:
         self._pods = pods
@@ -198,7 +198,7 @@ class Housekeeping:
         self._memories = memories
         self._leftovers = leftovers
         self._clock = clock
-        self._call = call
+        self._trigger = trigger
         self._nudged_at = float("-inf")
         self._turns = Turns(at_once=REMOVALS, longest=LONGEST_REMOVAL, clock=clock)
         self._removing: set[PodUID] = set()
@@ -207,7 +207,7 @@ class Housekeeping:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as removals:
             while True:
-                await self._call.wait()
+                await self._trigger.wait()
                 try:
                     await self._pass(removals)
                 except KletError as error:

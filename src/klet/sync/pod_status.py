@@ -28,7 +28,7 @@ from klet.runtime.restart import restartable_names, restarts_after
 from klet.status.board import StatusBoard
 from klet.status.containers import CONTAINER_CREATING, POD_INITIALIZING
 from klet.status.ending import end_status
-from klet.status.generate import DEADLINE_EXCEEDED, DEADLINE_MESSAGE, StatusInputs, generate_status
+from klet.status.generate import DEADLINE_EXCEEDED, DEADLINE_MESSAGE, PodStatusInputs, generate_status
 from klet.status.phase import FAILED
 from klet.status.probed import with_readiness, with_startup
 from klet.status.transitions import find_illegal_transition
@@ -139,7 +139,7 @@ class PodStatuses:
         # Only a kubelet writes the start time; the phase Pending comes with every new pod.
         if adopts := not self._board.is_reported(uid) and previous.start_time is not None:
             self._failures.note(uid, reported_failures(previous))
-        inputs = StatusInputs(
+        inputs = PodStatusInputs(
             previous=previous,
             resources=self._allocations.view(pod, seen),
             runtime_name=self._facts.runtime_name,

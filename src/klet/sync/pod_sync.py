@@ -5,11 +5,11 @@ from msgspec.structs import replace
 from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.model.causes import CauseId, CauseRecorder
-from klet.model.halts import Halted, PodHalts
 from klet.model.pods import uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.runtime import PodRuntimeStatus
+from klet.model.stopping_pods import PodStopping, StoppingPods
 from klet.pleg.pleg import Pleg
 from klet.probes.manager import ProbeManager
 from klet.runtime.actions import PodActions, compute_pod_actions
@@ -18,7 +18,7 @@ from klet.runtime.kill.killer import PodKiller
 from klet.status.phase import is_terminal
 from klet.sync.deadline import deadline_of
 from klet.sync.pod_status import PodStatuses
-from klet.sync.preparation import Held, Preparation, Stopped, SyncedPod
+from klet.sync.preparation import Preparation, StepIncomplete, Stopped, SyncedPod
 from klet.sync.preparation_steps import DECIDER, RETRY
 from klet.sync.requeue import StepFailure
 from klet.sync.worker_state import StatusChange
@@ -44,7 +44,7 @@ class PodSync:
         probes: ProbeManager,
         fresh: Pleg,
         preparation: Preparation,
-        halts: PodHalts,
+        stopping_pods: StoppingPods,
         recorder: CauseRecorder,
     ) -> None:
         self._executor = executor
@@ -53,7 +53,7 @@ class PodSync:
         self._probes = probes
         self._fresh = fresh
         self._preparation = preparation
-        self._halts = halts
+        self._stopping_pods = stopping_pods
         self._recorder = recorder
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
@@ -66,7 +66,7 @@ class PodSync:
             return StepResult(is_terminal=True, is_over=status.has_ended)
         look_at = deadline_of(pod, reported)
         kept = await self._preparation.keep(SyncedPod(pod, status, reported, cause))
-        if isinstance(kept, Held):
+        if isinstance(kept, StepIncomplete):
             return StepResult(failure=kept.failure, retry_at=kept.retry_at, look_at=look_at)
         if isinstance(kept, Stopped):
             status = await self._fresh.read_now(uid_of(pod))
@@ -74,11 +74,11 @@ class PodSync:
                 return StepResult(is_terminal=True, is_over=status.has_ended)
         try:
             return replace(await self._bring_up(pod, status, cause), look_at=look_at)
-        except Halted:
+        except PodStopping:
             return StepResult()  # the worker goes on to stop it
 
     async def _bring_up(self, pod: Pod, status: PodRuntimeStatus, cause: CauseId | None) -> StepResult:
-        """Do to the runtime what is missing; raises Halted when the pod is to stop and a step may be left out."""
+        """Do to the runtime what is missing; raises PodStopping when the pod is to stop and a step may be left out."""
         uid = uid_of(pod)
         actions = compute_pod_actions(pod, status, probes=self._statuses.probe_view())
         if actions.is_idle:
@@ -89,8 +89,8 @@ class PodSync:
             return StepResult(failure=StepFailure.ERROR, retry_at=held.retry_at)
         if (unprepared := await self._preparation.prepare(pod, cause=cause)) is not None:
             return StepResult(failure=unprepared.failure, retry_at=unprepared.retry_at)
-        if self._halts.is_halted(uid):
-            raise Halted("the pod is to stop")
+        if self._stopping_pods.is_stopping(uid):
+            raise PodStopping("the pod is to stop")
         parent = self._record(actions, cause)
         with self._fresh.changing(uid):
             outcome = await self._executor.carry_out(pod, status, actions, parent=parent)

@@ -10,8 +10,8 @@ from klet.model.pods import uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.node.runtime_state import RuntimeState
-from klet.sync.pod_holdings import PodHoldings
-from klet.sync.preparation import Held, PreparationStep, Stopped, SyncedPod
+from klet.sync.pod_host_resources import PodHostResources
+from klet.sync.preparation import PreparationStep, StepIncomplete, Stopped, SyncedPod
 from klet.sync.requeue import StepFailure
 from klet.volumes.errors import WaitFailed
 from klet.volumes.pod_volumes import PodVolumes
@@ -29,7 +29,7 @@ class NetworkStep(PreparationStep):
         self._network = network
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
-    async def keep(self, synced: SyncedPod) -> Held | Stopped | None:
+    async def keep(self, synced: SyncedPod) -> StepIncomplete | Stopped | None:
         error = self._network.network_error()
         # A pod in the host's network needs none of its own.
         if error is None or synced.pod.spec.host_network:
@@ -37,17 +37,17 @@ class NetworkStep(PreparationStep):
         self._decisions.for_pod(synced.pod).record(
             Reason.NETWORK_NOT_READY, f"network is not ready: {error}", next_step=RETRY, parent=synced.cause
         )
-        return Held(StepFailure.NETWORK_NOT_READY)
+        return StepIncomplete(StepFailure.NETWORK_NOT_READY)
 
 
 class DirectoryStep(PreparationStep):
     """Makes a pod's directories. They stay until no source has the pod; only what others can use is given back."""
 
-    def __init__(self, *, directories: PodHoldings, recorder: CauseRecorder) -> None:
+    def __init__(self, *, directories: PodHostResources, recorder: CauseRecorder) -> None:
         self._directories = directories
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
-    async def prepare(self, pod: Pod, *, cause: CauseId | None) -> Held | None:
+    async def prepare(self, pod: Pod, *, cause: CauseId | None) -> StepIncomplete | None:
         try:
             await self._directories.prepare_pod(pod)
         except KletError as error:
@@ -66,7 +66,7 @@ class ObjectStep(PreparationStep):
     def __init__(self, volumes: PodVolumes) -> None:
         self._volumes = volumes
 
-    async def keep(self, synced: SyncedPod) -> Held | Stopped | None:
+    async def keep(self, synced: SyncedPod) -> StepIncomplete | Stopped | None:
         self._volumes.register(synced.pod)
         return None
 
@@ -76,7 +76,7 @@ class VolumeStep(PreparationStep):
 
     may_be_left_out = True
 
-    def __init__(self, *, volumes: PodVolumes, held: PodHoldings, recorder: CauseRecorder) -> None:
+    def __init__(self, *, volumes: PodVolumes, held: PodHostResources, recorder: CauseRecorder) -> None:
         self._volumes = volumes
         self._held = held
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
@@ -84,7 +84,7 @@ class VolumeStep(PreparationStep):
     def refresh(self, pod: Pod) -> None:
         self._volumes.refresh(pod)
 
-    async def prepare(self, pod: Pod, *, cause: CauseId | None) -> Held | None:
+    async def prepare(self, pod: Pod, *, cause: CauseId | None) -> StepIncomplete | None:
         if not pod.spec.volumes:
             return None
         try:
@@ -94,7 +94,7 @@ class VolumeStep(PreparationStep):
             decision = Reason.VOLUMES_NOT_MOUNTED if error.is_timeout else Reason.FAILED_MOUNT
             text = f"Unable to attach or mount volumes: {error}"
             self._decisions.for_pod(pod).record(decision, text, next_step=RETRY, parent=cause)
-            return Held(retry_at=AT_ONCE if error.is_timeout else None)
+            return StepIncomplete(retry_at=AT_ONCE if error.is_timeout else None)
         return None
 
     async def release(self, pod: Pod) -> None:
@@ -110,7 +110,7 @@ class PullSecretStep(PreparationStep):
         self._pull_secrets = pull_secrets
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
-    async def prepare(self, pod: Pod, *, cause: CauseId | None) -> Held | None:
+    async def prepare(self, pod: Pod, *, cause: CauseId | None) -> StepIncomplete | None:
         if pod.spec.image_pull_secrets and (missing := await self._pull_secrets.find_missing(pod)):
             names = ", ".join(missing)
             text = (

@@ -19,10 +19,10 @@ class StepFailure(StrEnum):
     ERROR = "error"
 
 
-class Pace(Struct, frozen=True):
-    """How often workers look at their pods by themselves."""
+class ResyncSettings(Struct, frozen=True):
+    """How often workers sync their pods when nothing happens."""
 
-    resync: timedelta
+    period: timedelta
     randomness: random.Random
 
 

@@ -18,13 +18,13 @@ from klet.aio.clock import Clock
 from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.model.causes import CauseId, CauseRecorder
-from klet.model.halts import PodHalts
 from klet.model.pods import LONGEST_GRACE, PodUID, uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.runtime import PodRuntimeStatus
+from klet.model.stopping_pods import StoppingPods
 from klet.sync.ledger import WorkerLedger
-from klet.sync.requeue import Pace, StepFailure, compute_requeue
+from klet.sync.requeue import ResyncSettings, StepFailure, compute_requeue
 from klet.sync.worker_state import (
     DECIDER,
     PodUpdate,
@@ -136,10 +136,10 @@ class PodWorkers:
         statuses: FreshStatuses,
         is_live: Callable[[PodUID], bool],
         ledger: WorkerLedger,
-        halts: PodHalts,
+        stopping_pods: StoppingPods,
         recorder: CauseRecorder,
         clock: Clock,
-        pace: Pace,
+        resync: ResyncSettings,
         on_finished: Callable[[PodUID], None],
     ) -> None:
         self._admission = admission
@@ -148,11 +148,11 @@ class PodWorkers:
         self._is_live = is_live
         """Whether the runtime may run something of a pod."""
         self._ledger = ledger
-        self._halts = halts
+        self._stopping_pods = stopping_pods
         self._recorder = recorder
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
-        self._pace = pace
+        self._resync = resync
         self._on_finished = on_finished
         self._wakes: dict[PodUID, asyncio.Event] = {}
         self._held_back: set[PodUID] = set()
@@ -267,7 +267,7 @@ class PodWorkers:
         state = transition.state
         self._ledger.put(uid, state)
         if state.stage is Stage.TERMINATING:
-            self._halts.halt(uid)
+            self._stopping_pods.mark(uid)
         if state.has_stopped:
             for stopped in self._killers.pop(uid, ()):
                 stopped.set()
@@ -294,7 +294,7 @@ class PodWorkers:
                 last_step = self._statuses.mark()
             if self._ledger.state_of(uid).stage is Stage.FINISHED:
                 del self._wakes[uid]
-                self._halts.clear(uid)
+                self._stopping_pods.clear(uid)
                 self._wake_waiting()
                 self._on_finished(uid)
                 return
@@ -410,8 +410,8 @@ class PodWorkers:
             retry_at=result.retry_at,
             look_at=result.look_at,
             now=self._clock.now(),
-            resync=self._pace.resync,
-            chance=self._pace.randomness.random(),
+            resync=self._resync.period,
+            chance=self._resync.randomness.random(),
         )
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from klet.api.klet_v1 import PodState
 from klet.journal.diagnosis import NodeTroubles, diagnose
-from klet.journal.evidence import Kind
+from klet.journal.evidence import ReasonKind
 from klet.journal.timeline import build_timeline
 
 FINISHED = "2030-01-01T11:59:50Z"
@@ -626,7 +626,7 @@ def test_a_pod_that_is_well_again_says_what_was_wrong(build_pod, story, now):
     found = diagnose(pod, story(records), now=now)
     assert found.summary.startswith("nothing is wrong")
     [reason] = found.reasons
-    assert (reason.kind, reason.word, reason.next_at) == (Kind.PAST, "Unhealthy", None)
+    assert (reason.kind, reason.word, reason.next_at) == (ReasonKind.PAST, "Unhealthy", None)
     assert "Liveness probe failed: 404" in reason.message
 
 
@@ -666,7 +666,7 @@ def test_a_pod_that_waits_for_an_earlier_one_of_its_name(build_pod, story, now, 
     found = diagnose(pod, past, earlier=build_pod(**LEAVING), now=now)
     prefix = "an earlier pod of this name has not stopped yet, and this one waits for it"
     assert found.reasons[0].message == prefix + said
-    assert found.reasons[0].kind is Kind.TROUBLE
+    assert found.reasons[0].kind is ReasonKind.TROUBLE
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Hands on what probes find out: to the pod's status at once, and to its worker."""
+"""Publishes changed probe results to the pod's status at once, and to its worker (handleProbeSync)."""
 
 from typing import Protocol
 
@@ -12,21 +12,21 @@ from klet.sync.worker_state import PodUpdate, UpdateKind
 
 
 class ProbeChanges(Protocol):
-    """What probes found out, as they find it out."""
+    """Changes of probe results."""
 
     def changes(self) -> Subscription[ProbeChange]: ...
 
 
 class Workers(Protocol):
-    """Who looks after the pods."""
+    """The pod workers."""
 
     def update(self, update: PodUpdate) -> None: ...
 
     def wake(self, uid: PodUID) -> None: ...
 
 
-class ProbeNews:
-    """Follows the results of probes."""
+class ProbeSync:
+    """Follows the probe results."""
 
     def __init__(self, *, probes: ProbeChanges, pods: PodStore, statuses: PodStatuses, workers: Workers) -> None:
         self._probes = probes
@@ -48,5 +48,5 @@ class ProbeNews:
 
 
 def is_news(change: ProbeChange) -> bool:
-    """Of liveness only a failure has consequences."""
+    """Return whether a change has consequences: of liveness only a failure has."""
     return change.key.kind is not ProbeKind.LIVENESS or change.result is ProbeResult.FAILURE
