@@ -1,4 +1,4 @@
-"""What events and lists say, held against what was read of a pod. Pure."""
+"""Compares events and lists with what was read of a pod. Pure."""
 
 from collections.abc import Mapping
 
@@ -8,14 +8,14 @@ from klet.pleg.cache import Reading
 
 
 def agrees(status: PodRuntimeStatus, expected: Mapping[str, EventKind]) -> bool:
-    """Say whether a reading shows what the events said."""
+    """Return whether a reading shows what the events said."""
     states: dict[str, ContainerState] = {record.id: record.state for record in status.containers}
     sandboxes: dict[str, bool] = {sandbox.id: sandbox.ready for sandbox in status.sandboxes}
     return all(_agrees(member, kind, states, sandboxes) for member, kind in expected.items())
 
 
 def is_news(listed: PodRuntimeStatus | None, before: PodRuntimeStatus | None, reading: Reading | None) -> bool:
-    """Say whether the lists differ from those before, and show what has not been read since."""
+    """Return whether the lists differ from those before, and show what has not been read since."""
     if reading is None or reading.error is not None:
         return True
     members = listed.members() if listed is not None else {}
@@ -26,7 +26,7 @@ def _agrees(member: str, kind: EventKind, states: Mapping[str, ContainerState], 
     present = member in states or member in sandboxes
     match kind:
         case EventKind.STOPPED:
-            # One that is said to be created has ended before its start was noted: it will show as running for a moment.
+            # A container that is listed as created has ended before the runtime noted its start: it is running next.
             is_over = states.get(member) not in {ContainerState.RUNNING, ContainerState.CREATED}
             return is_over and not sandboxes.get(member, False)
         case EventKind.STARTED:

@@ -21,8 +21,8 @@ from klet.sync.pod_status import PodStatuses
 from klet.sync.preparation import Preparation, StepIncomplete, Stopped, SyncedPod
 from klet.sync.preparation_steps import DECIDER, RETRY
 from klet.sync.requeue import StepFailure
+from klet.sync.worker_roles import StepResult
 from klet.sync.worker_state import StatusChange
-from klet.sync.workers import StepResult
 
 ORPHAN_GRACE = 1
 """Seconds. Nobody is left who could have asked for more."""

@@ -38,7 +38,7 @@ class Stopped(Struct, frozen=True):
 
 
 class PreparationStep:
-    """One thing that pods are given. A step overrides the methods that it needs; an error fails only this pod's pass."""
+    """One thing that pods are given. A step overrides what it needs; an error fails only this pod's pass."""
 
     may_be_left_out = False
     """Whether `prepare` may be cancelled when the pod is to stop, because it leaves nothing half-done."""

@@ -22,8 +22,9 @@ from klet.pods.store import PodStore
 from klet.sync.housekeeping import Housekeeping, HousekeepingTrigger, PodMemories, synthetic_pod
 from klet.sync.ledger import WorkerLedger
 from klet.sync.requeue import ResyncSettings
+from klet.sync.worker_roles import StepResult
 from klet.sync.worker_state import PodUpdate, Stage, UpdateKind
-from klet.sync.workers import PodWorkers, StepResult
+from klet.sync.workers import PodWorkers
 from klet.testing.admission import ScriptedAdmission
 from klet.testing.builders import make_pod, make_record, make_sandbox, make_status
 from klet.testing.loop import EPOCH, run_virtual

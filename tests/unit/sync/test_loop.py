@@ -30,7 +30,8 @@ from klet.sync.loop_monitor import SyncLoopMonitor
 from klet.sync.pod_status import PodStatuses, StartFailures, StatusFacts
 from klet.sync.probe_sync import ProbeSync
 from klet.sync.requeue import ResyncSettings
-from klet.sync.workers import PodWorkers, StepResult
+from klet.sync.worker_roles import StepResult
+from klet.sync.workers import PodWorkers
 from klet.testing.admission import ScriptedAdmission
 from klet.testing.builders import make_pod, make_sandbox
 from klet.testing.loop import EPOCH, run_virtual

@@ -24,8 +24,9 @@ from klet.model.runtime import PodRuntimeStatus
 from klet.model.stopping_pods import StoppingPods
 from klet.sync.ledger import WorkerLedger
 from klet.sync.requeue import ResyncSettings, StepFailure
+from klet.sync.worker_roles import StepResult
 from klet.sync.worker_state import PodUpdate, Stage, StatusChange, UpdateKind
-from klet.sync.workers import KillTimeout, PodWorkers, StepResult, kill_patience
+from klet.sync.workers import KillTimeout, PodWorkers, kill_patience
 from klet.testing.admission import ScriptedAdmission
 from klet.testing.builders import make_pod
 from klet.testing.loop import EPOCH, run_virtual
@@ -592,7 +593,7 @@ def test_the_last_word_about_the_status_counts():
     on_bench(test)
 
 
-def test_a_pod_that_is_to_stop_is_halted_until_it_is_over():
+def test_a_pod_that_is_to_stop_is_marked_as_stopping_until_it_is_over():
     async def test(bench: Bench) -> None:
         uid = PodUID("uid-1")
         bench.scripts[uid] = Script(takes=5)
