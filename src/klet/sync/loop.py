@@ -1,6 +1,6 @@
 """Dispatches what happens to the pod workers: changes of the wanted pods and changes in the runtime (syncLoop).
 
-It only takes in and hands on; every decision about a pod is its worker's.
+It only dispatches; every decision about a pod is made by its worker.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from klet.sync.workers import PodWorkers
 
 DECIDER = "sync.loop"
 _LEAVES_NOTHING = frozenset({PodChangeKind.ADD, PodChangeKind.RECONCILE})
-"""What is no reason to look at once for things that pods have left; the next pass in its time will do."""
+"""Changes after which pods leave nothing to clean up: they trigger no housekeeping."""
 
 
 class ChangeSource(Protocol):
@@ -36,16 +36,16 @@ class ChangeSource(Protocol):
     async def next_change(self) -> PodChanges: ...
 
     def mark_handled(self, source: str) -> None:
-        """A change of that source has been taken in."""
+        """Note that a change of that source was handled."""
         ...
 
     def all_ready(self) -> bool:
-        """True when every source has been seen and taken in."""
+        """Return whether a change of every source was handled (upstream's AllReady)."""
         ...
 
 
 class SyncLoop:
-    """Hands news to the workers."""
+    """Dispatches changes to the workers."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class SyncLoop:
             group.create_task(self._monitor.run(), name="sync-monitor")
 
     def health_error(self) -> str | None:
-        """Why the loop must be taken for stuck, or None."""
+        """Return why the loop counts as stuck, or None."""
         return self._monitor.health_error()
 
     async def _follow_runtime(self) -> None:
@@ -94,7 +94,7 @@ class SyncLoop:
         await self._monitor.until_ready()
         while True:
             change = await self._changes.next_change()
-            # While the runtime is not well nothing new is begun; what comes is taken in when it is well again.
+            # While the runtime is not well nothing new is begun: the change waits until it is well again.
             await self._monitor.until_ready()
             was_ready = self._changes.all_ready()
             if change.kind is PodChangeKind.ADD:
@@ -106,10 +106,10 @@ class SyncLoop:
                 self._housekeeping()
 
     def _stop_replaced(self, change: PodChanges) -> None:
-        """Stop the static pods first whose places new ones take: they share ports, paths and a name.
+        """Stop the static pods first that new ones replace: they share ports, paths and a name.
 
-        What was replaced while no agent ran is known to the runtime only. Its own source no longer has it, so nobody
-        else need be heard.
+        A pod that was replaced while no agent ran is known to the runtime only. Its own source no longer has it, so
+        this need not wait for the other sources.
         """
         seen = self._cache.pods()
         for uid in find_replaced(change.pods, seen):
@@ -143,7 +143,7 @@ class SyncLoop:
                 self._remove(uid, pod, source)
 
     def _take_in_mirror(self, kind: PodChangeKind, mirror: Pod) -> None:
-        """The reflection of a static pod: only that pod's own manifest says what to run."""
+        """Store or remove a mirror. It starts nothing: only the manifest of the static pod says what to run."""
         if kind is PodChangeKind.REMOVE:
             self._pods.remove_mirror(mirror)
         else:
@@ -170,7 +170,7 @@ class SyncLoop:
 
 
 def find_replaced(coming: Sequence[Pod], seen: Mapping[PodUID, PodRuntimeStatus]) -> tuple[PodUID, ...]:
-    """The live static pods in the runtime that are called as one of those that come, from the same source."""
+    """Return the live static pods in the runtime that have the name and source of one of the new pods."""
     places = {(pod.metadata.annotations[SOURCE_ANNOTATION], full_name(pod)) for pod in coming if is_static(pod)}
     names = {uid_of(pod) for pod in coming}
     return tuple(
@@ -181,6 +181,6 @@ def find_replaced(coming: Sequence[Pod], seen: Mapping[PodUID, PodRuntimeStatus]
 
 
 def _age(pod: Pod) -> float:
-    """The oldest pods have their turn first."""
+    """Sort key: the oldest pods first."""
     created = pod.metadata.creation_timestamp
     return created.timestamp() if created is not None else 0.0

@@ -1,4 +1,4 @@
-"""The steps of a pod's preparation that need no machinery of their own; that of its cgroup is in `cgroup_step.py`."""
+"""The preparation steps for network, objects, directories, volumes and pull secrets; see also `cgroup_step.py`."""
 
 from datetime import UTC, datetime
 
@@ -19,11 +19,11 @@ from klet.volumes.pod_volumes import PodVolumes
 DECIDER = "sync.pod_sync"
 RETRY = "try again after a back-off"
 AT_ONCE = datetime.min.replace(tzinfo=UTC)
-"""A wait that has come to its end begins again, so that the pod notices at once what happens to its volumes."""
+"""After a timeout the wait begins again at once, so that the pod notices when its volumes are ready."""
 
 
 class NetworkStep(PreparationStep):
-    """Holds pods up as long as the runtime can give them no network."""
+    """Holds pods back while the network of the runtime is not ready."""
 
     def __init__(self, *, network: RuntimeState, recorder: CauseRecorder) -> None:
         self._network = network
@@ -31,7 +31,7 @@ class NetworkStep(PreparationStep):
 
     async def keep(self, synced: SyncedPod) -> StepIncomplete | Stopped | None:
         error = self._network.network_error()
-        # A pod in the host's network needs none of its own.
+        # A pod in the host's network needs no network of its own.
         if error is None or synced.pod.spec.host_network:
             return None
         self._decisions.for_pod(synced.pod).record(
@@ -41,7 +41,7 @@ class NetworkStep(PreparationStep):
 
 
 class DirectoryStep(PreparationStep):
-    """Makes a pod's directories. They stay until no source has the pod; only what others can use is given back."""
+    """Makes a pod's directories. They stay until no source has the pod; its user namespace is released before."""
 
     def __init__(self, *, directories: PodHostResources, recorder: CauseRecorder) -> None:
         self._directories = directories
@@ -61,7 +61,7 @@ class DirectoryStep(PreparationStep):
 
 
 class ObjectStep(PreparationStep):
-    """Has at hand what a pod's environment and volumes refer to; first, so that it arrives while other steps run."""
+    """Registers the objects that a pod refers to; an early step, so that they arrive while later steps run."""
 
     def __init__(self, volumes: PodVolumes) -> None:
         self._volumes = volumes
@@ -90,7 +90,7 @@ class VolumeStep(PreparationStep):
         try:
             await self._volumes.until_mounted(pod)
         except WaitFailed as error:
-            # What is wrong with a volume that is tried again and again has been recorded by then.
+            # The error of a volume that is retried has been recorded by the volume manager.
             decision = Reason.VOLUMES_NOT_MOUNTED if error.is_timeout else Reason.FAILED_MOUNT
             text = f"Unable to attach or mount volumes: {error}"
             self._decisions.for_pod(pod).record(decision, text, next_step=RETRY, parent=cause)
@@ -102,7 +102,7 @@ class VolumeStep(PreparationStep):
 
 
 class PullSecretStep(PreparationStep):
-    """Says which pull secrets of a pod are missing. Its images are pulled without them."""
+    """Records which pull secrets of a pod are missing. Its images are pulled without them."""
 
     may_be_left_out = True
 
