@@ -1,7 +1,7 @@
 """One round of one probe as pure decisions (doProbe of upstream's probe worker).
 
-`begin_round` says what follows from the reported status alone. When it says `Run`, the probe is carried out and
-`end_round` judges its outcome. What a round makes is a struct, since each costs a tenth of a dataclass to make.
+`begin_round` decides from the reported status alone. When it returns `Run`, the probe is run and `end_round` judges
+its outcome. What a round makes is a struct, since each costs a tenth of a dataclass to make.
 """
 
 from collections.abc import Callable
@@ -41,18 +41,18 @@ class ProbeRules(Struct, frozen=True, kw_only=True):
 
 
 class ProbeState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a probe remembers from round to round."""
+    """The state of a probe from round to round."""
 
     id: ContainerId | None = None
     on_hold: bool = False
-    """Nothing is left to learn about this instance."""
+    """Do not probe this instance any more."""
     last: ProbeResult | None = None
     count: int = 0
-    """How many times in a row the last result came. A new instance does not start it over."""
+    """How many times in a row the last result came. A new instance does not reset it."""
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Ask the container now."""
+    """Run the probe now."""
 
 
 class ProbeWait(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class ProbeWait(msgspec.Struct, frozen=True):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """There will never be anything to do again."""
+    """End the worker: there will never be anything to probe again."""
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ class Round(msgspec.Struct, frozen=True):
 def begin_round(
     rules: ProbeRules, state: ProbeState, reported: PodStatus | None, *, is_deleted: bool, now: datetime
 ) -> Round:
-    """Say whether to probe, from what is reported of the pod."""
+    """Decide whether to probe, from the reported status of the pod."""
     if reported is None:
         return Round(state, ProbeWait())
     if reported.phase in {"Failed", "Succeeded"}:
@@ -118,14 +118,14 @@ def end_round(rules: ProbeRules, state: ProbeState, outcome: ProbeOutcome) -> Ro
     count = state.count + 1 if result is state.last else 1
     if count < threshold:
         return Round(ProbeState(id=state.id, last=result, count=count), ProbeWait())
-    # A startup probe has given its answer; a container that failed its liveness probe is about to be killed.
+    # A startup probe is done with its first result; a container that failed its liveness probe is about to be killed.
     is_final = rules.kind is ProbeKind.STARTUP or (rules.kind is ProbeKind.LIVENESS and result is ProbeResult.FAILURE)
     after = ProbeState(id=state.id, last=result, count=0 if is_final else count, on_hold=is_final)
     return Round(after, ProbeWait(), (Write(state.id, result),))
 
 
 def find_container(reported: PodStatus, name: str) -> ContainerStatus | None:
-    """The status of a container that has an instance."""
+    """Return the status of a container that has an instance."""
     for statuses in (reported.container_statuses, reported.init_container_statuses):
         for status in statuses:
             if status.name == name:
@@ -134,14 +134,14 @@ def find_container(reported: PodStatus, name: str) -> ContainerStatus | None:
 
 
 def instance_of(status: ContainerStatus) -> ContainerId:
-    """The runtime's own id, without the runtime's name before it."""
+    """Return the runtime's own id, without the runtime's name before it."""
     return ContainerId(status.container_id.rpartition("://")[2])
 
 
 def _adopt(
     rules: ProbeRules, state: ProbeState, container: ContainerStatus, instance: ContainerId
 ) -> tuple[Write, ...]:
-    """A new instance begins with the initial result, unless an earlier life of the agent probed it: its word stays."""
+    """Give a new instance the initial result, unless a previous run of the agent probed it: its result stays."""
     writes = [Write(state.id, None)] if state.id is not None else []
     running = container.state.running
     if running is None or not _was_probed_before(rules, container, running.started_at):
@@ -153,7 +153,7 @@ def _adopt(
 
 
 def _was_probed_before(rules: ProbeRules, container: ContainerStatus, started_at: datetime | None) -> bool:
-    """True for an instance that is older than the agent, or whose status already says what the probe is there for."""
+    """Return whether an instance is older than the agent, or its status already has the result of the probe."""
     if is_older_than_agent(started_at, rules.agent_started):
         return True
     match rules.kind:
@@ -168,7 +168,7 @@ def _was_probed_before(rules: ProbeRules, container: ContainerStatus, started_at
 def _judge(
     rules: ProbeRules, container: ContainerStatus, *, is_deleted: bool, now: datetime
 ) -> tuple[Next, ProbeResult | None]:
-    """What comes next for the instance that is there, and a result that needs no probing."""
+    """Return what comes next for the instance, and a result that needs no probe."""
     running = container.state.running
     if running is None:
         ended = container.state.terminated
@@ -184,10 +184,10 @@ def _judge(
 
 
 def _end_of_delay(rules: ProbeRules, started_at: datetime) -> datetime | None:
-    """Readiness is asked for at once; the other probes can kill, so they keep to their period as upstream's do."""
+    """Return when a readiness probe first runs; other probes can kill, so they keep to their period as upstream's."""
     return started_at + rules.initial_delay if rules.kind is ProbeKind.READINESS else None
 
 
 def _is_delayed(rules: ProbeRules, age: timedelta) -> bool:
-    """Only whole seconds of the container's age count."""
+    """Return whether the initial delay lasts; only whole seconds of the age count, as upstream."""
     return bool(rules.initial_delay) and timedelta(seconds=int(age.total_seconds())) < rules.initial_delay

@@ -11,7 +11,7 @@ from klet.wire import cri_v1_pb2 as cri
 
 
 async def probe_exec(runtime: CommandRunner, action: ExecAction, target: ProbeTarget) -> ProbeOutcome:
-    """Exit code 0 is success; a command that does not end in time has failed."""
+    """Run the command: exit code 0 is success; one that does not end in time has failed."""
     try:
         request = cri.ExecSyncRequest(
             container_id=target.id,
@@ -28,6 +28,6 @@ async def probe_exec(runtime: CommandRunner, action: ExecAction, target: ProbeTa
 
 
 def expand_command(action: ExecAction, container: Container) -> list[str]:
-    """Only values that stand in the spec are known here; those that come from elsewhere count as empty."""
+    """Return the environment for expansion; only values in the spec are known here, others are empty."""
     values = {variable.name: variable.value for variable in container.env}
     return expand_all(action.command, values)

@@ -1,4 +1,4 @@
-"""What the probes tell people: upstream's events `Unhealthy` and `ProbeWarning` as findings."""
+"""Findings of probes: upstream's events `Unhealthy` and `ProbeWarning`."""
 
 from klet.api.pod import Pod
 from klet.model.causes import Finding
@@ -14,7 +14,7 @@ DECIDER = "probes"
 def describe_outcome(
     pod: Pod, rules: ProbeRules, state: ProbeState, ended: Round, outcome: ProbeOutcome
 ) -> Finding | None:
-    """The finding about one run, where `ended` is what became of `state` by it. Success goes without saying."""
+    """Return the finding about one run that changed `state` to `ended`; None for a success."""
     if outcome.answer is ProbeAnswer.SUCCESS and not outcome.error:
         return None
     what = str(rules.kind).capitalize()

@@ -31,7 +31,7 @@ _OPTIONS: tuple[tuple[str, str | int], ...] = (
 
 
 async def probe_grpc(action: GRPCAction, target: ProbeTarget) -> ProbeOutcome:
-    """SERVING is success. Connection and call share the timeout; a refused connection is tried again within it."""
+    """Call the health service: SERVING is success. Connection, retries of it and call share the timeout."""
     service = join_host_port(target.pod_ip, action.port)
     family = "ipv6" if ":" in target.pod_ip else "ipv4"
     limit = Duration.of(target.timeout).wire()

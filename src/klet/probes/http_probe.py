@@ -11,7 +11,7 @@ from klet.probes.handler import ProbeAnswer, ProbeOutcome, ProbeTarget, Question
 
 
 def prepare_http(client: HttpClient, action: HTTPGetAction, target: ProbeTarget) -> Question:
-    """The request is the same each time, so it is written once."""
+    """Prepare the request; it is the same each time, so it is built once."""
     try:
         request = build_http_get(action, target.container, pod_ip=target.pod_ip, agent=PROBE_AGENT)
     except PortError as error:
@@ -22,7 +22,7 @@ def prepare_http(client: HttpClient, action: HTTPGetAction, target: ProbeTarget)
 
 
 async def probe_http(client: HttpClient, request: HttpGet, timeout: timedelta) -> ProbeOutcome:
-    """Any status from 200 to 399 is success; one from 300 is told, since a redirection led away or nowhere."""
+    """Judge a response: 200 to 399 is success; from 300 it is a warning, as a redirection was not followed."""
     try:
         response = await client.get(request, timeout=timeout)
     except HttpError as error:

@@ -1,4 +1,4 @@
-"""Carries out a probe by the handler that its spec names (upstream: prober)."""
+"""Runs a probe with the handler that its spec names (upstream: prober)."""
 
 import logging
 from functools import partial
@@ -21,14 +21,14 @@ _LONGEST_ERROR: Final = 512
 
 
 class Prober:
-    """Asks containers how they are."""
+    """Runs probes."""
 
     def __init__(self, *, runtime: CommandRunner, http: HttpClient) -> None:
         self._runtime = runtime
         self._http = http
 
     def prepare(self, target: ProbeTarget) -> Question:
-        """How to ask; it may be used again as long as the target stays the same."""
+        """Return a probe to run; it may be used again as long as the target stays the same."""
         return partial(_ask, self._once(target))
 
     def _once(self, target: ProbeTarget) -> Question:
@@ -46,7 +46,7 @@ class Prober:
 
 
 async def _ask(question: Question) -> ProbeOutcome:
-    """Ask; again if the question could not be put, but not if the answer was bad."""
+    """Run the probe; retry if it could not be run, but not after a failure."""
     for _ in range(TRIES):
         outcome = await _ask_once(question)
         if not outcome.error:
@@ -55,7 +55,7 @@ async def _ask(question: Question) -> ProbeOutcome:
 
 
 async def _ask_once(question: Question) -> ProbeOutcome:
-    """The boundary of a probe: whatever fails in it concerns this container alone."""
+    """Run the probe once: the boundary where any error concerns this container only."""
     try:
         return await question()
     except Exception as error:

@@ -9,7 +9,7 @@ from klet.probes.handler import ProbeAnswer, ProbeOutcome, ProbeTarget
 
 
 async def probe_tcp(action: TCPSocketAction, target: ProbeTarget) -> ProbeOutcome:
-    """A connection that is made is success; nothing is sent."""
+    """Open a connection: that is success; nothing is sent."""
     try:
         port = resolve_port(action.port, target.container)
     except PortError as error:
