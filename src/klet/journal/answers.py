@@ -14,7 +14,7 @@ from klet.model.causes import Cause
 def answer_pod(
     pod: klet_v1.ExplainedPod, diagnosis: Diagnosis, story: Timeline, *, now: datetime
 ) -> klet_v1.Explanation:
-    """Build what a pod is, why, what it waits for, and how it came to that."""
+    """Build the explanation of a pod: its state, why, what it waits for, and its timeline."""
     return klet_v1.Explanation(
         pod=pod,
         now=now,
@@ -27,7 +27,7 @@ def answer_pod(
 
 
 def answer_node(name: str, diagnosis: NodeDiagnosis, story: Timeline, *, now: datetime) -> klet_v1.NodeExplanation:
-    """Build what the node is, why, and how it came to that."""
+    """Build the explanation of the node: its state, why, and its timeline."""
     return klet_v1.NodeExplanation(
         node=klet_v1.ExplainedNode(name=name),
         now=now,

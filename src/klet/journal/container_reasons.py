@@ -1,4 +1,4 @@
-"""Says what is wrong with one container, from its status and the records about it. Pure."""
+"""Finds what is wrong with one container, from its status and the records about it. Pure."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -60,7 +60,7 @@ class Seat(Struct, frozen=True, kw_only=True):
 
 
 def explain_container(seat: Seat, *, now: datetime) -> StateReason | None:
-    """What is wrong with a container, or what it is about; None if there is nothing to say."""
+    """Return what is wrong with a container, or what it is doing; None if it is well."""
     state = seat.status.state
     if state.waiting is not None:
         return _waiting(seat, state.waiting.reason, state.waiting.message)
@@ -92,7 +92,7 @@ def _waiting(seat: Seat, word: str, message: str) -> StateReason | None:
 
 
 def _under_way(seat: Seat) -> StateReason | None:
-    """What the newest record about a container that is about to start says it is doing."""
+    """Return what a container that is about to start is doing, by its newest record."""
     newest = seat.records.newest
     if newest is None:
         return None
@@ -139,7 +139,7 @@ def _no_image(seat: Seat, word: str, message: str) -> StateReason:
 
 
 def _without_secrets(tries: Evidence) -> str:
-    """What the newest pull lacked."""
+    """Return a note on pull secrets that the newest pull lacked."""
     pull = tries.where(lambda cause: _MISSING_SECRETS in cause.finding.measurements).newest
     missing = pull.finding.measurements[_MISSING_SECRETS] if pull is not None else ""
     return f"; image pull secrets that it was tried without: {missing}" if missing else ""
@@ -148,7 +148,7 @@ def _without_secrets(tries: Evidence) -> str:
 def _ended(
     seat: Seat, ended: ContainerStateTerminated, word: str, *, kind: ReasonKind = ReasonKind.TROUBLE
 ) -> StateReason:
-    """A container that ended, and how; what follows is in the newest record about it."""
+    """Return how a container ended; what follows is in the newest record about it."""
     following = seat.run.newest
     next_at = following.finding.next_at if following is not None and kind is ReasonKind.TROUBLE else None
     word, message, measured = _how(seat, ended, word)
@@ -165,7 +165,7 @@ def _ended(
 
 
 def _how(seat: Seat, ended: ContainerStateTerminated, word: str) -> tuple[str, str, dict[str, Measurement]]:
-    """The word, the sentence and the measurements for an end."""
+    """Return the word, the sentence and the measurements for an end."""
     count = seat.status.restart_count
     times = f", {count} restart{'s' if count > 1 else ''} so far" if count else ""
     if ended.reason == START_ERROR:
@@ -191,13 +191,13 @@ def _how(seat: Seat, ended: ContainerStateTerminated, word: str) -> tuple[str, s
 
 
 def _fatal_probe(run: Evidence) -> Cause | None:
-    """The last answer of the probe for which a run was ended, if it was."""
+    """Return the last answer of the probe for which a run was ended, if it was."""
     kill = run.of(Reason.KILLING).where(lambda cause: "probe" in cause.finding.measurements).newest
     return _unhealthy(run.before(kill), "liveness", "startup") if kill is not None else None
 
 
 def _failing_probe(seat: Seat, *, now: datetime) -> StateReason | None:
-    """A container that runs, and whose liveness or startup probe fails at the moment."""
+    """Return the failure of the liveness or startup probe of a running container."""
     failure = _unhealthy(seat.run, "liveness", "startup")
     if failure is None:
         return None
@@ -253,7 +253,7 @@ def _not_ready(seat: Seat, *, now: datetime) -> StateReason | None:
 
 
 def _past_end(seat: Seat) -> StateReason | None:
-    """A container that runs well now, and did not always."""
+    """Return the last end of a container that runs well now."""
     last = seat.status.last_state.terminated
     if last is None or not seat.status.restart_count:
         return None
@@ -265,12 +265,12 @@ def _unhealthy(records: Evidence, *kinds: str) -> Cause | None:
 
 
 def _probe_of(cause: Cause) -> str:
-    """The kind of probe that a record tells the failure of; empty for other records."""
+    """Return the kind of probe whose failure a record is about; empty for other records."""
     return str(cause.finding.measurements.get("probe", "")) if cause.finding.decision == Reason.UNHEALTHY else ""
 
 
 def _answer(failure: Cause) -> str:
-    """What the probe answered, with how often."""
+    """Return the answer of the probe, with how often it came."""
     measured = failure.finding.measurements
     count, threshold = measured.get("failuresInARow"), measured.get("failureThreshold")
     often = f" ({count} in a row, {threshold} are too many)" if count and threshold else ""
@@ -278,7 +278,7 @@ def _answer(failure: Cause) -> str:
 
 
 def _is_fresh(failure: Cause, probe: Probe | None, *, now: datetime) -> bool:
-    """Whether the probe has not succeeded since: that is told by nobody, but the next failure would be."""
+    """Return whether the probe still fails: a success is not recorded, but the next failure would be."""
     if probe is None:
         return False
     patience = 2 * (probe.period_seconds or DEFAULT_PERIOD) + (probe.timeout_seconds or 1)

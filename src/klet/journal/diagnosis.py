@@ -1,4 +1,4 @@
-"""Names why a pod is as it is, from its status and its records: the first screen of `klet explain`. Pure."""
+"""Finds why a pod is in its state, from its status and its records: the first screen of `klet explain`. Pure."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -35,7 +35,7 @@ FAILURES: Final = (
     Reason.UNHEALTHY,
     Reason.EXITED,
 )
-"""Of a pod that is gone, the records that tell what was wrong with it."""
+"""Records that show what was wrong with a pod that is gone."""
 
 
 class NodeTroubles(Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class NodeTroubles(Struct, frozen=True, kw_only=True):
 
 
 class Diagnosis(Struct, frozen=True, kw_only=True):
-    """What a pod is, and why."""
+    """The state of a pod, and why."""
 
     state: PodState
     summary: str
@@ -64,7 +64,7 @@ def diagnose(
     earlier: Pod | None = None,
     now: datetime,
 ) -> Diagnosis:
-    """Say what is wrong with a pod and what it waits for; `earlier` is one of its name that has not stopped yet."""
+    """Return what is wrong with a pod and what it waits for; `earlier` has the same name and has not stopped yet."""
     histories = {each.uid: Evidence(each.causes) for each in story.histories}
     newest = Evidence(story.histories[-1].causes) if story.histories else Evidence(())
     if pod is None:
@@ -109,7 +109,7 @@ def _find_reasons(
     containers = list(_container_reasons(pod, records, now=now))
     if place is not None:
         yield place
-    # Without a place to run in, what the containers say of earlier days explains nothing.
+    # Without a sandbox, the old states of the containers explain nothing.
     yield from containers if place is None else ()
     if not silent and not containers and place is None and not state.ready:
         yield from _remaining(pod, records, now=now)
@@ -145,7 +145,7 @@ def _container_reasons(pod: Pod, records: Evidence, *, now: datetime) -> Iterato
 
 
 def _remaining(pod: Pod, records: Evidence, *, now: datetime) -> Iterator[StateReason]:
-    """What is left to say of a pod that is not ready, and of which nothing tells why."""
+    """Return reasons for a pod that is not ready and has no other reason."""
     if (failing := explain_failing_sync(records, now=now)) is not None:
         yield failing
         return
@@ -153,29 +153,31 @@ def _remaining(pod: Pod, records: Evidence, *, now: datetime) -> Iterator[StateR
         conditions = {condition.type: condition.status for condition in pod.status.conditions}
         if conditions.get(gate.condition_type) != "True":
             text = f'the readiness gate "{gate.condition_type}" of the pod is not True'
-            yield StateReason(word="ReadinessGatesNotReady", message=text, next="whoever sets that condition")
+            yield StateReason(
+                word="ReadinessGatesNotReady", message=text, next="the controller that sets that condition"
+            )
             return
     yield from _under_way(records)
 
 
 def _under_way(records: Evidence) -> Iterator[StateReason]:
-    """The newest decision, for want of anything better."""
+    """Return the newest decision, if there is no better reason."""
     newest = records.newest
     if newest is not None:
-        told = newest.finding
+        found = newest.finding
         yield StateReason(
             kind=ReasonKind.PROGRESS,
-            word=str(told.decision),
-            container=told.subject.container,
-            message=told.message or "it is under way",
+            word=str(found.decision),
+            container=found.subject.container,
+            message=found.message or "it is under way",
             since=newest.at,
-            next=told.next,
-            next_at=told.next_at,
+            next=found.next,
+            next_at=found.next_at,
         )
 
 
 def _predecessor(earlier: Pod, records: Evidence, *, now: datetime) -> Iterator[StateReason]:
-    """Why a pod has to wait for another one that has its name."""
+    """Return why a pod has to wait for another one that has its name."""
     whole = [*explain_silence(records), *explain_stop(earlier, records, now=now)]
     prefix = "an earlier pod of this name has not stopped yet, and this one waits for it"
     if not whole:
@@ -185,7 +187,7 @@ def _predecessor(earlier: Pod, records: Evidence, *, now: datetime) -> Iterator[
 
 
 def _remembered(records: Evidence) -> Diagnosis:
-    """A pod that only the journal knows."""
+    """Return the diagnosis of a pod that only the journal knows."""
     manifest = explain_manifest(records)
     own = records.about("")
     phase = own.newest_of(Reason.PHASE_CHANGED)

@@ -1,4 +1,4 @@
-"""Names why the node is ready or not, condition by condition: the first screen of `klet explain node`. Pure."""
+"""Finds why the node is ready or not, condition by condition: the first screen of `klet explain node`. Pure."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -26,15 +26,15 @@ class NodeState(Struct, frozen=True, kw_only=True):
     """What is wrong with the runtime."""
     network_error: str | None = None
     has_answered: bool = True
-    """Whether the runtime has said how it is since the agent started."""
+    """Whether the runtime has answered since the agent started."""
     well_at: datetime | None = None
-    """When the runtime last said that it is ready."""
+    """When the runtime was last ready."""
     node: Node | None = None
     """As the API server has it; None without one."""
 
 
 class NodeDiagnosis(Struct, frozen=True, kw_only=True):
-    """What the node is, and why."""
+    """The state of the node, and why."""
 
     is_ready: bool
     conditions: tuple[ExplainedCondition, ...]
@@ -44,12 +44,14 @@ class NodeDiagnosis(Struct, frozen=True, kw_only=True):
 
 
 def diagnose_node(state: NodeState, records: Evidence) -> NodeDiagnosis:
-    """Say which conditions the node has and what is behind them; `records` are those since the agent started."""
+    """Return the conditions of the node and the reasons; `records` are those since the agent started."""
     troubles = list(_runtime_reasons(state, records))
-    told = {condition.type: condition for condition in (state.node.status.conditions if state.node is not None else ())}
-    ready = _judge_ready(troubles, told.get(READY), records)
-    others = [_as_told(condition) for condition in told.values() if condition.type != READY]
-    reasons = [*troubles, *_api_reasons(ready, told, records), *_certificate_reasons(records)]
+    reported = {
+        condition.type: condition for condition in (state.node.status.conditions if state.node is not None else ())
+    }
+    ready = _judge_ready(troubles, reported.get(READY), records)
+    others = [_as_reported(condition) for condition in reported.values() if condition.type != READY]
+    reasons = [*troubles, *_api_reasons(ready, reported, records), *_certificate_reasons(records)]
     if state.node is not None and state.node.spec.unschedulable:
         text = "the node is cordoned: nothing new is scheduled on it"
         reasons.append(StateReason(kind=ReasonKind.PROGRESS, word=str(Reason.NODE_NOT_SCHEDULABLE), message=text))
@@ -64,32 +66,34 @@ def diagnose_node(state: NodeState, records: Evidence) -> NodeDiagnosis:
 
 def _runtime_reasons(state: NodeState, records: Evidence) -> Iterator[StateReason]:
     for error in state.errors:
-        told = records.newest_of(Reason.RUNTIME_NOT_READY)
+        record = records.newest_of(Reason.RUNTIME_NOT_READY)
         yield StateReason(
             word=str(Reason.RUNTIME_NOT_READY),
             message=f"{error}; nothing new is begun",
-            since=told.at if told is not None else state.well_at,
+            since=record.at if record is not None else state.well_at,
             next=ASK_AGAIN,
         )
     if state.network_error is None:
         return
-    told = records.newest_of(Reason.NETWORK_NOT_READY)
+    record = records.newest_of(Reason.NETWORK_NOT_READY)
     yield StateReason(
         kind=ReasonKind.TROUBLE if state.has_answered else ReasonKind.PROGRESS,
         word=str(Reason.NETWORK_NOT_READY),
         message=f"{state.network_error}; pods that want a network of their own wait"
         if state.has_answered
-        else "the runtime has not told yet how its network is",
-        since=told.at if told is not None else None,
+        else "the runtime has not reported its network yet",
+        since=record.at if record is not None else None,
         next=ASK_AGAIN,
     )
 
 
-def _judge_ready(troubles: Sequence[StateReason], told: NodeCondition | None, records: Evidence) -> ExplainedCondition:
-    """Ready as the agent has it now; what the API server was told may be older."""
+def _judge_ready(
+    troubles: Sequence[StateReason], reported: NodeCondition | None, records: Evidence
+) -> ExplainedCondition:
+    """Return the Ready condition as the agent computes it now; the one at the API server may be older."""
     status = FALSE if troubles else TRUE
-    if told is not None and told.status == status and told.last_transition_time is not None:
-        since: datetime | None = told.last_transition_time
+    if reported is not None and reported.status == status and reported.last_transition_time is not None:
+        since: datetime | None = reported.last_transition_time
     elif troubles:
         since = min((each.since for each in troubles if each.since is not None), default=None)
     else:
@@ -104,8 +108,10 @@ def _judge_ready(troubles: Sequence[StateReason], told: NodeCondition | None, re
     )
 
 
-def _api_reasons(ready: ExplainedCondition, told: dict[str, NodeCondition], records: Evidence) -> Iterator[StateReason]:
-    """What only the API server, or who else writes there, has against the node."""
+def _api_reasons(
+    ready: ExplainedCondition, reported: dict[str, NodeCondition], records: Evidence
+) -> Iterator[StateReason]:
+    """Return the reasons that only the API server has."""
     away = records.newest_of(Reason.API_SERVER_AWAY, Reason.API_SERVER_BACK)
     if away is not None and away.finding.decision == Reason.API_SERVER_AWAY:
         yield StateReason(
@@ -114,7 +120,7 @@ def _api_reasons(ready: ExplainedCondition, told: dict[str, NodeCondition], reco
             since=away.finding.since or away.at,
             next=away.finding.next,
         )
-    for condition in told.values():
+    for condition in reported.values():
         if condition.type == READY and condition.status != ready.status:
             text = f"the API server has Ready {condition.status} ({condition.reason}: {condition.message})"
             yield _reason_of(condition, f"{text}, and the agent {ready.status}", "tell it the status of the node")
@@ -124,7 +130,7 @@ def _api_reasons(ready: ExplainedCondition, told: dict[str, NodeCondition], reco
 
 
 def _certificate_reasons(records: Evidence) -> Iterator[StateReason]:
-    """Certificates that are due and cannot be had: the node still works, and will not for ever."""
+    """Return certificates that are due and cannot be renewed: the node works until they expire."""
     for purpose in CERTIFICATES:
         about = Reason.CERTIFICATE_NOT_RENEWED, Reason.CERTIFICATE_IN_FORCE
         story = records.of(*about).where(partial(_is_about, purpose))
@@ -149,7 +155,7 @@ def _reason_of(condition: NodeCondition, message: str, next_step: str) -> StateR
     )
 
 
-def _as_told(condition: NodeCondition) -> ExplainedCondition:
+def _as_reported(condition: NodeCondition) -> ExplainedCondition:
     return ExplainedCondition(
         type=condition.type,
         status=condition.status,

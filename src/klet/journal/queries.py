@@ -1,4 +1,4 @@
-"""What the HTTP API asks the journal: records as they are made, and the explanation of one pod or of the node."""
+"""Answers the HTTP API from the journal: new records, and the explanation of one pod or of the node."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import datetime
@@ -98,7 +98,7 @@ class JournalQueries:
         records = await self._journal.find(query)
         about_node = await self._journal.find(CauseQuery(is_node=True, since=records[0].at)) if records else ()
         story = build_timeline(records, node=about_node)
-        # Read after the records: what they lead to may be seen before it is told, and not the other way round.
+        # The state is read after the records: it may then be newer than the records, but never older.
         pod = self._pods.find(namespace, name)
         leaving = next((each for each in self._pods.terminating() if _is_named(each, namespace, name)), None)
         if pod is None and leaving is None and not story.histories:
