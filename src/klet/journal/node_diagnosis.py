@@ -123,7 +123,7 @@ def _api_reasons(
     for condition in reported.values():
         if condition.type == READY and condition.status != ready.status:
             text = f"the API server has Ready {condition.status} ({condition.reason}: {condition.message})"
-            yield _reason_of(condition, f"{text}, and the agent {ready.status}", "tell it the status of the node")
+            yield _reason_of(condition, f"{text}, and the agent {ready.status}", "report the status of the node to it")
         elif condition.type != READY and condition.status != FALSE:
             text = f"{condition.type} is {condition.status}: {condition.message}"
             yield _reason_of(condition, text, "")

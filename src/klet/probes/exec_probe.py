@@ -28,6 +28,6 @@ async def probe_exec(runtime: CommandRunner, action: ExecAction, target: ProbeTa
 
 
 def expand_command(action: ExecAction, container: Container) -> list[str]:
-    """Return the environment for expansion; only values in the spec are known here, others are empty."""
+    """Return the expanded command. Only values in the spec are known here; variables from elsewhere are empty."""
     values = {variable.name: variable.value for variable in container.env}
     return expand_all(action.command, values)

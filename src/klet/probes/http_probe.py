@@ -22,7 +22,7 @@ def prepare_http(client: HttpClient, action: HTTPGetAction, target: ProbeTarget)
 
 
 async def probe_http(client: HttpClient, request: HttpGet, timeout: timedelta) -> ProbeOutcome:
-    """Judge a response: 200 to 399 is success; from 300 it is a warning, as a redirection was not followed."""
+    """Send the request: 200 to 399 is success; from 300 it is a warning, as a redirection was not followed."""
     try:
         response = await client.get(request, timeout=timeout)
     except HttpError as error:

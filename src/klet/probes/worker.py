@@ -157,7 +157,7 @@ class ProbeWorker:
         return ended.next
 
     def _recall(self, reported: PodStatus | None, *, is_deleted: bool) -> _Agreed | None:
-        """The same status leads to the same question, until there is an answer for good: delays only pass."""
+        """Return the last start of a round if it still holds: the status is the same, and the probe is not on hold."""
         agreed = self._agreed
         if agreed is None or agreed.reported is not reported or agreed.is_deleted is not is_deleted:
             return None

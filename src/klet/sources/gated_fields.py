@@ -69,7 +69,7 @@ def _without_file_ref(variable: EnvVar) -> EnvVar:
 
 
 def _without_restart_rules(spec: PodSpec) -> PodSpec:
-    """Drop restart policies of containers, except those of sidecars."""
+    """Drop restart rules, and restart policies of all containers but sidecars."""
     return replace(
         spec,
         containers=tuple(map(_without_own_policy, spec.containers)),
