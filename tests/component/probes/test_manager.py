@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as change
 
+from klet.aio.broadcast import DEFAULT_LIMIT
 from klet.aio.clock import LoopClock
 from klet.api.handlers import ExecAction, Probe
 from klet.api.pod import PodCondition, PodStatus
@@ -456,3 +457,15 @@ def test_pods_added_before_the_manager_runs():
 
     run_virtual(main())
     assert node.prober.asked["main", LIVENESS] == [1.0, 2.0]
+
+
+def test_after_dropped_changes_every_started_container_is_probed():
+    node = Node(make_pod(probed(readiness={"period": 10})))
+
+    def start_in_a_flood():
+        node.start()
+        for number in range(DEFAULT_LIMIT):
+            node.board.put(PodUID(f"other-{number}"), PodStatus(phase="Running"))
+
+    play(node, lambda: node.manager.add_pod(node.pod), 3, start_in_a_flood, 1)
+    assert node.prober.asked["main", READINESS] == [3.0]

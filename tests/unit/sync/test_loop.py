@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from klet.aio.broadcast import DEFAULT_LIMIT
 from klet.aio.clock import LoopClock
 from klet.allocation.book import AllocationBook
 from klet.api.container_status import ContainerStatus
@@ -314,5 +315,17 @@ def test_what_is_recorded_of_a_pod_that_comes(is_there, told):
         await bench.send(PodChangeKind.ADD, make_pod())
         (added,) = [cause.finding for cause in bench.journal.all() if cause.finding.decision == "PodAdded"]
         assert (added.message, added.next) == told
+
+    on_bench(test)
+
+
+def test_after_dropped_changes_of_the_runtime_every_worker_looks():
+    async def test(bench: Bench) -> None:
+        await bench.send(PodChangeKind.ADD, make_pod())
+        bench.synced.clear()
+        for uid in ("uid-1", *(f"other-{number}" for number in range(DEFAULT_LIMIT))):
+            bench.cache.put(Reading(PodRuntimeStatus(uid=PodUID(uid)), bench.clock.monotonic()))
+        await bench.clock.sleep(timedelta(milliseconds=1))
+        assert bench.synced == ["uid-1"]
 
     on_bench(test)
