@@ -1,1 +1,1 @@
-"""Which pods this node takes in."""
+"""Which pods this node admits."""

@@ -1,4 +1,4 @@
-"""What makes this node refuse a pod, in upstream's order and words. Pure.
+"""Reasons to reject a pod, in upstream's order and words. Pure.
 
 Its first form: what can be said without the node's own object (resources, affinity, taints come with that).
 """
@@ -19,7 +19,7 @@ _TCP: Final = "TCP"
 
 
 def check_sysctls(pod: Pod, *, allowed: Sequence[str]) -> Reject | None:
-    """A kernel parameter that could do harm to other pods and that nobody has allowed (`allowedUnsafeSysctls`)."""
+    """Reject a sysctl that may harm other pods and is not allowed (`allowedUnsafeSysctls`)."""
     wanted = pod.spec.security_context.sysctls if pod.spec.security_context is not None else ()
     for sysctl in (normalize_sysctl(each.name) for each in wanted):
         namespace = namespace_of(sysctl)
@@ -32,7 +32,7 @@ def check_sysctls(pod: Pod, *, allowed: Sequence[str]) -> Reject | None:
 
 
 def check_os(pod: Pod) -> Reject | None:
-    """A pod for another operating system."""
+    """Reject a pod for another operating system."""
     if pod.metadata.labels.get(OS_LABEL, LINUX) != LINUX:
         message = f"Failed to admit pod as the `{OS_LABEL}` label doesn't match node label"
         return Reject(Reason.POD_OS_SELECTOR_DOES_NOT_MATCH, message)
@@ -42,10 +42,10 @@ def check_os(pod: Pod) -> Reject | None:
 
 
 def check_host_ports(pod: Pod, others: Sequence[Pod]) -> Reject | None:
-    """A port of the host that another pod has."""
+    """Reject a pod with a host port that another pod has."""
     wanted = tuple(host_ports(pod))
     if not wanted:
-        return None  # as most pods; the others need not be looked at for it
+        return None  # as most pods: then the other pods need not be compared
     taken = ((port, other) for other in others for port in host_ports(other))
     clash = next(((mine, other) for port, other in taken for mine in wanted if _clash(mine, port)), None)
     if clash is None:
@@ -66,12 +66,12 @@ def check_host_ports(pod: Pod, others: Sequence[Pod]) -> Reject | None:
 
 
 def find_rejection(pod: Pod, others: Sequence[Pod], *, allowed_sysctls: Sequence[str] = ()) -> Reject | None:
-    """Why a pod cannot join the others on this node; the first reason counts."""
+    """Return why a pod cannot run beside the others on this node; the first reason counts."""
     return check_sysctls(pod, allowed=allowed_sysctls) or check_os(pod) or check_host_ports(pod, others)
 
 
 class NodeChecks:
-    """The checks as a voice in the admission of pods."""
+    """The checks as an admission handler."""
 
     def __init__(self, *, allowed_sysctls: Sequence[str]) -> None:
         self._allowed_sysctls = allowed_sysctls

@@ -1,4 +1,4 @@
-"""What admission says of a pod: take it in, refuse it, let it wait, or stop others for it first."""
+"""The verdicts of admission on a pod: admit, reject, wait, or preempt others first."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
@@ -11,27 +11,27 @@ from klet.model.reasons import Reason
 
 
 class Admit(Struct, frozen=True):
-    """The node takes the pod in; what it needs is set aside for it."""
+    """The node admits the pod; its resources are reserved."""
 
 
 class Reject(Struct, frozen=True):
-    """The node refuses the pod: it fails before it has begun."""
+    """The node rejects the pod: it fails without having started."""
 
     reason: Reason
     message: str
     """Upstream's words, which users see everywhere."""
     measurements: Mapping[str, Measurement] = field(default_factory=dict)
-    """What was found, for the journal alone; `why` says it in a few words."""
+    """What was found, for the journal alone; `why` is a short text."""
 
 
 class Wait(Struct, frozen=True):
-    """Nothing can be said yet: something that must answer first is not there."""
+    """The verdict has to wait for something that is not there yet."""
 
     message: str
 
 
 class Preempt(Struct, frozen=True):
-    """There is room for the pod once others have stopped. It is asked about again then."""
+    """The pod fits once others have stopped. Its admission is repeated then."""
 
     victims: tuple[Pod, ...]
     message: str
@@ -43,6 +43,6 @@ Verdict: TypeAlias = Admit | Reject | Wait | Preempt
 
 
 class AdmitHandler(Protocol):
-    """One voice in the admission of pods. It may set something aside for the pod, and wait for somebody's answer."""
+    """An admission handler. It may reserve something for the pod, and wait for an external answer."""
 
     async def admit(self, pod: Pod, others: Sequence[Pod]) -> Verdict: ...

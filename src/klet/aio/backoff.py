@@ -25,7 +25,7 @@ class Backoff(Generic[K]):
         self._entries: dict[K, _Entry] = {}
 
     def get(self, key: K) -> timedelta:
-        """The delay in force now; zero for a key that never failed."""
+        """Return the delay in force now; zero for a key that never failed."""
         entry = self._entries.get(key)
         return entry.delay if entry else timedelta(0)
 
@@ -58,20 +58,20 @@ class Backoff(Generic[K]):
         return entry is not None and _is_within(entry.delay, entry.updated, now)
 
     def waiting_until(self, key: K, *, now: datetime) -> datetime | None:
-        """When the key's delay since its last failure is over; None if it is."""
+        """Return when the key's delay since its last failure ends; None if it has ended."""
         entry = self._entries.get(key)
         return entry.updated + entry.delay if entry is not None and self.is_waiting(key, now=now) else None
 
     def restore(self, key: K, *, delay: timedelta, updated: datetime) -> None:
-        """Put back what an earlier life of the process knew about a key."""
+        """Restore what a previous run of the process knew about a key."""
         self._entries[key] = _Entry(delay=min(delay, self._longest), updated=updated)
 
     def known(self) -> AbstractSet[K]:
-        """Every key that has a delay."""
+        """Return every key that has a delay."""
         return self._entries.keys()
 
     def all(self) -> Iterator[tuple[K, timedelta, datetime]]:
-        """Every key with its delay and the instant it was counted: what `restore` takes."""
+        """Return every key with its delay and the instant of its last failure: what `restore` takes."""
         return ((key, entry.delay, entry.updated) for key, entry in self._entries.items())
 
     def reset(self, key: K) -> None:
@@ -83,7 +83,7 @@ class Backoff(Generic[K]):
             del self._entries[key]
 
     def collect(self, *, now: datetime) -> None:
-        """Forget keys that nothing has touched for long."""
+        """Forget keys that have not been used for long."""
         for key in [key for key, entry in self._entries.items() if self._expired(entry, now)]:
             del self._entries[key]
 
@@ -92,14 +92,15 @@ class Backoff(Generic[K]):
 
 
 def _is_within(delay: timedelta, event: datetime, now: datetime) -> bool:
-    """Whether something happened less than that ago. What lies far ahead happened before the clock was set back: who
-    waited for that instant would wait for hours.
+    """Return whether an event happened less than `delay` ago.
+
+    An event far in the future happened before the clock was set back: waiting for it could take hours.
     """
     return abs(now - event) < delay
 
 
 def exponential_delays(*, first: timedelta, longest: timedelta, factor: float = 2.0) -> Iterator[timedelta]:
-    """Endless delays, each `factor` times the one before, up to `longest`."""
+    """Yield endless delays, each `factor` times the one before, up to `longest`."""
     delay = min(first, longest)
     while True:
         yield delay

@@ -1,6 +1,7 @@
-"""One sender, many listeners: each subscription has its own queue, bounded by dropping the oldest item.
+"""One sender, many receivers: each subscription has its own queue, bounded by dropping the oldest item.
 
-Use it for hints ("look at this key again"), where a listener that fell behind is told so by `lagged`.
+Use it for hints ("look at this key again"). A subscription that was too slow returns a `Lagged` once: its consumer
+then looks at everything again.
 """
 
 import asyncio
@@ -14,8 +15,12 @@ T = TypeVar("T")
 DEFAULT_LIMIT = 4096
 
 
+class Lagged:
+    """Returned in place of an item: items were dropped before those that follow, so look at everything."""
+
+
 class Subscription(Generic[T]):
-    """A listener's end. Iterate it, or drain it; leaving the `with` block unsubscribes."""
+    """The receiving end. Iterate it, or drain it; leaving the `with` block unsubscribes."""
 
     def __init__(self, *, source: "Broadcast[T]", limit: int) -> None:
         self._source = source
@@ -23,8 +28,8 @@ class Subscription(Generic[T]):
         self._limit = limit
         self._arrived = asyncio.Event()
         self._watcher: asyncio.Future[None] | None = None
-        self.lagged = False
-        """True once an item was dropped because this listener was too slow. The listener resets it."""
+        self._has_lagged = False
+        """Whether an item was dropped since the consumer was last notified of that."""
 
     def __enter__(self) -> Self:
         return self
@@ -39,37 +44,57 @@ class Subscription(Generic[T]):
 
     def push(self, item: T) -> None:
         if len(self._items) == self._limit:
-            self.lagged = True
+            self._has_lagged = True
         self._items.append(item)
         self._arrived.set()
         if self._watcher is not None and not self._watcher.done():
             self._watcher.set_result(None)
 
     def drain(self) -> list[T]:
-        """Everything that has arrived, without waiting."""
+        """Return everything that has arrived, without waiting and without a Lagged.
+
+        For consumers that look at everything afterwards.
+        """
         items = list(self._items)
         self._items.clear()
         self._arrived.clear()
+        self._has_lagged = False
         return items
 
-    async def get(self) -> T:
+    async def get(self) -> T | Lagged:
+        """Return the next item, or a Lagged first if items before it were dropped."""
         while not self._items:
             self._arrived.clear()
             await self._arrived.wait()
+        if self._has_lagged:
+            # The flag is cleared before the consumer looks: what is dropped while it looks makes another Lagged.
+            self._has_lagged = False
+            return Lagged()
         return self._items.popleft()
 
+    async def next_item(self) -> T:
+        """Return the next item, without a Lagged. For consumers to which dropped items do not matter."""
+        while isinstance(item := await self.get(), Lagged):
+            continue
+        return item
+
+    async def items(self) -> AsyncIterator[T]:
+        """Iterate over the items alone, as `next_item` returns them."""
+        while True:
+            yield await self.next_item()
+
     def watch(self, watcher: "asyncio.Future[None] | None") -> bool:
-        """Have a future end when the next item comes; say whether one is there already."""
+        """Complete a future when the next item comes; return whether one is there already."""
         self._watcher = watcher
         return bool(self._items)
 
-    async def __aiter__(self) -> AsyncIterator[T]:
+    async def __aiter__(self) -> AsyncIterator[T | Lagged]:
         while True:
             yield await self.get()
 
 
 async def until_any(*subscriptions: Subscription[Any]) -> None:
-    """Return when something has come to one of them; it stays there."""
+    """Return when one of them has an item; the item stays there."""
     watcher: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     try:
         if not any(subscription.watch(watcher) for subscription in subscriptions):
@@ -80,7 +105,7 @@ async def until_any(*subscriptions: Subscription[Any]) -> None:
 
 
 class Broadcast(Generic[T]):
-    """The sender's end. Sending never waits and never fails."""
+    """The sending end. Sending never waits and never fails."""
 
     def __init__(self) -> None:
         self._subscriptions: list[Subscription[T]] = []

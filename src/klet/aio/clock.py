@@ -1,4 +1,4 @@
-"""Time as a port: everything that waits or dates goes through a Clock."""
+"""Time as a port: everything that waits or reads the time uses a Clock."""
 
 import asyncio
 import time
@@ -11,11 +11,11 @@ class Clock(Protocol):
     """Wall time, monotonic time and waiting."""
 
     def now(self) -> datetime:
-        """Aware UTC wall time."""
+        """Return aware UTC wall time."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never step back, for measuring durations."""
+        """Return seconds that never step back, for measuring durations."""
         ...
 
     async def sleep(self, duration: timedelta) -> None: ...
@@ -23,7 +23,7 @@ class Clock(Protocol):
     async def sleep_until(self, at: datetime) -> None: ...
 
     async def wait(self, what: Coroutine[Any, Any, object], *, at_most: timedelta) -> None:
-        """Wait for something, but no longer than that: then it is cancelled."""
+        """Wait for `what` at most that long, then cancel it."""
         ...
 
 
@@ -47,7 +47,7 @@ class SystemClock:
 
 
 class LoopClock:
-    """Time as the running event loop tells it: virtual on a virtual loop, so a simulation has one notion of time."""
+    """The time of the running event loop: virtual on a virtual loop, so that a simulation has one time."""
 
     def __init__(self, *, epoch: datetime) -> None:
         self._epoch = epoch
@@ -69,9 +69,9 @@ class LoopClock:
 
 
 async def _wait(what: Coroutine[Any, Any, object], at_most: timedelta) -> None:
-    """By the time of the loop, and without a task for it: most of what waits does so again and again.
+    """Wait by the time of the loop, without a task of its own: most loops of the agent wait all the time.
 
-    This is asyncio.timeout without its exception, for which half of the time would go.
+    This is asyncio.timeout without its exception, which would cost half of the time.
     """
     task = asyncio.current_task()
     if task is None:
@@ -89,7 +89,7 @@ async def _wait(what: Coroutine[Any, Any, object], at_most: timedelta) -> None:
     try:
         await what
     except asyncio.CancelledError:
-        # Who is cancelled by somebody else meanwhile, is cancelled.
+        # A cancellation by another task at the same time must not be swallowed.
         if not is_over or task.cancelling() > cancelled_before + 1:
             raise
     finally:

@@ -1,4 +1,4 @@
-"""Blocking work on a bounded number of threads, so that a slow disk never takes the whole machine."""
+"""Blocking work on a bounded number of threads, so that a slow disk does not fill the process with threads."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ class Threads:
         self._executor = ThreadPoolExecutor(max_workers=limit, thread_name_prefix=name)
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a blocking function. The thread of a cancelled caller finishes: a system call cannot be taken back."""
+        """Call a blocking function. The thread of a cancelled caller runs on: a system call cannot be cancelled."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, partial(function, *args, **kwargs))
 

@@ -1,6 +1,6 @@
-"""Turns for work that only so many may do at once, first come first served; who takes too long loses its turn.
+"""A semaphore with a time limit: a limited number of turns, first come first served, each lost after a while.
 
-Unlike a semaphore's, a turn that is never given back keeps nobody waiting for ever.
+So a caller that never gives back its turn does not block the others.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ SHORTEST_WAIT = timedelta(milliseconds=1)
 class Turns:
     """At most `at_once` turns are held, and none counts for longer than `longest`.
 
-    With `first` there are only so many to begin with, and one more each time that so many are through, until nobody
-    wants one any more: those who come first are not slowed down by all the others, and a long queue gets them all.
+    With `first` there are only so many at the beginning, and one more each time that so many are done, until no caller
+    waits: the first callers are not slowed down by all the others, and a long queue gets all turns.
     """
 
     def __init__(self, *, at_once: int, longest: timedelta, clock: Clock, first: int | None = None) -> None:
@@ -33,22 +33,22 @@ class Turns:
 
     @property
     def is_busy(self) -> bool:
-        """Whether anybody has a turn, or wants one."""
+        """Whether a turn is held or wanted."""
         now = self._clock.monotonic()
         return bool(self._waiting) or any(until > now for until in self._held.values())
 
     async def until_idle(self) -> None:
-        """Return as soon as nobody has a turn, or wants one."""
+        """Return as soon as no turn is held or wanted."""
         while self.is_busy:
             now = self._clock.monotonic()
-            # Whose turn is lost next may be the last that has one.
+            # The turn that is lost next may be the last one.
             next_lost = min((until for until in self._held.values() if until > now), default=now)
             wait = max(timedelta(seconds=next_lost - now), SHORTEST_WAIT)
             await self._clock.wait(self._idle.wait(), at_most=wait)
 
     @contextmanager
     def queue(self) -> Iterator["Turn"]:
-        """A place in the queue; its turn is given back at the end of the block."""
+        """Enter the queue; the turn is given back at the end of the block."""
         self._arrivals += 1
         turn = Turn(turns=self, number=self._arrivals)
         try:
@@ -87,7 +87,7 @@ class Turns:
             self._note_idle()
 
     def _hand_out(self) -> None:
-        """To those that came first, as long as there are turns."""
+        """Give turns to those that came first, as long as there are any."""
         if not self._waiting:
             return
         self._drop_lost()
@@ -104,7 +104,7 @@ class Turns:
         return min(self._first + self._through // self._first, self._most)
 
     def _drop_lost(self) -> None:
-        """Forget the turns of those who took too long."""
+        """Drop turns that were held for too long."""
         now = self._clock.monotonic()
         left = {number: until for number, until in self._held.items() if until > now}
         self._through += len(self._held) - len(left)
@@ -128,18 +128,18 @@ class Turns:
 
 
 class Turn:
-    """A place in the queue. One that was given back comes again before those of whoever came later."""
+    """A position in the queue. A turn that is taken again comes before those of later callers."""
 
     def __init__(self, *, turns: Turns, number: int) -> None:
         self._turns = turns
         self._number = number
 
     def renew(self) -> bool:
-        """Hold on for as long again; False if there is no turn to hold on to."""
+        """Extend the turn by its whole time; return False if it is not held."""
         return self._turns.renew(self._number)
 
     async def take(self) -> None:
-        """Hold a turn, anew if there is one."""
+        """Wait for a turn; a turn that is held already is extended."""
         await self._turns.take(self._number)
 
     def give_back(self) -> None:

@@ -1,4 +1,4 @@
-"""The time of day for commands that never wait: it comes without an event loop, which takes long to import."""
+"""Wall time for commands that never wait: without asyncio, which takes long to import."""
 
 from datetime import UTC, datetime
 

@@ -1,6 +1,6 @@
 """A queue of keys, each in it at most once, with delayed adds (client-go's delaying work queue).
 
-A key added while a worker holds it comes again after `done`, so one key is never handled by two workers at once.
+A key added while a worker holds it comes again after `done`, so no two workers ever handle one key at once.
 """
 
 import asyncio
@@ -24,12 +24,17 @@ class WorkQueue(Generic[K]):
         self._clock = clock
         self._ready: deque[K] = deque()
         self._dirty: set[K] = set()
+        """Keys to hand out: those that are ready, and those that were added while held (client-go's dirty set)."""
         self._held: set[K] = set()
+        """Keys between `get` and `done` (client-go's processing set)."""
         self._due: dict[K, int] = {}
         self._timers: list[tuple[int, int, K]] = []
+        """A heap of delayed adds. Entries are never removed from its middle: `_due` says which are still valid."""
         self._sequence = 0
+        """Orders timers of the same instant, so that keys are never compared."""
         self._waiters: dict[asyncio.Future[None], None] = {}
         self._keeper: asyncio.Future[None] | None = None
+        """The one waiter that also sleeps until the first timer; the others wait without a timer each."""
 
     def __len__(self) -> int:
         return len(self._ready)
@@ -56,7 +61,8 @@ class WorkQueue(Generic[K]):
         self._sequence += 1
         heapq.heappush(self._timers, (at, self._sequence, key))
         if self._timers[0][1] != self._sequence:
-            return  # whoever keeps the time wakes before
+            return  # the keeper wakes before this timer, and looks at all of them then
+        # The new timer is the first: the sleep of the keeper is too long now, or there is no keeper yet.
         if self._keeper is None:
             self._wake_one()
         else:
@@ -71,7 +77,7 @@ class WorkQueue(Generic[K]):
                 self._ready.remove(key)
 
     async def get(self) -> K:
-        """The next ready key. The caller holds it until `done`. One waiting caller keeps the time for all of them."""
+        """Return the next ready key. The caller holds it until `done`."""
         while True:
             self._release_due()
             if self._ready:
@@ -95,15 +101,15 @@ class WorkQueue(Generic[K]):
                 self.add(timer[2])
 
     def _now(self) -> int:
-        """Microseconds on the clock that never steps: a delay is no longer because somebody sets the time."""
+        """Return microseconds of the monotonic clock: a change of the wall clock does not change a delay."""
         return round(self._clock.monotonic() / _TICK.total_seconds())
 
     def _stale(self, timer: tuple[int, int, K]) -> bool:
-        """A timer whose key was added, forgotten or given an earlier time since."""
+        """Return whether the key was added, forgotten or given an earlier time since the timer was made."""
         return self._due.get(timer[2]) != timer[0]
 
     async def _wait(self) -> None:
-        """Until a key may be ready. A key wakes one waiter, not all of them."""
+        """Wait until a key may be ready. A key wakes one waiter, not all of them."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters[waiter] = None
         try:
@@ -113,7 +119,7 @@ class WorkQueue(Generic[K]):
                 await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():
-                self._wake_one()  # whoever was to take the key is gone
+                self._wake_one()  # this one was woken for a key and is cancelled: without it the key would stay
             raise
         finally:
             self._waiters.pop(waiter, None)
@@ -125,10 +131,10 @@ class WorkQueue(Generic[K]):
         finally:
             self._keeper = None
             if self._timers:
-                self._wake_one()  # and it keeps the time from now on
+                self._wake_one()  # another waiter becomes the keeper, or nothing would wake at the next timer
 
     def _wake_one(self) -> None:
-        """The one that waits longest; a dictionary keeps them in order."""
+        """Wake the one that waits longest; a dictionary keeps their order."""
         while self._waiters:
             waiter = next(iter(self._waiters))
             del self._waiters[waiter]

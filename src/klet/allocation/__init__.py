@@ -1,1 +1,1 @@
-"""What pods were given of the node, apart from what they ask for."""
+"""Resources that pods were allocated, apart from what they ask for."""

@@ -1,4 +1,4 @@
-"""Decides which resources a pod is admitted with, and finds what its spec wants besides. Pure.
+"""Decides which resources a pod is admitted with, and finds what its spec asks for besides. Pure.
 
 The API server may change CPU and memory of a pod that runs (in-place resize). klet does not resize yet: a pod keeps
 what it was admitted with. A later run of the agent finds that in the status that this one has reported.
@@ -21,7 +21,7 @@ _UNCHANGED: Final = 1
 
 
 def compute_admitted(pod: Pod) -> PodAllocation:
-    """What a pod is given when it comes: what it asks for, unless an earlier run gave it something else."""
+    """Return what a new pod is given: what it asks for, unless a previous run gave it something else."""
     desired = desired_allocation(pod)
     # A static pod is another pod when its manifest changes. Limits are reported as the kernel has them, which may be
     # rounded: as long as the spec is the first, it is exact.
@@ -40,7 +40,7 @@ def compute_admitted(pod: Pod) -> PodAllocation:
 
 
 def find_resized(pod: Pod, admitted: PodAllocation) -> tuple[str, ...]:
-    """The names of the containers for which the spec wants something else than was admitted."""
+    """Return the names of the containers for which the spec wants something else than was admitted."""
     desired = desired_allocation(pod)
     given = {each.name: each.given for each in (*admitted.containers, *admitted.init_containers)}
     every = (*desired.containers, *desired.init_containers)
@@ -61,7 +61,7 @@ def _as_reported(desired: ContainerAllocation, status: ContainerStatus | None) -
 
 
 def _amounts(wanted: Mapping[str, Quantity], reported: Mapping[str, Quantity]) -> Mapping[str, Quantity]:
-    """What is wanted, with the reported amounts of what can change; what was not reported was not admitted."""
+    """Return what is wanted, with the reported amounts of what can change; what was not reported was not admitted."""
     return {
         name: reported[name] if name in _RESIZABLE else amount
         for name, amount in wanted.items()

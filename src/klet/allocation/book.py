@@ -35,12 +35,12 @@ class AllocationBook:
         self._entries: dict[PodUID, _Entry] = {}
 
     def of(self, pod: Pod) -> PodAllocation:
-        """What a pod was admitted with; for one that was not asked about, what it would be admitted with."""
+        """Return what a pod was admitted with; for one that was not asked about, what it would be admitted with."""
         admitted = self._entries.get(uid_of(pod), _EMPTY).admitted
         return admitted if admitted is not None else compute_admitted(pod)
 
     def view(self, pod: Pod, seen: PodRuntimeStatus) -> PodResources:
-        """Everything that is known of a pod's resources, with what the runtime shows."""
+        """Return everything that is known of a pod's resources, with what the runtime shows."""
         actuated = self._entries.get(uid_of(pod), _EMPTY).actuated
         return PodResources(admitted=self.of(pod), actuated=actuated, actual=actual_resources(seen))
 
@@ -52,13 +52,13 @@ class AllocationBook:
         self._entries[uid] = replace(self._entries.get(uid, _EMPTY), admitted=allocation)
 
     def record_creation(self, uid: PodUID, container: str, resources: ResourceRequirements) -> None:
-        """The runtime has created a container with these. Called by the container creator only."""
+        """Note the resources of a created container. Called by the container creator only."""
         entry = self._entries.get(uid, _EMPTY)
         containers = {**entry.actuated.containers, container: resources}
         self._entries[uid] = replace(entry, actuated=replace(entry.actuated, containers=containers))
 
     def record_cgroup(self, uid: PodUID, allocation: PodAllocation) -> None:
-        """The pod's own cgroup was written with the sums of these. Called by the cgroup step only."""
+        """Note the values of the pod's cgroup. Called by the cgroup step only."""
         entry = self._entries.get(uid, _EMPTY)
         self._entries[uid] = replace(entry, actuated=replace(entry.actuated, cgroup=allocation))
 
@@ -68,6 +68,6 @@ class AllocationBook:
 
 
 def actual_resources(seen: PodRuntimeStatus) -> dict[str, GivenResources]:
-    """What the newest container of each name has; no entry where the runtime does not say."""
+    """Return what the newest container of each name has; no entry where the runtime does not say."""
     newest = {record.name: record.resources for record in reversed(seen.containers)}
     return {name: given for name, given in newest.items() if given is not None}

@@ -7,9 +7,9 @@ from klet.allocation.book import AllocationBook
 from klet.app.settings import AgentSettings
 from klet.images.pull_backoff import PullBackoff
 from klet.metrics import MetricRegistry
-from klet.model.halts import PodHalts
 from klet.model.memory import AgentMemory
 from klet.model.pods import PodUID
+from klet.model.stopping_pods import StoppingPods
 from klet.pleg.cache import RuntimeCache
 from klet.pods.store import PodStore
 from klet.probes.results import ProbeResults
@@ -25,7 +25,7 @@ class Boards(Struct, frozen=True, kw_only=True):
     statuses: StatusBoard
     backoff: CrashBackoff
     pulls: PullBackoff
-    halts: PodHalts
+    stopping_pods: StoppingPods
     turns: StartTurns
     allocations: AllocationBook = field(default_factory=AllocationBook)
     pods: PodStore = field(default_factory=PodStore)
@@ -42,11 +42,11 @@ def remembered_pods(boards: Boards) -> frozenset[PodUID]:
 
 def build_boards(settings: AgentSettings, memory: AgentMemory, clock: Clock) -> Boards:
     """Return the boards with what a previous run of the agent left on them."""
-    halts = PodHalts()
+    stopping_pods = StoppingPods()
     return Boards(
         statuses=StatusBoard(clock=clock, restored=memory.statuses),
         backoff=CrashBackoff(longest=settings.longest_crash_backoff, restored=memory.delays),
         pulls=PullBackoff(restored=memory.pulls),
-        halts=halts,
-        turns=StartTurns(at_once=settings.parallel_starts, halts=halts, clock=clock),
+        stopping_pods=stopping_pods,
+        turns=StartTurns(at_once=settings.parallel_starts, stopping_pods=stopping_pods, clock=clock),
     )

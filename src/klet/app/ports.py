@@ -41,7 +41,7 @@ from klet.status.checkpoint import MemoryStore
 from klet.sync.cgroup_step import PodCgroupKeeper, QosKeeper
 from klet.sync.housekeeping import OrphanCgroups
 from klet.sync.loop import ChangeSource
-from klet.sync.pod_holdings import PodDirectoryFiles
+from klet.sync.pod_host_resources import PodDirectoryFiles
 from klet.volumes.manager import VolumeDisk
 from klet.volumes.orphans import PodRemover
 from klet.volumes.plugins.base import VolumePlugin

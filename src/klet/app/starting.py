@@ -75,7 +75,7 @@ def build_images(ports: Ports, boards: Boards, logins: RegistryLogins) -> ImageM
         images=ports.images,
         logins=logins,
         backoff=boards.pulls,
-        halts=boards.halts,
+        stopping_pods=boards.stopping_pods,
         recorder=ports.recorder,
         clock=ports.clock,
     )

@@ -26,20 +26,20 @@ from klet.runtime.start_turns import StartTurns
 from klet.status.board import StatusBoard
 from klet.status.checkpoint import MemoryKeeper
 from klet.sync.admission import PodAdmission
-from klet.sync.beat import Beat
 from klet.sync.cgroup_step import CgroupStep
-from klet.sync.housekeeping import Housekeeping, HousekeepingCall, Leftovers, PodMemories
+from klet.sync.housekeeping import Housekeeping, HousekeepingTrigger, Leftovers, PodMemories
 from klet.sync.ledger import WorkerLedger
 from klet.sync.loop import SyncLoop
-from klet.sync.object_wakes import ObjectWakes
-from klet.sync.pod_holdings import PodHoldings
+from klet.sync.loop_monitor import SyncLoopMonitor
+from klet.sync.object_waker import ObjectWaker
+from klet.sync.pod_host_resources import PodHostResources
 from klet.sync.pod_queries import PodQueries
 from klet.sync.pod_status import PodStatuses, StartFailures, StatusFacts
 from klet.sync.pod_sync import PodSync
 from klet.sync.preparation import Preparation
 from klet.sync.preparation_steps import DirectoryStep, NetworkStep, ObjectStep, PullSecretStep, VolumeStep
-from klet.sync.probe_news import ProbeNews
-from klet.sync.requeue import Pace
+from klet.sync.probe_sync import ProbeSync
+from klet.sync.requeue import ResyncSettings
 from klet.sync.workers import PodWorkers
 from klet.volumes.keeper import VolumeKeeper
 from klet.volumes.manager import VolumeManager
@@ -81,7 +81,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     runtime = RuntimeState(pleg_error=pleg.health_error, clock=ports.clock)
     checks = RuntimeChecks(runtime=ports.runtime, state=runtime, recorder=ports.recorder, clock=ports.clock)
     probes, statuses = _build_reporting(ports, boards)
-    holdings = PodHoldings(
+    host_resources = PodHostResources(
         files=ports.files,
         volumes=volumes,
         sub_paths=ports.containers.sub_paths,
@@ -106,16 +106,16 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
                 NetworkStep(network=runtime, recorder=ports.recorder),
                 ObjectStep(volumes),
                 cgroups,
-                DirectoryStep(directories=holdings, recorder=ports.recorder),
-                VolumeStep(volumes=volumes, held=holdings, recorder=ports.recorder),
+                DirectoryStep(directories=host_resources, recorder=ports.recorder),
+                VolumeStep(volumes=volumes, held=host_resources, recorder=ports.recorder),
                 PullSecretStep(pull_secrets=pull_secrets, recorder=ports.recorder),
             ),
-            halts=boards.halts,
+            stopping_pods=boards.stopping_pods,
         ),
-        halts=boards.halts,
+        stopping_pods=boards.stopping_pods,
         recorder=ports.recorder,
     )
-    calls = HousekeepingCall(sources_ready=ports.changes.all_ready, clock=ports.clock)
+    trigger = HousekeepingTrigger(sources_ready=ports.changes.all_ready, clock=ports.clock)
     workers = PodWorkers(
         admission=PodAdmission(
             handlers=(NodeChecks(allowed_sysctls=settings.allowed_sysctls),),
@@ -130,11 +130,11 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         statuses=pleg,
         is_live=boards.cache.is_live,
         ledger=boards.ledger,
-        halts=boards.halts,
+        stopping_pods=boards.stopping_pods,
         recorder=ports.recorder,
         clock=ports.clock,
-        pace=Pace(settings.resync, ports.randomness),
-        on_finished=calls.finished,
+        resync=ResyncSettings(settings.resync, ports.randomness),
+        on_finished=trigger.finished,
     )
     housekeeping = Housekeeping(
         pods=boards.pods,
@@ -154,9 +154,9 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
             status_of=boards.statuses.get,
         ),
         leftovers=Leftovers(
-            killer=killer, files=holdings, links=ports.logs, cgroups=ports.cgroups, recorder=ports.recorder
+            killer=killer, files=host_resources, links=ports.logs, cgroups=ports.cgroups, recorder=ports.recorder
         ),
-        call=calls,
+        trigger=trigger,
         clock=ports.clock,
     )
 
@@ -164,8 +164,8 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         await pleg.until_relisted()
         await runtime.until_well()
 
-    beat = Beat(until_runtime_well=until_runtime_well, clock=ports.clock, resync=settings.resync)
-    loop = _build_loop(ports, boards, workers=workers, statuses=statuses, beat=beat, calls=calls)
+    monitor = SyncLoopMonitor(until_runtime_well=until_runtime_well, clock=ports.clock, resync=settings.resync)
+    loop = _build_loop(ports, boards, workers=workers, statuses=statuses, monitor=monitor, trigger=trigger)
     queries = PodQueries(ledger=boards.ledger, sources_ready=ports.changes.all_ready)
     gc = _build_gc(ports, settings, boards, parts.remover, queries)
     memory = MemoryKeeper(
@@ -176,7 +176,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         clock=ports.clock,
     )
     keeper = VolumeKeeper(objects=(ports.volumes.objects, ports.volumes.trust), volumes=manager)
-    wakes = ObjectWakes(objects=ports.volumes.objects, pods=boards.pods, statuses=boards.statuses, workers=workers)
+    wakes = ObjectWaker(objects=ports.volumes.objects, pods=boards.pods, statuses=boards.statuses, workers=workers)
     return Agent(
         parts=(memory, pleg, checks, manager, keeper, workers, probes, housekeeping, gc, wakes, loop),
         pods=boards.pods,
@@ -242,17 +242,17 @@ def _build_loop(
     *,
     workers: PodWorkers,
     statuses: PodStatuses,
-    beat: Beat,
-    calls: HousekeepingCall,
+    monitor: SyncLoopMonitor,
+    trigger: HousekeepingTrigger,
 ) -> SyncLoop:
     return SyncLoop(
         changes=ports.changes,
         pods=boards.pods,
         workers=workers,
         cache=boards.cache,
-        probe_news=ProbeNews(probes=boards.probes, pods=boards.pods, statuses=statuses, workers=workers),
-        beat=beat,
-        housekeeping=calls.ask,
+        probe_sync=ProbeSync(probes=boards.probes, pods=boards.pods, statuses=statuses, workers=workers),
+        monitor=monitor,
+        housekeeping=trigger.ask,
         recorder=ports.recorder,
     )
 

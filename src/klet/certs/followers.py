@@ -42,7 +42,7 @@ class ServedPair:
     async def run(self) -> None:
         with self._board.changes() as changes:
             await self.open()
-            async for pair in changes:
+            async for pair in changes.items():
                 await self._hand_over(pair)
 
     async def _hand_over(self, pair: CertificatePair) -> None:

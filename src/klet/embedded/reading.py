@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from klet.aio.broadcast import Lagged
 from klet.aio.clock import Clock
 from klet.api.field_selectors import FieldSelector, check_fields, parse_field_selector, selectable_fields
 from klet.api.kinds import Kind
@@ -113,7 +114,7 @@ class Reader:
             # No await between reading what is there and subscribing, so nothing falls in between.
             for event in self._beginning(wanted, options):
                 yield event
-            while (left := deadline - self._clock.monotonic()) > 0 and not changes.lagged:
+            while (left := deadline - self._clock.monotonic()) > 0:
                 try:
                     async with asyncio.timeout(min(left, BOOKMARK_EVERY.total_seconds())):
                         change = await changes.get()
@@ -121,6 +122,8 @@ class Reader:
                     if options.bookmarks:
                         yield self._bookmark(wanted.kind, annotations={})
                     continue
+                if isinstance(change, Lagged):
+                    return
                 if (news := told(change, wanted)) is not None:
                     yield news
 

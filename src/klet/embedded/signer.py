@@ -57,7 +57,7 @@ class ClusterSigner:
         with self._api.store.changes() as changes:
             for obj in self._api.store.all(resource_of(KIND)):
                 await self._consider(obj)
-            async for change in changes:
+            async for change in changes.items():
                 if change.key.resource == resource_of(KIND) and change.type is ChangeType.ADDED:
                     await self._consider(change.obj)
 

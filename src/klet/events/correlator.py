@@ -1,6 +1,6 @@
 """Keeps Events few: similar ones are counted, floods are combined and then dropped (client-go's EventCorrelator).
 
-State and time come in, a decision comes out; nothing here talks to the API.
+State and time come in, a decision comes out; nothing here calls the API.
 """
 
 from collections import OrderedDict
@@ -30,26 +30,26 @@ COMBINED: Final = "(combined from similar events): "
 
 
 class Post(Struct, frozen=True):
-    """Tell it for the first time."""
+    """Create the Event: it happened for the first time."""
 
     event: Event
 
 
 class Count(Struct, frozen=True):
-    """Tell that it has happened again: the Event of this name has a new count, message and time."""
+    """Update the Event of this name: it has a new count, message and time."""
 
     event: Event
 
 
-class Drop(Struct, frozen=True):
-    """Too many of its kind."""
+class Discard(Struct, frozen=True):
+    """Publish nothing: there are too many of its kind."""
 
 
-Decision: TypeAlias = Post | Count | Drop
+Decision: TypeAlias = Post | Count | Discard
 
 
 class Recent(Generic[K, V]):
-    """The keys that were used last, and what is known of them."""
+    """A map of the keys that were used last (LRU)."""
 
     def __init__(self, limit: int = KEYS) -> None:
         self._limit = limit
@@ -78,19 +78,19 @@ class _Bucket(Struct, frozen=True):
 
 
 class Correlator(Struct):
-    """What is remembered of the Events so far."""
+    """Decides whether an Event is created, counted or discarded, from the Events so far."""
 
     _groups: Recent[Hashable, _Group] = field(default_factory=Recent)
     _seen: Recent[Hashable, Event] = field(default_factory=Recent)
     _buckets: Recent[Hashable, _Bucket] = field(default_factory=Recent)
 
     def decide(self, event: Event, *, now: datetime) -> Decision:
-        """What to do with an Event that has just happened."""
+        """Return what to do with an Event that has just happened."""
         combined = self._combine(event, now)
         key = _kind_of(event) if combined is not event else (*_kind_of(event), event.message, _place(event))
         known = self._seen.get(key)
         if not self._passes(event, now):
-            return Drop()
+            return Discard()
         if known is None:
             self._seen.put(key, combined)
             return Post(combined)
@@ -131,6 +131,6 @@ def _place(event: Event) -> str:
 
 
 def _kind_of(event: Event) -> tuple[Hashable, ...]:
-    """What similar Events have in common."""
+    """Return what similar Events have in common."""
     reporter = (event.reporting_component, event.reporting_instance)
     return (event.source, _object(event), event.type, event.reason, reporter)

@@ -1,4 +1,4 @@
-"""Events at the API server, for the writer of Events."""
+"""Requests for Events at the API server."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Tells users what happened, as Kubernetes Events: every cause record that concerns them becomes one.
+"""Publishes Kubernetes Events: every cause record whose reason is an Event becomes one.
 
 Recording never waits. What cannot be written is tried again for a while; what comes too fast is dropped.
 """
@@ -20,7 +20,7 @@ from klet.api.pod import Pod
 from klet.api.references import ObjectReference
 from klet.api.times import Time
 from klet.errors import KletError
-from klet.events.correlator import LONGEST_MESSAGE, Correlator, Count, Drop, Post
+from klet.events.correlator import LONGEST_MESSAGE, Correlator, Count, Discard, Post
 from klet.model.causes import CauseId, CauseRecorder, Finding, Subject
 from klet.model.foreign_text import shorten
 from klet.model.pods import PodUID
@@ -31,28 +31,28 @@ logger = logging.getLogger(__name__)
 
 QUEUE: Final = 1000
 CROWDED: Final = QUEUE // 2
-"""When more wait, they are told whatever else goes on, before some have to be dropped."""
+"""When more wait, they are published at once, before some have to be dropped."""
 TRIES: Final = 12
 PAUSE: Final = timedelta(seconds=10)
 AT_ONCE: Final = 10
-"""So many are told without a pause."""
+"""So many are published without a pause."""
 FLOOD: Final = timedelta(seconds=10)
-"""How long the writer takes for more than that."""
+"""The pause between two Events after that."""
 PATIENCE: Final = timedelta(seconds=30)
-"""How long at most it lets pods start first."""
+"""How long at most Events wait for pods that start."""
 COMPONENT: Final = "kubelet"
 
 
 class EventsUnreachable(KletError):
-    """No answer; it may come through later."""
+    """No answer; the request is retried."""
 
 
 class EventRefused(KletError):
-    """The API server does not want this Event."""
+    """The API server refuses this Event."""
 
 
 class EventGone(EventRefused):
-    """The Event to count up is not there any more."""
+    """The Event to update does not exist any more."""
 
 
 class Pods(Protocol):
@@ -62,7 +62,7 @@ class Pods(Protocol):
 
 
 class EventingRecorder:
-    """Records causes, and puts those that users should see where the writer finds them."""
+    """Records causes, and queues those that are Events for the writer."""
 
     def __init__(self, *, inner: CauseRecorder, clock: Clock) -> None:
         self._inner = inner
@@ -77,7 +77,7 @@ class EventingRecorder:
         cause = self._inner.record(finding, parent=parent)
         if finding.decision.event_type is not None:
             if len(self._queue) == QUEUE:
-                # What is news when the API server is back is what happened last.
+                # The oldest is dropped: when the API server is back, users need what happened last.
                 oldest, _ = self._take()
                 logger.debug("Event dropped: too many wait", extra={"reason": str(oldest.decision)})
                 self._dropped += 1
@@ -95,16 +95,16 @@ class EventingRecorder:
 
     @property
     def has_warning(self) -> bool:
-        """Whether there is one among those that wait."""
+        """Whether a warning is among those that wait."""
         return self._warnings > 0
 
     def take_dropped(self) -> int:
-        """How many were dropped since this was last asked."""
+        """Return how many were dropped since the last call."""
         dropped, self._dropped = self._dropped, 0
         return dropped
 
     async def next(self) -> tuple[Finding, Time]:
-        """The oldest that was not told yet, and when it was found."""
+        """Return the oldest that was not published yet, and when it was recorded."""
         while not self._queue:
             self._arrived.clear()
             await self._arrived.wait()
@@ -163,16 +163,16 @@ class EventWriter:
                     await self._write(first, is_new=True)
                 case Count(again):
                     await self._write(again, is_new=False)
-                case Drop():
+                case Discard():
                     logger.debug("Event dropped: too many of its kind", extra={"reason": event.reason})
             waiting = self._findings.waiting
             flood = max(flood, waiting) if waiting > AT_ONCE else 0
             if flood and not self._findings.has_warning:
-                # Where much happens at once, pods start, and their statuses matter more to everybody.
+                # Many Events at once mean that pods start, and their statuses matter more.
                 await self._clock.sleep(FLOOD / flood)
 
     async def _let_starts_go_first(self, at: Time) -> None:
-        """While pods start, the machine and the API server have better things to do, unless something is wrong."""
+        """Wait while pods start, because their requests go first, unless there is a warning."""
         patience = min(PATIENCE - (self._clock.now() - at), PATIENCE)
         if self._starts.is_busy and patience > timedelta(0):
             calm = first_of(self._starts.until_idle(), self._findings.until_pressing())
@@ -185,13 +185,13 @@ class EventWriter:
                     await self._api.create(event)
                 else:
                     await self._api.count_up(event)
-                self._tell_losses()
+                self._log_losses()
                 return
             except EventRefused as error:
                 if isinstance(error, EventGone) and not is_new:
                     is_new = True
                     continue
-                # Of a new one it is the namespace that is gone: upstream does not try such an Event again either.
+                # For a new Event the namespace is gone: upstream does not retry it either.
                 logger.warning("Event refused", extra={"reason": event.reason, "error": str(error)})
                 return
             except EventsUnreachable as error:
@@ -200,11 +200,11 @@ class EventWriter:
         logger.debug("Event given up", extra={"reason": event.reason})
         self._given_up += 1
 
-    def _tell_losses(self) -> None:
-        """Once, when Events can be written again: until then it would be said of each."""
+    def _log_losses(self) -> None:
+        """Log dropped Events once, when Events can be written again."""
         lost, self._given_up = self._given_up + self._findings.take_dropped(), 0
         if lost:
-            logger.warning("Events were not told: the API server took none", extra={"count": lost})
+            logger.warning("Events were not published: the API server took none", extra={"count": lost})
 
     def _make(self, finding: Finding, at: Time) -> Event:
         involved = self._reference(finding.subject)
@@ -241,7 +241,7 @@ class EventWriter:
 
 
 def container_path(pod: Pod | None, name: str) -> str:
-    """Where in its pod a container is, as Events write it."""
+    """Return where in its pod a container is, as Events write it."""
     if pod is not None:
         if any(each.name == name for each in pod.spec.init_containers):
             return f"spec.initContainers{{{name}}}"

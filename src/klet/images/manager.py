@@ -20,11 +20,11 @@ from klet.images.pull_backoff import PullBackoff
 from klet.model.causes import CauseId, CauseRecorder, Measurement
 from klet.model.error_text import join_errors
 from klet.model.foreign_text import shorten
-from klet.model.halts import PodHalts
 from klet.model.images import ImageUser, MissingImage, PresentImage
 from klet.model.pods import uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
+from klet.model.stopping_pods import StoppingPods
 from klet.wire import cri_v1_pb2 as cri
 
 DECIDER = "images.manager"
@@ -56,14 +56,14 @@ class ImageManager:
         images: ImageService,
         logins: RegistryLogins,
         backoff: PullBackoff,
-        halts: PodHalts,
+        stopping_pods: StoppingPods,
         recorder: CauseRecorder,
         clock: Clock,
     ) -> None:
         self._images = images
         self._logins = logins
         self._backoff = backoff
-        self._halts = halts
+        self._stopping_pods = stopping_pods
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
         self._seen: dict[str, _Seen] = {}
@@ -78,9 +78,9 @@ class ImageManager:
     ) -> PresentImage | MissingImage:
         """Return the image of a container, pulled if needed, or why it is missing.
 
-        A pull may take long: `before_pull` is called first, and a pod that is to stop no longer waits for it (Halted).
+        A pull may take long: `before_pull` is called first. Raises PodStopping when the pod is to stop.
         """
-        return await self._halts.run(uid_of(pod), self._ensure(pod, container, before_pull, parent))
+        return await self._stopping_pods.run(uid_of(pod), self._ensure(pod, container, before_pull, parent))
 
     async def _ensure(
         self,

@@ -5,16 +5,16 @@ from datetime import datetime
 from klet.api import klet_v1
 from klet.api.pod import Pod
 from klet.journal.diagnosis import Diagnosis
-from klet.journal.evidence import Why
+from klet.journal.evidence import StateReason
 from klet.journal.node_diagnosis import NodeDiagnosis
-from klet.journal.timeline import Step, Timeline, Waiting
+from klet.journal.timeline import Timeline, TimelineEntry, Waiting
 from klet.model.causes import Cause
 
 
 def answer_pod(
     pod: klet_v1.ExplainedPod, diagnosis: Diagnosis, story: Timeline, *, now: datetime
 ) -> klet_v1.Explanation:
-    """Build what a pod is, why, what it waits for, and how it came to that."""
+    """Build the explanation of a pod: its state, why, what it waits for, and its timeline."""
     return klet_v1.Explanation(
         pod=pod,
         now=now,
@@ -27,7 +27,7 @@ def answer_pod(
 
 
 def answer_node(name: str, diagnosis: NodeDiagnosis, story: Timeline, *, now: datetime) -> klet_v1.NodeExplanation:
-    """Build what the node is, why, and how it came to that."""
+    """Build the explanation of the node: its state, why, and its timeline."""
     return klet_v1.NodeExplanation(
         node=klet_v1.ExplainedNode(name=name),
         now=now,
@@ -62,10 +62,10 @@ def explained_pod(namespace: str, name: str, pod: Pod | None) -> klet_v1.Explain
 
 
 def _timeline(story: Timeline) -> tuple[klet_v1.TimelineStep, ...]:
-    return tuple(_step(step, life=number) for number, life in enumerate(story.lives) for step in life.steps)
+    return tuple(_step(step, life=number) for number, history in enumerate(story.histories) for step in history.steps)
 
 
-def _step(step: Step, *, life: int) -> klet_v1.TimelineStep:
+def _step(step: TimelineEntry, *, life: int) -> klet_v1.TimelineStep:
     finding = step.cause.finding
     return klet_v1.TimelineStep(
         id=step.cause.id,
@@ -94,7 +94,7 @@ def _subject(cause: Cause) -> klet_v1.CauseSubject:
     )
 
 
-def _why(reason: Why) -> klet_v1.Why:
+def _why(reason: StateReason) -> klet_v1.Why:
     return klet_v1.Why(
         kind=str(reason.kind),
         reason=reason.word,

@@ -1,4 +1,4 @@
-"""Says what is wrong with one container, from its status and the records about it. Pure."""
+"""Finds what is wrong with one container, from its status and the records about it. Pure."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -8,7 +8,7 @@ from msgspec import Struct
 from klet.api.container import Container
 from klet.api.container_status import ContainerStateTerminated, ContainerStatus
 from klet.api.handlers import Probe
-from klet.journal.evidence import Evidence, Kind, Why, plain_error
+from klet.journal.evidence import Evidence, ReasonKind, StateReason, plain_error
 from klet.model.causes import Cause, Measurement
 from klet.model.reasons import Reason
 from klet.model.runtime import START_ERROR
@@ -59,8 +59,8 @@ class Seat(Struct, frozen=True, kw_only=True):
         return earlier.after(earlier.newest_of(Reason.STARTED))
 
 
-def explain_container(seat: Seat, *, now: datetime) -> Why | None:
-    """What is wrong with a container, or what it is about; None if there is nothing to say."""
+def explain_container(seat: Seat, *, now: datetime) -> StateReason | None:
+    """Return what is wrong with a container, or what it is doing; None if it is well."""
     state = seat.status.state
     if state.waiting is not None:
         return _waiting(seat, state.waiting.reason, state.waiting.message)
@@ -71,7 +71,7 @@ def explain_container(seat: Seat, *, now: datetime) -> Why | None:
     return None
 
 
-def _waiting(seat: Seat, word: str, message: str) -> Why | None:
+def _waiting(seat: Seat, word: str, message: str) -> StateReason | None:
     if word in QUIET_WORDS:
         return _under_way(seat)
     if word in IMAGE_WORDS:
@@ -80,7 +80,7 @@ def _waiting(seat: Seat, word: str, message: str) -> Why | None:
     if last is not None and word == "CrashLoopBackOff":
         return _ended(seat, last, word)
     following = seat.run.newest
-    return Why(
+    return StateReason(
         word=word,
         container=seat.spec.name,
         message=f"{seat.who} cannot be started: {plain_error(message) or word}",
@@ -91,8 +91,8 @@ def _waiting(seat: Seat, word: str, message: str) -> Why | None:
     )
 
 
-def _under_way(seat: Seat) -> Why | None:
-    """What the newest record about a container that is about to start says it is doing."""
+def _under_way(seat: Seat) -> StateReason | None:
+    """Return what a container that is about to start is doing, by its newest record."""
     newest = seat.records.newest
     if newest is None:
         return None
@@ -105,8 +105,8 @@ def _under_way(seat: Seat) -> Why | None:
             following = "the container counts as started after it"
         case _:
             return None
-    return Why(
-        kind=Kind.PROGRESS,
+    return StateReason(
+        kind=ReasonKind.PROGRESS,
         word=str(newest.finding.decision),
         container=seat.spec.name,
         message=text,
@@ -116,7 +116,7 @@ def _under_way(seat: Seat) -> Why | None:
     )
 
 
-def _no_image(seat: Seat, word: str, message: str) -> Why:
+def _no_image(seat: Seat, word: str, message: str) -> StateReason:
     image = seat.spec.image
     tries = seat.records.after(seat.records.newest_of(Reason.STARTED, Reason.PULLED))
     newest = tries.of(Reason.BACK_OFF_PULLING_IMAGE, Reason.FAILED).newest
@@ -127,7 +127,7 @@ def _no_image(seat: Seat, word: str, message: str) -> Why:
         text = f'the image "{image}" of {seat.who} has a name that is not valid: {plain_error(message)}'
     else:
         text = f'the image "{image}" of {seat.who} cannot be pulled: {plain_error(message)}{_without_secrets(tries)}'
-    return Why(
+    return StateReason(
         word=word,
         container=seat.spec.name,
         message=text,
@@ -139,18 +139,20 @@ def _no_image(seat: Seat, word: str, message: str) -> Why:
 
 
 def _without_secrets(tries: Evidence) -> str:
-    """What the newest pull lacked."""
+    """Return a note on pull secrets that the newest pull lacked."""
     pull = tries.where(lambda cause: _MISSING_SECRETS in cause.finding.measurements).newest
     missing = pull.finding.measurements[_MISSING_SECRETS] if pull is not None else ""
     return f"; image pull secrets that it was tried without: {missing}" if missing else ""
 
 
-def _ended(seat: Seat, ended: ContainerStateTerminated, word: str, *, kind: Kind = Kind.TROUBLE) -> Why:
-    """A container that ended, and how; what follows is in the newest record about it."""
+def _ended(
+    seat: Seat, ended: ContainerStateTerminated, word: str, *, kind: ReasonKind = ReasonKind.TROUBLE
+) -> StateReason:
+    """Return how a container ended; what follows is in the newest record about it."""
     following = seat.run.newest
-    next_at = following.finding.next_at if following is not None and kind is Kind.TROUBLE else None
+    next_at = following.finding.next_at if following is not None and kind is ReasonKind.TROUBLE else None
     word, message, measured = _how(seat, ended, word)
-    return Why(
+    return StateReason(
         kind=kind,
         word=word,
         container=seat.spec.name,
@@ -163,7 +165,7 @@ def _ended(seat: Seat, ended: ContainerStateTerminated, word: str, *, kind: Kind
 
 
 def _how(seat: Seat, ended: ContainerStateTerminated, word: str) -> tuple[str, str, dict[str, Measurement]]:
-    """The word, the sentence and the measurements for an end."""
+    """Return the word, the sentence and the measurements for an end."""
     count = seat.status.restart_count
     times = f", {count} restart{'s' if count > 1 else ''} so far" if count else ""
     if ended.reason == START_ERROR:
@@ -189,13 +191,13 @@ def _how(seat: Seat, ended: ContainerStateTerminated, word: str) -> tuple[str, s
 
 
 def _fatal_probe(run: Evidence) -> Cause | None:
-    """The last answer of the probe for which a run was ended, if it was."""
+    """Return the last answer of the probe for which a run was ended, if it was."""
     kill = run.of(Reason.KILLING).where(lambda cause: "probe" in cause.finding.measurements).newest
     return _unhealthy(run.before(kill), "liveness", "startup") if kill is not None else None
 
 
-def _failing_probe(seat: Seat, *, now: datetime) -> Why | None:
-    """A container that runs, and whose liveness or startup probe fails at the moment."""
+def _failing_probe(seat: Seat, *, now: datetime) -> StateReason | None:
+    """Return the failure of the liveness or startup probe of a running container."""
     failure = _unhealthy(seat.run, "liveness", "startup")
     if failure is None:
         return None
@@ -205,7 +207,7 @@ def _failing_probe(seat: Seat, *, now: datetime) -> Why | None:
         return None
     finding = failure.finding
     ending = f"{seat.who} is being killed" if kill is not None else f"{seat.who} is about to be killed"
-    return Why(
+    return StateReason(
         word=str(Reason.UNHEALTHY),
         container=seat.spec.name,
         message=f"{ending}: {_answer(failure)}",
@@ -216,7 +218,7 @@ def _failing_probe(seat: Seat, *, now: datetime) -> Why | None:
     )
 
 
-def _not_ready(seat: Seat, *, now: datetime) -> Why | None:
+def _not_ready(seat: Seat, *, now: datetime) -> StateReason | None:
     if seat.status.ready or (seat.is_init and seat.spec.restart_policy != "Always"):
         return None
     is_starting = seat.spec.startup_probe is not None and not seat.status.started
@@ -228,8 +230,8 @@ def _not_ready(seat: Seat, *, now: datetime) -> Why | None:
     failure = _unhealthy(seat.run, kind)
     if failure is None:
         first = timedelta(seconds=probe.initial_delay_seconds)
-        return Why(
-            kind=Kind.PROGRESS,
+        return StateReason(
+            kind=ReasonKind.PROGRESS,
             word="NotReady",
             container=seat.spec.name,
             message=f"{seat.who} runs, and its {kind} probe has not succeeded yet",
@@ -239,7 +241,7 @@ def _not_ready(seat: Seat, *, now: datetime) -> Why | None:
         )
     next_at = _next_probe(failure, probe, now=now)
     period = probe.period_seconds or DEFAULT_PERIOD
-    return Why(
+    return StateReason(
         word=str(Reason.UNHEALTHY),
         container=seat.spec.name,
         message=f"{seat.who} is not ready: {_answer(failure)}",
@@ -250,12 +252,12 @@ def _not_ready(seat: Seat, *, now: datetime) -> Why | None:
     )
 
 
-def _past_end(seat: Seat) -> Why | None:
-    """A container that runs well now, and did not always."""
+def _past_end(seat: Seat) -> StateReason | None:
+    """Return the last end of a container that runs well now."""
     last = seat.status.last_state.terminated
     if last is None or not seat.status.restart_count:
         return None
-    return _ended(seat, last, last.reason, kind=Kind.PAST)
+    return _ended(seat, last, last.reason, kind=ReasonKind.PAST)
 
 
 def _unhealthy(records: Evidence, *kinds: str) -> Cause | None:
@@ -263,12 +265,12 @@ def _unhealthy(records: Evidence, *kinds: str) -> Cause | None:
 
 
 def _probe_of(cause: Cause) -> str:
-    """The kind of probe that a record tells the failure of; empty for other records."""
+    """Return the kind of probe whose failure a record is about; empty for other records."""
     return str(cause.finding.measurements.get("probe", "")) if cause.finding.decision == Reason.UNHEALTHY else ""
 
 
 def _answer(failure: Cause) -> str:
-    """What the probe answered, with how often."""
+    """Return the answer of the probe, with how often it came."""
     measured = failure.finding.measurements
     count, threshold = measured.get("failuresInARow"), measured.get("failureThreshold")
     often = f" ({count} in a row, {threshold} are too many)" if count and threshold else ""
@@ -276,7 +278,7 @@ def _answer(failure: Cause) -> str:
 
 
 def _is_fresh(failure: Cause, probe: Probe | None, *, now: datetime) -> bool:
-    """Whether the probe has not succeeded since: that is told by nobody, but the next failure would be."""
+    """Return whether the probe still fails: a success is not recorded, but the next failure would be."""
     if probe is None:
         return False
     patience = 2 * (probe.period_seconds or DEFAULT_PERIOD) + (probe.timeout_seconds or 1)

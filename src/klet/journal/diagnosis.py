@@ -1,4 +1,4 @@
-"""Names why a pod is as it is, from its status and its records: the first screen of `klet explain`. Pure."""
+"""Finds why a pod is in its state, from its status and its records: the first screen of `klet explain`. Pure."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from klet.api.klet_v1 import PodState
 from klet.api.pod import Pod
 from klet.journal.container_reasons import Seat, explain_container
-from klet.journal.evidence import Evidence, Kind, Why
+from klet.journal.evidence import Evidence, ReasonKind, StateReason
 from klet.journal.pod_reasons import (
     explain_end,
     explain_failing_sync,
@@ -35,7 +35,7 @@ FAILURES: Final = (
     Reason.UNHEALTHY,
     Reason.EXITED,
 )
-"""Of a pod that is gone, the records that tell what was wrong with it."""
+"""Records that show what was wrong with a pod that is gone."""
 
 
 class NodeTroubles(Struct, frozen=True, kw_only=True):
@@ -47,12 +47,12 @@ class NodeTroubles(Struct, frozen=True, kw_only=True):
 
 
 class Diagnosis(Struct, frozen=True, kw_only=True):
-    """What a pod is, and why."""
+    """The state of a pod, and why."""
 
     state: PodState
     summary: str
     """One sentence when nothing is wrong; otherwise empty."""
-    reasons: tuple[Why, ...]
+    reasons: tuple[StateReason, ...]
     """The one that explains most comes first."""
 
 
@@ -64,25 +64,27 @@ def diagnose(
     earlier: Pod | None = None,
     now: datetime,
 ) -> Diagnosis:
-    """Say what is wrong with a pod and what it waits for; `earlier` is one of its name that has not stopped yet."""
-    lives = {life.uid: Evidence(life.causes) for life in story.lives}
-    newest = Evidence(story.lives[-1].causes) if story.lives else Evidence(())
+    """Return what is wrong with a pod and what it waits for; `earlier` has the same name and has not stopped yet."""
+    histories = {each.uid: Evidence(each.causes) for each in story.histories}
+    newest = Evidence(story.histories[-1].causes) if story.histories else Evidence(())
     if pod is None:
         return _remembered(newest)
-    records = lives.get(pod.metadata.uid, Evidence(()))
+    records = histories.get(pod.metadata.uid, Evidence(()))
     state = _state_of(pod)
     reasons = list(_find_reasons(pod, records, state, node, now=now))
     manifest = explain_manifest(newest)
     if manifest is not None:
         reasons.append(manifest)
     if earlier is not None:
-        reasons = [*_predecessor(earlier, lives.get(earlier.metadata.uid, Evidence(())), now=now), *reasons]
-    ordered = sorted(reasons, key=lambda reason: list(Kind).index(reason.kind))
-    is_well = all(reason.kind is Kind.PAST for reason in ordered)
+        reasons = [*_predecessor(earlier, histories.get(earlier.metadata.uid, Evidence(())), now=now), *reasons]
+    ordered = sorted(reasons, key=lambda reason: list(ReasonKind).index(reason.kind))
+    is_well = all(reason.kind is ReasonKind.PAST for reason in ordered)
     return Diagnosis(state=state, summary=_summary(pod, state) if is_well else "", reasons=tuple(ordered))
 
 
-def _find_reasons(pod: Pod, records: Evidence, state: PodState, node: NodeTroubles, *, now: datetime) -> Iterator[Why]:
+def _find_reasons(
+    pod: Pod, records: Evidence, state: PodState, node: NodeTroubles, *, now: datetime
+) -> Iterator[StateReason]:
     if pod.status.phase in {"Succeeded", "Failed"}:
         end = explain_end(pod, records)
         if end is not None:
@@ -92,7 +94,7 @@ def _find_reasons(pod: Pod, records: Evidence, state: PodState, node: NodeTroubl
             yield replace(reason, next=reason.next or "nothing: a pod that is over does not run again")
         return
     for error in node.errors:
-        yield Why(
+        yield StateReason(
             word=str(Reason.RUNTIME_NOT_READY),
             message=f"the runtime of this node is not well, and nothing new is begun: {error}",
             since=node.since,
@@ -107,14 +109,16 @@ def _find_reasons(pod: Pod, records: Evidence, state: PodState, node: NodeTroubl
     containers = list(_container_reasons(pod, records, now=now))
     if place is not None:
         yield place
-    # Without a place to run in, what the containers say of earlier days explains nothing.
+    # Without a sandbox, the old states of the containers explain nothing.
     yield from containers if place is None else ()
     if not silent and not containers and place is None and not state.ready:
         yield from _remaining(pod, records, now=now)
     yield from explain_host_ports(records)
 
 
-def _stop_reasons(pod: Pod, records: Evidence, silent: Sequence[Why], *, now: datetime) -> Iterator[Why]:
+def _stop_reasons(
+    pod: Pod, records: Evidence, silent: Sequence[StateReason], *, now: datetime
+) -> Iterator[StateReason]:
     hung = {reason.container for reason in silent}
     found = [reason for reason in explain_stop(pod, records, now=now) if reason.container not in hung]
     if not found and not silent and (failing := explain_failing_sync(records, now=now)) is not None:
@@ -125,7 +129,7 @@ def _stop_reasons(pod: Pod, records: Evidence, silent: Sequence[Why], *, now: da
         yield from _under_way(records)
 
 
-def _container_reasons(pod: Pod, records: Evidence, *, now: datetime) -> Iterator[Why]:
+def _container_reasons(pod: Pod, records: Evidence, *, now: datetime) -> Iterator[StateReason]:
     init = {status.name: status for status in pod.status.init_container_statuses}
     for spec in pod.spec.init_containers:
         if (status := init.get(spec.name)) is not None:
@@ -140,8 +144,8 @@ def _container_reasons(pod: Pod, records: Evidence, *, now: datetime) -> Iterato
                 yield reason
 
 
-def _remaining(pod: Pod, records: Evidence, *, now: datetime) -> Iterator[Why]:
-    """What is left to say of a pod that is not ready, and of which nothing tells why."""
+def _remaining(pod: Pod, records: Evidence, *, now: datetime) -> Iterator[StateReason]:
+    """Return reasons for a pod that is not ready and has no other reason."""
     if (failing := explain_failing_sync(records, now=now)) is not None:
         yield failing
         return
@@ -149,39 +153,41 @@ def _remaining(pod: Pod, records: Evidence, *, now: datetime) -> Iterator[Why]:
         conditions = {condition.type: condition.status for condition in pod.status.conditions}
         if conditions.get(gate.condition_type) != "True":
             text = f'the readiness gate "{gate.condition_type}" of the pod is not True'
-            yield Why(word="ReadinessGatesNotReady", message=text, next="whoever sets that condition")
+            yield StateReason(
+                word="ReadinessGatesNotReady", message=text, next="the controller that sets that condition"
+            )
             return
     yield from _under_way(records)
 
 
-def _under_way(records: Evidence) -> Iterator[Why]:
-    """The newest decision, for want of anything better."""
+def _under_way(records: Evidence) -> Iterator[StateReason]:
+    """Return the newest decision, if there is no better reason."""
     newest = records.newest
     if newest is not None:
-        told = newest.finding
-        yield Why(
-            kind=Kind.PROGRESS,
-            word=str(told.decision),
-            container=told.subject.container,
-            message=told.message or "it is under way",
+        found = newest.finding
+        yield StateReason(
+            kind=ReasonKind.PROGRESS,
+            word=str(found.decision),
+            container=found.subject.container,
+            message=found.message or "it is under way",
             since=newest.at,
-            next=told.next,
-            next_at=told.next_at,
+            next=found.next,
+            next_at=found.next_at,
         )
 
 
-def _predecessor(earlier: Pod, records: Evidence, *, now: datetime) -> Iterator[Why]:
-    """Why a pod has to wait for another one that has its name."""
+def _predecessor(earlier: Pod, records: Evidence, *, now: datetime) -> Iterator[StateReason]:
+    """Return why a pod has to wait for another one that has its name."""
     whole = [*explain_silence(records), *explain_stop(earlier, records, now=now)]
     prefix = "an earlier pod of this name has not stopped yet, and this one waits for it"
     if not whole:
-        yield Why(word="Terminating", message=prefix, measurements={"uid": earlier.metadata.uid})
+        yield StateReason(word="Terminating", message=prefix, measurements={"uid": earlier.metadata.uid})
     for reason in whole:
-        yield replace(reason, kind=Kind.TROUBLE, message=f"{prefix}: {reason.message}")
+        yield replace(reason, kind=ReasonKind.TROUBLE, message=f"{prefix}: {reason.message}")
 
 
 def _remembered(records: Evidence) -> Diagnosis:
-    """A pod that only the journal knows."""
+    """Return the diagnosis of a pod that only the journal knows."""
     manifest = explain_manifest(records)
     own = records.about("")
     phase = own.newest_of(Reason.PHASE_CHANGED)
@@ -197,14 +203,14 @@ def _remembered(records: Evidence) -> Diagnosis:
         reasons.append(_past(trouble))
     if asked is None and manifest is None:
         text = "no source has the pod, and the agent does not run it"
-        reasons.append(Why(kind=Kind.PAST, word="Gone", message=text))
+        reasons.append(StateReason(kind=ReasonKind.PAST, word="Gone", message=text))
     return Diagnosis(state=state, summary="", reasons=tuple(reasons))
 
 
-def _past(cause: Cause) -> Why:
+def _past(cause: Cause) -> StateReason:
     finding = cause.finding
-    return Why(
-        kind=Kind.PAST,
+    return StateReason(
+        kind=ReasonKind.PAST,
         word=str(finding.decision),
         container=finding.subject.container,
         message=finding.message,

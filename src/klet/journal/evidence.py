@@ -1,4 +1,4 @@
-"""Looks through the records of one pod for what a question needs. Pure."""
+"""Filters the cause records of one pod for a diagnosis. Pure."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -12,8 +12,8 @@ from klet.model.causes import Cause, Measurement
 from klet.model.reasons import AnyReason
 
 
-class Kind(StrEnum):
-    """What a reason tells."""
+class ReasonKind(StrEnum):
+    """How urgent a reason is."""
 
     TROUBLE = "trouble"
     """Something is wrong now."""
@@ -23,13 +23,13 @@ class Kind(StrEnum):
     """Something went wrong before, or ended the pod."""
 
 
-class Why(Struct, frozen=True, kw_only=True):
-    """Why a pod is as it is: one cause with its measurements, since when, and what comes next."""
+class StateReason(Struct, frozen=True, kw_only=True):
+    """Why a pod or the node is in its state: one cause with its measurements, since when, and what comes next."""
 
     word: str
     """The word that Kubernetes has for it, as `CrashLoopBackOff`."""
     message: str
-    kind: Kind = Kind.TROUBLE
+    kind: ReasonKind = ReasonKind.TROUBLE
     container: str = ""
     measurements: Mapping[str, Measurement] = field(default_factory=dict)
     since: datetime | None = None
@@ -43,7 +43,7 @@ class Evidence(Struct, frozen=True):
     causes: tuple[Cause, ...]
 
     def about(self, container: str) -> "Evidence":
-        """Those of one container, or with an empty name those of the pod itself."""
+        """Return those of one container, or with an empty name those of the pod itself."""
         return self.where(lambda cause: cause.finding.subject.container == container)
 
     def where(self, holds: Callable[[Cause], bool]) -> "Evidence":
@@ -53,7 +53,7 @@ class Evidence(Struct, frozen=True):
         return self.where(lambda cause: cause.finding.decision in decisions)
 
     def after(self, cause: Cause | None) -> "Evidence":
-        """Those made later; all of them if there is no such record."""
+        """Return those made later; all of them if `cause` is None."""
         return self if cause is None else self.where(lambda other: other.id > cause.id)
 
     def before(self, cause: Cause | None) -> "Evidence":
@@ -72,7 +72,7 @@ class Evidence(Struct, frozen=True):
 
 
 def plain_error(text: str) -> str:
-    """An error without the layers that it came through: what is left says what is wrong."""
+    """Return an error without the prefixes of the layers that it came through."""
     previous = None
     while previous != text:
         previous = text

@@ -30,7 +30,7 @@ class MemoryJournal:
         return cause.id
 
     def all(self) -> tuple[Cause, ...]:
-        """Every record that is kept, oldest first."""
+        """Return every record that is kept, oldest first."""
         return tuple(self._causes)
 
     def follow(self) -> Subscription[Cause]:

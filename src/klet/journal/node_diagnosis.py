@@ -1,4 +1,4 @@
-"""Names why the node is ready or not, condition by condition: the first screen of `klet explain node`. Pure."""
+"""Finds why the node is ready or not, condition by condition: the first screen of `klet explain node`. Pure."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from klet.api.klet_v1 import ExplainedCondition
 from klet.api.node import Node, NodeCondition
-from klet.journal.evidence import Evidence, Kind, Why
+from klet.journal.evidence import Evidence, ReasonKind, StateReason
 from klet.model.causes import Cause
 from klet.model.conditions import FALSE, READY, TRUE
 from klet.model.error_text import join_errors
@@ -26,70 +26,74 @@ class NodeState(Struct, frozen=True, kw_only=True):
     """What is wrong with the runtime."""
     network_error: str | None = None
     has_answered: bool = True
-    """Whether the runtime has said how it is since the agent started."""
+    """Whether the runtime has answered since the agent started."""
     well_at: datetime | None = None
-    """When the runtime last said that it is ready."""
+    """When the runtime was last ready."""
     node: Node | None = None
     """As the API server has it; None without one."""
 
 
 class NodeDiagnosis(Struct, frozen=True, kw_only=True):
-    """What the node is, and why."""
+    """The state of the node, and why."""
 
     is_ready: bool
     conditions: tuple[ExplainedCondition, ...]
     summary: str
     """One sentence when nothing is wrong; otherwise empty."""
-    reasons: tuple[Why, ...]
+    reasons: tuple[StateReason, ...]
 
 
 def diagnose_node(state: NodeState, records: Evidence) -> NodeDiagnosis:
-    """Say which conditions the node has and what is behind them; `records` are those since the agent started."""
+    """Return the conditions of the node and the reasons; `records` are those since the agent started."""
     troubles = list(_runtime_reasons(state, records))
-    told = {condition.type: condition for condition in (state.node.status.conditions if state.node is not None else ())}
-    ready = _judge_ready(troubles, told.get(READY), records)
-    others = [_as_told(condition) for condition in told.values() if condition.type != READY]
-    reasons = [*troubles, *_api_reasons(ready, told, records), *_certificate_reasons(records)]
+    reported = {
+        condition.type: condition for condition in (state.node.status.conditions if state.node is not None else ())
+    }
+    ready = _judge_ready(troubles, reported.get(READY), records)
+    others = [_as_reported(condition) for condition in reported.values() if condition.type != READY]
+    reasons = [*troubles, *_api_reasons(ready, reported, records), *_certificate_reasons(records)]
     if state.node is not None and state.node.spec.unschedulable:
         text = "the node is cordoned: nothing new is scheduled on it"
-        reasons.append(Why(kind=Kind.PROGRESS, word=str(Reason.NODE_NOT_SCHEDULABLE), message=text))
+        reasons.append(StateReason(kind=ReasonKind.PROGRESS, word=str(Reason.NODE_NOT_SCHEDULABLE), message=text))
     since = f" since {ready.since:%H:%M:%S} UTC" if ready.since is not None else ""
     return NodeDiagnosis(
         is_ready=ready.status == TRUE,
         conditions=(ready, *others),
         summary="" if reasons else f"nothing is wrong: the runtime and its network are well{since}",
-        reasons=tuple(sorted(reasons, key=lambda reason: list(Kind).index(reason.kind))),
+        reasons=tuple(sorted(reasons, key=lambda reason: list(ReasonKind).index(reason.kind))),
     )
 
 
-def _runtime_reasons(state: NodeState, records: Evidence) -> Iterator[Why]:
+def _runtime_reasons(state: NodeState, records: Evidence) -> Iterator[StateReason]:
     for error in state.errors:
-        told = records.newest_of(Reason.RUNTIME_NOT_READY)
-        yield Why(
+        record = records.newest_of(Reason.RUNTIME_NOT_READY)
+        yield StateReason(
             word=str(Reason.RUNTIME_NOT_READY),
             message=f"{error}; nothing new is begun",
-            since=told.at if told is not None else state.well_at,
+            since=record.at if record is not None else state.well_at,
             next=ASK_AGAIN,
         )
     if state.network_error is None:
         return
-    told = records.newest_of(Reason.NETWORK_NOT_READY)
-    yield Why(
-        kind=Kind.TROUBLE if state.has_answered else Kind.PROGRESS,
+    record = records.newest_of(Reason.NETWORK_NOT_READY)
+    yield StateReason(
+        kind=ReasonKind.TROUBLE if state.has_answered else ReasonKind.PROGRESS,
         word=str(Reason.NETWORK_NOT_READY),
         message=f"{state.network_error}; pods that want a network of their own wait"
         if state.has_answered
-        else "the runtime has not told yet how its network is",
-        since=told.at if told is not None else None,
+        else "the runtime has not reported its network yet",
+        since=record.at if record is not None else None,
         next=ASK_AGAIN,
     )
 
 
-def _judge_ready(troubles: Sequence[Why], told: NodeCondition | None, records: Evidence) -> ExplainedCondition:
-    """Ready as the agent has it now; what the API server was told may be older."""
+def _judge_ready(
+    troubles: Sequence[StateReason], reported: NodeCondition | None, records: Evidence
+) -> ExplainedCondition:
+    """Return the Ready condition as the agent computes it now; the one at the API server may be older."""
     status = FALSE if troubles else TRUE
-    if told is not None and told.status == status and told.last_transition_time is not None:
-        since: datetime | None = told.last_transition_time
+    if reported is not None and reported.status == status and reported.last_transition_time is not None:
+        since: datetime | None = reported.last_transition_time
     elif troubles:
         since = min((each.since for each in troubles if each.since is not None), default=None)
     else:
@@ -104,27 +108,29 @@ def _judge_ready(troubles: Sequence[Why], told: NodeCondition | None, records: E
     )
 
 
-def _api_reasons(ready: ExplainedCondition, told: dict[str, NodeCondition], records: Evidence) -> Iterator[Why]:
-    """What only the API server, or who else writes there, has against the node."""
+def _api_reasons(
+    ready: ExplainedCondition, reported: dict[str, NodeCondition], records: Evidence
+) -> Iterator[StateReason]:
+    """Return the reasons that only the API server has."""
     away = records.newest_of(Reason.API_SERVER_AWAY, Reason.API_SERVER_BACK)
     if away is not None and away.finding.decision == Reason.API_SERVER_AWAY:
-        yield Why(
+        yield StateReason(
             word=str(away.finding.decision),
             message=away.finding.message,
             since=away.finding.since or away.at,
             next=away.finding.next,
         )
-    for condition in told.values():
+    for condition in reported.values():
         if condition.type == READY and condition.status != ready.status:
             text = f"the API server has Ready {condition.status} ({condition.reason}: {condition.message})"
-            yield _reason_of(condition, f"{text}, and the agent {ready.status}", "tell it the status of the node")
+            yield _reason_of(condition, f"{text}, and the agent {ready.status}", "report the status of the node to it")
         elif condition.type != READY and condition.status != FALSE:
             text = f"{condition.type} is {condition.status}: {condition.message}"
             yield _reason_of(condition, text, "")
 
 
-def _certificate_reasons(records: Evidence) -> Iterator[Why]:
-    """Certificates that are due and cannot be had: the node still works, and will not for ever."""
+def _certificate_reasons(records: Evidence) -> Iterator[StateReason]:
+    """Return certificates that are due and cannot be renewed: the node works until they expire."""
     for purpose in CERTIFICATES:
         about = Reason.CERTIFICATE_NOT_RENEWED, Reason.CERTIFICATE_IN_FORCE
         story = records.of(*about).where(partial(_is_about, purpose))
@@ -132,15 +138,15 @@ def _certificate_reasons(records: Evidence) -> Iterator[Why]:
             continue
         began = story.after(story.newest_of(Reason.CERTIFICATE_IN_FORCE)).first or story.newest
         found = story.newest.finding
-        yield Why(word=str(found.decision), message=found.message, since=began.at, next=found.next)
+        yield StateReason(word=str(found.decision), message=found.message, since=began.at, next=found.next)
 
 
 def _is_about(purpose: str, cause: Cause) -> bool:
     return cause.finding.measurements.get("certificate") == purpose
 
 
-def _reason_of(condition: NodeCondition, message: str, next_step: str) -> Why:
-    return Why(
+def _reason_of(condition: NodeCondition, message: str, next_step: str) -> StateReason:
+    return StateReason(
         word=condition.reason or condition.type,
         message=message,
         measurements={"condition": condition.type, "status": condition.status},
@@ -149,7 +155,7 @@ def _reason_of(condition: NodeCondition, message: str, next_step: str) -> Why:
     )
 
 
-def _as_told(condition: NodeCondition) -> ExplainedCondition:
+def _as_reported(condition: NodeCondition) -> ExplainedCondition:
     return ExplainedCondition(
         type=condition.type,
         status=condition.status,

@@ -1,4 +1,4 @@
-"""What the HTTP API asks the journal: records as they are made, and the explanation of one pod or of the node."""
+"""Answers the HTTP API from the journal: new records, and the explanation of one pod or of the node."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import datetime
@@ -89,7 +89,7 @@ class JournalQueries:
             for cause in await self._journal.find(query):
                 last = cause.id
                 yield answer_record(cause)
-            async for cause in news:
+            async for cause in news.items():
                 if cause.id > last and query.matches(cause):
                     yield answer_record(cause)
 
@@ -98,10 +98,10 @@ class JournalQueries:
         records = await self._journal.find(query)
         about_node = await self._journal.find(CauseQuery(is_node=True, since=records[0].at)) if records else ()
         story = build_timeline(records, node=about_node)
-        # Read after the records: what they lead to may be seen before it is told, and not the other way round.
+        # The state is read after the records: it may then be newer than the records, but never older.
         pod = self._pods.find(namespace, name)
         leaving = next((each for each in self._pods.terminating() if _is_named(each, namespace, name)), None)
-        if pod is None and leaving is None and not story.lives:
+        if pod is None and leaving is None and not story.histories:
             return None
         now = self._clock.now()
         diagnosis = diagnose(
@@ -122,7 +122,7 @@ class JournalQueries:
             well_at=self._node.well_at,
             node=self._api_node(),
         )
-        diagnosis = diagnose_node(state, Evidence(story.lives[-1].causes if story.lives else ()))
+        diagnosis = diagnose_node(state, Evidence(story.histories[-1].causes if story.histories else ()))
         return answer_node(self._node_name, diagnosis, story, now=self._clock.now())
 
     async def pods(self) -> klet_v1.RecordedPods:

@@ -1,4 +1,4 @@
-"""What may enter the journal, under which id, and what a question about it selects. Pure.
+"""Bounds of journal records, their ids, and queries for them. Pure.
 
 Ids are microseconds since 1970, pushed on where two records share one: they order by time, they go on after a restart
 even if the newest records were lost, and they compare as text.
@@ -48,7 +48,7 @@ class CauseQuery(Struct, frozen=True, kw_only=True):
 
 
 def recorded_pods(causes: Iterable[Cause]) -> tuple[RecordedPod, ...]:
-    """The pods that records are about, by name."""
+    """Return the pods that records are about, by name."""
     newest: dict[tuple[str, str], datetime] = {}
     for cause in causes:
         subject = cause.finding.subject
@@ -61,14 +61,14 @@ def recorded_pods(causes: Iterable[Cause]) -> tuple[RecordedPod, ...]:
 
 
 def select_causes(causes: Iterable[Cause], query: CauseQuery) -> tuple[Cause, ...]:
-    """The newest matching records, oldest first, each once."""
+    """Return the newest matching records, oldest first, each once."""
     found = {cause.id: cause for cause in causes if query.matches(cause)}
     newest = sorted(found.values(), key=lambda cause: cause.id)
     return tuple(newest[max(0, len(newest) - query.limit) :])
 
 
 def next_number(last: int, *, at: datetime) -> int:
-    """The number of a record made at an instant, after the last one."""
+    """Return the number of a record made at an instant, after the last one."""
     return max(last + 1, to_microseconds(at))
 
 
@@ -77,7 +77,7 @@ def to_id(number: int) -> CauseId:
 
 
 def to_number(cause_id: CauseId) -> int | None:
-    """The number of an id, or None for a text that is no id."""
+    """Return the number of an id, or None for a text that is no id."""
     try:
         return int(cause_id, 16)
     except ValueError:
@@ -94,7 +94,7 @@ def from_microseconds(microseconds: int) -> datetime:
 
 
 def bound_finding(finding: Finding) -> Finding:
-    """Cut what is too long and take out what a terminal would obey, so that no whole object ever enters."""
+    """Cut what is too long and remove control characters, so that no whole object enters."""
     if _is_bounded(finding):
         return finding
     measurements = list(finding.measurements.items())[:MOST_MEASUREMENTS]
@@ -115,7 +115,7 @@ def bound_finding(finding: Finding) -> Finding:
 
 
 def _is_bounded(finding: Finding) -> bool:
-    """True for nearly every finding: such a one enters as it is."""
+    """Return whether a finding needs no cut: nearly every one."""
     subject = finding.subject
     words = (subject.namespace, subject.name, subject.uid, subject.container, finding.decider)
     # Nearly always they are short enough even together.

@@ -1,7 +1,7 @@
 """The journal of the agent: cause records in a bounded SQLite file that survives a restart.
 
 Recording is a synchronous append to a buffer, which questions see too; a task writes the buffer out in batches on a
-thread of its own. No trouble with the disk reaches whoever records: the buffer keeps the newest, and the file is tried
+thread of its own. No error of the disk reaches the caller: the buffer keeps the newest, and the file is tried
 again.
 """
 
@@ -34,9 +34,9 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 GATHER: Final = timedelta(milliseconds=100)
-"""How long the first record of a batch waits for company."""
+"""How long the first record of a batch waits for more."""
 RETRY: Final = timedelta(seconds=5)
-"""How long a file that could not be written is left alone."""
+"""How long to wait after a failed write."""
 MOST_UNWRITTEN: Final = 10_000
 
 
@@ -117,24 +117,24 @@ class Journal:
         return cause.id
 
     def follow(self) -> Subscription[Cause]:
-        """New records from now on, as they are made."""
+        """Return new records from now on, as they are made."""
         return self._news.subscribe()
 
     async def find(self, query: CauseQuery) -> tuple[Cause, ...]:
-        """The newest records that the query selects, oldest first."""
+        """Return the newest records that the query selects, oldest first."""
         unwritten = tuple(self._unwritten)
         written = await self._threads.run(self._find_written, query)
         return select_causes((*written, *unwritten), query)
 
     async def pods(self) -> tuple[RecordedPod, ...]:
-        """Every pod that there are records about, also those that are gone."""
+        """Return every pod that there are records about, also those that are gone."""
         unwritten = recorded_pods(self._unwritten)
         found = {(pod.namespace, pod.name): pod for pod in await self._threads.run(self._pods_written)}
         found |= {(pod.namespace, pod.name): pod for pod in unwritten}
         return tuple(found[key] for key in sorted(found))
 
     async def chain(self, cause_id: CauseId) -> tuple[Cause, ...]:
-        """What led to a record: its known ancestors, the first one first, and itself."""
+        """Return what led to a record: its known ancestors, the first one first, and itself."""
         unwritten = {cause.id: cause for cause in self._unwritten}
         return await self._threads.run(self._chain, cause_id, unwritten)
 
@@ -175,12 +175,12 @@ class Journal:
         wanted: CauseId | None = cause_id
         while wanted is not None and (cause := unwritten.get(wanted) or self._get_written(wanted)) is not None:
             chain.appendleft(cause)
-            # A parent is older than its child, so that no circle is walked for ever.
+            # A parent must be older than its child: a damaged file with a circle ends here.
             wanted = cause.parent if cause.parent is not None and cause.parent < cause.id else None
         return tuple(chain)
 
     def _with_database(self, action: Callable[[Database], T]) -> T:
-        """Open the file if need be and use it; a damaged one is set aside and a new one begun."""
+        """Open the file if needed and use it; a damaged one is renamed and a new one started."""
         try:
             return action(self._open())
         except JournalDamaged as error:
@@ -203,4 +203,4 @@ class Journal:
             target = set_aside(self._path, stamp=self._clock.now().strftime("%Y%m%d-%H%M%S"))
         except OSError as reason:
             raise JournalError(f"cannot set the damaged journal {self._path} aside: {reason.strerror}") from reason
-        logger.error("Journal damaged, set aside and begun anew", extra={"error": str(error), "path": str(target)})
+        logger.error("Journal damaged, renamed and a new one started", extra={"error": str(error), "path": str(target)})

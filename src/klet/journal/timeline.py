@@ -1,6 +1,6 @@
-"""The story of a pod, from its cause records: what was decided when, on account of what, and what it waits for now.
+"""Builds the timeline of a pod from its cause records: what was decided when and why, and what it waits for now.
 
-A name may have been given to several pods, one after the other: each is a life of its own, told by itself.
+Several pods may have had the same name, one after the other: each has a history of its own.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,23 +14,23 @@ from klet.model.causes import Cause, CauseId, Finding, Subject
 from klet.model.reasons import Reason
 
 ENDINGS: Final = frozenset({Reason.STOPPED, Reason.FINISHED, Reason.REMOVED})
-"""Decisions about a pod after which nothing of it is waited for."""
-TOLD_ONCE: Final = frozenset({Reason.MISSING_CLUSTER_DNS})
-"""Decisions that are taken again with every sync and are no news after the first."""
+"""Decisions about a pod after which it waits for nothing."""
+SHOWN_ONCE: Final = frozenset({Reason.MISSING_CLUSTER_DNS})
+"""Decisions that every sync takes again; the timeline shows the first."""
 
 
-class Step(Struct, frozen=True, kw_only=True):
-    """One line of the story: a decision, or several equal ones."""
+class TimelineEntry(Struct, frozen=True, kw_only=True):
+    """One line of the timeline: a decision, or several equal ones."""
 
     cause: Cause
     """The first of them."""
     times: int
     depth: int
-    """How many known ancestors it has."""
+    """How many ancestors it has among the records."""
     offset: timedelta
-    """Since the first record of the life."""
+    """Since the first record of the history."""
     lasted: timedelta | None
-    """Until the next step about the same thing; None when that has not come."""
+    """Until the next entry about the same subject; None when there is none."""
 
 
 class Waiting(Struct, frozen=True, kw_only=True):
@@ -42,85 +42,87 @@ class Waiting(Struct, frozen=True, kw_only=True):
     since: datetime
 
 
-class Life(Struct, frozen=True, kw_only=True):
-    """What happened to one pod, oldest step first."""
+class PodHistory(Struct, frozen=True, kw_only=True):
+    """What happened to one pod, or to the node in one run of the agent, oldest entry first."""
 
     uid: str
     began: datetime
-    steps: tuple[Step, ...]
+    steps: tuple[TimelineEntry, ...]
     causes: tuple[Cause, ...]
-    """The records themselves, each one, for who looks for something in them."""
+    """All records, also those that are shown as one entry."""
 
 
 class Timeline(Struct, frozen=True, kw_only=True):
-    """A story, oldest life first."""
+    """All histories under one name, oldest first."""
 
-    lives: tuple[Life, ...]
+    histories: tuple[PodHistory, ...]
     waiting: Waiting | None
 
     @property
-    def steps(self) -> tuple[Step, ...]:
-        return tuple(step for life in self.lives for step in life.steps)
+    def steps(self) -> tuple[TimelineEntry, ...]:
+        return tuple(step for history in self.histories for step in history.steps)
 
 
 def build_timeline(causes: Iterable[Cause], *, node: Iterable[Cause] = ()) -> Timeline:
-    """Order records into a story. Records may come in any order; ancestors that are not among them do not indent.
+    """Build a timeline. Records may come in any order; ancestors that are not among them do not indent.
 
-    Of the records about the node, those of starts of the agent are told in the lives that went on through them.
+    Of the records about the node, starts of the agent are added to the histories that went on through them.
     """
-    lives = _lives(sorted({cause.id: cause for cause in causes}.values(), key=lambda cause: cause.id))
-    if not lives:
-        return Timeline(lives=(), waiting=None)
-    _, newest = lives[-1]
+    histories = _histories(sorted({cause.id: cause for cause in causes}.values(), key=lambda cause: cause.id))
+    if not histories:
+        return Timeline(histories=(), waiting=None)
+    _, newest = histories[-1]
     starts = [_as_restart(cause) for cause in node if cause.finding.decision == Reason.AGENT_STARTED]
-    return Timeline(lives=tuple(_tell(uid, life, starts) for uid, life in lives), waiting=_waiting(newest))
+    return Timeline(
+        histories=tuple(_build_history(uid, history, starts) for uid, history in histories), waiting=_waiting(newest)
+    )
 
 
-def _lives(ordered: list[Cause]) -> list[tuple[str, list[Cause]]]:
-    """Records by pod, in the order in which the pods came; what names no uid belongs to the pod of its time.
+def _histories(ordered: list[Cause]) -> list[tuple[str, list[Cause]]]:
+    """Group records by pod, in the order in which the pods came. A record without uid belongs to the pod of its time.
 
-    A static pod that is removed and comes again unchanged has the uid it had, and begins another life. In the story of
-    the node each start of the agent begins one.
+    A static pod that is removed and comes again unchanged keeps its uid, and begins another history. For the node each
+    start of the agent begins one.
     """
-    lives: list[tuple[str, list[Cause]]] = []
+    histories: list[tuple[str, list[Cause]]] = []
     current: dict[str, list[Cause]] = {}
     newest = next((cause.finding.subject.uid for cause in ordered if cause.finding.subject.uid), "")
     for cause in ordered:
         uid = cause.finding.subject.uid or newest
-        life = current.get(uid)
-        if life is None or _begins(cause, life):
+        history = current.get(uid)
+        if history is None or _begins(cause, history):
             newest = uid
-            life = current[uid] = []
-            lives.append((uid, life))
-        life.append(cause)
-    return lives
+            history = current[uid] = []
+            histories.append((uid, history))
+        history.append(cause)
+    return histories
 
 
-def _begins(cause: Cause, life: list[Cause]) -> bool:
+def _begins(cause: Cause, history: list[Cause]) -> bool:
     decision = cause.finding.decision
     return decision == Reason.AGENT_STARTED or (
-        decision == Reason.POD_ADDED and any(_is_ending(earlier) for earlier in life)
+        decision == Reason.POD_ADDED and any(_is_ending(earlier) for earlier in history)
     )
 
 
 def _as_restart(cause: Cause) -> Cause:
-    told = replace(cause.finding, decision=Reason.AGENT_RESTARTED, message="the agent was started again", next="")
-    return replace(cause, finding=told)
+    finding = replace(cause.finding, decision=Reason.AGENT_RESTARTED, message="the agent was started again", next="")
+    return replace(cause, finding=finding)
 
 
-def _tell(uid: str, ordered: list[Cause], starts: list[Cause]) -> Life:
+def _build_history(uid: str, ordered: list[Cause], starts: list[Cause]) -> PodHistory:
     ended = next((cause for cause in ordered if _is_ending(cause)), None)
     within = [start for start in starts if start.id > ordered[0].id and (ended is None or start.id < ended.id)]
-    told = sorted((*ordered, *within), key=lambda cause: cause.id)
-    depths = _depths(told)
+    shown = sorted((*ordered, *within), key=lambda cause: cause.id)
+    depths = _depths(shown)
     began: dict[Subject, datetime] = {}
-    steps: list[Step] = []
-    for run in reversed(_runs(told, depths)):
+    steps: list[TimelineEntry] = []
+    for run in reversed(_runs(shown, depths)):
         first = run[0]
         following = began.get(first.finding.subject)
         began[first.finding.subject] = first.at
         steps.append(
-            Step(
+            TimelineEntry(
                 cause=first,
                 times=len(run),
                 depth=depths[first.id],
@@ -128,7 +130,7 @@ def _tell(uid: str, ordered: list[Cause], starts: list[Cause]) -> Life:
                 lasted=None if following is None else following - first.at,
             )
         )
-    return Life(uid=uid, began=ordered[0].at, steps=tuple(reversed(steps)), causes=tuple(ordered))
+    return PodHistory(uid=uid, began=ordered[0].at, steps=tuple(reversed(steps)), causes=tuple(ordered))
 
 
 def _depths(ordered: list[Cause]) -> dict[CauseId, int]:
@@ -147,25 +149,25 @@ def _runs(ordered: list[Cause], depths: Mapping[CauseId, int]) -> list[list[Caus
         if earlier is not None:
             earlier.append(cause)
             continue
-        if runs and _tells_the_same(runs[-1][-1], cause) and depths[runs[-1][-1].id] == depths[cause.id]:
+        if runs and _is_same(runs[-1][-1], cause) and depths[runs[-1][-1].id] == depths[cause.id]:
             runs[-1].append(cause)
             continue
         runs.append([cause])
-        if decision in TOLD_ONCE:
+        if decision in SHOWN_ONCE:
             once[cause.finding.subject, decision] = runs[-1]
     return runs
 
 
-def _tells_the_same(one: Cause, other: Cause) -> bool:
-    return _told(one.finding) == _told(other.finding)
+def _is_same(one: Cause, other: Cause) -> bool:
+    return _content(one.finding) == _content(other.finding)
 
 
-def _told(finding: Finding) -> tuple[Subject, str, str, str, str]:
+def _content(finding: Finding) -> tuple[Subject, str, str, str, str]:
     return (finding.subject, finding.decider, finding.decision, finding.message, finding.next)
 
 
 def _waiting(ordered: list[Cause]) -> Waiting | None:
-    """The newest record that announces something which has not come.
+    """Return what the newest record announces that has not come.
 
     It has come when there is a consequence, or a later record about the same thing, or when the pod is over.
     """
@@ -183,14 +185,14 @@ def _waiting(ordered: list[Cause]) -> Waiting | None:
 
 
 def _waiting_since(ordered: list[Cause], cause: Cause) -> datetime:
-    """When the wait began: what the record itself says, else the first of the equal records before it."""
+    """Return when the wait began: the time in the record itself, else that of the first equal record before it."""
     if cause.finding.since is not None:
         return cause.finding.since
     since = cause.at
     for earlier in reversed(ordered):
         if earlier.finding.subject != cause.finding.subject:
             continue
-        if not _tells_the_same(earlier, cause):
+        if not _is_same(earlier, cause):
             break
         since = earlier.at
     return since

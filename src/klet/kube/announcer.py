@@ -105,7 +105,7 @@ class Announcer:
 
     async def _follow(self, reach: Reach) -> None:
         with reach.troubles() as troubles:
-            async for why in troubles:
+            async for why in troubles.items():
                 self._told, word = heed(self._told, why, now=self._clock.monotonic())
                 if word is not None:
                     self._say(word)

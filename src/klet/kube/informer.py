@@ -216,13 +216,13 @@ class Informer(Generic[T]):
 
 
 async def _until_answered(troubles: Subscription[str]) -> None:
-    while await troubles.get():
+    while await troubles.next_item():
         pass
 
 
 async def _until_back(troubles: Subscription[str]) -> None:
     """Wait until nobody was there to answer, and then somebody was."""
-    while not await troubles.get():
+    while not await troubles.next_item():
         pass
     await _until_answered(troubles)
 

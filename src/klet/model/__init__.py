@@ -1,1 +1,1 @@
-"""Values that more than one subsystem speaks of. Types and pure helpers only."""
+"""Values that more than one subsystem uses. Types and pure helpers only."""

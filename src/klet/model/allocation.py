@@ -39,7 +39,7 @@ class PodAllocation(Struct, frozen=True, kw_only=True):
     overhead: Mapping[str, Quantity] = {}
 
     def of(self, container: str) -> ResourceRequirements:
-        """What a container was given; an ephemeral one is never given anything."""
+        """Return what a container was given; an ephemeral one is never given anything."""
         every = (*self.containers, *self.init_containers)
         return next((each.given for each in every if each.name == container), NOTHING)
 
@@ -73,7 +73,7 @@ class PodResources(Struct, frozen=True, kw_only=True):
 
 
 def desired_allocation(pod: Pod) -> PodAllocation:
-    """What the spec asks for. Whether the pod is given that is decided in `allocation/` alone."""
+    """Return what the spec asks for. Whether the pod is given that is decided in `allocation/` alone."""
     spec = pod.spec
     return PodAllocation(
         containers=tuple(ContainerAllocation(name=each.name, given=each.resources) for each in spec.containers),

@@ -1,4 +1,4 @@
-"""Cause records: who decided what about whom, on what measurement, since when, and what comes next.
+"""Cause records: which part decided what about which object, on what measurement, since when, and what comes next.
 
 A decision is pure, so it returns a `Finding`; the journal gives it an id and an instant and keeps it as a `Cause`.
 Secrets, environment values and whole objects never enter: a measurement is a number, a short word or an instant.
@@ -34,7 +34,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     decision: AnyReason
     """What was decided. Only a record that another version left names no `Reason`."""
     message: str = ""
-    """One sentence for a person: why."""
+    """Why, in one sentence for the user."""
     measurements: Mapping[str, Measurement] = field(default_factory=dict)
     since: datetime | None = None
     """When the state that led to this began, if it is known."""
@@ -54,6 +54,6 @@ class Cause(Struct, frozen=True, kw_only=True):
 
 
 class CauseRecorder(Protocol):
-    """Where decisions leave their reasons. Returns the id, so that a consequence can name its parent."""
+    """Records findings. Returns the id, so that a consequence can name its parent."""
 
     def record(self, finding: Finding, *, parent: CauseId | None = None) -> CauseId: ...

@@ -33,7 +33,7 @@ class MapEntry(NamedTuple):
 
 
 def map_entry(metadata: ObjectMeta, front: str, key: str) -> MapEntry | None:
-    """What a subscript stands for; None on a path that takes none."""
+    """Return what a subscript stands for; None on a path that takes none."""
     match front:
         case "metadata.labels":
             return MapEntry(metadata.labels.get(key, ""), tuple(formats.label_key(key)))

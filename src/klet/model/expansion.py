@@ -39,12 +39,12 @@ def expand_all(texts: Iterable[str], values: Mapping[str, str]) -> list[str]:
 
 
 def names_in(text: str) -> frozenset[str]:
-    """The names that a text refers to."""
+    """Return the names that a text refers to."""
     return frozenset(piece for is_name, piece in _pieces(text) if is_name)
 
 
 def _pieces(text: str) -> Iterator[tuple[bool, str]]:
-    """The text in pieces, each with whether it is a name to be replaced."""
+    """Return the text in pieces, each with whether it is a name to be replaced."""
     last_end = text.rfind(")")
     index = 0
     while index < len(text):

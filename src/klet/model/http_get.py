@@ -22,7 +22,7 @@ _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _BAD_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _HOST = re.compile(r"[\w!$%&'()*+,.:;=@\[\]~-]*", re.ASCII)
-# The client says these itself, or a GET has none of them.
+# The client sends these itself, or a GET has none of them.
 _NOT_REPEATED = frozenset({"Host", "User-Agent", "Content-Length", "Transfer-Encoding", "Trailer"})
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -39,7 +39,7 @@ class HeaderError(KletError):
 
 
 class Address(Struct, frozen=True):
-    """Whom to ask, and for what."""
+    """Where a request goes, and what it asks for."""
 
     scheme: str
     host: str
@@ -66,7 +66,7 @@ class HttpGet(Struct, frozen=True, kw_only=True):
 
 
 def build_http_get(action: HTTPGetAction, container: Container, *, pod_ip: str, agent: str) -> HttpGet:
-    """The request of a probe or hook; `agent` is PROBE_AGENT or HOOK_AGENT. Raises PortError or HeaderError."""
+    """Return the request of a probe or hook; `agent` is PROBE_AGENT or HOOK_AGENT. Raises PortError or HeaderError."""
     port = resolve_port(action.port, container)
     address = build_address((action.scheme or "http").lower(), action.host or pod_ip, port, action.path)
     headers = build_headers(action.http_headers, agent=agent)
@@ -101,7 +101,7 @@ def build_address(scheme: str, host: str, port: int, path: str) -> Address:
 
 
 def follow(address: Address, location: str) -> Address | None:
-    """Where a redirection leads; None if that cannot be read as an address, as with control characters in Go."""
+    """Return where a redirection leads; None if that cannot be read as an address, as with control characters in Go."""
     if _BAD_VALUE.search(location):
         return None
     try:
@@ -145,7 +145,7 @@ def build_headers(given: Sequence[HTTPHeader], *, agent: str) -> tuple[tuple[str
 
 
 def write_request(address: Address, host: str, headers: Sequence[tuple[str, str]], *, referer: str = "") -> bytes:
-    """The bytes of a request. Raises HeaderError in the words of Go's net/http."""
+    """Return the bytes of a request. Raises HeaderError in the words of Go's net/http."""
     for name, value in headers:
         if not _TOKEN.fullmatch(name):
             raise HeaderError(f'Get "{address.url}": net/http: invalid header field name "{name}"')

@@ -28,7 +28,7 @@ class MissingImage(Struct, frozen=True, eq=False):
     """When it may be pulled again, if that is known."""
 
     def __eq__(self, other: object) -> bool:
-        """The same trouble, whenever it is looked at again."""
+        """Compare without the time of the next pull: the same error at another time is equal."""
         return isinstance(other, MissingImage) and (self.reason, self.message) == (other.reason, other.message)
 
     def __hash__(self) -> int:

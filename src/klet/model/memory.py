@@ -1,4 +1,4 @@
-"""What the agent knows of its pods and the runtime cannot tell its next life."""
+"""What the agent knows of its pods and cannot read from the runtime after a restart."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -32,7 +32,7 @@ class PullDelay(Struct, frozen=True, kw_only=True):
 
 
 class AgentMemory(Struct, frozen=True, kw_only=True):
-    """What one life of the agent leaves to the next."""
+    """What one run of the agent keeps for the next."""
 
     statuses: Mapping[PodUID, PodStatus] = field(default_factory=dict)
     """As they were last reported."""

@@ -1,4 +1,4 @@
-"""Config maps, secrets and tokens of pods: who they are, which ones a pod or one of its volumes refers to. Pure."""
+"""References to config maps, secrets and tokens: which ones a pod or one of its volumes uses. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -45,7 +45,7 @@ class IssuedToken:
 
 
 def pod_secrets(pod: Pod) -> frozenset[str]:
-    """The names of all secrets that a pod refers to by itself."""
+    """Return the names of all secrets that a pod refers to by itself."""
     names = [reference.name for reference in pod.spec.image_pull_secrets]
     for container in _containers(pod):
         names += container_secrets(container)
@@ -56,7 +56,7 @@ def pod_secrets(pod: Pod) -> frozenset[str]:
 
 
 def pod_config_maps(pod: Pod) -> frozenset[str]:
-    """The names of all config maps that a pod refers to."""
+    """Return the names of all config maps that a pod refers to."""
     names: list[str] = []
     for container in _containers(pod):
         names += container_config_maps(container)
@@ -66,35 +66,35 @@ def pod_config_maps(pod: Pod) -> frozenset[str]:
 
 
 def container_config_maps(container: Container | EphemeralContainer) -> list[str]:
-    """The names of the config maps that a container's environment refers to."""
+    """Return the names of the config maps that a container's environment refers to."""
     whole = [source.config_map_ref.name for source in container.env_from if source.config_map_ref is not None]
     sources = [variable.value_from for variable in container.env if variable.value_from is not None]
     return whole + [each.config_map_key_ref.name for each in sources if each.config_map_key_ref is not None]
 
 
 def container_secrets(container: Container | EphemeralContainer) -> list[str]:
-    """The names of the secrets that a container's environment refers to."""
+    """Return the names of the secrets that a container's environment refers to."""
     whole = [source.secret_ref.name for source in container.env_from if source.secret_ref is not None]
     sources = [variable.value_from for variable in container.env if variable.value_from is not None]
     return whole + [each.secret_key_ref.name for each in sources if each.secret_key_ref is not None]
 
 
 def volume_secrets(volume: Volume) -> list[str]:
-    """The names of the secrets whose content a volume shows."""
+    """Return the names of the secrets whose content a volume shows."""
     names = [volume.secret.secret_name] if volume.secret is not None else []
     sources = volume.projected.sources if volume.projected is not None else ()
     return names + [source.secret.name for source in sources if source.secret is not None]
 
 
 def volume_config_maps(volume: Volume) -> list[str]:
-    """The names of the config maps whose content a volume shows."""
+    """Return the names of the config maps whose content a volume shows."""
     names = [volume.config_map.name] if volume.config_map is not None else []
     sources = volume.projected.sources if volume.projected is not None else ()
     return names + [source.config_map.name for source in sources if source.config_map is not None]
 
 
 def volume_objects(volume: Volume, namespace: str) -> frozenset[ObjectRef]:
-    """Everything whose content a volume shows."""
+    """Return everything whose content a volume shows."""
     refs = {ObjectRef(ObjectKind.CONFIG_MAP, namespace, name) for name in volume_config_maps(volume)}
     refs |= {ObjectRef(ObjectKind.SECRET, namespace, name) for name in volume_secrets(volume)}
     sources = volume.projected.sources if volume.projected is not None else ()

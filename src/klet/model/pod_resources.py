@@ -16,7 +16,7 @@ EPHEMERAL_STORAGE = "ephemeral-storage"
 
 
 def sum_container_requests(allocation: PodAllocation) -> dict[str, Quantity]:
-    """The most that the containers request at one time, without pod level and overhead."""
+    """Return the most that the containers request at one time, without pod level and overhead."""
     return aggregate(
         (each.given.requests for each in allocation.containers),
         ((each.given.requests, each.is_sidecar) for each in allocation.init_containers),
@@ -31,7 +31,7 @@ def sum_container_limits(allocation: PodAllocation) -> dict[str, Quantity]:
 
 
 def compute_pod_requests(allocation: PodAllocation, *, with_overhead: bool = True) -> dict[str, Quantity]:
-    """The most that the containers request at one time; a pod-level request replaces their sum."""
+    """Return the most that the containers request at one time; a pod-level request replaces their sum."""
     requests = sum_container_requests(allocation)
     requests.update(_pod_level(allocation.pod_requests))
     if with_overhead:
@@ -41,7 +41,7 @@ def compute_pod_requests(allocation: PodAllocation, *, with_overhead: bool = Tru
 
 
 def compute_pod_limits(allocation: PodAllocation, *, with_overhead: bool = True) -> dict[str, Quantity]:
-    """The limits of all containers. Overhead raises a limit and never makes one."""
+    """Return the limits of all containers. Overhead raises a limit and never makes one."""
     limits = sum_container_limits(allocation)
     limits.update(_pod_level(allocation.pod_limits))
     if with_overhead:
@@ -52,12 +52,12 @@ def compute_pod_limits(allocation: PodAllocation, *, with_overhead: bool = True)
 
 
 def has_pod_level_resources(allocation: PodAllocation) -> bool:
-    """Whether the pod itself has a request or limit that may stand there."""
+    """Return whether the pod itself has a request or limit that may stand there."""
     return bool(_pod_level(allocation.pod_requests) or _pod_level(allocation.pod_limits))
 
 
 def is_limited(allocation: PodAllocation, resource: str) -> bool:
-    """Whether every container has a limit of a resource, or the pod as a whole has one.
+    """Return whether every container has a limit of a resource, or the pod as a whole has one.
 
     A plain init container counts together with the sidecars that run beside it, so their limit covers it.
     """
@@ -65,7 +65,7 @@ def is_limited(allocation: PodAllocation, resource: str) -> bool:
 
 
 def compute_resource_request(allocation: PodAllocation, resource: str) -> int:
-    """The amount of one resource by which pods are ranked: CPU in thousandths, others in units.
+    """Return the amount of one resource by which pods are ranked: CPU in thousandths, others in units.
 
     In a pod with pod-level resources the containers do not count at all, for whatever resource.
     """
@@ -80,7 +80,7 @@ def compute_resource_request(allocation: PodAllocation, resource: str) -> int:
 
 
 def hugepage_amounts(resources: Mapping[str, Quantity]) -> dict[int, int]:
-    """Bytes of huge pages by page size in bytes; one size may be written in two ways."""
+    """Return bytes of huge pages by page size in bytes; one size may be written in two ways."""
     amounts: dict[int, int] = {}
     for name, amount in resources.items():
         if name.startswith(HUGEPAGES_PREFIX):

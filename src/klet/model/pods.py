@@ -1,4 +1,4 @@
-"""Who a pod is: identifiers, where it came from, and how it is written in messages."""
+"""Identity of a pod: identifiers, source, and how messages name it."""
 
 import re
 from functools import lru_cache
@@ -56,7 +56,7 @@ FILE_SOURCE = "file"
 HTTP_SOURCE = "http"
 SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
 LONGEST_GRACE = 100 * 365 * 24 * 3600
-"""Seconds. The API takes grace periods that no clock can count; all of them mean that nobody is in a hurry."""
+"""Seconds. The API accepts grace periods that overflow a clock; they are cut to this."""
 
 
 def uid_of(pod: Pod) -> PodUID:

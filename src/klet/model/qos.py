@@ -27,7 +27,7 @@ def compute_qos(pod: Pod) -> QosClass:
 
 
 def qos_of(pod: Pod) -> QosClass:
-    """The class a pod was given at first, which never changes; one that has none yet gets it by its spec."""
+    """Return the class a pod was given at first, which never changes; one that has none yet gets it by its spec."""
     return QosClass(pod.status.qos_class) if pod.status.qos_class else compute_qos(pod)
 
 

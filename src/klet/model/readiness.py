@@ -15,7 +15,7 @@ RESTART_MARGIN = timedelta(seconds=10)
 
 
 def is_older_than_agent(started_at: datetime | None, agent_started: datetime | None) -> bool:
-    """True for a container that was running well before this life of the agent began."""
+    """Return whether a container was running well before this run of the agent began."""
     return started_at is not None and agent_started is not None and started_at < agent_started - RESTART_MARGIN
 
 
@@ -38,18 +38,18 @@ class ProbeFacts(Struct, frozen=True, kw_only=True):
 
 
 def is_started(facts: ProbeFacts) -> bool:
-    """Say whether a running container has started."""
+    """Return whether a running container has started."""
     if facts.startup is not None:
         return facts.startup is ProbeResult.SUCCESS
     return facts.was_started or not facts.has_startup_worker
 
 
 def is_ready(facts: ProbeFacts) -> bool:
-    """Say whether a running and started container is ready."""
+    """Return whether a running and started container is ready."""
     if facts.readiness is ProbeResult.SUCCESS:
         return True
     if facts.readiness is None and facts.was_ready is not None and facts.has_readiness_probe:
-        # No probe has answered in this life of the agent; upstream goes by the whole pod here.
+        # No probe has answered in this run of the agent; upstream uses the readiness of the whole pod here.
         return facts.was_ready
     if not facts.is_older:
         return not facts.has_readiness_worker

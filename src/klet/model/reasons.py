@@ -76,14 +76,14 @@ class Reason(StrEnum):
     READINESS_GATE = "ReadinessGate"
     RESIZE_PENDING = "ResizePending"
 
-    # Admission: a pod that is not taken in, or not yet.
+    # Admission: a pod that is not admitted, or not yet.
     ADMISSION_WAITS = "AdmissionWaits"
     SYSCTL_FORBIDDEN = "SysctlForbidden", _WARNING
     POD_OS_NOT_SUPPORTED = "PodOSNotSupported", _WARNING
     POD_OS_SELECTOR_DOES_NOT_MATCH = "PodOSSelectorNodeLabelDoesNotMatch", _WARNING
     NODE_PORTS = "NodePorts", _WARNING
 
-    # The life of a pod.
+    # The lifecycle of a pod.
     ADOPTED = "Adopted"
     PHASE_CHANGED = "PhaseChanged"
     READY = "Ready"
@@ -160,7 +160,7 @@ AnyReason: TypeAlias = Reason | UnknownReason
 
 
 def read_reason(word: str) -> AnyReason:
-    """The reason that a record names. Reading never fails: another version may have had other words."""
+    """Return the reason that a record names. Reading never fails: another version may have had other words."""
     try:
         return Reason(word)
     except ValueError:

@@ -1,6 +1,6 @@
-"""The roles in which parts of different packages meet. Each is declared here once, however many packages need it.
+"""Protocols that several packages need. Each is declared here once.
 
-A role that only one package asks for stands there, beside the class that needs it.
+A protocol that only one package needs is declared there, beside the class that needs it.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class PodSink(Protocol):
 
 
 class PodStarts(Protocol):
-    """Knows whether pods are being started: what can wait lets them go first."""
+    """Knows whether pods are being started: work that can wait lets them go first."""
 
     @property
     def is_busy(self) -> bool:
@@ -46,7 +46,7 @@ class RestartCounts(Protocol):
     """Remembers starts that the runtime has forgotten."""
 
     async def next_restart_count(self, pod: Pod, container: str) -> int:
-        """The restart count by what else is known, for a container of which the runtime has no record."""
+        """Return the restart count from other sources, for a container of which the runtime has no record."""
         ...
 
 
@@ -72,11 +72,11 @@ class ReferredObjects(ObjectReader, ObjectChanges, Protocol):
     """The config maps and secrets of the node's pods, kept while a pod refers to them."""
 
     def register(self, pod: Pod) -> None:
-        """The pod is about to use the objects that it refers to."""
+        """Keep the objects of a pod that is about to use them."""
         ...
 
     def unregister(self, uid: PodUID) -> None:
-        """The pod is over, and its volumes are unmounted."""
+        """Drop the objects of a pod that has ended and whose volumes are unmounted."""
         ...
 
 
@@ -104,7 +104,7 @@ class PodCidrTaker(Protocol):
     """Takes the node's pod CIDRs."""
 
     async def apply(self, cidrs: tuple[str, ...]) -> bool:
-        """Hand them on if they are new; False if everybody has them already."""
+        """Publish them if they are new; return False if they are not."""
         ...
 
 

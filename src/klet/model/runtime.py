@@ -16,7 +16,7 @@ ContainerId = NewType("ContainerId", str)
 SandboxId = NewType("SandboxId", str)
 
 START_ERROR = "StartError"
-"""containerd's word for a container whose process could not be started."""
+"""containerd's reason for a container whose process could not be started."""
 
 
 class RuntimeContainerState(StrEnum):
@@ -29,7 +29,7 @@ class RuntimeContainerState(StrEnum):
 
 
 class ContainerOrigin(Struct, frozen=True, kw_only=True):
-    """What a container remembers of the pod it was started for: enough to stop it when the pod object is gone."""
+    """What the annotations of a container say about its pod: enough to stop it when the pod object is gone."""
 
     termination_grace: int | None = None
     deletion_grace: int | None = None
@@ -38,7 +38,7 @@ class ContainerOrigin(Struct, frozen=True, kw_only=True):
 
 
 class GivenResources(Struct, frozen=True, kw_only=True):
-    """What a container has by the runtime's word; None where it says nothing. CPU in thousandths, memory in bytes."""
+    """The resources that the runtime reports; None where it reports nothing. CPU in thousandths, memory in bytes."""
 
     cpu_request: int | None = None
     cpu_limit: int | None = None
@@ -85,7 +85,7 @@ class SandboxRecord(Struct, frozen=True, kw_only=True):
 
 
 class FirstStart(Struct, frozen=True):
-    """All that the runtime has of a pod, known without asking: it had nothing, and this was made."""
+    """What klet has made for a pod of which the runtime had nothing: known without a list."""
 
     sandbox: SandboxRecord
     containers: tuple[ContainerId, ...]
@@ -102,7 +102,7 @@ class PodRuntimeStatus(Struct, frozen=True, kw_only=True):
     containers: tuple[ContainerRecord, ...] = ()
 
     def newest(self, container_name: str) -> ContainerRecord | None:
-        """The newest record of that name in any sandbox."""
+        """Return the newest record of that name in any sandbox."""
         return next((record for record in self.containers if record.name == container_name), None)
 
     def newest_exited(self, container_name: str) -> ContainerRecord | None:
@@ -150,7 +150,7 @@ class PodRuntimeStatus(Struct, frozen=True, kw_only=True):
 
 
 class StartFailure(Struct, frozen=True):
-    """Why the newest try to start a container did not lead to a running one (an entry of the reason cache)."""
+    """Why the newest attempt to start a container failed (an entry of the reason cache)."""
 
     reason: str
     message: str

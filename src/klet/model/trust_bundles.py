@@ -10,6 +10,6 @@ from klet.api.selectors import label_selector
 def choose_bundles(
     bundles: Iterable[ClusterTrustBundle], *, signer: str, selector: LabelSelector | None
 ) -> list[ClusterTrustBundle]:
-    """Those of a signer that a selector takes; without a selector none."""
+    """Return those of a signer that a selector takes; without a selector none."""
     chosen = label_selector(selector)
     return [each for each in bundles if each.spec.signer_name == signer and chosen.matches(each.metadata.labels)]

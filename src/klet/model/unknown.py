@@ -1,9 +1,9 @@
-"""The answer of a port or a part that could not find something out. Pure."""
+"""A value that could not be read. Pure."""
 
 from msgspec import Struct
 
 
 class Unknown(Struct, frozen=True):
-    """Could not be found out, and why."""
+    """The value could not be read, and why."""
 
     why: str

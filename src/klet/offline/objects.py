@@ -57,7 +57,7 @@ class KeptObjects:
     async def run(self) -> None:
         """Keep changes that nobody reads at once, such as those of environments."""
         with self.changes() as changes:
-            async for ref in changes:
+            async for ref in changes.items():
                 try:
                     if ref.kind is ObjectKind.CONFIG_MAP:
                         await self.config_map(ref.namespace, ref.name)

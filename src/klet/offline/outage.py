@@ -137,5 +137,5 @@ class OutageWatch:
 
 
 async def _until(outcomes: Subscription[bool], *, answered: bool) -> None:
-    while await outcomes.get() is not answered:
+    while await outcomes.next_item() is not answered:
         continue

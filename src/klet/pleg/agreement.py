@@ -1,4 +1,4 @@
-"""What events and lists say, held against what was read of a pod. Pure."""
+"""Compares events and lists with what was read of a pod. Pure."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ def agrees(status: PodRuntimeStatus, expected: Mapping[str, EventKind]) -> bool:
 
 
 def is_news(listed: PodRuntimeStatus | None, before: PodRuntimeStatus | None, reading: Reading | None) -> bool:
-    """Say whether the lists differ from those before, and show what has not been read since."""
+    """Return whether the lists differ from those before, and show what has not been read since."""
     if reading is None or reading.error is not None:
         return True
     members = listed.members() if listed is not None else {}

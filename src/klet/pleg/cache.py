@@ -33,23 +33,23 @@ class RuntimeCache:
         return self._readings.get(uid)
 
     def status_of(self, uid: PodUID) -> PodRuntimeStatus | None:
-        """What the runtime shows of a pod; None if that is not known, or could not be read the last time."""
+        """Return the runtime status of a pod; None if it is not known, or could not be read the last time."""
         reading = self._readings.get(uid)
         return None if reading is None or reading.error is not None else reading.status
 
     def is_live(self, uid: PodUID) -> bool:
-        """Whether something of the pod may run: it does, or the runtime could not be asked."""
+        """Return whether something of the pod may run: it does, or the pod could not be read."""
         reading = self._readings.get(uid)
         return reading is not None and (reading.error is not None or reading.status.is_live)
 
     def pods(self) -> dict[PodUID, PodRuntimeStatus]:
-        """Every pod of which the runtime had something at its last reading."""
+        """Return every pod of which the runtime had something at its last reading."""
         return {uid: reading.status for uid, reading in self._readings.items() if not reading.status.is_empty}
 
     def put(self, reading: Reading, *, quietly: bool = False) -> bool:
-        """Store a reading unless a newer one is there; tell listeners if the pod looks different now.
+        """Store a reading unless a newer one is there; publish the change if the pod looks different now.
 
-        Quietly: whoever asked for it is the one to be told.
+        Quietly: do not publish it, because the pod's worker itself asked for the read.
         """
         uid = reading.status.uid
         known = self._readings.get(uid)
@@ -65,13 +65,13 @@ class RuntimeCache:
         self._readings.pop(uid, None)
 
     def expire(self, uid: PodUID) -> None:
-        """What was read is about to change: it still says that the pod exists, and is new to nobody any more."""
+        """Make a reading older than any mark: the pod is still known to exist, but its worker has to read it again."""
         known = self._readings.get(uid)
         if known is not None:
             self._readings[uid] = replace(known, read_at=float("-inf"))
 
     def forget_empty(self, *, read_before: float, keep: Collection[PodUID]) -> None:
-        """Drop pods of which the runtime has nothing left, so that the dead do not pile up."""
+        """Drop pods of which the runtime has nothing left, so that the cache does not grow."""
         gone = [
             uid
             for uid, reading in self._readings.items()
@@ -81,7 +81,7 @@ class RuntimeCache:
             del self._readings[uid]
 
     def missing(self, *, read_before: float, listed: Collection[PodUID]) -> list[PodUID]:
-        """Pods that were there when they were read, and are not listed since: they came and went between two lists."""
+        """Return pods that existed when they were read and are not listed: they came and went between two relists."""
         return [
             uid
             for uid, reading in self._readings.items()

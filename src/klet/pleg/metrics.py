@@ -1,4 +1,4 @@
-"""What the runtime runs, as metrics (upstream sets these at each relist; here they are read when somebody asks)."""
+"""Metrics of running pods and containers (upstream sets them at each relist; here they are read at a scrape)."""
 
 from collections import Counter
 from typing import Final

@@ -1,7 +1,7 @@
-"""The pod lifecycle event generator's shell: streams, reads, tasks and clock around `PlegState`, which decides.
+"""The pod lifecycle event generator (PLEG): streams, reads, tasks and clock around `PlegState`, which decides.
 
-Events of the runtime (EventedPLEG) lead to a read of the pod they concern, a slow relist (GenericPLEG) is the safety
-net. What is read goes into the pod cache, which announces what changed.
+Events of the runtime (EventedPLEG) lead to a read of the pod they concern; a slow relist (GenericPLEG) is the safety
+net. What is read goes into the pod cache, which publishes what changed.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 READERS = 16
 LONGEST_READ = timedelta(seconds=1)
-"""A pod that is being read for longer no longer counts as one of those."""
+"""A read that takes longer no longer counts as one of READERS, so that a stuck pod does not block the others."""
 FINDERS = 4
 LONGEST_SEARCH_PAUSE = timedelta(milliseconds=200)
 FIRST_RETRY = timedelta(milliseconds=100)
@@ -50,14 +50,14 @@ LONGEST_RETRY = timedelta(seconds=3)
 
 
 class PlegError(KletError):
-    """The runtime's view of a pod could not be read."""
+    """The runtime status of a pod could not be read."""
 
 
 class PodReading(Protocol):
     """The part of the runtime reader that the PLEG needs."""
 
     async def list_pods(self) -> dict[PodUID, PodRuntimeStatus]:
-        """Every pod, as far as the lists show it."""
+        """Return every pod, as far as the lists show it."""
         ...
 
     async def owner_of(self, container_id: str) -> PodUID | None: ...
@@ -65,12 +65,12 @@ class PodReading(Protocol):
     async def read(self, uid: PodUID) -> PodRuntimeStatus: ...
 
     async def read_first(self, uid: PodUID, first: FirstStart) -> PodRuntimeStatus:
-        """The same of a pod of which it is known what there is."""
+        """Return the same for a pod that klet has just started: its sandbox and containers are known."""
         ...
 
 
 class PlegSettings(Struct, frozen=True, kw_only=True):
-    """How often to look when nothing calls, and how long one look may take."""
+    """How often to relist, and how long one read may take."""
 
     relist: timedelta = timedelta(seconds=1)
     """Without an event stream."""
@@ -102,7 +102,7 @@ class Pleg:
         self._turns = Turns(at_once=READERS, longest=LONGEST_READ, clock=clock)
         self._searches = WorkQueue[str](clock=clock)
         self._answers: dict[PodRead, asyncio.Future[Reading | None]] = {}
-        """For those that wait for a read of another; None: its reader is gone."""
+        """For callers that wait for the read of another caller; None: that caller was cancelled."""
         self._relist_now = asyncio.Event()
         self._relisted = asyncio.Event()
 
@@ -116,7 +116,7 @@ class Pleg:
                 group.create_task(self._find_owners_forever(), name=f"pleg-finder-{number}")
 
     def health_error(self) -> str | None:
-        """Why the view of the runtime cannot be trusted, or None."""
+        """Return why the view of the runtime cannot be trusted, or None."""
         return self._state.health_error(self._clock.now())
 
     async def until_relisted(self) -> None:
@@ -125,7 +125,7 @@ class Pleg:
 
     @contextmanager
     def changing(self, uid: PodUID) -> Iterator[None]:
-        """While klet itself changes a pod; afterwards it is read, without an event that says so."""
+        """Mark that klet itself changes a pod; afterwards the pod is read without waiting for an event."""
         self._state.begin_change()
         try:
             yield
@@ -141,13 +141,13 @@ class Pleg:
         return await self.fresh_status(uid, newer_than=self.mark())
 
     def mark(self) -> float:
-        """The present, for `fresh_status`: what begins to be read from now on is newer, even at the same time."""
+        """Return the present for `fresh_status`: what begins to be read from now on is newer, even at the same time."""
         return self._state.mark(self._clock.monotonic())
 
     async def fresh_status(self, uid: PodUID, *, newer_than: float) -> PodRuntimeStatus:
-        """Return a status that began to be read after an instant that `mark` gave, reading now if none is there.
+        """Return a status that began to be read after an instant that `mark` gave; read now if there is none.
 
-        The pod's worker asks for it and is therefore not woken by what is read.
+        The caller is the pod's worker: waking it for what it has just read would make it sync in a circle.
         """
         reading = self._state.usable_reading(uid, newer_than=newer_than)
         if reading is None:
@@ -170,13 +170,15 @@ class Pleg:
                 assert_never(step)
 
     async def _follow_events(self) -> None:
-        """Take the first stream that the runtime has; come back to it whenever it breaks."""
+        """Follow the first event stream that the runtime has; open it again whenever it breaks."""
         delays = exponential_delays(first=FIRST_RETRY, longest=LONGEST_RETRY)
         while self._sources:
             try:
                 async with aclosing(self._sources[0].subscribe()) as events:
+                    # What happened while no stream was open has no event: opening one asks for a relist.
                     self._do(self._state.open_stream(now=self._clock.monotonic()))
                     async for event in events:
+                        # Only an event shows that the stream works: one that opens and breaks at once backs off.
                         delays = exponential_delays(first=FIRST_RETRY, longest=LONGEST_RETRY)
                         self._note(event)
             except Unimplemented:
@@ -194,7 +196,7 @@ class Pleg:
         self._do(self._state.note_event(event, now=self._clock.monotonic()))
 
     async def _find_owners_forever(self) -> None:
-        """Apart from the stream: a slow answer about one container must not hold up the events of the others."""
+        """Find owners in tasks of their own: a slow answer about one container must not delay events of the others."""
         while True:
             member = await self._searches.get()
             step: Step | None
@@ -209,7 +211,7 @@ class Pleg:
             self._do(step)
 
     async def _find_owner(self, member: str) -> PodUID | None:
-        """Ask for a second: the runtime may announce a container some moments before it shows it."""
+        """Ask for up to a second: the runtime may send the event of a container some moments before it lists it."""
         async with asyncio.timeout(self._deadline.total_seconds()):
             waited = timedelta(0)
             for pause in exponential_delays(first=AGREE_PAUSE, longest=LONGEST_SEARCH_PAUSE):
@@ -223,6 +225,7 @@ class Pleg:
     async def _relist_forever(self) -> None:
         delays = exponential_delays(first=FIRST_RETRY, longest=LONGEST_RETRY)
         while True:
+            # Cleared before the lists are read: a request during a relist needs another one.
             self._relist_now.clear()
             try:
                 pause = self._state.pause_after(await self._relist())
@@ -240,6 +243,8 @@ class Pleg:
         self._cache.forget_empty(read_before=relist.began, keep=listed.keys())
         for step in found.reads:
             self._do(step)
+        # The first relist completes only when the cache is filled: until then a running pod would look like one that is
+        # not there, and its worker would start it a second time.
         if found.fill:
             await self._read_all(found.fill)
         self._state.complete_relist(relist)
@@ -257,7 +262,7 @@ class Pleg:
                 group.create_task(read(uid), name=f"pleg-read-{uid}")
 
     async def _read_forever(self, group: asyncio.TaskGroup) -> None:
-        """Each pod by itself: those that the runtime does not answer about hold up the others for a moment only."""
+        """Read each pod in a task of its own: one that the runtime does not answer about must not delay the others."""
         while True:
             uid = await self._queue.get()
             group.create_task(self._read_queued(uid), name=f"pleg-read-{uid}")
@@ -282,9 +287,10 @@ class Pleg:
             await self._clock.sleep(verdict.after)
 
     async def _read(self, uid: PodUID, *, newer_than: float, quietly: bool = False) -> Reading:
-        """A reading that began after an instant: one that is under way already, or one of its own."""
+        """Return a reading that began after an instant: join a read under way, or read."""
         read = self._state.join_read(uid, newer_than=newer_than, quietly=quietly)
         if read is not None:
+            # Shielded: cancelling one of several callers must not cancel the answer for the others.
             reading = await asyncio.shield(self._answers[read])
             if reading is not None:
                 return reading
@@ -296,6 +302,7 @@ class Pleg:
         reading = None
         try:
             update = await self._ask_runtime(read)
+            # The cache before `leave_read` below: a caller that finds no read under way must find its result here.
             self._do(update.retry)
             self._cache.put(update.reading, quietly=update.quietly)
             reading = update.reading

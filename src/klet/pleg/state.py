@@ -4,7 +4,7 @@ An event is a hint, never state: it leads to a read of its pod, and reads are re
 
 State. A member is a sandbox or a container; instants are those of `mark`.
 - owners: the pod of each member, from the last relist and the reads since.
-- strays: the newest event of each container whose pod is not known yet.
+- strays: the newest event of each container whose pod is not known yet (FindOwner).
 - expected: by pod, what events said that no read has been compared with yet.
 - doubts: by pod, what events said and no read has shown within a second.
 - requested: by pod, the instant after which a read is wanted; any read that begins later will do.
@@ -41,11 +41,11 @@ from klet.pleg.agreement import agrees, is_news
 from klet.pleg.cache import Reading, RuntimeCache
 
 OWN_STARTS = timedelta(seconds=5)
-"""How long the search for an owner waits while klet changes pods: most often klet is about to read that pod anyway."""
+"""How long to wait before asking for an owner while klet changes pods: most often klet reads that pod anyway."""
 AGREE_FOR = timedelta(seconds=1)
 AGREE_PAUSE = timedelta(milliseconds=5)
 AGREE_GROWTH = 0.5
-"""Each read costs a busy runtime time: what it shows late is seen later by half of that at most."""
+"""The pause grows with the time waited so far: fewer reads of a busy runtime, for at most half as much delay again."""
 HEALTH_THRESHOLD = timedelta(minutes=3)
 AT_ONCE = timedelta(0)
 NEVER = float("-inf")
@@ -167,7 +167,7 @@ class PlegState:
         return self._last_mark
 
     def health_error(self, now: datetime) -> str | None:
-        """Why the view of the runtime cannot be trusted, or None."""
+        """Return why the view of the runtime cannot be trusted, or None."""
         if self._relisted_at is None:
             return "pleg has yet to be successful"
         age = now - self._relisted_at
@@ -182,6 +182,7 @@ class PlegState:
         uid = self._owners.get(event.container_id) or self._owners.get(event.sandbox_id or "")
         if uid is not None:
             return self._expect(uid, event.container_id, event.kind, now=now)
+        # A new container of a pod that klet is just starting: its owner becomes known by the read that follows.
         self._strays[event.container_id] = Stray(event.kind, self.mark(now))
         may_be_own = self._changing > 0 and event.kind in {EventKind.CREATED, EventKind.STARTED}
         return FindOwner(event.container_id, OWN_STARTS if may_be_own else AT_ONCE)
@@ -225,6 +226,7 @@ class PlegState:
         changed = [
             uid for uid in sorted(both) if is_news(listed.get(uid), self._records.get(uid), self._cache.get(uid))
         ]
+        # A pod that came and went between two relists is in neither list, but a read has seen it.
         changed += self._cache.missing(read_before=relist.began, listed=both)
         self._records = listed
         self._owners = {member: uid for uid, pod in listed.items() for member in pod.members()}
@@ -345,14 +347,14 @@ class PlegState:
         return self.request_read(uid, now=now)
 
     def _is_shown(self, uid: PodUID, member: str, stray: Stray) -> bool:
-        """Whether what the event said has been read since."""
+        """Return whether a read since the event shows what it said."""
         reading = self._cache.get(uid)
         if reading is None or reading.error is not None or reading.read_at <= stray.seen_at:
             return False
         return agrees(reading.status, {member: stray.kind})
 
     def _is_unheard_of(self, uid: PodUID) -> bool:
-        """Whether the runtime has shown all it has, nothing of that pod, and nothing that may be the pod's."""
+        """Return whether the runtime cannot have this pod: all is listed, and no event waits for its owner."""
         is_named = uid in self._records or uid in self._requested or uid in self._reads
         return self._relisted_at is not None and not is_named and not self._strays
 
@@ -368,7 +370,7 @@ class PlegState:
         }
 
     def _doubt(self, uid: PodUID, expected: Mapping[str, EventKind], *, now: float) -> ReadPod | None:
-        """A busy runtime's view may lag for seconds: read again now and then, until the safety relist would have."""
+        """Read again every relist period, as a busy runtime may lag for seconds, until the safety relist is due."""
         known = self._doubts.pop(uid, None)
         since = known.since if known is not None else now
         if now - since >= self._safety_relist.total_seconds():
@@ -377,13 +379,13 @@ class PlegState:
         return ReadPod(uid, self._relist)
 
     def _last_seen(self, uid: PodUID) -> PodRuntimeStatus:
-        """What is known of a pod that cannot be read: of one that never could, its pod record."""
+        """Return the last known status of a pod that cannot be read; if it never could, what the relist listed."""
         if (known := self._cache.get(uid)) is not None:
             return known.status
         return self._records.get(uid, PodRuntimeStatus(uid=uid))
 
     def _with_kept_ips(self, status: PodRuntimeStatus) -> PodRuntimeStatus:
-        """A dead sandbox has lost its addresses; the pod's status still shows them."""
+        """Return the status with its last addresses: a dead sandbox has none, but the pod's status keeps them."""
         known = self._cache.get(status.uid)
         if status.ips or known is None or any(sandbox.ready for sandbox in status.sandboxes) or status.is_empty:
             return status
@@ -391,5 +393,5 @@ class PlegState:
 
 
 def written(length: timedelta) -> str:
-    """A duration as Go writes it."""
+    """Return a duration as Go writes it."""
     return Duration.of(length).wire()

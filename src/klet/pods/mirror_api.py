@@ -1,4 +1,4 @@
-"""Mirror pods at the API server, for the keeper of mirrors."""
+"""Requests for mirror pods at the API server (mirror client)."""
 
 from klet.api.node import Node
 from klet.api.pod import Pod
@@ -10,7 +10,7 @@ from klet.kube.informer import Informer
 
 
 class MirrorError(KletError):
-    """The API server did not do it; it may later."""
+    """The request failed; it is retried."""
 
 
 class ApiMirrors:
@@ -22,11 +22,11 @@ class ApiMirrors:
         self._node_name = node_name
 
     def node(self) -> Node | None:
-        """The object of this node, if it is there."""
+        """Return the object of this node, if it is there."""
         return self._nodes.get(self._node_name)
 
     async def create(self, mirror: Pod) -> None:
-        """Make it; one that is there with the same hash will do. Raises MirrorError."""
+        """Create a mirror; one that exists with the same hash is accepted. Raises MirrorError."""
         name, namespace = mirror.metadata.name, mirror.metadata.namespace
         try:
             await self._client.create(mirror, namespace)
@@ -41,7 +41,7 @@ class ApiMirrors:
             raise MirrorError(str(error)) from error
 
     async def delete(self, mirror: Pod) -> bool:
-        """Remove it at once; False if it was not there any more, or was another one. Raises MirrorError."""
+        """Delete a mirror without grace; return False if it is gone or another one. Raises MirrorError."""
         found = mirror.metadata
         try:
             await self._client.delete(Pod, found.name, found.namespace, grace=0, uid=found.uid)

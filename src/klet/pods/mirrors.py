@@ -1,6 +1,6 @@
-"""Shows static pods in the API: one mirror pod each, made, replaced and removed as the static pods change.
+"""Keeps one mirror pod in the API for each static pod: creates, replaces and deletes it as the static pod changes.
 
-A mirror is an image: deleting it stops nothing, and it comes back.
+Deleting a mirror stops nothing: it is created again.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from klet.aio.backoff import Backoff
+from klet.aio.broadcast import Lagged
 from klet.aio.clock import Clock
 from klet.aio.workqueue import WorkQueue
 from klet.api.meta import ObjectMeta, OwnerReference
@@ -27,10 +28,10 @@ logger = logging.getLogger(__name__)
 
 LOOK_AGAIN: Final = timedelta(seconds=60)
 LOOK_AT_ENDING: Final = timedelta(milliseconds=250)
-"""How often a static pod that is being stopped is looked at: its mirror stays as long as it, and no longer."""
+"""How often a static pod that is being stopped is checked: its mirror is deleted when it has stopped."""
 LEAVING: Final = timedelta(seconds=1)
-"""How long a mirror that somebody deletes stays: one that were there again at once would look to kubectl, which waits
-for its end by name, as if it never went.
+"""How long a mirror that a client deletes is not created again: kubectl waits for its end by name, and would wait on
+if the name were there again at once.
 """
 _FIRST_DELAY: Final = timedelta(milliseconds=200)
 _LONGEST_DELAY: Final = timedelta(seconds=10)
@@ -47,7 +48,7 @@ class MirrorKeeper:
         self._clock = clock
         self._queue = WorkQueue[str](clock=clock)
         self._leaving: dict[str, str] = {}
-        """Mirrors that somebody deletes, by full name."""
+        """UIDs of mirrors that a client deletes, by full name."""
         self._backoff = Backoff[str](first=_FIRST_DELAY, longest=_LONGEST_DELAY)
 
     async def run(self) -> None:
@@ -57,7 +58,7 @@ class MirrorKeeper:
             group.create_task(self._work(), name="mirror-writer")
 
     def look_at_all(self) -> None:
-        """Something that concerns all of them has changed, such as the node's own object."""
+        """Check all of them, because something that concerns all has changed, such as the Node object."""
         for pod in (*self._pods.all(), *self._pods.mirrors()):
             self._queue.add(full_name(pod))
 
@@ -65,10 +66,10 @@ class MirrorKeeper:
         with self._pods.changes() as changes:
             self.look_at_all()
             async for name in changes:
-                self._queue.add(name)
-                if changes.lagged:
-                    changes.lagged = False
+                if isinstance(name, Lagged):
                     self.look_at_all()
+                else:
+                    self._queue.add(name)
 
     async def _look_again(self) -> None:
         while True:
@@ -115,13 +116,13 @@ class MirrorKeeper:
 
 
 def is_mirror_of(mirror: Pod, static: Pod) -> bool:
-    """Whether a mirror shows the static pod as it is now."""
+    """Return whether a mirror shows the static pod as it is now."""
     wanted = static.metadata.annotations.get(HASH_ANNOTATION, "")
     return mirror.metadata.deletion_timestamp is None and mirror.metadata.annotations.get(MIRROR_ANNOTATION) == wanted
 
 
 def make_mirror(static: Pod, node: Node) -> Pod:
-    """The API object for a static pod; it goes with its node."""
+    """Return the mirror of a static pod; the Node owns it."""
     assert is_static(static)
     if not node.metadata.uid:
         raise MirrorError(f"UID unset for node {node.metadata.name}")

@@ -32,16 +32,16 @@ class PodStore:
         return tuple(self._mirrors.values())
 
     def mirror_of(self, pod: Pod) -> Pod | None:
-        """The API object that shows a static pod."""
+        """Return the API object that shows a static pod."""
         return self._mirrors.get(full_name(pod))
 
     def static_of(self, name: str) -> Pod | None:
-        """The static pod that a mirror of this full name shows."""
+        """Return the static pod that a mirror of this full name shows."""
         found = self.by_full_name(name)
         return found if found is not None and is_static(found) else None
 
     def changes(self) -> Subscription[str]:
-        """Full names of pods and mirrors that came, changed or went, from now on."""
+        """Subscribe to the full names of pods and mirrors that were added, changed or removed."""
         return self._changes.subscribe()
 
     def put(self, pod: Pod) -> None:

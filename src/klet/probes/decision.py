@@ -1,7 +1,7 @@
 """One round of one probe as pure decisions (doProbe of upstream's probe worker).
 
-`begin_round` says what follows from the reported status alone. When it says `Run`, the probe is carried out and
-`end_round` judges its outcome. What a round makes is a struct, since each costs a tenth of a dataclass to make.
+`begin_round` decides from the reported status alone. When it returns `Run`, the probe is run and `end_round` judges
+its outcome. What a round makes is a struct, since each costs a tenth of a dataclass to make.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from klet.api.pod import PodStatus
 from klet.model.probes import ProbeKind, ProbeResult
 from klet.model.readiness import is_older_than_agent
 from klet.model.runtime import ContainerId
-from klet.probes.handler import Answer, Outcome
+from klet.probes.handler import ProbeAnswer, ProbeOutcome
 
 INITIAL = {
     ProbeKind.READINESS: ProbeResult.FAILURE,
@@ -41,28 +41,28 @@ class ProbeRules(Struct, frozen=True, kw_only=True):
 
 
 class ProbeState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a probe remembers from round to round."""
+    """The state of a probe from round to round."""
 
     id: ContainerId | None = None
     on_hold: bool = False
-    """Nothing is left to learn about this instance."""
+    """Do not probe this instance any more."""
     last: ProbeResult | None = None
     count: int = 0
-    """How many times in a row the last result came. A new instance does not start it over."""
+    """How many times in a row the last result came. A new instance does not reset it."""
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Ask the container now."""
+    """Run the probe now."""
 
 
-class Wait(msgspec.Struct, frozen=True):
+class ProbeWait(msgspec.Struct, frozen=True):
     """Do nothing until the next round, or until an earlier instant."""
 
     until: datetime | None = None
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """There will never be anything to do again."""
+    """End the worker: there will never be anything to probe again."""
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ class Write(msgspec.Struct, frozen=True):
     result: ProbeResult | None
 
 
-Next: TypeAlias = Run | Wait | Stop
+Next: TypeAlias = Run | ProbeWait | Stop
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -86,44 +86,46 @@ class Round(msgspec.Struct, frozen=True):
 def begin_round(
     rules: ProbeRules, state: ProbeState, reported: PodStatus | None, *, is_deleted: bool, now: datetime
 ) -> Round:
-    """Say whether to probe, from what is reported of the pod."""
+    """Decide whether to probe, from the reported status of the pod."""
     if reported is None:
-        return Round(state, Wait())
+        return Round(state, ProbeWait())
     if reported.phase in {"Failed", "Succeeded"}:
         return Round(state, Stop())
     container = find_container(reported, rules.container)
     if container is None:
-        return Round(state, Wait())
+        return Round(state, ProbeWait())
     instance = instance_of(container)
     writes: tuple[Write, ...] = ()
     if instance != state.id:
         writes = _adopt(rules, state, container, instance)
         state = replace(state, id=instance, on_hold=False)
     if state.on_hold:
-        return Round(state, Wait(), writes)
+        return Round(state, ProbeWait(), writes)
     following, verdict = _judge(rules, container, is_deleted=is_deleted, now=now)
     if verdict is not None:
         writes = (*writes, Write(instance, verdict))
     return Round(state, following, writes)
 
 
-def end_round(rules: ProbeRules, state: ProbeState, outcome: Outcome) -> Round:
+def end_round(rules: ProbeRules, state: ProbeState, outcome: ProbeOutcome) -> Round:
     """Judge an outcome: a result counts once it came often enough in a row."""
     if outcome.error or state.id is None:
-        return Round(state, Wait())
-    result = ProbeResult.SUCCESS if outcome.answer in {Answer.SUCCESS, Answer.WARNING} else ProbeResult.FAILURE
+        return Round(state, ProbeWait())
+    result = (
+        ProbeResult.SUCCESS if outcome.answer in {ProbeAnswer.SUCCESS, ProbeAnswer.WARNING} else ProbeResult.FAILURE
+    )
     threshold = rules.success_threshold if result is ProbeResult.SUCCESS else rules.failure_threshold
     count = state.count + 1 if result is state.last else 1
     if count < threshold:
-        return Round(ProbeState(id=state.id, last=result, count=count), Wait())
-    # A startup probe has given its answer; a container that failed its liveness probe is about to be killed.
+        return Round(ProbeState(id=state.id, last=result, count=count), ProbeWait())
+    # A startup probe is done with its first result; a container that failed its liveness probe is about to be killed.
     is_final = rules.kind is ProbeKind.STARTUP or (rules.kind is ProbeKind.LIVENESS and result is ProbeResult.FAILURE)
     after = ProbeState(id=state.id, last=result, count=0 if is_final else count, on_hold=is_final)
-    return Round(after, Wait(), (Write(state.id, result),))
+    return Round(after, ProbeWait(), (Write(state.id, result),))
 
 
 def find_container(reported: PodStatus, name: str) -> ContainerStatus | None:
-    """The status of a container that has an instance."""
+    """Return the status of a container that has an instance."""
     for statuses in (reported.container_statuses, reported.init_container_statuses):
         for status in statuses:
             if status.name == name:
@@ -132,14 +134,14 @@ def find_container(reported: PodStatus, name: str) -> ContainerStatus | None:
 
 
 def instance_of(status: ContainerStatus) -> ContainerId:
-    """The runtime's own id, without the runtime's name before it."""
+    """Return the runtime's own id, without the runtime's name before it."""
     return ContainerId(status.container_id.rpartition("://")[2])
 
 
 def _adopt(
     rules: ProbeRules, state: ProbeState, container: ContainerStatus, instance: ContainerId
 ) -> tuple[Write, ...]:
-    """A new instance begins with the initial result, unless an earlier life of the agent probed it: its word stays."""
+    """Give a new instance the initial result, unless a previous run of the agent probed it: its result stays."""
     writes = [Write(state.id, None)] if state.id is not None else []
     running = container.state.running
     if running is None or not _was_probed_before(rules, container, running.started_at):
@@ -151,7 +153,7 @@ def _adopt(
 
 
 def _was_probed_before(rules: ProbeRules, container: ContainerStatus, started_at: datetime | None) -> bool:
-    """True for an instance that is older than the agent, or whose status already says what the probe is there for."""
+    """Return whether an instance is older than the agent, or its status already has the result of the probe."""
     if is_older_than_agent(started_at, rules.agent_started):
         return True
     match rules.kind:
@@ -166,26 +168,26 @@ def _was_probed_before(rules: ProbeRules, container: ContainerStatus, started_at
 def _judge(
     rules: ProbeRules, container: ContainerStatus, *, is_deleted: bool, now: datetime
 ) -> tuple[Next, ProbeResult | None]:
-    """What comes next for the instance that is there, and a result that needs no probing."""
+    """Return what comes next for the instance, and a result that needs no probe."""
     running = container.state.running
     if running is None:
         ended = container.state.terminated
         goes_on = ended is None or rules.restarts(ended.exit_code)
-        return Wait() if goes_on else Stop(), ProbeResult.FAILURE
+        return ProbeWait() if goes_on else Stop(), ProbeResult.FAILURE
     if is_deleted and rules.kind is not ProbeKind.READINESS:
         return Stop(), ProbeResult.SUCCESS
     if running.started_at is not None and _is_delayed(rules, now - running.started_at):
-        return Wait(until=_end_of_delay(rules, running.started_at)), None
+        return ProbeWait(until=_end_of_delay(rules, running.started_at)), None
     if bool(container.started) is (rules.kind is ProbeKind.STARTUP):
-        return Wait(), None
+        return ProbeWait(), None
     return Run(), None
 
 
 def _end_of_delay(rules: ProbeRules, started_at: datetime) -> datetime | None:
-    """Readiness is asked for at once; the other probes can kill, so they keep to their period as upstream's do."""
+    """Return when a readiness probe first runs; other probes can kill, so they keep to their period as upstream's."""
     return started_at + rules.initial_delay if rules.kind is ProbeKind.READINESS else None
 
 
 def _is_delayed(rules: ProbeRules, age: timedelta) -> bool:
-    """Only whole seconds of the container's age count."""
+    """Return whether the initial delay lasts; only whole seconds of the age count, as upstream."""
     return bool(rules.initial_delay) and timedelta(seconds=int(age.total_seconds())) < rules.initial_delay

@@ -6,12 +6,12 @@ from klet.cri.errors import CriError, ExecTimeout
 from klet.cri.port import CommandRunner
 from klet.model.expansion import ExpansionError, expand_all
 from klet.model.foreign_text import read_output
-from klet.probes.handler import MAX_OUTPUT, Answer, Outcome, ProbeTarget
+from klet.probes.handler import MAX_OUTPUT, ProbeAnswer, ProbeOutcome, ProbeTarget
 from klet.wire import cri_v1_pb2 as cri
 
 
-async def probe_exec(runtime: CommandRunner, action: ExecAction, target: ProbeTarget) -> Outcome:
-    """Exit code 0 is success; a command that does not end in time has failed."""
+async def probe_exec(runtime: CommandRunner, action: ExecAction, target: ProbeTarget) -> ProbeOutcome:
+    """Run the command: exit code 0 is success; one that does not end in time has failed."""
     try:
         request = cri.ExecSyncRequest(
             container_id=target.id,
@@ -20,14 +20,14 @@ async def probe_exec(runtime: CommandRunner, action: ExecAction, target: ProbeTa
         )
         answer = await runtime.exec_sync(request)
     except ExecTimeout as error:
-        return Outcome(Answer.FAILURE, str(error))
+        return ProbeOutcome(ProbeAnswer.FAILURE, str(error))
     except (CriError, ExpansionError) as error:
-        return Outcome(Answer.UNKNOWN, error=str(error))
+        return ProbeOutcome(ProbeAnswer.UNKNOWN, error=str(error))
     output = read_output(answer.stdout, answer.stderr, limit=MAX_OUTPUT)
-    return Outcome(Answer.FAILURE if answer.exit_code else Answer.SUCCESS, output)
+    return ProbeOutcome(ProbeAnswer.FAILURE if answer.exit_code else ProbeAnswer.SUCCESS, output)
 
 
 def expand_command(action: ExecAction, container: Container) -> list[str]:
-    """Only values that stand in the spec are known here; those that come from elsewhere count as empty."""
+    """Return the expanded command. Only values in the spec are known here; variables from elsewhere are empty."""
     values = {variable.name: variable.value for variable in container.env}
     return expand_all(action.command, values)

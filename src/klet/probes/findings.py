@@ -1,4 +1,4 @@
-"""What the probes tell people: upstream's events `Unhealthy` and `ProbeWarning` as findings."""
+"""Findings of probes: upstream's events `Unhealthy` and `ProbeWarning`."""
 
 from klet.api.pod import Pod
 from klet.model.causes import Finding
@@ -6,22 +6,24 @@ from klet.model.pods import subject_of
 from klet.model.probes import ProbeKind, ProbeResult
 from klet.model.reasons import Reason
 from klet.probes.decision import ProbeRules, ProbeState, Round
-from klet.probes.handler import Answer, Outcome
+from klet.probes.handler import ProbeAnswer, ProbeOutcome
 
 DECIDER = "probes"
 
 
-def describe_outcome(pod: Pod, rules: ProbeRules, state: ProbeState, ended: Round, outcome: Outcome) -> Finding | None:
-    """The finding about one run, where `ended` is what became of `state` by it. Success goes without saying."""
-    if outcome.answer is Answer.SUCCESS and not outcome.error:
+def describe_outcome(
+    pod: Pod, rules: ProbeRules, state: ProbeState, ended: Round, outcome: ProbeOutcome
+) -> Finding | None:
+    """Return the finding about one run that changed `state` to `ended`; None for a success."""
+    if outcome.answer is ProbeAnswer.SUCCESS and not outcome.error:
         return None
     what = str(rules.kind).capitalize()
     if outcome.error:
         message = f"{what} probe errored and resulted in {outcome.answer} state: {outcome.error}"
         return _finding(pod, rules, Reason.UNHEALTHY, message)
-    if outcome.answer is Answer.WARNING:
+    if outcome.answer is ProbeAnswer.WARNING:
         return _finding(pod, rules, Reason.PROBE_WARNING, f"{what} probe warning: {outcome.output}")
-    if outcome.answer is not Answer.FAILURE:
+    if outcome.answer is not ProbeAnswer.FAILURE:
         return None
     failures = state.count + 1 if state.last is ProbeResult.FAILURE else 1
     message = f"{what} probe failed: {outcome.output}"

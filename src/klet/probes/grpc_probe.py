@@ -11,7 +11,7 @@ from klet.api.times import Duration
 from klet.cri.errors import Code
 from klet.model.foreign_text import shorten
 from klet.model.http_get import PROBE_AGENT, join_host_port, user_agent
-from klet.probes.handler import Answer, Outcome, ProbeTarget
+from klet.probes.handler import ProbeAnswer, ProbeOutcome, ProbeTarget
 from klet.wire import health_v1_pb2 as health
 from klet.wire.methods import answer_reader, method_of
 
@@ -30,8 +30,8 @@ _OPTIONS: tuple[tuple[str, str | int], ...] = (
 )
 
 
-async def probe_grpc(action: GRPCAction, target: ProbeTarget) -> Outcome:
-    """SERVING is success. Connection and call share the timeout; a refused connection is tried again within it."""
+async def probe_grpc(action: GRPCAction, target: ProbeTarget) -> ProbeOutcome:
+    """Call the health service: SERVING is success. Connection, retries of it and call share the timeout."""
     service = join_host_port(target.pod_ip, action.port)
     family = "ipv6" if ":" in target.pod_ip else "ipv4"
     limit = Duration.of(target.timeout).wire()
@@ -44,23 +44,25 @@ async def probe_grpc(action: GRPCAction, target: ProbeTarget) -> Outcome:
                 return await _check(channel, action, limit=target.timeout)
         except TimeoutError:
             if is_connected:
-                return Outcome(Answer.FAILURE, f"timeout: health rpc did not complete within {limit}")
+                return ProbeOutcome(ProbeAnswer.FAILURE, f"timeout: health rpc did not complete within {limit}")
             why = f'timeout: failed to connect service "{service}" within {limit}: context deadline exceeded'
-            return Outcome(Answer.FAILURE, why)
+            return ProbeOutcome(ProbeAnswer.FAILURE, why)
 
 
-async def _check(channel: aio.Channel, action: GRPCAction, *, limit: timedelta) -> Outcome:
+async def _check(channel: aio.Channel, action: GRPCAction, *, limit: timedelta) -> ProbeOutcome:
     call = channel.unary_unary(CHECK.path, CHECK.request.SerializeToString, answer_reader(CHECK.response))
     try:
         answer: health.HealthCheckResponse | None = await call(health.HealthCheckRequest(service=action.service or ""))
     except aio.AioRpcError as error:
-        return Outcome(Answer.FAILURE, _describe(error, limit))
+        return ProbeOutcome(ProbeAnswer.FAILURE, _describe(error, limit))
     if answer is None:
         what = "grpc: failed to unmarshal the received message"
-        return Outcome(Answer.FAILURE, f"error: health rpc probe failed: rpc error: code = Internal desc = {what}")
+        return ProbeOutcome(
+            ProbeAnswer.FAILURE, f"error: health rpc probe failed: rpc error: code = Internal desc = {what}"
+        )
     if answer.status == health.HealthCheckResponse.SERVING:
-        return Outcome(Answer.SUCCESS, "service healthy")
-    return Outcome(Answer.FAILURE, f'service unhealthy (responded with "{_status_name(answer.status)}")')
+        return ProbeOutcome(ProbeAnswer.SUCCESS, "service healthy")
+    return ProbeOutcome(ProbeAnswer.FAILURE, f'service unhealthy (responded with "{_status_name(answer.status)}")')
 
 
 def _describe(error: aio.AioRpcError, limit: timedelta) -> str:

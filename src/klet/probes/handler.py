@@ -1,4 +1,4 @@
-"""What a probe handler is given, and what it answers."""
+"""What a probe handler is given, and what it returns."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -18,31 +18,31 @@ MAX_OUTPUT = LONGEST_OUTPUT
 """Bytes of a command's or a server's answer that are kept."""
 
 
-class Answer(StrEnum):
-    """What one run of a probe showed."""
+class ProbeAnswer(StrEnum):
+    """The result of one run of a probe (upstream's probe.Result)."""
 
     SUCCESS = "success"
     WARNING = "warning"
-    """As good as success, but worth telling."""
+    """Counts as success, but is recorded."""
     FAILURE = "failure"
     UNKNOWN = "unknown"
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """The answer of one run, with what the container said."""
+class ProbeOutcome(msgspec.Struct, frozen=True):
+    """The answer of one run, with the output of the container."""
 
-    answer: Answer
+    answer: ProbeAnswer
     output: str = ""
     error: str = ""
-    """Not empty if the probe could not be carried out: it is tried again, and the answer counts for nothing."""
+    """Not empty if the probe could not be carried out: it is retried, and the answer does not count."""
 
 
-Question: TypeAlias = Callable[[], Awaitable[Outcome]]
-"""Asks a container once; can be used any number of times."""
+Question: TypeAlias = Callable[[], Awaitable[ProbeOutcome]]
+"""Runs a probe once; can be called any number of times."""
 
 
 class ProbeTarget(Struct, frozen=True, kw_only=True):
-    """One container instance, and how to ask it."""
+    """One container instance, and how to probe it."""
 
     pod: Pod
     container: Container
@@ -52,10 +52,10 @@ class ProbeTarget(Struct, frozen=True, kw_only=True):
     timeout: timedelta
 
 
-def answer_always(outcome: Outcome) -> Question:
-    """For a question that cannot even be put."""
+def answer_always(outcome: ProbeOutcome) -> Question:
+    """Return a probe with a fixed outcome, for one that cannot be carried out."""
 
-    async def answer() -> Outcome:
+    async def answer() -> ProbeOutcome:
         return outcome
 
     return answer

@@ -1,4 +1,4 @@
-"""Starts and stops the probes of pods (probe manager), and hurries readiness probes when a status calls for it."""
+"""Starts and stops the probe workers of pods (probe manager), and triggers readiness probes of started containers."""
 
 import asyncio
 import random
@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
+from klet.aio.broadcast import Lagged
 from klet.aio.clock import Clock
 from klet.api.container import Container
 from klet.api.container_status import ContainerStatus
@@ -41,7 +42,7 @@ class _PodEntry(Struct):
     periods: ProbePeriods
     workers: dict[WorkerName, _Entry] = field(default_factory=dict)
     ended: dict[WorkerName, ContainerId | None] = field(default_factory=dict)
-    """Workers that have nothing left to do with that instance."""
+    """Workers that have ended, with the instance that they probed."""
 
 
 class ProbeManager:
@@ -82,18 +83,14 @@ class ProbeManager:
                     for uid, pod in self._pods.items():
                         for name, entry in pod.workers.items():
                             self._start(uid, name, entry)
-                    while True:
-                        uid = await changes.get()
-                        self.trigger_readiness(uid)
-                        if changes.lagged:
-                            changes.lagged = False
-                            for each in self._pods:
-                                self.trigger_readiness(each)
+                    async for change in changes:
+                        for uid in self._pods if isinstance(change, Lagged) else (change,):
+                            self.trigger_readiness(uid)
             finally:
                 self._group = None
 
     def add_pod(self, pod: Pod) -> None:
-        """Probe what the pod asks for and is not probed yet. Called in every sync: what runs goes on undisturbed."""
+        """Start workers for probes of the pod that have none. Called in every sync; running workers are not changed."""
         uid = uid_of(pod)
         for container in probed_containers(pod):
             for kind in ProbeKind:
@@ -101,7 +98,7 @@ class ProbeManager:
                     self._add(uid, pod, container, kind, probe)
 
     def stop_liveness_and_startup(self, pod: Pod) -> None:
-        """The pod is about to be stopped: its regular containers are not to be killed by their probes meanwhile."""
+        """Stop these probes of a pod that is about to stop, so that they do not kill its containers meanwhile."""
         names = {container.name for container in pod.spec.containers}
         entry = self._pods.get(uid_of(pod))
         for name in list(entry.workers) if entry is not None else ():
@@ -120,7 +117,7 @@ class ProbeManager:
             self.remove_pod(uid)
 
     def workers_of(self, uid: PodUID) -> frozenset[WorkerName]:
-        """The probes that are being run for a pod, by container and kind."""
+        """Return the probes that are being run for a pod, by container and kind."""
         entry = self._pods.get(uid)
         return frozenset(entry.workers) if entry is not None else frozenset()
 
@@ -144,7 +141,7 @@ class ProbeManager:
             return False
         if worker.is_asking and worker.id == instance:
             return False
-        # After a restart of the agent the first probes are spread, and what was reported stays until they come.
+        # After a restart of the agent the first probes are spread; what was reported stays until then.
         return worker.has_asked or not is_older_than_agent(running.started_at, self._agent_started)
 
     def _add(self, uid: PodUID, pod: Pod, container: Container, kind: ProbeKind, probe: Probe) -> None:
@@ -173,7 +170,7 @@ class ProbeManager:
         self._start(uid, name, entry.workers[name])
 
     def _start(self, uid: PodUID, name: WorkerName, entry: _Entry) -> None:
-        """Before `run` nothing is started; it starts what it finds."""
+        """Start the task of a worker; before `run` nothing is started: `run` starts what is there."""
         if self._group is not None:
             task_name = f"probe {uid} {name[0]} {name[1]}"
             entry.task = self._group.create_task(self._work(uid, name, entry), name=task_name)
@@ -198,7 +195,7 @@ class ProbeManager:
             ended.task.cancel()
 
     def _first_delay(self, period: timedelta) -> timedelta:
-        """Spread the first probes of an agent that has just started: all its pods arrive at once."""
+        """Return a random delay of the first probe after a start of the agent: all pods arrive at once then."""
         is_young = self._ports.clock.now() - self._agent_started < period
         return period * self._random.random() if is_young else timedelta()
 

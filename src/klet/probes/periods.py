@@ -29,7 +29,7 @@ class ProbePeriodsError(KletError):
 
 
 def probe_periods(pod: Pod) -> ProbePeriods:
-    """The periods that a pod asks for; each must name a probe that the pod has."""
+    """Return the periods that a pod asks for; each must name a probe that the pod has."""
     periods = parse_periods(pod.metadata.annotations.get(ANNOTATION, ""))
     containers = {container.name: container for container in probed_containers(pod)}
     for name, kind in periods:

@@ -1,4 +1,4 @@
-"""Carries out a probe by the handler that its spec names (upstream: prober)."""
+"""Runs a probe with the handler that its spec names (upstream: prober)."""
 
 import logging
 from functools import partial
@@ -10,7 +10,7 @@ from klet.model.foreign_text import shorten
 from klet.model.pods import format_pod
 from klet.probes.exec_probe import probe_exec
 from klet.probes.grpc_probe import probe_grpc
-from klet.probes.handler import Answer, Outcome, ProbeTarget, Question, answer_always
+from klet.probes.handler import ProbeAnswer, ProbeOutcome, ProbeTarget, Question, answer_always
 from klet.probes.http_probe import prepare_http
 from klet.probes.tcp_probe import probe_tcp
 
@@ -21,14 +21,14 @@ _LONGEST_ERROR: Final = 512
 
 
 class Prober:
-    """Asks containers how they are."""
+    """Runs probes."""
 
     def __init__(self, *, runtime: CommandRunner, http: HttpClient) -> None:
         self._runtime = runtime
         self._http = http
 
     def prepare(self, target: ProbeTarget) -> Question:
-        """How to ask; it may be used again as long as the target stays the same."""
+        """Return a probe to run; it may be used again as long as the target stays the same."""
         return partial(_ask, self._once(target))
 
     def _once(self, target: ProbeTarget) -> Question:
@@ -42,11 +42,11 @@ class Prober:
         if probe.grpc is not None:
             return partial(probe_grpc, probe.grpc, target)
         error = f"missing probe handler for {format_pod(target.pod)}:{target.container.name}"
-        return answer_always(Outcome(Answer.UNKNOWN, error=error))
+        return answer_always(ProbeOutcome(ProbeAnswer.UNKNOWN, error=error))
 
 
-async def _ask(question: Question) -> Outcome:
-    """Ask; again if the question could not be put, but not if the answer was bad."""
+async def _ask(question: Question) -> ProbeOutcome:
+    """Run the probe; retry if it could not be run, but not after a failure."""
     for _ in range(TRIES):
         outcome = await _ask_once(question)
         if not outcome.error:
@@ -54,10 +54,10 @@ async def _ask(question: Question) -> Outcome:
     return outcome
 
 
-async def _ask_once(question: Question) -> Outcome:
-    """The boundary of a probe: whatever fails in it concerns this container alone."""
+async def _ask_once(question: Question) -> ProbeOutcome:
+    """Run the probe once: the boundary where any error concerns this container only."""
     try:
         return await question()
     except Exception as error:
         logger.exception("A probe could not be carried out")
-        return Outcome(Answer.UNKNOWN, error=shorten(f"{type(error).__name__}: {error}", _LONGEST_ERROR))
+        return ProbeOutcome(ProbeAnswer.UNKNOWN, error=shorten(f"{type(error).__name__}: {error}", _LONGEST_ERROR))

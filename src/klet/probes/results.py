@@ -1,4 +1,4 @@
-"""What the probes last concluded: written by the probe workers, read by status and sync (results.Manager)."""
+"""The newest probe results: written by the probe workers, read by status and sync (results.Manager)."""
 
 from types import MappingProxyType
 
@@ -37,11 +37,11 @@ class ProbeResults:
             self._changes.send(ProbeChange(uid, key, result, cause))
 
     def remove(self, key: ProbeKey) -> None:
-        """Forget an instance. Nobody is told: it is gone, or nobody probes it any more."""
+        """Forget an instance without a change: it is gone, or not probed any more."""
         self._results.pop(key, None)
 
     def view(self) -> ProbeView:
-        """All results, as they are at any moment: read it between two awaits."""
+        """Return a live view of all results: read it between two awaits."""
         return self._view
 
     def changes(self) -> Subscription[ProbeChange]:

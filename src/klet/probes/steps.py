@@ -1,4 +1,4 @@
-"""Sleeping until instants that many share."""
+"""Shared sleeps: workers that wait for the same instant wake together."""
 
 import asyncio
 from datetime import timedelta
@@ -14,7 +14,7 @@ class Steps:
         self._waiting: dict[float, list[asyncio.Future[None]]] = {}
 
     async def sleep_until(self, at: float) -> None:
-        """An instant of the monotonic clock. All wake too early if the one that sleeps is called away."""
+        """Sleep until an instant of the monotonic clock. If the one that sleeps is cancelled, all wake too early."""
         waiting = self._waiting.get(at)
         if waiting is not None:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

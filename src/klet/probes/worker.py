@@ -1,4 +1,4 @@
-"""One probe of one container: asks at its due times and puts what it learns on the board (upstream: prober worker)."""
+"""The worker of one probe of one container: probes periodically and writes the results (upstream: prober worker)."""
 
 import math
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from klet.model.causes import CauseId, CauseRecorder, Finding
 from klet.model.pods import PodUID, uid_of
 from klet.model.probes import ProbeKey, ProbeKind
 from klet.model.runtime import ContainerId
-from klet.probes.decision import Next, ProbeRules, ProbeState, Round, Run, Stop, Wait, begin_round, end_round
+from klet.probes.decision import Next, ProbeRules, ProbeState, ProbeWait, Round, Run, Stop, begin_round, end_round
 from klet.probes.findings import describe_outcome
 from klet.probes.handler import ProbeTarget, Question
 from klet.probes.results import ProbeResults
@@ -24,7 +24,7 @@ from klet.probes.steps import Steps
 
 DEFAULT_PERIOD = timedelta(seconds=10)
 DEFAULT_TIMEOUT = timedelta(seconds=1)
-# Seconds. The same complaint is not repeated more often than the API's shortest period would.
+# Seconds. The same failure is not recorded more often than at the API's shortest period.
 _REPEAT = 0.999
 # Seconds. An event loop may wake a sleeper that much too early; sleeping again for the rest would only cost.
 _RESOLUTION = 0.002
@@ -33,7 +33,7 @@ _STEP = 0.02
 
 
 class ReportedStatuses(Protocol):
-    """What is reported of the pods: the status board."""
+    """The reported statuses of the pods: the status board."""
 
     def get(self, uid: PodUID) -> PodStatus | None: ...
 
@@ -41,7 +41,7 @@ class ReportedStatuses(Protocol):
 
 
 class ProbeCarrier(Protocol):
-    """Knows how to put a probe's question to a container."""
+    """Prepares probes."""
 
     def prepare(self, target: ProbeTarget) -> Question: ...
 
@@ -58,7 +58,7 @@ class WorkerPorts(Struct, frozen=True, kw_only=True):
 
 
 class _Agreed(Struct, frozen=True, kw_only=True):
-    """What a round began with when it said that the container be asked, and how."""
+    """What the last round that ran the probe began with, and the probe."""
 
     reported: PodStatus
     is_deleted: bool
@@ -66,7 +66,7 @@ class _Agreed(Struct, frozen=True, kw_only=True):
 
 
 class ProbeWorker:
-    """Runs one probe until there is nothing left to ask."""
+    """Runs one probe until there is nothing left to probe."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class ProbeWorker:
         self._due = ports.clock.monotonic() + delay.total_seconds()
         self._again = False
         self._agreed: _Agreed | None = None
-        self._told: tuple[str, float] | None = None
+        self._recorded: tuple[str, float] | None = None
         self.is_asking = False
         """True during a round: it must not be interrupted."""
         self.has_asked = False
@@ -101,11 +101,11 @@ class ProbeWorker:
 
     @property
     def id(self) -> ContainerId | None:
-        """The instance it knows."""
+        """The instance that it last probed."""
         return self._state.id
 
     async def run(self) -> None:
-        """A round now and then. May be cancelled and run again while it is not asking."""
+        """Run the rounds. May be cancelled and run again while no probe is running."""
         clock = self._ports.clock
         while True:
             now = clock.monotonic()
@@ -121,7 +121,7 @@ class ProbeWorker:
             match following:
                 case Stop():
                     return
-                case Wait(until=datetime() as until):
+                case ProbeWait(until=datetime() as until):
                     early = clock.monotonic() + (until - clock.now()).total_seconds()
                     self._due = min(self._due, early)
                 case _:
@@ -130,13 +130,13 @@ class ProbeWorker:
                 self.hasten()
 
     def hasten(self) -> None:
-        """Make the next round due now; during a round, as soon as that is over."""
+        """Make the next round due now; during a round, as soon as it ends."""
         self._again = self.is_asking
         if not self.is_asking:
             self._due = self._ports.clock.monotonic()
 
     def forget(self) -> None:
-        """Take the result off the board: nobody keeps it true any more."""
+        """Remove the result from the board: it is not updated any more."""
         if self._state.id is not None:
             self._ports.results.remove(ProbeKey(self._state.id, self._rules.kind))
 
@@ -153,11 +153,11 @@ class ProbeWorker:
         outcome = await agreed.question()
         ended = end_round(self._rules, self._state, outcome)
         finding = describe_outcome(self.pod, self._rules, self._state, ended, outcome)
-        self._apply(ended, cause=self._tell(finding, ended) if finding is not None else None)
+        self._apply(ended, cause=self._record(finding, ended) if finding is not None else None)
         return ended.next
 
     def _recall(self, reported: PodStatus | None, *, is_deleted: bool) -> _Agreed | None:
-        """The same status leads to the same question, until there is an answer for good: delays only pass."""
+        """Return the last start of a round if it still holds: the status is the same, and the probe is not on hold."""
         agreed = self._agreed
         if agreed is None or agreed.reported is not reported or agreed.is_deleted is not is_deleted:
             return None
@@ -191,14 +191,14 @@ class ProbeWorker:
             else:
                 self._ports.results.put(self._uid, key, write.result, cause=cause)
 
-    def _tell(self, finding: Finding, decided: Round) -> CauseId | None:
+    def _record(self, finding: Finding, decided: Round) -> CauseId | None:
         """Record a finding, unless it is only the same again a moment later."""
         now = self._ports.clock.monotonic()
-        if self._told is not None and not self._changes_board(decided):
-            message, at = self._told
+        if self._recorded is not None and not self._changes_board(decided):
+            message, at = self._recorded
             if finding.message == message and now - at < _REPEAT:
                 return None
-        self._told = (finding.message, now)
+        self._recorded = (finding.message, now)
         return self._ports.recorder.record(finding)
 
     def _changes_board(self, decided: Round) -> bool:

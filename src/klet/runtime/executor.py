@@ -122,7 +122,7 @@ class PodExecutor:
     async def carry_out(
         self, pod: Pod, status: PodRuntimeStatus, actions: PodActions, *, parent: CauseId | None
     ) -> SyncOutcome:
-        """Kill, create and start. Failures are part of the outcome; raises Halted if the pod is to stop meanwhile.
+        """Kill, create and start. Failures are part of the outcome; raises PodStopping if the pod is to stop meanwhile.
 
         Even then no call that changes the pod is cut short: only the next ones are left out.
         """

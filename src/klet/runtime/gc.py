@@ -237,7 +237,7 @@ class ContainerGc:
 
     async def _follow_deaths(self, group: asyncio.TaskGroup) -> None:
         with self._seen.changes() as changes:
-            async for uid in changes:
+            async for uid in changes.items():
                 status = self._seen.status_of(uid)
                 if status is None:
                     continue

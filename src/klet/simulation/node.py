@@ -52,7 +52,7 @@ from klet.simulation.memory import (
     MemoryTerminationFiles,
     MemoryVolumes,
 )
-from klet.sources.merge import ChangeKind, PodChanges
+from klet.sources.merge import PodChangeKind, PodChanges
 from klet.sync.loop import ChangeSource
 from klet.testing.fake_runtime.machine import FakeRuntime
 from klet.testing.in_process import run_in_process
@@ -82,18 +82,18 @@ class WantedPods:
         self._pods: dict[PodUID, Pod] = {}
         self._changes: asyncio.Queue[PodChanges] = asyncio.Queue()
         self._handled = False
-        self._changes.put_nowait(PodChanges(source=SOURCE, kind=ChangeKind.ADD, pods=()))
+        self._changes.put_nowait(PodChanges(source=SOURCE, kind=PodChangeKind.ADD, pods=()))
 
     def add(self, *pods: Pod) -> None:
         self._pods.update({uid_of(pod): pod for pod in pods})
-        self._send(ChangeKind.ADD, *pods)
+        self._send(PodChangeKind.ADD, *pods)
 
     def update(self, pod: Pod) -> None:
         self._pods[uid_of(pod)] = pod
-        self._send(ChangeKind.UPDATE, pod)
+        self._send(PodChangeKind.UPDATE, pod)
 
     def remove(self, uid: PodUID) -> None:
-        self._send(ChangeKind.REMOVE, self._pods.pop(uid))
+        self._send(PodChangeKind.REMOVE, self._pods.pop(uid))
 
     def wanted(self) -> dict[PodUID, Pod]:
         return dict(self._pods)
@@ -107,7 +107,7 @@ class WantedPods:
     def all_ready(self) -> bool:
         return self._handled
 
-    def _send(self, kind: ChangeKind, *pods: Pod) -> None:
+    def _send(self, kind: PodChangeKind, *pods: Pod) -> None:
         self._changes.put_nowait(PodChanges(source=SOURCE, kind=kind, pods=pods))
 
 

@@ -239,7 +239,7 @@ class Story:
 
     async def _follow_statuses(self, agent: Agent) -> None:
         with agent.statuses.changes() as changes:
-            async for uid in changes:
+            async for uid in changes.items():
                 if self._lifeline.died.is_set():
                     return  # nobody hears what a dead agent says
                 status = agent.statuses.get(uid)

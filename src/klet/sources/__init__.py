@@ -1,1 +1,1 @@
-"""Where pods come from: files, URLs; and merging what they say into changes."""
+"""The sources of pods (files, URLs, the API server), merged into changes."""

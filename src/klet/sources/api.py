@@ -1,7 +1,7 @@
-"""Pods that the API server has bound to this node.
+"""Follows the pods that the API server has bound to this node (upstream's apiserver source).
 
-Nothing is said before the first complete list: a node that cannot reach its API server must not take its pods for gone.
-A pod is taken in only if its UID and names are plain names, for they become paths; the others go on.
+Nothing is sent before the first complete list: a node that cannot reach its API server must not take its pods for gone.
+A pod is accepted only if its UID and names are plain names, because they become paths; others are not affected.
 """
 
 import logging
@@ -34,36 +34,35 @@ class FollowedPods(Protocol):
     def changes(self) -> Subscription[ObjectKey]: ...
 
 
-class FollowedNode(Protocol):
+class AwaitedNode(Protocol):
     """The object of this node."""
 
     async def until_synced(self) -> None: ...
 
 
 class ApiSource:
-    """Hands on what the API server says, each time it says something."""
+    """Sends all pods of the API server to the sink after each change."""
 
-    def __init__(self, *, node: FollowedNode, pods: FollowedPods, sink: PodSink, recorder: CauseRecorder) -> None:
+    def __init__(self, *, node: AwaitedNode, pods: FollowedPods, sink: PodSink, recorder: CauseRecorder) -> None:
         self._node = node
         self._pods = pods
         self._sink = sink
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._judged: dict[tuple[str, str], tuple[Pod, str]] = {}
-        """Each pod as it was last looked at, and what is wrong with it."""
+        """Each pod as it was last checked, and what is wrong with it."""
 
     async def run(self) -> None:
-        # Admission looks at the node's labels, so pods are only taken in when those are known.
+        # Admission checks the node's labels, so pods are only accepted when those are known.
         await self._node.until_synced()
         with self._pods.changes() as changes:
             await self._pods.until_synced()
             while True:
                 changes.drain()
-                changes.lagged = False
                 self._sink.set_pods(API_SOURCE, self._accept(self._pods.all()))
                 await changes.get()
 
     def _accept(self, pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
-        """Leave out the pods that cannot have a place on a node, and say so once for each."""
+        """Drop the pods whose names cannot become paths, and record that once for each."""
         before, self._judged = self._judged, {}
         accepted = []
         for pod in pods:
@@ -85,7 +84,7 @@ class ApiSource:
 
 
 def find_bad_name(pod: Pod) -> str:
-    """The first name of a pod that must not become part of a path, and why; empty if there is none. Pure."""
+    """Return the first name of a pod that must not become part of a path, and why; empty if there is none. Pure."""
     if not isinstance(pod.metadata.uid, PodUID):
         return f"metadata.uid: Invalid value: {_shown(pod.metadata.uid)}: {UID_RULE}"
     for field, name in _names(pod):

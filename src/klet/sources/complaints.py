@@ -1,4 +1,4 @@
-"""Says what is wrong with a manifest: once for each change of it, and once more when it is well again."""
+"""Records what is wrong with a manifest: once for each change of it, and once when it is good again."""
 
 import logging
 from collections.abc import Container
@@ -13,14 +13,14 @@ logger = logging.getLogger(__name__)
 
 
 class Complaints:
-    """The complaints that stand, by the name of what they are about."""
+    """The current errors, by the name of their file or URL."""
 
     def __init__(self, *, decider: str, recorder: CauseRecorder) -> None:
         self._decisions = DecisionRecorder(recorder, decider=decider)
         self._standing: dict[str, _Complaint] = {}
 
     def about(self, name: str, message: str, *, subject: Subject, consequence: str, digest: str = "") -> None:
-        """Complain, unless the same was said about the same content."""
+        """Record an error, unless it was recorded for the same content."""
         standing = self._standing.get(name)
         if standing is not None and (standing.digest, standing.message) == (digest, message):
             return
@@ -31,7 +31,7 @@ class Complaints:
         self._standing[name] = _Complaint(digest=digest, message=message, subject=subject, cause=cause)
 
     def settle(self, name: str) -> None:
-        """What was complained about is good again, or gone."""
+        """Record that a manifest is good again, or gone."""
         complaint = self._standing.pop(name, None)
         if complaint is None:
             return
@@ -40,7 +40,7 @@ class Complaints:
         self._decisions.about(complaint.subject).record(Reason.MANIFEST_SETTLED, text, parent=complaint.cause)
 
     def settle_others(self, names: Container[str]) -> None:
-        """Only these names still exist."""
+        """Drop the errors of names that no longer exist."""
         for name in [name for name in self._standing if name not in names]:
             self.settle(name)
 

@@ -33,14 +33,14 @@ class PodConfig:
         self._arrived = asyncio.Event()
 
     def set_pods(self, source: str, pods: tuple[Pod, ...]) -> None:
-        """Say which pods a source has now."""
+        """Set the pods that a source has now."""
         state = self._states[source]
         state.snapshot = pods
         state.is_seen = True
         self._arrived.set()
 
     async def next_change(self) -> PodChanges:
-        """The next change to take in, waiting for one if need be."""
+        """Return the next change; wait for one if there is none."""
         while not self._changes:
             self._arrived.clear()
             self._merge_news()
@@ -49,11 +49,11 @@ class PodConfig:
         return self._changes.popleft()
 
     def mark_handled(self, source: str) -> None:
-        """A change of that source has been taken in."""
+        """Note that a change of that source was handled."""
         self._states[source].is_handled = True
 
     def all_ready(self) -> bool:
-        """True when each source has been heard and a change of it taken in; nothing is removed before that."""
+        """Return whether a change of every source was handled; nothing is removed before that."""
         return all(state.is_seen and state.is_handled for state in self._states.values())
 
     def _merge_news(self) -> None:

@@ -1,4 +1,4 @@
-"""From the bytes of a manifest to static pods: read, defaulted, given their identity and place, and checked. Pure.
+"""Decodes the bytes of a manifest to static pods: defaulted, given UID and node, and validated. Pure.
 
 Unknown fields are ignored, as upstream ignores them; of a stream of documents only the first is read.
 """

@@ -1,4 +1,4 @@
-"""What can be wrong with a place that pods come from.
+"""Errors of pod sources.
 
 SourceError              the file, directory or URL cannot be read
 └── ManifestError        it can, and its content is no pod that could run
@@ -12,7 +12,7 @@ from klet.errors import KletError
 from klet.model.foreign_text import LONGEST_WORD, shorten
 
 MOST_PROBLEMS: Final = 50
-"""So many problems of one manifest are named; who mends them sees the others."""
+"""So many problems of one manifest are reported; the others show when those are fixed."""
 
 
 class SourceError(KletError):

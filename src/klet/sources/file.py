@@ -1,6 +1,6 @@
 """Static pods from a directory of manifests, or from one file (upstream's file source).
 
-The whole directory is listed at once and then each period; in between, the kernel tells which file changed. A listing
+The whole directory is listed at once and then each period; in between, inotify reports which file changed. A listing
 is the truth: a manifest that has become bad loses its pod there. A single changed file that is bad keeps its pod until
 then, so that an editor caught in the middle does not stop it.
 """
@@ -25,7 +25,7 @@ from klet.model.pods import FILE_SOURCE, subject_of
 from klet.model.roles import PodSink
 from klet.sources.complaints import Complaints
 from klet.sources.errors import SourceError
-from klet.sources.manifests import ManifestReader, Reading, is_link
+from klet.sources.manifests import ManifestContent, ManifestReader, is_link
 
 logger = logging.getLogger(__name__)
 
@@ -82,11 +82,11 @@ class FileSource:
                     await self._read_touched()
 
     async def _list(self) -> None:
-        """Look at everything there is."""
+        """Read all manifests."""
         try:
             listing = await self._threads.run(self._reader.list, self._path)
         except SourceError as error:
-            # Nothing is known of the pods, so nothing is said of them.
+            # Nothing is known of the pods, so no change is sent.
             self._complaints.about(_THE_PATH, str(error), subject=Subject(), consequence="pods stay as they are")
             return
         self._complaints.settle(_THE_PATH)
@@ -99,7 +99,7 @@ class FileSource:
             self._publish()
 
     async def _read_touched(self) -> None:
-        """Look again at the files that changed."""
+        """Read the files that changed."""
         names, self._touched = sorted(self._touched), set()
         for name in names:
             reading = await self._threads.run(self._reader.read, self._file(name))
@@ -119,7 +119,7 @@ class FileSource:
             self._sent = pods
             self._sink.set_pods(FILE_SOURCE, pods)
 
-    def _judge(self, name: str, reading: Reading, *, consequence: str) -> None:
+    def _judge(self, name: str, reading: ManifestContent, *, consequence: str) -> None:
         if reading.error is None:
             self._complaints.settle(name)
             return
@@ -131,7 +131,7 @@ class FileSource:
         return self._path / name if self._path.is_dir() else self._path
 
     async def _watch(self) -> None:
-        """Note which files change. Without a watch the listings are left."""
+        """Note which files change. Without a watch only the periodic listings remain."""
         backoff = Backoff[str](first=FIRST_RETRY, longest=LONGEST_RETRY)
         while True:
             directory = self._path.parent if self._path.is_file() else self._path
@@ -150,7 +150,7 @@ class FileSource:
         elif change.name.startswith(".") or (directory != self._path and change.name != self._path.name):
             return
         elif change.kind is ChangeKind.CREATED and not is_link(directory / change.name):
-            # Nobody has written to it yet; that it is written and closed comes as a change of its own.
+            # It is still empty; writing and closing it is a change of its own.
             return
         else:
             self._touched.add(change.name)
@@ -172,11 +172,11 @@ class ManifestBoard:
     def remove(self, name: str) -> None:
         self._pods.pop(name, None)
 
-    def replace(self, readings: Mapping[str, Reading]) -> None:
+    def replace(self, readings: Mapping[str, ManifestContent]) -> None:
         self._pods = {name: reading.pod for name, reading in readings.items() if reading.pod is not None}
 
     def pods(self) -> tuple[Pod, ...]:
-        """One pod for each namespace and name: of two files with the same, the last by name wins."""
+        """Return one pod for each namespace and name: of two files with the same, the last by name wins."""
         chosen: dict[tuple[str, str], Pod] = {}
         for name in sorted(self._pods):
             pod = self._pods[name]

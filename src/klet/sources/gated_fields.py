@@ -19,7 +19,7 @@ C = TypeVar("C", Container, EphemeralContainer)
 
 
 class GatedPods:
-    """Hands pods on without what is switched off."""
+    """Passes pods on without the fields of disabled gates."""
 
     def __init__(self, *, is_enabled: Callable[[str], bool], sink: PodSink) -> None:
         self._disabled = frozenset(gate for gate in GATED_FIELDS if not is_enabled(gate))
@@ -30,7 +30,7 @@ class GatedPods:
 
 
 def drop_disabled_fields(pod: Pod, disabled: frozenset[str]) -> Pod:
-    """The pod without the fields of these gates."""
+    """Return the pod without the fields of these gates."""
     spec = pod.spec
     for gate in sorted(disabled & GATED_FIELDS.keys()):
         spec = GATED_FIELDS[gate](spec)
@@ -42,13 +42,13 @@ def _without_hostname_override(spec: PodSpec) -> PodSpec:
 
 
 def _without_image_volumes(spec: PodSpec) -> PodSpec:
-    """A container that mounts one then fails: the volume is not there."""
+    """Drop such volumes; a container that mounts one then fails."""
     kept = tuple(volume for volume in spec.volumes if volume.image is None)
     return replace(spec, volumes=kept) if len(kept) < len(spec.volumes) else spec
 
 
 def _without_env_files(spec: PodSpec) -> PodSpec:
-    """The variable stays, and is empty."""
+    """Drop the sources of such variables; they stay, and are empty."""
     return replace(
         spec,
         containers=tuple(map(_without_file_refs, spec.containers)),
@@ -69,7 +69,7 @@ def _without_file_ref(variable: EnvVar) -> EnvVar:
 
 
 def _without_restart_rules(spec: PodSpec) -> PodSpec:
-    """Only sidecars keep a policy of their own."""
+    """Drop restart rules, and restart policies of all containers but sidecars."""
     return replace(
         spec,
         containers=tuple(map(_without_own_policy, spec.containers)),

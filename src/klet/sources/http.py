@@ -1,4 +1,4 @@
-"""Static pods from a URL that is asked again and again (upstream's http source).
+"""Static pods from a URL that is polled (upstream's http source).
 
 The last body is remembered before it is read, so a bad one is complained about once and the pods of the one before
 stay. Bodies and credentials in the URL never reach a log.
@@ -30,11 +30,11 @@ logger = logging.getLogger(__name__)
 DECIDER: Final = "sources.http"
 DEADLINE: Final = timedelta(seconds=10)
 LOUD_FAILURES: Final = 3
-"""So many failures in a row are told before it gets quiet."""
+"""So many failures in a row are logged as warnings."""
 
 
 def url_origin(url: str, *, node_name: str, prevent_api_references: bool = True) -> Origin:
-    """Where the pods of a URL come from; credentials and the query of the URL are not for showing."""
+    """Return the origin of the pods of a URL; credentials and query of the URL are not shown."""
     shown = URL(url).with_user(None).with_query(None).with_fragment(None)
     return Origin(
         kind=StaticOrigin.URL,
@@ -130,7 +130,7 @@ class HttpSource:
 
 
 class Failures:
-    """Tells failures in a row loudly at first, then quietly, and their end."""
+    """Logs failures in a row: first as warnings, then at debug level, and their end."""
 
     def __init__(self, *, url: str, recorder: CauseRecorder) -> None:
         self._url = url
@@ -171,6 +171,6 @@ def _reason(error: Exception) -> str:
 
 
 def _without_login(url: str, headers: Sequence[tuple[str, str]]) -> URL:
-    """The URL to ask. An Authorization header counts more than a login in the URL, as in Go; aiohttp refuses both."""
+    """Return the URL without its login if there is an Authorization header, as in Go; aiohttp refuses both."""
     has_header = any(name.lower() == "authorization" for name, _ in headers)
     return URL(url).with_user(None) if has_header else URL(url)

@@ -21,21 +21,21 @@ from klet.sources.errors import ManifestError, SourceError
 logger = logging.getLogger(__name__)
 
 
-class Reading(Struct, frozen=True, kw_only=True):
-    """What a file held: a pod, or what is wrong with it."""
+class ManifestContent(Struct, frozen=True, kw_only=True):
+    """What was read from a file: a pod, or what is wrong with it."""
 
     pod: Pod | None = None
     error: str | None = None
     digest: str = ""
-    """Of the content, to tell one bad content from the next."""
+    """Of the content, to distinguish one bad content from the next."""
 
 
 class Listing(Struct, frozen=True, kw_only=True):
     """All manifests there are, by file name."""
 
-    readings: Mapping[str, Reading]
+    readings: Mapping[str, ManifestContent]
     is_settled: bool = True
-    """False when a bad reading says nothing about the pod, which then stays as it is."""
+    """False when the one file could not be decoded: the known pod then stays as it is."""
 
 
 Signature: TypeAlias = tuple[int, int, int, int, int]
@@ -47,13 +47,13 @@ class ManifestReader:
     def __init__(self, *, node_name: str, prevent_api_references: bool = True) -> None:
         self._node_name = node_name
         self._prevent_api_references = prevent_api_references
-        self._cache: dict[Path, tuple[Signature, Reading]] = {}
+        self._cache: dict[Path, tuple[Signature, ManifestContent]] = {}
         self._is_missing = False
 
     def list(self, path: Path) -> Listing:
-        """The manifests of a directory, or the one file; nothing when the path does not exist.
+        """Return the manifests of a directory, or the one file; nothing when the path does not exist.
 
-        Raises SourceError when what is there cannot be told.
+        Raises SourceError when the path cannot be read.
         """
         try:
             mode = path.stat().st_mode
@@ -72,7 +72,7 @@ class ManifestReader:
             return Listing(readings={})
         return Listing(readings={path.name: reading}, is_settled=reading.error is None)
 
-    def read(self, path: Path, *, trust_cache: bool = False) -> Reading | None:
+    def read(self, path: Path, *, trust_cache: bool = False) -> ManifestContent | None:
         """Read one file; None when it is gone, or is no file."""
         try:
             # Not blocking, because opening a named pipe would otherwise wait for its writer.
@@ -81,7 +81,7 @@ class ManifestReader:
             self._cache.pop(path, None)
             return None
         except OSError as error:
-            return Reading(error=f"{path}: {error.strerror}")
+            return ManifestContent(error=f"{path}: {error.strerror}")
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
@@ -94,19 +94,19 @@ class ManifestReader:
             with open(descriptor, "rb", closefd=False) as file:
                 data = file.read(MAX_MANIFEST + 1)
         except OSError as error:
-            return Reading(error=f"{path}: {error.strerror}")
+            return ManifestContent(error=f"{path}: {error.strerror}")
         finally:
             os.close(descriptor)
         reading = self._decode(path, data)
         self._cache[path] = (signature, reading)
         return reading
 
-    def _list_directory(self, path: Path) -> Mapping[str, Reading]:
+    def _list_directory(self, path: Path) -> Mapping[str, ManifestContent]:
         try:
             names = sorted(entry.name for entry in path.iterdir() if not entry.name.startswith("."))
         except OSError as error:
             raise SourceError(f"{path}: {error.strerror}") from error
-        found: dict[str, Reading] = {}
+        found: dict[str, ManifestContent] = {}
         for name in names:
             reading = self.read(path / name, trust_cache=True)
             if reading is not None:
@@ -114,7 +114,7 @@ class ManifestReader:
         self._cache = {file: cached for file, cached in self._cache.items() if file.name in found}
         return found
 
-    def _decode(self, path: Path, data: bytes) -> Reading:
+    def _decode(self, path: Path, data: bytes) -> ManifestContent:
         digest = hashlib.sha256(data).hexdigest()
         origin = Origin(
             kind=StaticOrigin.FILE,
@@ -123,9 +123,9 @@ class ManifestReader:
             prevent_api_references=self._prevent_api_references,
         )
         try:
-            return Reading(pod=decode_pod(data, origin), digest=digest)
+            return ManifestContent(pod=decode_pod(data, origin), digest=digest)
         except ManifestError as error:
-            return Reading(error=str(error), digest=digest)
+            return ManifestContent(error=str(error), digest=digest)
 
     def _note_missing(self, path: Path) -> None:
         if not self._is_missing:

@@ -1,7 +1,6 @@
-"""Merging: from the pods a source has now to what changed since the last time (upstream's PodConfig storage).
+"""Merges the pods that a source has now into changes since the last time (upstream's PodConfig storage). Pure.
 
-Sources never see one another's pods. The pods kept are those that were handed on: their time of first sight stays
-while they change.
+Sources never see one another's pods. A pod keeps the time at which it was first seen while it changes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,44 +23,44 @@ from klet.model.pods import (
 )
 
 
-class Operation(StrEnum):
-    """What a source says about the pods it sends."""
+class SourceOperation(StrEnum):
+    """What a source means by the pods that it sends."""
 
     SET = "SET"
-    """These are all."""
+    """These are all of its pods."""
     ADD = "ADD"
-    """These are new or changed; nothing is said of others."""
+    """These are new or changed; others stay as they are."""
     REMOVE = "REMOVE"
     """These are gone."""
 
 
-class ChangeKind(StrEnum):
-    """What happened to the pods of a change."""
+class PodChangeKind(StrEnum):
+    """What happened to the pods of a change (upstream's PodOperation)."""
 
     REMOVE = "REMOVE"
     ADD = "ADD"
     UPDATE = "UPDATE"
     DELETE = "DELETE"
-    """They are to be deleted gracefully; they are still there."""
+    """They have a deletion timestamp: stop them gracefully; the source still has them."""
     RECONCILE = "RECONCILE"
-    """Only their status is another."""
+    """Only their status has changed."""
 
 
 class PodChanges(Struct, frozen=True, kw_only=True):
-    """Pods of one source to which the same happened. An empty ADD says that a source was heard and has nothing new."""
+    """Pods of one source to which the same happened. An empty ADD means: the source was read and has nothing new."""
 
-    kind: ChangeKind
+    kind: PodChangeKind
     source: str
     pods: tuple[Pod, ...] = ()
 
 
 class Merged(Struct, frozen=True, kw_only=True):
-    """The pods of a source after a merge, and what to hand on, in this order."""
+    """The pods of a source after a merge, and the changes to send, in this order."""
 
     known: Mapping[PodUID, Pod]
     changes: tuple[PodChanges, ...]
     duplicates: tuple[Pod, ...] = ()
-    """Pods left out because another of the same batch has their name."""
+    """Pods that were ignored because another of the same batch has their name."""
 
 
 def merge_pods(
@@ -70,19 +69,19 @@ def merge_pods(
     *,
     source: str,
     now: datetime,
-    operation: Operation = Operation.SET,
+    operation: SourceOperation = SourceOperation.SET,
     is_first: bool = False,
     last: Mapping[PodUID, Pod] = MappingProxyType({}),
 ) -> Merged:
-    """Compare what a source sends with what is known of it. `is_first` marks the first SET of the source.
+    """Compare the pods that a source sends with its known pods. `is_first` marks the first SET of the source.
 
-    `last` is what it sent before: where it sends the very same object again, there is nothing to compare.
+    `last` is what it sent before: if it sends the very same object again, nothing is compared.
     """
     accepted, duplicates = _without_duplicates(pods)
-    found: dict[ChangeKind, list[Pod]] = {kind: [] for kind in ChangeKind}
+    found: dict[PodChangeKind, list[Pod]] = {kind: [] for kind in PodChangeKind}
     merged = dict(known)
-    if operation is Operation.REMOVE:
-        found[ChangeKind.REMOVE] = [merged.pop(uid_of(pod)) for pod in accepted if uid_of(pod) in merged]
+    if operation is SourceOperation.REMOVE:
+        found[PodChangeKind.REMOVE] = [merged.pop(uid_of(pod)) for pod in accepted if uid_of(pod) in merged]
     else:
         for pod in accepted:
             uid = uid_of(pod)
@@ -92,20 +91,20 @@ def merge_pods(
             merged[uid] = result
             if kind is not None:
                 found[kind].append(result)
-    if operation is Operation.SET:
+    if operation is SourceOperation.SET:
         sent = {uid_of(pod) for pod in accepted}
-        found[ChangeKind.REMOVE] = [merged.pop(uid) for uid in tuple(merged) if uid not in sent]
+        found[PodChangeKind.REMOVE] = [merged.pop(uid) for uid in tuple(merged) if uid not in sent]
     return Merged(known=merged, changes=_in_order(found, source, is_first=is_first), duplicates=duplicates)
 
 
 def duplicate_message(pod: Pod, source: str) -> str:
-    """Why a pod was left out, in upstream's words."""
+    """Return why a pod was ignored, in upstream's words."""
     name = pod.metadata.name
     return f'Error validating pod {format_pod(pod)} from {source} due to duplicate pod name "{name}", ignoring'
 
 
 _LOCAL: Final = (SOURCE_ANNOTATION, MIRROR_ANNOTATION, SEEN_ANNOTATION)
-"""Annotations that the node writes; a source that sends other ones has not changed the pod."""
+"""Annotations that the node writes; if only they differ, the pod has not changed."""
 
 
 def _without_duplicates(pods: Iterable[Pod]) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
@@ -119,15 +118,15 @@ def _without_duplicates(pods: Iterable[Pod]) -> tuple[tuple[Pod, ...], tuple[Pod
     return tuple(accepted.values()), tuple(duplicates)
 
 
-def _merge_pod(old: Pod | None, new: Pod, *, source: str, now: datetime) -> tuple[Pod, ChangeKind | None]:
+def _merge_pod(old: Pod | None, new: Pod, *, source: str, now: datetime) -> tuple[Pod, PodChangeKind | None]:
     new = _annotated(new, {SOURCE_ANNOTATION: source})
     if old is None:
-        return _annotated(new, {SEEN_ANNOTATION: _format_seen(now)}), ChangeKind.ADD
+        return _annotated(new, {SEEN_ANNOTATION: _format_seen(now)}), PodChangeKind.ADD
     if _means_the_same(old, new):
         if old.status == new.status:
             return old, None
-        return replace(old, status=new.status), ChangeKind.RECONCILE
-    kind = ChangeKind.UPDATE if new.metadata.deletion_timestamp is None else ChangeKind.DELETE
+        return replace(old, status=new.status), PodChangeKind.RECONCILE
+    kind = PodChangeKind.UPDATE if new.metadata.deletion_timestamp is None else PodChangeKind.DELETE
     return replace(old, metadata=_updated_meta(old.metadata, new.metadata), spec=new.spec, status=new.status), kind
 
 
@@ -166,11 +165,11 @@ def _format_seen(now: datetime) -> str:
     return f"{now:%Y-%m-%dT%H:%M:%S.%f}000{'Z' if zone == '+00:00' else zone}"
 
 
-def _in_order(found: Mapping[ChangeKind, list[Pod]], source: str, *, is_first: bool) -> tuple[PodChanges, ...]:
-    order = [kind for kind in ChangeKind if found[kind]]
-    news = {ChangeKind.ADD, ChangeKind.UPDATE, ChangeKind.DELETE}
+def _in_order(found: Mapping[PodChangeKind, list[Pod]], source: str, *, is_first: bool) -> tuple[PodChanges, ...]:
+    order = [kind for kind in PodChangeKind if found[kind]]
+    news = {PodChangeKind.ADD, PodChangeKind.UPDATE, PodChangeKind.DELETE}
     if is_first and not news.intersection(order):
-        # Whoever waits for the source to be heard needs something to hear.
-        place = order.index(ChangeKind.RECONCILE) if ChangeKind.RECONCILE in order else len(order)
-        order.insert(place, ChangeKind.ADD)
+        # The sync loop counts a source as seen when a change of it was handled, so there must be one.
+        place = order.index(PodChangeKind.RECONCILE) if PodChangeKind.RECONCILE in order else len(order)
+        order.insert(place, PodChangeKind.ADD)
     return tuple(PodChanges(kind=kind, source=source, pods=tuple(found[kind])) for kind in order)

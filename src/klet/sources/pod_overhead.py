@@ -9,7 +9,7 @@ from klet.model.roles import PodSink
 
 
 class PodsWithOverhead:
-    """Hands pods on with the overhead of their runtime classes, as the API server's admission adds it."""
+    """Passes pods on with the overhead of their runtime classes, as the API server's admission adds it."""
 
     def __init__(self, *, classes: Mapping[str, RuntimeClass], sink: PodSink) -> None:
         self._classes = classes

@@ -1,4 +1,4 @@
-"""The status to write to the API: what this node knows, joined with what others have written there (mergePodStatus)."""
+"""The status to write to the API: this node's status, merged with what other clients wrote (mergePodStatus)."""
 
 from collections.abc import Sequence
 
@@ -13,9 +13,9 @@ from klet.status.phase import FAILED, is_terminal
 
 
 def status_to_write(pod: Pod, reported: PodStatus, *, may_run: bool, now: Time) -> PodStatus:
-    """What the API server's pod should say. An end that it has is final: who knows another one knows less.
+    """Return the status for the API server. A terminal phase that it has is final: a node that differs has lost state.
 
-    So it is with a node that lost its containers and its memory. A static pod, which a mirror shows, may run anew.
+    So it is with a node that lost its containers and its memory. A static pod, which a mirror shows, may run again.
     """
     there = pod.status
     if is_terminal(there.phase) and reported.phase != there.phase and not is_mirror(pod):
@@ -24,7 +24,7 @@ def status_to_write(pod: Pod, reported: PodStatus, *, may_run: bool, now: Time) 
 
 
 def merge_status(old: PodStatus, new: PodStatus, *, may_run: bool, now: Time) -> PodStatus:
-    """What the API server has, brought up to date. A pod is not said to have ended while containers may run."""
+    """Return the merged status. A pod is not reported as ended while containers may run."""
     ends = not is_terminal(old.phase) and is_terminal(new.phase)
     conditions = _merge_conditions(old.conditions, new.conditions, ends=ends and not may_run, now=now)
     merged = replace(
@@ -48,7 +48,7 @@ def restore_status(pod: Pod, reported: PodStatus | None, *, now: Time) -> Pod:
 
 
 def may_be_deleted(pod: Pod, *, is_finished: bool) -> bool:
-    """Whether the API object of a pod that is being deleted can go: it has ended, and the node holds nothing of it."""
+    """Return whether the API object of a deleted pod can be removed: it has ended and released everything."""
     is_leaving = pod.metadata.deletion_timestamp is not None and not is_mirror(pod)
     return is_leaving and is_terminal(pod.status.phase) and is_finished
 

@@ -27,7 +27,7 @@ class Reported(Struct, frozen=True, kw_only=True):
 
 
 class StatusBoard:
-    """Newest status per pod. What an earlier life of the agent reported counts until this one knows better."""
+    """Newest status per pod. What a previous run of the agent reported counts until this one reports."""
 
     def __init__(self, *, clock: Clock, restored: Mapping[PodUID, PodStatus] = MappingProxyType({})) -> None:
         self._clock = clock
@@ -40,15 +40,15 @@ class StatusBoard:
         return reported.status if reported is not None else self._restored.get(uid)
 
     def reported(self, uid: PodUID) -> Reported | None:
-        """What this life of the agent has reported of the pod."""
+        """Return what this run of the agent has reported of the pod."""
         return self._reported.get(uid)
 
     def is_reported(self, uid: PodUID) -> bool:
-        """True if this life of the agent has reported the pod."""
+        """Return whether this run of the agent has reported the pod."""
         return uid in self._reported
 
     def pods(self) -> frozenset[PodUID]:
-        """Those of which a status is known."""
+        """Return the pods of which a status is known."""
         return frozenset(self._restored.keys() | self._reported.keys())
 
     def all(self) -> dict[PodUID, PodStatus]:
@@ -63,7 +63,7 @@ class StatusBoard:
         is_forced: bool = False,
         is_finished: bool = False,
     ) -> bool:
-        """Store a status and say whether it differs from the one before.
+        """Store a status and return whether it differs from the one before.
 
         `previous` is what its instants go on from, if that is not what the board has. A forced one counts as a new
         version in any case. A pod that has finished stays so.

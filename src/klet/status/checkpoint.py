@@ -1,4 +1,4 @@
-"""Keeps on disk what the next life of the agent has to know: the statuses that were reported, and back-offs.
+"""Keeps on disk what the next run of the agent has to know: the statuses that were reported, and back-offs.
 
 A change is written at once; those of the moment after it are gathered, so pods that change often cost little. The disk
 is waited for when nothing has changed for a while: the runtime writes to it too, and all who do wait for each other.
@@ -32,14 +32,14 @@ RETRY = timedelta(seconds=5)
 
 
 class MemoryStore(Protocol):
-    """Where the memory outlives the agent."""
+    """Stores the memory for the next run of the agent."""
 
     async def save(self, value: AgentMemory, *, sync: bool = True) -> None:
-        """Returns when it is there for the next agent; raises CheckpointError."""
+        """Write it for the next agent; raises CheckpointError."""
         ...
 
     async def settle(self) -> None:
-        """Returns when it is there after a crash of the machine, too; raises CheckpointError."""
+        """Write it so that it survives a crash of the machine, too; raises CheckpointError."""
         ...
 
 
@@ -87,7 +87,7 @@ class MemoryKeeper:
                 await self._settle()
 
     async def _save(self) -> None:
-        """Until it is there: a disk that is full now may not be so later."""
+        """Write, and retry until it succeeds: a disk that is full now may not be so later."""
         while True:
             memory = AgentMemory(statuses=self._statuses.all(), delays=self._delays.all(), pulls=self._pulls.all())
             try:

@@ -22,7 +22,7 @@ OWNED = frozenset(
 
 DISRUPTION_TARGET = "DisruptionTarget"
 SHARED = frozenset({DISRUPTION_TARGET})
-"""Written by the kubelet and by others."""
+"""Written by the kubelet and by other clients."""
 
 
 def containers_ready(pod: Pod, statuses: Sequence[ContainerStatus], phase: str) -> PodCondition:
@@ -60,7 +60,7 @@ def ready(pod: Pod, containers: PodCondition, others: Sequence[PodCondition]) ->
 
 
 def is_readiness_stale(pod: Pod) -> bool:
-    """Whether a gate that others opened or closed makes the pod's Ready differ from what the API server shows."""
+    """Return whether a readiness gate changed the pod's Ready from what the API server shows."""
     if not pod.spec.readiness_gates:
         return False
     status = pod.status

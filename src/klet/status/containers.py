@@ -30,7 +30,7 @@ STATUS_UNKNOWN = "ContainerStatusUnknown"
 LOST_EXIT_CODE = 137
 MAX_MESSAGES = 12288
 MAX_WAITING_MESSAGES = 256 * 1024
-"""Bytes in which all containers of a pod may say why they wait; upstream has no limit, but the API server has."""
+"""Bytes of all waiting messages of a pod together; upstream has no limit, but the API server has."""
 MIN_WAITING_MESSAGE = 128
 LOST_BEFORE_DELETION = "The container could not be located when the pod was deleted.  The container used to be Running"
 LOST_AT_TERMINATION = "The container could not be located when the pod was terminated"
@@ -45,7 +45,7 @@ def build_container_statuses(
     resources: PodResources,
     runtime_name: str,
 ) -> tuple[ContainerStatus, ...]:
-    """One status for each container of the spec, in spec order."""
+    """Return one status for each container of the spec, in spec order."""
     before = {status.name: status for status in previous}
     return tuple(
         _container_status(pod, container, records, before.get(container.name), resources, runtime_name)
@@ -193,7 +193,7 @@ def _volume_mounts(
     previous: ContainerStatus | None = None,
     record: seen.ContainerRecord | None = None,
 ) -> tuple[VolumeMountStatus, ...]:
-    """What was reported stays, until the runtime shows what a mount that was wished for became."""
+    """Return the volume mounts: those reported before, until the runtime shows the real ones."""
     if record is None and previous is not None and previous.volume_mounts:
         return previous.volume_mounts
     return tuple(

@@ -15,7 +15,7 @@ from klet.status.phase import FAILED, is_terminal
 
 
 def end_status(pod: Pod, status: PodStatus) -> PodStatus:
-    """The status to leave behind: nothing runs, and nothing that may have run is said to wait."""
+    """Return the last status: no container runs, and none that may have run is waiting."""
     init = status.init_container_statuses
     begun = count_begun(init)
     regular = status.container_statuses
@@ -30,7 +30,7 @@ def end_status(pod: Pod, status: PodStatus) -> PodStatus:
 
 
 def is_initialized(pod: Pod, status: PodStatus) -> bool:
-    """Whether the pod ever came so far that its regular containers could start."""
+    """Return whether the regular containers of the pod could ever start."""
     if not pod.spec.init_containers or any(map(_has_begun, status.container_statuses)):
         return True
     if not status.init_container_statuses:
@@ -44,13 +44,13 @@ def is_initialized(pod: Pod, status: PodStatus) -> bool:
 
 
 def count_begun(init: Sequence[ContainerStatus]) -> int:
-    """How many init containers may have run: those up to the last that shows it, and the first in any case."""
+    """Return how many init containers may have run: those up to the last that shows it, and the first in any case."""
     begun = [number for number, status in enumerate(init, start=1) if _has_begun(status)]
     return begun[-1] if begun else min(1, len(init))
 
 
 def _no_longer_ready(condition: PodCondition) -> PodCondition:
-    """What was reported last may be from before its end."""
+    """Return the condition as not ready: what was reported last may be from before its end."""
     if condition.type in {READY, CONTAINERS_READY} and condition.status == TRUE:
         return replace(condition, status=FALSE, reason="PodFailed", message="")
     return condition

@@ -1,4 +1,4 @@
-"""A pod's API status from its spec, the runtime's view and what was reported before (generateAPIPodStatus)."""
+"""Computes a pod's API status from its spec, the runtime status and what was reported before (generateAPIPodStatus)."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -28,8 +28,8 @@ DEADLINE_EXCEEDED = "DeadlineExceeded"
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 
 
-class StatusInputs(Struct, frozen=True, kw_only=True):
-    """Everything a status is computed from, besides the pod and the runtime's view of it."""
+class PodStatusInputs(Struct, frozen=True, kw_only=True):
+    """Everything a status is computed from, besides the pod and its runtime status."""
 
     previous: PodStatus
     resources: PodResources
@@ -55,8 +55,8 @@ class StatusInputs(Struct, frozen=True, kw_only=True):
     """The node's addresses, at most one of each family; none are known without an API server."""
 
 
-def generate_status(pod: Pod, seen: PodRuntimeStatus, inputs: StatusInputs) -> PodStatus:
-    """Compute the status to report now. Instants of condition changes are the board's business."""
+def generate_status(pod: Pod, seen: PodRuntimeStatus, inputs: PodStatusInputs) -> PodStatus:
+    """Compute the status to report now. The board sets the times of condition changes."""
     previous = inputs.previous
 
     def statuses(containers: Sequence[Container], before: Sequence[ContainerStatus]) -> tuple[ContainerStatus, ...]:
@@ -122,9 +122,9 @@ def generate_status(pod: Pod, seen: PodRuntimeStatus, inputs: StatusInputs) -> P
 
 
 def _ended_for_good(
-    pod: Pod, containers: Sequence[Container], statuses: Sequence[ContainerStatus], inputs: StatusInputs
+    pod: Pod, containers: Sequence[Container], statuses: Sequence[ContainerStatus], inputs: PodStatusInputs
 ) -> frozenset[str]:
-    """A new sandbox may start again what had ended for good. That must not be told: no such status would be taken."""
+    """Keep ended containers as ended: a new sandbox may start them again, but the API accepts no such status."""
     return frozenset(
         container.name
         for container, status in zip(containers, statuses, strict=True)
@@ -133,7 +133,7 @@ def _ended_for_good(
 
 
 def order_ips(ips: Sequence[str], *, prefer_ipv6: bool) -> tuple[str, ...]:
-    """At most one address of each family, the node's primary family first."""
+    """Return at most one address of each family, the node's primary family first."""
     first: dict[int, str] = {}
     for ip in ips:
         family, written = _parsed_ip(ip)
@@ -144,7 +144,7 @@ def order_ips(ips: Sequence[str], *, prefer_ipv6: bool) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _parsed_ip(text: str) -> tuple[int, str]:
-    """The family of an address, and how it is written; each status of a pod asks again."""
+    """Return the family of an address and its canonical text."""
     ip = ip_address(text)
     return ip.version, str(ip)
 
@@ -175,7 +175,7 @@ def _with_flags(
     containers: Sequence[Container],
     statuses: Sequence[ContainerStatus],
     before: Sequence[ContainerStatus],
-    inputs: StatusInputs,
+    inputs: PodStatusInputs,
 ) -> tuple[ContainerStatus, ...]:
     """Set `started` and `ready` from the state and the probes."""
     # An instance that was reported before stays started; a new one under the same name has to start for itself.
@@ -196,7 +196,7 @@ def _with_flags(
 def _probe_facts(
     container: Container,
     status: ContainerStatus,
-    inputs: StatusInputs,
+    inputs: PodStatusInputs,
     *,
     reported: ContainerStatus | None,
     was_pod_ready: bool,
@@ -226,7 +226,7 @@ def _was_ready(reported: ContainerStatus | None) -> bool | None:
 
 
 def _was_pod_ready(pod: Pod, previous: PodStatus) -> bool:
-    """What the API server says; for a pod it does not know, what was reported last."""
+    """Return whether the pod was ready by the API server's status, or else by what was reported last."""
     for status in (pod.status, previous):
         for condition in status.conditions:
             if condition.type == READY:
@@ -247,7 +247,7 @@ def _conditions(
     phase: str,
     regular: Sequence[ContainerStatus],
     init: Sequence[ContainerStatus],
-    inputs: StatusInputs,
+    inputs: PodStatusInputs,
 ) -> tuple[PodCondition, ...]:
     foreign = _foreign_conditions(pod, inputs.previous)
     ready_to_start = PodCondition(type=conditions.READY_TO_START, status=FALSE if inputs.needs_sandbox else TRUE)
@@ -266,7 +266,7 @@ def _conditions(
 
 
 def _foreign_conditions(pod: Pod, previous: PodStatus) -> tuple[PodCondition, ...]:
-    """What others say of the pod; why the node disturbed it was the node's own word, and stays."""
+    """Return the conditions of other clients; DisruptionTarget of the node stays, too."""
     foreign = {
         condition.type: condition for condition in pod.status.conditions if condition.type not in conditions.OWNED
     }

@@ -1,7 +1,7 @@
-"""Tells the API server what the status board says, and lets go of pods that are over (status manager, API side).
+"""Publishes the status board to the API server, and deletes pods that have finished (status manager, API side).
 
 A status is patched, never put, and only for the pod with that UID. Pods do not wait for one another. What the watch or
-the last answer showed is the base of a patch, so that a change costs one request.
+the last response showed is the base of a patch, so that a change costs one request.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from msgspec import Struct
 
 from klet.aio.backoff import Backoff
-from klet.aio.broadcast import Subscription
+from klet.aio.broadcast import Lagged, Subscription
 from klet.aio.clock import Clock
 from klet.aio.workqueue import WorkQueue
 from klet.api.patches.strategic_diff import create_strategic_patch
@@ -32,17 +32,17 @@ logger = logging.getLogger(__name__)
 
 SWEEP: Final = timedelta(seconds=10)
 COMING_PAUSE: Final = timedelta(milliseconds=500)
-"""That a pod is on its way is no news to whoever wanted it: most have arrived before it could be told."""
+"""How long the status of a pod that only starts is held: most pods run before it would be published."""
 COMING_PATIENCE: Final = timedelta(seconds=5)
-"""While pods start it is told that long after that: the machine and the API server have better things to do."""
+"""How much longer it is held while pods start: the node and the API server are busy with those."""
 COMING_GAP: Final = timedelta(milliseconds=100)
-"""And then of one after the other, so that no news waits behind all of them."""
+"""Between two of them, so that a status that matters does not queue behind all of them."""
 _PARALLEL: Final = 8
 _FIRST_DELAY: Final = timedelta(milliseconds=500)
 
 
 class PodApiError(KletError):
-    """The API server did not do it; it may later."""
+    """The request failed; it is retried."""
 
 
 class PodGone(PodApiError):
@@ -53,22 +53,22 @@ class PodApi(Protocol):
     """Pods at the API server."""
 
     def seen(self, pod: Pod) -> Pod | None:
-        """The newest state of the pod with this UID that the watch has shown."""
+        """Return the newest state of the pod with this UID that the watch has shown."""
         ...
 
     async def read(self, pod: Pod) -> Pod:
-        """Ask for it; raises PodGone, also if another pod has its name now."""
+        """GET the pod; raises PodGone, also if another pod has its name now."""
         ...
 
     async def patch_status(self, pod: Pod, patch: dict[str, Any]) -> Pod: ...
 
     async def delete(self, pod: Pod) -> None:
-        """Let it go at once, if it is still that one."""
+        """Delete the pod with this UID without grace period."""
         ...
 
 
-class WantedPods(Protocol):
-    """The pods this node should run, and their mirrors."""
+class PodsAndMirrors(Protocol):
+    """The pods that this node should run, and their mirrors."""
 
     def get(self, uid: PodUID) -> Pod | None: ...
 
@@ -88,11 +88,11 @@ class _Sent(Struct, frozen=True):
     version: int
     answer: Pod
     at: float
-    """On the clock that never steps."""
+    """On the monotonic clock."""
 
 
 class _Deleted(Struct, frozen=True):
-    """An object that the API server has let go, and the newest state of it that was known then."""
+    """An object that was deleted at the API server, and its newest version that was known then."""
 
     api_uid: str
     version: int
@@ -105,7 +105,7 @@ class StatusManager:
         self,
         *,
         board: StatusBoard,
-        pods: WantedPods,
+        pods: PodsAndMirrors,
         api: PodApi,
         starts: PodStarts,
         may_run: Callable[[PodUID], bool],
@@ -122,7 +122,7 @@ class StatusManager:
         self._deleted: dict[PodUID, _Deleted] = {}
         self._backoff = Backoff[PodUID](first=_FIRST_DELAY, longest=SWEEP)
         self._coming: dict[PodUID, None] = {}
-        """Pods of which there is nothing to tell but that they are on their way."""
+        """Pods whose status only says that they are starting; published later."""
         self._some_come = asyncio.Event()
 
     async def run(self) -> None:
@@ -130,31 +130,29 @@ class StatusManager:
             group.create_task(self._follow(), name="status-changes")
             group.create_task(self._follow_pods(), name="status-targets")
             group.create_task(self._sweep(), name="status-sweep")
-            group.create_task(self._tell_coming(), name="status-coming")
+            group.create_task(self._publish_coming(), name="status-coming")
             for number in range(_PARALLEL):
                 group.create_task(self._work(), name=f"status-writer-{number}")
 
     async def _follow(self) -> None:
         with self._board.changes() as changes:
+            # Subscribed first: a change between the two lines is seen at least once.
             for uid in self._board.all():
                 self._add(uid)
-            async for uid in changes:
-                self._add(uid)
-                if changes.lagged:
-                    changes.lagged = False
-                    for each in self._board.all():
-                        self._add(each)
+            async for change in changes:
+                for uid in self._board.all() if isinstance(change, Lagged) else (change,):
+                    self._add(uid)
 
     async def _follow_pods(self) -> None:
-        """A mirror that has come shows nothing yet, and a status that somebody else wrote is set right at once."""
+        """Publish to a new mirror, and correct a status that another client wrote; the sweep finds what is dropped."""
         with self._pods.changes() as changes:
-            async for name in changes:
+            async for name in changes.items():
                 pod = self._pods.by_full_name(name)
                 if pod is not None and self._differs(uid_of(pod)):
                     self._add(uid_of(pod))
 
     async def _sweep(self) -> None:
-        """Find what a lost request, or someone else's write, has made differ."""
+        """Find statuses that differ because of a lost request or a write of another client (upstream's batch sync)."""
         while True:
             await self._clock.sleep(SWEEP)
             known = self._board.all()
@@ -166,7 +164,7 @@ class StatusManager:
                     self._add(uid)
 
     def _add(self, uid: PodUID) -> None:
-        """Have it told; at once, if it is news."""
+        """Queue a status: at once if it matters, later if it only says that the pod starts."""
         if self._is_news(uid):
             self._coming.pop(uid, None)
             self._queue.add(uid)
@@ -175,7 +173,7 @@ class StatusManager:
         self._some_come.set()
 
     def _is_news(self, uid: PodUID) -> bool:
-        """Whether there is more to tell than that a pod is on its way, which it was before."""
+        """Return whether a status says more than that a pod starts, which the API server knows."""
         reported, pod = self._board.reported(uid), self._pods.get(uid)
         if reported is None or reported.is_finished or not is_coming(reported.status):
             return True
@@ -183,15 +181,16 @@ class StatusManager:
         shown = None if target is None else self._known(uid, target)
         return shown is not None and shown.status.phase not in {"", PENDING}
 
-    async def _tell_coming(self) -> None:
-        """When they have had their time, and all together as soon as none starts."""
+    async def _publish_coming(self) -> None:
+        """Publish the statuses of starting pods after a pause; all at once as soon as no pod starts."""
         while True:
             await self._some_come.wait()
             await self._clock.sleep(COMING_PAUSE)
             await self._clock.wait(self._starts.until_idle(), at_most=COMING_PATIENCE)
+            # Taken only after the waits: a pod that runs by now has left the set by `_add`.
             self._some_come.clear()
-            told, self._coming = self._coming, {}
-            for uid in told:
+            coming, self._coming = self._coming, {}
+            for uid in coming:
                 self._queue.add(uid)
                 if self._starts.is_busy:
                     await self._clock.sleep(COMING_GAP)
@@ -207,6 +206,8 @@ class StatusManager:
         seen = self._api.seen(target)
         if seen is None:
             return False
+        # The watch is behind our own write: comparing with it would write the same again. It is taken for true only if
+        # it stays behind for longer than a watch may lag.
         if _version(seen) < _version(sent.answer):
             if self._clock.monotonic() - sent.at < WATCH_LAG.total_seconds():
                 return False
@@ -217,7 +218,7 @@ class StatusManager:
         wanted = status_to_write(seen, reported.status, may_run=self._may_run(uid), now=self._now())
         if is_same(wanted, seen.status):
             return False
-        del self._sent[uid]  # someone else wrote it: compare anew with what is there
+        del self._sent[uid]  # another client wrote it: compare again with what is there
         return True
 
     async def _work(self) -> None:
@@ -227,7 +228,7 @@ class StatusManager:
                 await self._publish(uid)
                 self._backoff.reset(uid)
             except PodGone:
-                self._sent.pop(uid, None)  # its source will say so
+                self._sent.pop(uid, None)  # the source of the pod removes it
             except PodApiError as error:
                 delay = self._backoff.next(uid, now=self._clock.now())
                 logger.log(level_for(error), "Pod status not written", extra={"uid": uid, "error": str(error)})
@@ -247,26 +248,28 @@ class StatusManager:
             logger.info("Pod fully terminated and removed", extra={"pod": format_pod(current)})
 
     async def _write(self, uid: PodUID, target: Pod, reported: Reported) -> Pod:
+        # Upstream GETs the pod before each patch; here the base is what the watch or the last response showed.
         current = self._known(uid, target) or await self._api.read(target)
         sent = self._sent.get(uid)
         if sent is not None and sent.version == reported.version and sent.api_uid == target.metadata.uid:
             return current
         wanted = status_to_write(current, reported.status, may_run=self._may_run(uid), now=self._now())
         patch = create_strategic_patch(Pod(status=current.status), Pod(status=wanted), Pod)
+        # The UID in the patch makes the API server refuse it for another pod of the same name.
         if patch:
             current = await self._api.patch_status(current, {**patch, "metadata": {"uid": current.metadata.uid}})
         self._sent[uid] = _Sent(current.metadata.uid, reported.version, current, self._clock.monotonic())
         return current
 
     def _known(self, uid: PodUID, target: Pod) -> Pod | None:
-        """The newest state of the API object that a watch or an answer has shown."""
+        """Return the newest state of the API object that the watch or a response has shown."""
         sent, seen = self._sent.get(uid), self._api.seen(target)
         answer = sent.answer if sent is not None and sent.api_uid == target.metadata.uid else None
         known = [each for each in (answer, seen) if each is not None]
         return max(known, key=_version, default=None)
 
     def _is_gone(self, uid: PodUID, target: Pod) -> bool:
-        """Whether it was let go, and not kept after all, by a finalizer for example, which the watch would show."""
+        """Return whether it was deleted. The watch shows a newer version if a finalizer keeps it after all."""
         deleted = self._deleted.get(uid)
         if deleted is None or deleted.api_uid != target.metadata.uid:
             return False
@@ -274,7 +277,7 @@ class StatusManager:
         return seen is None or _version(seen) <= deleted.version
 
     def _target(self, pod: Pod) -> Pod | None:
-        """The API object that shows the pod: a static pod is shown by its mirror, if it has one."""
+        """Return the API object of the pod: for a static pod its mirror, if it has one."""
         return self._pods.mirror_of(pod) if is_static(pod) else pod
 
     def _now(self) -> Time:

@@ -17,7 +17,7 @@ UNKNOWN = "Unknown"
 _ON_THE_WAY = frozenset({"ContainerCreating", "PodInitializing"})
 
 RestartRule = Callable[[Container, int], bool]
-"""Says whether a container that ended with that exit code is started again."""
+"""Returns whether a container that ended with that exit code is started again."""
 
 
 class _Count(Struct):
@@ -37,7 +37,7 @@ def is_terminal(phase: str) -> bool:
 
 
 def is_coming(status: PodStatus) -> bool:
-    """Whether it says no more than that the pod is on its way, and nothing has gone wrong."""
+    """Return whether the status only says that the pod starts, and nothing has failed."""
     if status.phase != PENDING or status.reason or status.message:
         return False
     containers = (*status.init_container_statuses, *status.container_statuses)
@@ -84,7 +84,7 @@ def _decide(count: _Count, *, is_initialized: bool, ends_here: bool) -> str:
 
 
 def _last_exit(status: ContainerStatus) -> int | None:
-    """The exit code of a waiting container's previous life, if it had one."""
+    """Return the exit code of the previous instance of a waiting container, if it had one."""
     return status.last_state.terminated.exit_code if status.last_state.terminated is not None else None
 
 

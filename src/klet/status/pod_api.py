@@ -1,4 +1,4 @@
-"""The pods of this node at the API server, for the status publisher."""
+"""Requests for the pods of this node at the API server, for the status manager."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""A status with what a probe has just found out (SetContainerReadiness, SetContainerStartup)."""
+"""Updates a status with a new probe result (SetContainerReadiness, SetContainerStartup)."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from klet.status import conditions
 
 
 def with_readiness(pod: Pod, status: PodStatus, container: ContainerId, is_ready: bool) -> PodStatus | None:  # noqa: FBT001 - both changes are called alike
-    """The status with that container ready or not; None if that is no news."""
+    """Return the status with that container ready or not; None if nothing changes."""
     found = find_container(status, container)
     if found is None or found.ready is is_ready:
         return None
@@ -23,7 +23,7 @@ def with_readiness(pod: Pod, status: PodStatus, container: ContainerId, is_ready
 
 
 def with_startup(pod: Pod, status: PodStatus, container: ContainerId, is_started: bool) -> PodStatus | None:  # noqa: ARG001, FBT001 - both changes are called alike
-    """The status with that container started or not; None if that is no news."""
+    """Return the status with that container started or not; None if nothing changes."""
     found = find_container(status, container)
     if found is None or found.started is is_started:
         return None
@@ -31,7 +31,7 @@ def with_startup(pod: Pod, status: PodStatus, container: ContainerId, is_started
 
 
 def find_container(status: PodStatus, container: ContainerId) -> ContainerStatus | None:
-    """The status of a running instance: of one that has ended, a late answer of a probe says nothing."""
+    """Return the status of a running instance; a late result for one that has ended is ignored."""
     every = (*status.container_statuses, *status.init_container_statuses)
     running = (each for each in every if each.state.running is not None)
     return next((each for each in running if each.container_id.rpartition("://")[2] == container), None)

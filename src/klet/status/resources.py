@@ -22,7 +22,7 @@ LEAST_REQUEST = 2
 def build_resources(
     resources: PodResources, record: ContainerRecord, previous: ContainerStatus | None
 ) -> ResourceRequirements:
-    """What the container was admitted with, overlaid with what it runs with."""
+    """Return what the container was admitted with, overlaid with what it runs with."""
     admitted = resources.admitted.of(record.name)
     if record.state is not RuntimeContainerState.RUNNING:
         return admitted
@@ -44,7 +44,7 @@ def build_resources(
 
 
 def _reported_before(record: ContainerRecord, previous: ContainerStatus | None) -> ResourceRequirements:
-    """What this same instance was reported with while it ran."""
+    """Return what this same instance was reported with while it ran."""
     if previous is None or previous.resources is None or previous.state.running is None:
         return ResourceRequirements()
     is_same = previous.container_id.rpartition("://")[2] == record.id

@@ -1,4 +1,4 @@
-"""Which restart count comes next for a container that the runtime has forgotten: by its logs, or by its last status."""
+"""Computes the next restart count of a container that the runtime no longer has: from its logs or last status."""
 
 from klet.api.container_status import ContainerStateTerminated, ContainerStatus
 from klet.api.pod import Pod, PodStatus
@@ -9,7 +9,7 @@ from klet.status.containers import STATUS_UNKNOWN
 
 
 class KnownRestarts:
-    """The restart count by the logs, or by what was reported: a log may be gone, or never have been."""
+    """Return the restart count by the logs or by what was reported: a log may be gone."""
 
     def __init__(self, *, logs: RestartCounts, statuses: StatusBoard) -> None:
         self._logs = logs
@@ -22,13 +22,13 @@ class KnownRestarts:
 
 
 def next_restart_count(status: PodStatus, container: str) -> int:
-    """The lowest count with which a new instance does not fall behind one that was told of."""
+    """Return the lowest count that is not behind one that was reported."""
     every = (*status.init_container_statuses, *status.container_statuses, *status.ephemeral_container_statuses)
     return max((_count_after(each) for each in every if each.name == container), default=0)
 
 
 def _count_after(status: ContainerStatus) -> int:
-    """A container that ran has used its count up, one that was never started has not."""
+    """Return the count of the next instance: one that ran has used its count, one that never started has not."""
     if status.state.running is not None:
         return status.restart_count + 1
     end = status.state.terminated or status.last_state.terminated
@@ -36,5 +36,5 @@ def _count_after(status: ContainerStatus) -> int:
 
 
 def _is_counted(end: ContainerStateTerminated) -> bool:
-    """The loss of a container was counted as a restart when it was told."""
+    """Return whether the loss of a container was counted as a restart when it was reported."""
     return end.reason == STATUS_UNKNOWN and not end.container_id

@@ -25,7 +25,7 @@ DATED = frozenset({CONTAINERS_READY, READY, INITIALIZED, READY_TO_START, POD_SCH
 
 
 def find_illegal_transition(pod: Pod, old: PodStatus, new: PodStatus, restarts: RestartRule) -> str | None:
-    """What a new status may not say: that a container runs again which must not be restarted."""
+    """Return why a new status is illegal: a container that must not be restarted runs again."""
     if _restarts_always(pod):
         return None
     regular = {container.name: container for container in pod.spec.containers}
@@ -46,7 +46,7 @@ def find_illegal_transition(pod: Pod, old: PodStatus, new: PodStatus, restarts: 
 
 
 def keeps_its_end(pod: Pod, container: Container, status: ContainerStatus, restarts: RestartRule) -> bool:
-    """Whether a status shows an end that no later one may take back."""
+    """Return whether a status shows an end that is final."""
     return not _restarts_always(pod) and not is_sidecar(container) and _is_final(pod, container, status, restarts)
 
 
@@ -63,7 +63,7 @@ def date_status(status: PodStatus, old: PodStatus | None, *, now: Time) -> PodSt
 
 
 def is_same(one: PodStatus, other: PodStatus) -> bool:
-    """Whether two statuses say the same. Of the node's own conditions only their content counts."""
+    """Return whether two statuses are equal, apart from the times of the node's own conditions."""
     return _comparable(one) == _comparable(other)
 
 

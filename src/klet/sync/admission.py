@@ -1,7 +1,7 @@
-"""Decides whether this node takes a pod in: the first stage of every pod's life, before anything is done for it.
+"""Admits or rejects a pod: the first stage of every pod, before anything is done for it (canAdmitPod).
 
-A pod is admitted once, and given its resources then. What runs already or was taken in by an earlier run of the agent
-is not asked again, so that a restart rejects nobody.
+A pod is admitted once, and given its resources then. A pod that runs already or was admitted by a previous run of the
+agent is not checked again, so that a restart rejects no pod.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ _WITHOUT_ROOM: Final = frozenset({Stage.ADMITTING, Stage.TERMINATED, Stage.FINIS
 
 
 class PodAdmission:
-    """Asks the handlers in their order; the first that does not admit a pod has the last word."""
+    """Calls the handlers in their order; the first that does not admit a pod decides."""
 
     def __init__(
         self,
@@ -43,24 +43,24 @@ class PodAdmission:
         self._ledger = ledger
         self._allocations = allocations
         self._remembers = remembers
-        """Whether an earlier run of the agent took a pod in."""
+        """Whether a previous run of the agent admitted a pod."""
         self._report_rejection = report_rejection
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
     async def admit(self, pod: Pod) -> Verdict:
-        """What is to become of a pod that nothing has been done for yet."""
+        """Return the verdict on a pod for which nothing has been done yet."""
         verdict = await self._decide(pod)
         if isinstance(verdict, Admit):
             self.take_over(pod)
         return verdict
 
     def take_over(self, pod: Pod, *, cause: CauseId | None = None) -> None:
-        """Give a pod its resources; one that runs, or is over, needs no admission and keeps what it has."""
+        """Keep the resources of a pod that needs no admission: it runs already, or has ended."""
         self._allocations.admit(uid_of(pod), compute_admitted(pod))
         self._note_resize(pod, cause)
 
     def note_change(self, pod: Pod, known: Pod, *, cause: CauseId | None) -> None:
-        """Record that the spec of a pod has come to want other resources than it was given.
+        """Record that the spec of a pod now asks for other resources than it was given.
 
         A manifest that names its UID itself may change as well: a static pod has what its manifest says.
         """
@@ -70,7 +70,7 @@ class PodAdmission:
             self._note_resize(pod, cause)
 
     def reject(self, pod: Pod, rejection: Reject, *, cause: CauseId | None) -> None:
-        """Record and report that the node refuses a pod."""
+        """Record and report that the node rejects a pod."""
         cause = self._decisions.for_pod(pod).record(
             rejection.reason, rejection.message, measurements=rejection.measurements, parent=cause
         )
@@ -99,6 +99,6 @@ class PodAdmission:
             self._decisions.for_pod(pod).record(Reason.RESIZE_PENDING, message, next_step=following, parent=cause)
 
     def _has_room(self, uid: PodUID) -> bool:
-        """Whether a pod was taken in, and still holds what it was given."""
+        """Return whether a pod was admitted, and still holds what it was given."""
         state = self._ledger.get(uid)
         return state is not None and state.stage not in _WITHOUT_ROOM

@@ -1,6 +1,7 @@
-"""Sees to it that a pod runs in its own cgroup, and that the QoS classes share the node as their pods ask.
+"""Ensures that a pod runs in its own cgroup, and that the QoS cgroups have the shares of their pods.
 
-Containers that live outside of the cgroup their pod should have escape its limits, so such a pod is started anew.
+Containers outside of the cgroup that their pod should have escape its limits, so such a pod is stopped and started
+again.
 """
 
 import logging
@@ -21,7 +22,7 @@ from klet.model.runtime import PodRuntimeStatus
 from klet.runtime.kill.killer import PodKiller
 from klet.runtime.restart import NEVER, effective_policy
 from klet.sync.ledger import WorkerLedger
-from klet.sync.preparation import Held, PreparationStep, Stopped, SyncedPod
+from klet.sync.preparation import PreparationStep, StepIncomplete, Stopped, SyncedPod
 from klet.sync.worker_state import Stage
 
 logger = logging.getLogger(__name__)
@@ -31,23 +32,23 @@ _ACTIVE = frozenset({Stage.SYNCING, Stage.TERMINATING})
 
 
 class PodCgroupFailed(KletError):
-    """A pod cannot have its cgroup, so it cannot start."""
+    """The cgroup of a pod could not be made, so the pod cannot start."""
 
 
 class PodCgroupKeeper(Protocol):
-    """Gives a pod its cgroup and takes it away."""
+    """Creates and removes the cgroup of a pod (pod container manager)."""
 
     def exists(self, pod: Pod) -> bool: ...
 
     async def ensure(self, pod: Pod, allocation: PodAllocation) -> bool:
-        """Whether it was made now, with values of the allocation."""
+        """Make the cgroup with the values of the allocation; return whether it was made now."""
         ...
 
     async def destroy(self, pod: Pod) -> None: ...
 
 
 class QosKeeper(Protocol):
-    """Shares the node out between the QoS classes."""
+    """Updates the QoS cgroups (QoS container manager)."""
 
     async def update(self, pods: Iterable[tuple[Pod, PodAllocation]]) -> None: ...
 
@@ -72,7 +73,7 @@ class CgroupStep(PreparationStep):
         self._killer = killer
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
-    async def keep(self, synced: SyncedPod) -> Held | Stopped | None:
+    async def keep(self, synced: SyncedPod) -> StepIncomplete | Stopped | None:
         pod, cause = synced.pod, synced.cause
         if self._cgroups.exists(pod):
             return None
@@ -82,11 +83,11 @@ class CgroupStep(PreparationStep):
         return Stopped() if killed else None
 
     async def note_stop(self, uid: PodUID | None) -> None:
-        """Share the node out between the others."""
+        """Update the QoS cgroups without the pod that has stopped."""
         await self.balance(without=uid)
 
     async def balance(self, *, without: PodUID | None = None) -> None:
-        """Share the node out between the pods that are there now. A failure is no reason to hold a pod up."""
+        """Update the QoS cgroups for the pods that are there now. A failure does not stop a pod from starting."""
         states = self._ledger.all().items()
         pods = [
             (state.pod, self._allocations.of(state.pod))
@@ -135,12 +136,12 @@ class CgroupStep(PreparationStep):
 
 
 def is_running(status: PodStatus) -> bool:
-    """Whether a regular container runs; upstream looks at no others here."""
+    """Return whether a regular container runs; upstream checks no others here."""
     return any(each.state.running is not None for each in status.container_statuses)
 
 
 def runs_once(pod: Pod) -> bool:
-    """Whether no container of the pod may ever be started again."""
+    """Return whether no container of the pod may ever be started again."""
     return pod.spec.restart_policy == NEVER and not any(_may_restart(each, pod) for each in pod.spec.containers)
 
 

@@ -6,7 +6,7 @@ from klet.api.pod import Pod, PodStatus
 
 
 def deadline_of(pod: Pod, status: PodStatus | None) -> datetime | None:
-    """When the pod's time is up; None while it has no deadline or has not started.
+    """Return when the pod's time is up; None while it has no deadline or has not started.
 
     The instant it started is the one that was reported, or else the API server's.
     """

@@ -30,7 +30,7 @@ from klet.runtime.kill.killer import PodKiller
 from klet.runtime.labels import legacy_log_names
 from klet.status.phase import is_terminal
 from klet.sync.ledger import WorkerLedger
-from klet.sync.pod_holdings import PodHoldings
+from klet.sync.pod_host_resources import PodHostResources
 from klet.sync.worker_state import PodUpdate, Stage, UpdateKind
 from klet.sync.workers import PodWorkers
 
@@ -40,7 +40,7 @@ DECIDER = "sync.housekeeping"
 PERIOD = timedelta(seconds=2)
 REMOVALS = 4
 LONGEST_REMOVAL = timedelta(seconds=2)
-"""A pod whose removal takes longer no longer counts among those that are removed at once: its shim may hang."""
+"""A removal that takes longer no longer counts towards the limit of parallel removals: its shim may hang."""
 
 
 class OrphanCgroups(Protocol):
@@ -66,7 +66,7 @@ class Leftovers:
         self,
         *,
         killer: PodKiller,
-        files: PodHoldings,
+        files: PodHostResources,
         links: OrphanLinks,
         cgroups: OrphanCgroups,
         recorder: CauseRecorder,
@@ -80,14 +80,14 @@ class Leftovers:
     async def remove(self, uid: PodUID, status: PodRuntimeStatus | None) -> None:
         """Remove everything of one pod."""
         if status is not None:
-            # Only its containers tell how the links to its logs are called, so they go last.
+            # The names of the log links are derived from the containers, so the containers go last.
             for link in legacy_log_names(status):
                 await self._links.unlink(link)
             await self._killer.remove_pod(status)
         try:
             await self._files.remove_pod(uid)
         except KletError:
-            # Its volumes are still there, so its cgroup stays too; what may run in it shall not cost much.
+            # Its volumes are still there, so its cgroup stays too; what may still run in it gets the least CPU.
             await self._cgroups.reduce_cpu(uid)
             raise
         await self._cgroups.destroy_uid(uid)
@@ -97,38 +97,38 @@ class Leftovers:
         )
 
     async def found(self, known: frozenset[PodUID]) -> frozenset[PodUID]:
-        """Pods of which there is only a directory or a cgroup left."""
+        """Return pods of which only a directory or a cgroup is left."""
         on_disk = await self._files.pods_on_disk()
         return (on_disk - known) | frozenset(await self._cgroups.orphans(known))
 
 
-class HousekeepingCall:
-    """When a pass is due: as soon as another part asks for one, and now and then; never before all sources were seen.
+class HousekeepingTrigger:
+    """Starts a pass when another part asks for one, and periodically; never before all sources were seen.
 
-    A shared bell, made before the parts that ring it and the one that hears it.
+    It is built before the parts that ask and the one that waits, because those depend on one another.
     """
 
     def __init__(self, *, sources_ready: Callable[[], bool], clock: Clock) -> None:
         self._sources_ready = sources_ready
         self._clock = clock
-        self._rung = asyncio.Event()
+        self._asked = asyncio.Event()
 
     def ask(self) -> None:
-        self._rung.set()
+        self._asked.set()
 
     def finished(self, uid: PodUID) -> None:  # noqa: ARG002 - the pass looks at every pod anyway
-        self._rung.set()
+        self._asked.set()
 
     async def wait(self) -> None:
         while True:
-            await self._clock.wait(self._rung.wait(), at_most=PERIOD)
-            self._rung.clear()
+            await self._clock.wait(self._asked.wait(), at_most=PERIOD)
+            self._asked.clear()
             if self._sources_ready():
                 return
 
 
 class PodMemories:
-    """Everything that remembers pods. `remembered` are those that an earlier life of the agent knew."""
+    """Every part that keeps state of pods. `remembered` are those that a previous run of the agent knew."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class PodMemories:
         self._status_of = status_of
 
     def is_over(self, pod: Pod) -> bool:
-        """Whether the pod has reached its last phase, by the API server's word or by what was reported."""
+        """Return whether the pod is in a terminal phase, at the API server or in what was reported."""
         reported = self._status_of(uid_of(pod))
         return is_terminal(pod.status.phase) or (reported is not None and is_terminal(reported.phase))
 
@@ -151,13 +151,13 @@ class PodMemories:
             forget(uid)
 
     def forget_all_but(self, known: AbstractSet[PodUID]) -> None:
-        """A pod that went while no agent ran is not to be taken for itself if it ever comes back."""
+        """Forget pods that went while no agent ran: one that comes back starts without their state."""
         for uid in sorted(set(self._remembered()) - known):
             self.forget(uid)
 
 
 class StuckRemovals:
-    """Removals that failed: one line for all of a pass. Others may make any number of directories in `pods/`."""
+    """Removals that failed: one log line for a whole pass, because anyone may make many directories in `pods/`."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -188,7 +188,7 @@ class Housekeeping:
         cache: RuntimeCache,
         memories: PodMemories,
         leftovers: Leftovers,
-        call: HousekeepingCall,
+        trigger: HousekeepingTrigger,
         clock: Clock,
     ) -> None:
         self._pods = pods
@@ -198,7 +198,7 @@ class Housekeeping:
         self._memories = memories
         self._leftovers = leftovers
         self._clock = clock
-        self._call = call
+        self._trigger = trigger
         self._nudged_at = float("-inf")
         self._turns = Turns(at_once=REMOVALS, longest=LONGEST_REMOVAL, clock=clock)
         self._removing: set[PodUID] = set()
@@ -207,14 +207,14 @@ class Housekeeping:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as removals:
             while True:
-                await self._call.wait()
+                await self._trigger.wait()
                 try:
                     await self._pass(removals)
                 except KletError as error:
                     logger.warning("Housekeeping was cut short", extra={"error": str(error)})
 
     async def _pass(self, removals: asyncio.TaskGroup) -> None:
-        """One pass. A pod that cannot be cleaned up now is tried again at the next; nobody waits for it meanwhile."""
+        """Run one pass. A pod that cannot be cleaned up now is retried in the next one; no other pod waits for it."""
         self._stuck.log()
         self._settle_workers()
         self._start_forgotten()
@@ -235,12 +235,12 @@ class Housekeeping:
             self._begin_removal(uid, None, removals)
 
     def _settle_workers(self) -> None:
-        """Tell workers of orphans, drop finished ones, and start those again that came back meanwhile."""
+        """Terminate orphans, forget finished pods, and start those again that came back meanwhile."""
         wanted = self._pods.uids()
         for uid, state in self._ledger.all().items():
             if state.stage is Stage.FINISHED and (uid not in wanted or state.restart_requested):
                 if not self._workers.forget(uid):
-                    continue  # the end of its worker calls again
+                    continue  # the end of its worker triggers another pass
                 self._memories.forget(uid)
                 pod = self._pods.get(uid)
                 if pod is not None:
@@ -249,7 +249,7 @@ class Housekeeping:
                 self._workers.orphan(uid)
 
     def _start_forgotten(self) -> None:
-        """A wanted pod without a worker gets one: to run, or to be cleaned up if it is over and being deleted."""
+        """Start a worker for a wanted pod without one: to run it, or to clean it up if it has ended and is deleted."""
         for pod in self._pods.all():
             uid = uid_of(pod)
             if self._ledger.get(uid) is not None:
@@ -260,7 +260,7 @@ class Housekeeping:
                 self._workers.update(PodUpdate(kind=UpdateKind.KILL, pod=pod, why="the pod is over and being deleted"))
 
     def _nudge_orphans(self) -> None:
-        """Nobody else will ask again for the end of a pod that no source has: it is tried more often than others."""
+        """Wake orphans that terminate: no source updates them any more, so their stop is retried here."""
         now = self._clock.monotonic()
         if now - self._nudged_at < PERIOD.total_seconds():
             return
@@ -287,10 +287,10 @@ class Housekeeping:
 
     async def _remove(self, uid: PodUID, status: PodRuntimeStatus | None) -> None:
         if self._pods.get(uid) is not None or self._ledger.get(uid) is not None:
-            return  # it came back while others were looked after
+            return  # it came back while others were removed
         try:
             with self._workers.holding_back(uid):
-                # A removal that fails half-way must not let a pod that comes back believe in what was there before.
+                # Expired first: if the removal fails half-way, a pod that comes back must not use the old status.
                 self._cache.expire(uid)
                 await self._leftovers.remove(uid, status)
                 self._cache.forget(uid)
@@ -299,7 +299,7 @@ class Housekeeping:
 
 
 def synthetic_pod(status: PodRuntimeStatus) -> Pod:
-    """A pod made from what the runtime knows: enough to stop it."""
+    """Return a pod made from what the runtime knows: enough to stop it."""
     made = [sandbox.created_at for sandbox in status.sandboxes]
     names = dict.fromkeys(record.name for record in status.containers)
     images = {record.name: record.image for record in status.containers}

@@ -1,4 +1,4 @@
-"""Where each pod stands in its life on this node. Written by the pod workers only, read by housekeeping and the API."""
+"""The worker state of each pod. Written by the pod workers only, read by housekeeping and the API."""
 
 from klet.model.pods import PodUID, full_name, is_static
 from klet.sync.worker_state import Stage, WorkerState
@@ -13,7 +13,7 @@ class WorkerLedger:
 
     @property
     def is_complete(self) -> bool:
-        """True once every pod that any source wants has had its worker: whoever has none now is gone for good."""
+        """True once every pod of every source has had a worker: a pod without one is gone for good."""
         return self._is_complete
 
     def mark_complete(self) -> None:
@@ -23,7 +23,7 @@ class WorkerLedger:
         return self._states.get(uid)
 
     def state_of(self, uid: PodUID) -> WorkerState:
-        """The state of a pod that has a worker."""
+        """Return the state of a pod that has a worker."""
         return self._states[uid]
 
     def put(self, uid: PodUID, state: WorkerState) -> None:
@@ -36,14 +36,14 @@ class WorkerLedger:
         return dict(self._states)
 
     def may_start(self, uid: PodUID) -> bool:
-        """A static pod waits until every earlier one of its full name is over: they share ports, paths and a name."""
+        """Return False for a static pod while an earlier one of its name has not finished: they share ports."""
         state = self._states[uid]
         if not is_static(state.pod):
             return True
         name = full_name(state.pod)
         for other, other_state in self._states.items():
             if other == uid:
-                return True  # insertion order: those before are earlier, those after have to wait for us
+                return True  # insertion order: those before came earlier, those after wait for this one
             rival = is_static(other_state.pod) and full_name(other_state.pod) == name
             if rival and other_state.stage is not Stage.FINISHED:
                 return False

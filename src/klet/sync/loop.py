@@ -1,12 +1,13 @@
 """Dispatches what happens to the pod workers: changes of the wanted pods and changes in the runtime (syncLoop).
 
-It only takes in and hands on; every decision about a pod is its worker's.
+It only dispatches; every decision about a pod is made by its worker.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from klet.aio.broadcast import Lagged
 from klet.api.pod import Pod
 from klet.api.pod_annotations import SOURCE_ANNOTATION
 from klet.model.causes import CauseId, CauseRecorder
@@ -16,17 +17,17 @@ from klet.model.recording import DecisionRecorder
 from klet.model.runtime import PodRuntimeStatus
 from klet.pleg.cache import RuntimeCache
 from klet.pods.store import PodStore
-from klet.sources.merge import ChangeKind, PodChanges
+from klet.sources.merge import PodChangeKind, PodChanges
 from klet.status.conditions import is_readiness_stale
-from klet.sync.beat import Beat
 from klet.sync.housekeeping import synthetic_pod
-from klet.sync.probe_news import ProbeNews
+from klet.sync.loop_monitor import SyncLoopMonitor
+from klet.sync.probe_sync import ProbeSync
 from klet.sync.worker_state import PodUpdate, UpdateKind
 from klet.sync.workers import PodWorkers
 
 DECIDER = "sync.loop"
-_LEAVES_NOTHING = frozenset({ChangeKind.ADD, ChangeKind.RECONCILE})
-"""What is no reason to look at once for things that pods have left; the next pass in its time will do."""
+_LEAVES_NOTHING = frozenset({PodChangeKind.ADD, PodChangeKind.RECONCILE})
+"""Changes after which pods leave nothing to clean up: they trigger no housekeeping."""
 
 
 class ChangeSource(Protocol):
@@ -35,16 +36,16 @@ class ChangeSource(Protocol):
     async def next_change(self) -> PodChanges: ...
 
     def mark_handled(self, source: str) -> None:
-        """A change of that source has been taken in."""
+        """Note that a change of that source was handled."""
         ...
 
     def all_ready(self) -> bool:
-        """True when every source has been seen and taken in."""
+        """Return whether a change of every source was handled (upstream's AllReady)."""
         ...
 
 
 class SyncLoop:
-    """Hands news to the workers."""
+    """Dispatches changes to the workers."""
 
     def __init__(
         self,
@@ -53,8 +54,8 @@ class SyncLoop:
         pods: PodStore,
         workers: PodWorkers,
         cache: RuntimeCache,
-        probe_news: ProbeNews,
-        beat: Beat,
+        probe_sync: ProbeSync,
+        monitor: SyncLoopMonitor,
         housekeeping: Callable[[], None],
         recorder: CauseRecorder,
     ) -> None:
@@ -62,8 +63,8 @@ class SyncLoop:
         self._pods = pods
         self._workers = workers
         self._cache = cache
-        self._probe_news = probe_news
-        self._beat = beat
+        self._probe_sync = probe_sync
+        self._monitor = monitor
         self._housekeeping = housekeeping
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
@@ -71,32 +72,32 @@ class SyncLoop:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow_runtime(), name="sync-runtime")
             group.create_task(self._follow_sources(), name="sync-sources")
-            group.create_task(self._probe_news.run(), name="sync-probes")
-            group.create_task(self._beat.run(), name="sync-beat")
+            group.create_task(self._probe_sync.run(), name="sync-probes")
+            group.create_task(self._monitor.run(), name="sync-monitor")
 
     def health_error(self) -> str | None:
-        """Why the loop must be taken for stuck, or None."""
-        return self._beat.health_error()
+        """Return why the loop counts as stuck, or None."""
+        return self._monitor.health_error()
 
     async def _follow_runtime(self) -> None:
         with self._cache.changes() as changes:
             async for uid in changes:
+                if isinstance(uid, Lagged):
+                    for pod in self._pods.all():
+                        self._workers.wake(uid_of(pod))
+                    continue
                 self._workers.wake(uid)
                 if self._pods.get(uid) is None:
                     self._housekeeping()
-                if changes.lagged:
-                    changes.lagged = False
-                    for pod in self._pods.all():
-                        self._workers.wake(uid_of(pod))
 
     async def _follow_sources(self) -> None:
-        await self._beat.until_ready()
+        await self._monitor.until_ready()
         while True:
             change = await self._changes.next_change()
-            # While the runtime is not well nothing new is begun; what comes is taken in when it is well again.
-            await self._beat.until_ready()
+            # While the runtime is not well nothing new is begun: the change waits until it is well again.
+            await self._monitor.until_ready()
             was_ready = self._changes.all_ready()
-            if change.kind is ChangeKind.ADD:
+            if change.kind is PodChangeKind.ADD:
                 self._stop_replaced(change)
             for pod in sorted(change.pods, key=_age):
                 self._take_in(change.kind, change.source, pod)
@@ -105,10 +106,10 @@ class SyncLoop:
                 self._housekeeping()
 
     def _stop_replaced(self, change: PodChanges) -> None:
-        """Stop the static pods first whose places new ones take: they share ports, paths and a name.
+        """Stop the static pods first that new ones replace: they share ports, paths and a name.
 
-        What was replaced while no agent ran is known to the runtime only. Its own source no longer has it, so nobody
-        else need be heard.
+        A pod that was replaced while no agent ran is known to the runtime only. Its own source no longer has it, so
+        this need not wait for the other sources.
         """
         seen = self._cache.pods()
         for uid in find_replaced(change.pods, seen):
@@ -116,34 +117,34 @@ class SyncLoop:
                 pod = synthetic_pod(seen[uid])
                 self._workers.update(PodUpdate(kind=UpdateKind.KILL, pod=pod, is_runtime_only=True))
 
-    def _take_in(self, kind: ChangeKind, source: str, pod: Pod) -> None:
+    def _take_in(self, kind: PodChangeKind, source: str, pod: Pod) -> None:
         if is_mirror(pod):
             self._take_in_mirror(kind, pod)
             return
         uid = uid_of(pod)
         about = self._decisions.for_pod(pod)
         match kind:
-            case ChangeKind.ADD:
+            case PodChangeKind.ADD:
                 self._pods.put(pod)
                 cause = self._record_addition(pod, source)
                 self._update(UpdateKind.CREATE, pod, cause)
-            case ChangeKind.UPDATE | ChangeKind.DELETE:
+            case PodChangeKind.UPDATE | PodChangeKind.DELETE:
                 self._pods.put(pod)
                 changed = f"source {source} changed the pod"
                 cause = about.record(Reason.POD_UPDATED, changed, next_step="bring it up to date")
                 self._update(UpdateKind.UPDATE, pod, cause)
-            case ChangeKind.RECONCILE:
+            case PodChangeKind.RECONCILE:
                 self._pods.put(pod)
                 if is_readiness_stale(pod):
                     changed = "a readiness gate has changed"
                     cause = about.record(Reason.READINESS_GATE, changed, next_step="report it again")
                     self._update(UpdateKind.SYNC, pod, cause)
-            case ChangeKind.REMOVE:
+            case PodChangeKind.REMOVE:
                 self._remove(uid, pod, source)
 
-    def _take_in_mirror(self, kind: ChangeKind, mirror: Pod) -> None:
-        """The reflection of a static pod: only that pod's own manifest says what to run."""
-        if kind is ChangeKind.REMOVE:
+    def _take_in_mirror(self, kind: PodChangeKind, mirror: Pod) -> None:
+        """Store or remove a mirror. It starts nothing: only the manifest of the static pod says what to run."""
+        if kind is PodChangeKind.REMOVE:
             self._pods.remove_mirror(mirror)
         else:
             self._pods.put_mirror(mirror)
@@ -169,7 +170,7 @@ class SyncLoop:
 
 
 def find_replaced(coming: Sequence[Pod], seen: Mapping[PodUID, PodRuntimeStatus]) -> tuple[PodUID, ...]:
-    """The live static pods in the runtime that are called as one of those that come, from the same source."""
+    """Return the live static pods in the runtime that have the name and source of one of the new pods."""
     places = {(pod.metadata.annotations[SOURCE_ANNOTATION], full_name(pod)) for pod in coming if is_static(pod)}
     names = {uid_of(pod) for pod in coming}
     return tuple(
@@ -180,6 +181,6 @@ def find_replaced(coming: Sequence[Pod], seen: Mapping[PodUID, PodRuntimeStatus]
 
 
 def _age(pod: Pod) -> float:
-    """The oldest pods have their turn first."""
+    """Sort key: the oldest pods first."""
     created = pod.metadata.creation_timestamp
     return created.timestamp() if created is not None else 0.0

@@ -1,4 +1,4 @@
-"""What others ask about where a pod stands (upstream's queries of the pod workers).
+"""Questions of other parts about the state of a pod (upstream's queries of the pod workers).
 
 Of a pod without a worker nothing is certain before the ledger is complete: the agent may just have started.
 """
@@ -18,7 +18,7 @@ class PodQueries:
         self._sources_ready = sources_ready
 
     def are_sources_ready(self) -> bool:
-        """Every source has been seen: what no source has is not wanted."""
+        """Return whether every source has been seen: only then is a pod that no source has not wanted."""
         return self._sources_ready()
 
     def is_known_terminated(self, uid: PodUID) -> bool:
@@ -26,12 +26,12 @@ class PodQueries:
         return state is not None and state.has_stopped
 
     def could_have_running_containers(self, uid: PodUID) -> bool:
-        """Until then nobody is told that it is over. Of a pod that ended by itself only the sandbox may be left."""
+        """Return whether it must not be reported as ended yet. If it ended by itself, only its sandbox is left."""
         state = self._ledger.get(uid)
         return not self._ledger.is_complete if state is None else not (state.has_stopped or state.is_over)
 
     def should_be_finished(self, uid: PodUID) -> bool:
-        """Everything it held is released."""
+        """Return whether everything it held is released."""
         state = self._ledger.get(uid)
         return self._ledger.is_complete if state is None else state.stage is Stage.FINISHED
 
@@ -40,20 +40,20 @@ class PodQueries:
         return state is not None and state.is_terminating
 
     def should_containers_be_terminating(self, uid: PodUID) -> bool:
-        """No container of it is started any more."""
+        """Return whether no container of it is started any more."""
         state = self._ledger.get(uid)
         return self._ledger.is_complete if state is None else state.is_stopping
 
     def should_runtime_be_removed(self, uid: PodUID) -> bool:
-        """Nothing of it runs any more."""
+        """Return whether nothing of it runs any more."""
         state = self._ledger.get(uid)
         return self._ledger.is_complete if state is None else state.has_stopped
 
     def should_content_be_removed(self, uid: PodUID) -> bool:
-        """Nobody will look at its containers and logs any more.
+        """Return whether its containers and logs are needed no more.
 
-        Not before it has finished: its last status is still to be made from what is left of it. And a pod that comes
-        back under its UID counts on from what it was.
+        Not before it has finished: its last status is computed from them. And a pod that comes back with its UID goes
+        on counting restarts from them.
         """
         state = self._ledger.get(uid)
         if state is None:
@@ -63,7 +63,7 @@ class PodQueries:
         return state.is_evicted or (state.is_deleted and state.stage is Stage.FINISHED)
 
     def is_static_terminating(self, name: str) -> bool:
-        """A static pod of that full name has started and is being stopped: its mirror has to stay until then."""
+        """Return whether a static pod of that full name is being stopped: its mirror has to stay until it has."""
         return any(
             is_static(state.pod)
             and full_name(state.pod) == name

@@ -1,4 +1,4 @@
-"""Computes a pod's status from everything that is known of it, and puts it on the status board."""
+"""Computes the status of a pod, records what changed for the user, and puts it on the status board."""
 
 import logging
 from collections import OrderedDict
@@ -28,7 +28,7 @@ from klet.runtime.restart import restartable_names, restarts_after
 from klet.status.board import StatusBoard
 from klet.status.containers import CONTAINER_CREATING, POD_INITIALIZING
 from klet.status.ending import end_status
-from klet.status.generate import DEADLINE_EXCEEDED, DEADLINE_MESSAGE, StatusInputs, generate_status
+from klet.status.generate import DEADLINE_EXCEEDED, DEADLINE_MESSAGE, PodStatusInputs, generate_status
 from klet.status.phase import FAILED
 from klet.status.probed import with_readiness, with_startup
 from klet.status.transitions import find_illegal_transition
@@ -42,7 +42,7 @@ MOST_FAILURES = 1000
 
 
 class Probers(Protocol):
-    """Which probes are being carried out."""
+    """Knows which probes are run."""
 
     def workers_of(self, uid: PodUID) -> frozenset[tuple[str, ProbeKind]]: ...
 
@@ -50,7 +50,7 @@ class Probers(Protocol):
 class StartFailures:
     """Why containers could not be started (reason cache). Written by the pod sync only.
 
-    A container that was not tried keeps its reason. Of too many the least used is forgotten.
+    A container that no start was tried for keeps its reason. If there are too many, the least recently used is dropped.
     """
 
     def __init__(self, *, limit: int = MOST_FAILURES) -> None:
@@ -65,7 +65,7 @@ class StartFailures:
         return MappingProxyType(known)
 
     def note(self, uid: PodUID, failures: Mapping[str, StartFailure], *, started: Iterable[str] = ()) -> bool:
-        """Take in what became of starts; say whether anything is told differently now."""
+        """Note the results of starts; return whether a reason changed."""
         before = dict(self._failures.get(uid, {}))
         for name in started:
             self._drop(uid, name)
@@ -92,12 +92,12 @@ class StartFailures:
 
 
 class StatusFacts(Struct, frozen=True):
-    """What is the same for all pods of this life of the agent."""
+    """What is the same for all pods during a run of the agent."""
 
     runtime_name: str
     agent_started: datetime
     host_ips: Callable[[], tuple[str, ...]] = tuple
-    """The addresses of the node; they are only told to an API server."""
+    """The addresses of the node; only an API server gets them."""
 
 
 class PodStatuses:
@@ -139,7 +139,7 @@ class PodStatuses:
         # Only a kubelet writes the start time; the phase Pending comes with every new pod.
         if adopts := not self._board.is_reported(uid) and previous.start_time is not None:
             self._failures.note(uid, reported_failures(previous))
-        inputs = StatusInputs(
+        inputs = PodStatusInputs(
             previous=previous,
             resources=self._allocations.view(pod, seen),
             runtime_name=self._facts.runtime_name,
@@ -159,14 +159,14 @@ class PodStatuses:
         if change is not None:
             status = change(status)
         if adopts:
-            message = f"an earlier life of the agent reported it as {previous.phase}"
+            message = f"a previous run of the agent reported it as {previous.phase}"
             self._decisions.for_pod(pod).record(Reason.ADOPTED, message, parent=cause)
         self._put(pod, status, previous, cause)
         reported = self._board.get(uid)
         return replace(status, start_time=reported.start_time if reported is not None else None)
 
     def note_probe(self, pod: Pod, key: ProbeKey, result: ProbeResult, *, cause: CauseId | None) -> None:
-        """Tell at once what a probe found out; the pod's next step may be a while."""
+        """Report a probe result at once; the pod's next sync may be later."""
         known = self._board.get(uid_of(pod))
         if known is None or not self._board.is_reported(uid_of(pod)):
             return
@@ -176,7 +176,7 @@ class PodStatuses:
             self._put(pod, status, known, cause)
 
     def reject(self, pod: Pod, rejection: Reject, cause: CauseId) -> None:
-        """The node does not take the pod in: it has failed before it began."""
+        """Report that the node rejected the pod: it has failed."""
         status = PodStatus(
             phase=FAILED,
             reason=str(rejection.reason),
@@ -187,7 +187,7 @@ class PodStatuses:
         self._put(pod, status, self._previous(pod), cause)
 
     def end(self, pod: Pod, *, cause: CauseId | None) -> None:
-        """The pod is over, and all it held is released: whatever is not known of it now never will be."""
+        """Report the last status of a pod that has ended and released everything (TerminatePod)."""
         known = self._previous(pod)
         self._put(pod, end_status(pod, known), known, cause, is_finished=True)
 
@@ -195,7 +195,7 @@ class PodStatuses:
         return self._probes.view()
 
     def note_starts(self, uid: PodUID, failures: Mapping[str, StartFailure], *, started: Iterable[str]) -> bool:
-        """Remember why containers did not start; say whether that is news."""
+        """Note why containers did not start; return whether a reason changed."""
         return self._failures.note(uid, failures, started=started)
 
     def forget(self, uid: PodUID) -> None:
@@ -203,7 +203,7 @@ class PodStatuses:
         self._failures.forget(uid)
 
     def _previous(self, pod: Pod) -> PodStatus:
-        """What was reported last. Before the first report of this life the API server's word counts, if it has one."""
+        """Return what was reported last; before the first report of this run, the API server's status if it has one."""
         uid = uid_of(pod)
         if pod.status.phase and not is_static(pod) and not self._board.is_reported(uid):
             return pod.status
@@ -219,13 +219,13 @@ class PodStatuses:
         if problem is not None:
             logger.warning("Status update on pod aborted", extra={"uid": uid, "error": problem})
             return
-        # The deletion of a pod waits for its status: it is told of anew each time.
+        # The deletion of a pod waits for its status, so it is published again each time.
         is_forced = pod.metadata.deletion_timestamp is not None
         if self._board.put(uid, status, previous=previous, is_forced=is_forced, is_finished=is_finished):
             self._record_change(pod, previous, status, cause)
 
     def _record_change(self, pod: Pod, old: PodStatus, new: PodStatus, cause: CauseId | None) -> None:
-        """Phase and readiness are what people wait for, and the ends of containers what they ask about."""
+        """Record changes of phase and readiness, and ends of containers."""
         for name, ended in find_ends(old, new):
             self._decisions.for_pod(pod, name).record(
                 Reason.EXITED,
@@ -247,7 +247,7 @@ class PodStatuses:
 
 
 def find_ends(old: PodStatus, new: PodStatus) -> list[tuple[str, ContainerStateTerminated]]:
-    """The containers that have ended since the old status, by name, with how."""
+    """Return the containers that have ended since the old status, by name, with their last state."""
     known = {ended.container_id for _, ended in _ends(old)}
     return [(name, ended) for name, ended in _ends(new) if ended.container_id and ended.container_id not in known]
 
@@ -266,7 +266,7 @@ def _ends(status: PodStatus) -> Iterator[tuple[str, ContainerStateTerminated]]:
 
 
 def reported_failures(status: PodStatus) -> dict[str, StartFailure]:
-    """Why containers could not be started, as a status tells it."""
+    """Return why containers could not be started, from a status."""
     every = (*status.init_container_statuses, *status.container_statuses, *status.ephemeral_container_statuses)
     waiting = {each.name: each.state.waiting for each in every}
     return {

@@ -1,15 +1,15 @@
-"""The steps of a pod's life: bring it to what its spec wants, stop it, release what it held (SyncPod and siblings)."""
+"""The steps of a worker: sync a pod, stop it, release what it held (SyncPod, SyncTerminatingPod, SyncTerminatedPod)."""
 
 from msgspec.structs import replace
 
 from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.model.causes import CauseId, CauseRecorder
-from klet.model.halts import Halted, PodHalts
 from klet.model.pods import uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.runtime import PodRuntimeStatus
+from klet.model.stopping_pods import PodStopping, StoppingPods
 from klet.pleg.pleg import Pleg
 from klet.probes.manager import ProbeManager
 from klet.runtime.actions import PodActions, compute_pod_actions
@@ -18,22 +18,22 @@ from klet.runtime.kill.killer import PodKiller
 from klet.status.phase import is_terminal
 from klet.sync.deadline import deadline_of
 from klet.sync.pod_status import PodStatuses
-from klet.sync.preparation import Held, Preparation, Stopped, SyncedPod
+from klet.sync.preparation import Preparation, StepIncomplete, Stopped, SyncedPod
 from klet.sync.preparation_steps import DECIDER, RETRY
 from klet.sync.requeue import StepFailure
+from klet.sync.worker_roles import StepResult
 from klet.sync.worker_state import StatusChange
-from klet.sync.workers import StepResult
 
 ORPHAN_GRACE = 1
-"""Seconds. Nobody is left who could have asked for more."""
+"""Seconds. There is no spec that asks for more."""
 
 
 class StillRunning(KletError):
-    """The runtime said that it stopped a pod, and its containers run on."""
+    """The runtime reported that it stopped a pod, but its containers still run."""
 
 
 class PodSync:
-    """Carries out the steps that the workers ask for."""
+    """Runs the steps of the pod workers."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class PodSync:
         probes: ProbeManager,
         fresh: Pleg,
         preparation: Preparation,
-        halts: PodHalts,
+        stopping_pods: StoppingPods,
         recorder: CauseRecorder,
     ) -> None:
         self._executor = executor
@@ -53,20 +53,20 @@ class PodSync:
         self._probes = probes
         self._fresh = fresh
         self._preparation = preparation
-        self._halts = halts
+        self._stopping_pods = stopping_pods
         self._recorder = recorder
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
     async def sync(self, pod: Pod, status: PodRuntimeStatus, *, cause: CauseId | None) -> StepResult:
-        """One pass: report what is, then do what is missing."""
-        # Before the report: a container that a probe is there for is not ready until that has answered.
+        """Run one pass: report the status, then do what is missing."""
+        # Before the report: a container that has a probe is not ready until the probe has answered.
         self._probes.add_pod(pod)
         reported = self._statuses.report(pod, status, cause=cause)
         if is_terminal(reported.phase):
             return StepResult(is_terminal=True, is_over=status.has_ended)
         look_at = deadline_of(pod, reported)
         kept = await self._preparation.keep(SyncedPod(pod, status, reported, cause))
-        if isinstance(kept, Held):
+        if isinstance(kept, StepIncomplete):
             return StepResult(failure=kept.failure, retry_at=kept.retry_at, look_at=look_at)
         if isinstance(kept, Stopped):
             status = await self._fresh.read_now(uid_of(pod))
@@ -74,11 +74,11 @@ class PodSync:
                 return StepResult(is_terminal=True, is_over=status.has_ended)
         try:
             return replace(await self._bring_up(pod, status, cause), look_at=look_at)
-        except Halted:
+        except PodStopping:
             return StepResult()  # the worker goes on to stop it
 
     async def _bring_up(self, pod: Pod, status: PodRuntimeStatus, cause: CauseId | None) -> StepResult:
-        """Do to the runtime what is missing; raises Halted when the pod is to stop and a step may be left out."""
+        """Prepare the pod, kill and start what is needed; raises PodStopping when the pod is to stop meanwhile."""
         uid = uid_of(pod)
         actions = compute_pod_actions(pod, status, probes=self._statuses.probe_view())
         if actions.is_idle:
@@ -89,8 +89,8 @@ class PodSync:
             return StepResult(failure=StepFailure.ERROR, retry_at=held.retry_at)
         if (unprepared := await self._preparation.prepare(pod, cause=cause)) is not None:
             return StepResult(failure=unprepared.failure, retry_at=unprepared.retry_at)
-        if self._halts.is_halted(uid):
-            raise Halted("the pod is to stop")
+        if self._stopping_pods.is_stopping(uid):
+            raise PodStopping("the pod is to stop")
         parent = self._record(actions, cause)
         with self._fresh.changing(uid):
             outcome = await self._executor.carry_out(pod, status, actions, parent=parent)
@@ -116,7 +116,7 @@ class PodSync:
         if is_runtime_only:
             await self._kill(pod, status, ORPHAN_GRACE, cause)
             await self._preparation.note_stop(None)
-            # As long as the cache shows the orphan running, housekeeping would have it stopped again and again.
+            # As long as the cache shows the orphan running, housekeeping would stop it again and again.
             await self._stopped_status(pod)
             return
         self._statuses.report(pod, status, change=change, cause=cause)
@@ -129,8 +129,8 @@ class PodSync:
     async def finish(self, pod: Pod, status: PodRuntimeStatus, *, was_over: bool, cause: CauseId | None) -> None:
         """Release what the pod held. Its dead containers and logs stay until no source has the pod.
 
-        A sandbox that died of a pod that was over before this agent saw it may never have been stopped. Until then it
-        has its network.
+        The dead sandbox of a pod that had ended before this agent saw it may never have been stopped; until it is, it
+        keeps its network.
         """
         self._statuses.report(pod, status, ends_here=True, cause=cause)
         if was_over:
@@ -147,7 +147,7 @@ class PodSync:
             raise
 
     async def _stopped_status(self, pod: Pod) -> PodRuntimeStatus:
-        """What the runtime shows after a kill; raises if something still runs."""
+        """Return what the runtime shows after a kill; raises if something still runs."""
         after = await self._fresh.read_now(uid_of(pod))
         if running := [record.id for record in after.running()]:
             message = f"detected running containers after a successful KillPod, CRI violation: {running}"
@@ -155,7 +155,7 @@ class PodSync:
         return after
 
     def _record(self, actions: PodActions, cause: CauseId | None) -> CauseId | None:
-        """Record why, and return what the consequences have as their parent."""
+        """Record the reasons of the actions, and return the cause of what follows from them."""
         parent = cause
         for finding in actions.findings:
             recorded = self._recorder.record(finding, parent=cause)

@@ -1,7 +1,7 @@
-"""What the node gives a pod before its containers start, and takes back when it has ended: an ordered list of steps.
+"""What the node gives a pod before its containers start, and releases when it has ended: an ordered list of steps.
 
-Steps are called in the order of the list and give back in reverse order. A new resource (CPUs, memory, devices, claims)
-is one more step in the list that `app/wiring.py` makes; nobody else knows which steps there are.
+Steps prepare in the order of the list and release in reverse order. A new resource (CPUs, memory, devices, claims)
+is one more step in the list that `app/wiring.py` makes; no other part knows which steps there are.
 """
 
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from klet.api.pod import Pod, PodStatus
 from klet.model.causes import CauseId
-from klet.model.halts import PodHalts
 from klet.model.pods import PodUID, uid_of
 from klet.model.runtime import PodRuntimeStatus
+from klet.model.stopping_pods import StoppingPods
 from klet.sync.requeue import StepFailure
 
 
@@ -26,51 +26,51 @@ class SyncedPod(Struct, frozen=True):
     cause: CauseId | None
 
 
-class Held(Struct, frozen=True):
-    """A step is not done: the pod goes no further, and its worker tries again."""
+class StepIncomplete(Struct, frozen=True):
+    """A step is not done: this pass of the pod ends here, and its worker retries."""
 
     failure: StepFailure = StepFailure.ERROR
     retry_at: datetime | None = None
 
 
 class Stopped(Struct, frozen=True):
-    """The pod had to be stopped, so what was seen of it is old."""
+    """The step stopped the pod, so the runtime status that this pass has is out of date."""
 
 
 class PreparationStep:
-    """One thing that pods are given. A step overrides what concerns it; what it raises concerns this pod alone."""
+    """One thing that pods are given. A step overrides what it needs; an error fails only this pod's pass."""
 
     may_be_left_out = False
-    """Whether `prepare` may be cancelled when the pod is to stop: it leaves nothing half-done."""
+    """Whether `prepare` may be cancelled when the pod is to stop, because it leaves nothing half-done."""
 
-    async def keep(self, synced: SyncedPod) -> Held | Stopped | None:
-        """Look, in every pass, whether the pod has what it needs as long as it runs."""
+    async def keep(self, synced: SyncedPod) -> StepIncomplete | Stopped | None:
+        """Check, in every pass, that a running pod still has what it needs."""
 
     def refresh(self, pod: Pod) -> None:
-        """Bring up to date what the pod was given, in a pass that starts nothing. It does not wait."""
+        """Update what the pod was given, in a pass that starts nothing. It does not wait."""
 
-    async def prepare(self, pod: Pod, *, cause: CauseId | None) -> Held | None:
+    async def prepare(self, pod: Pod, *, cause: CauseId | None) -> StepIncomplete | None:
         """Give the pod what its sandbox and containers need to start."""
 
     async def note_stop(self, uid: PodUID | None) -> None:
-        """The containers of a pod have stopped; None for one that no source has."""
+        """Record that the containers of a pod have stopped; None for a pod that no source has."""
 
     async def release(self, pod: Pod) -> None:
-        """Take back what the pod held. It has ended."""
+        """Release what the pod held. It has ended."""
 
 
 class Preparation:
     """All steps, in their order."""
 
-    def __init__(self, steps: Sequence[PreparationStep], *, halts: PodHalts) -> None:
+    def __init__(self, steps: Sequence[PreparationStep], *, stopping_pods: StoppingPods) -> None:
         self._steps = tuple(steps)
-        self._halts = halts
+        self._stopping_pods = stopping_pods
 
-    async def keep(self, synced: SyncedPod) -> Held | Stopped | None:
+    async def keep(self, synced: SyncedPod) -> StepIncomplete | Stopped | None:
         stopped: Stopped | None = None
         for step in self._steps:
             outcome = await step.keep(synced)
-            if isinstance(outcome, Held):
+            if isinstance(outcome, StepIncomplete):
                 return outcome
             stopped = stopped or outcome
         return stopped
@@ -79,11 +79,11 @@ class Preparation:
         for step in self._steps:
             step.refresh(pod)
 
-    async def prepare(self, pod: Pod, *, cause: CauseId | None) -> Held | None:
-        """Prepare all; raises Halted when the pod is to stop and a step was left out."""
+    async def prepare(self, pod: Pod, *, cause: CauseId | None) -> StepIncomplete | None:
+        """Run all steps; raises PodStopping when the pod is to stop and a step was cancelled."""
         for step in self._steps:
             work = step.prepare(pod, cause=cause)
-            held = await (self._halts.run(uid_of(pod), work) if step.may_be_left_out else work)
+            held = await (self._stopping_pods.run(uid_of(pod), work) if step.may_be_left_out else work)
             if held is not None:
                 return held
         return None

@@ -1,4 +1,4 @@
-"""The steps of a pod's preparation that need no machinery of their own; that of its cgroup is in `cgroup_step.py`."""
+"""The preparation steps for network, objects, directories, volumes and pull secrets; see also `cgroup_step.py`."""
 
 from datetime import UTC, datetime
 
@@ -10,8 +10,8 @@ from klet.model.pods import uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.node.runtime_state import RuntimeState
-from klet.sync.pod_holdings import PodHoldings
-from klet.sync.preparation import Held, PreparationStep, Stopped, SyncedPod
+from klet.sync.pod_host_resources import PodHostResources
+from klet.sync.preparation import PreparationStep, StepIncomplete, Stopped, SyncedPod
 from klet.sync.requeue import StepFailure
 from klet.volumes.errors import WaitFailed
 from klet.volumes.pod_volumes import PodVolumes
@@ -19,35 +19,35 @@ from klet.volumes.pod_volumes import PodVolumes
 DECIDER = "sync.pod_sync"
 RETRY = "try again after a back-off"
 AT_ONCE = datetime.min.replace(tzinfo=UTC)
-"""A wait that has come to its end begins again, so that the pod notices at once what happens to its volumes."""
+"""After a timeout the wait begins again at once, so that the pod notices when its volumes are ready."""
 
 
 class NetworkStep(PreparationStep):
-    """Holds pods up as long as the runtime can give them no network."""
+    """Holds pods back while the network of the runtime is not ready."""
 
     def __init__(self, *, network: RuntimeState, recorder: CauseRecorder) -> None:
         self._network = network
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
-    async def keep(self, synced: SyncedPod) -> Held | Stopped | None:
+    async def keep(self, synced: SyncedPod) -> StepIncomplete | Stopped | None:
         error = self._network.network_error()
-        # A pod in the host's network needs none of its own.
+        # A pod in the host's network needs no network of its own.
         if error is None or synced.pod.spec.host_network:
             return None
         self._decisions.for_pod(synced.pod).record(
             Reason.NETWORK_NOT_READY, f"network is not ready: {error}", next_step=RETRY, parent=synced.cause
         )
-        return Held(StepFailure.NETWORK_NOT_READY)
+        return StepIncomplete(StepFailure.NETWORK_NOT_READY)
 
 
 class DirectoryStep(PreparationStep):
-    """Makes a pod's directories. They stay until no source has the pod; only what others can use is given back."""
+    """Makes a pod's directories. They stay until no source has the pod; its user namespace is released before."""
 
-    def __init__(self, *, directories: PodHoldings, recorder: CauseRecorder) -> None:
+    def __init__(self, *, directories: PodHostResources, recorder: CauseRecorder) -> None:
         self._directories = directories
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
-    async def prepare(self, pod: Pod, *, cause: CauseId | None) -> Held | None:
+    async def prepare(self, pod: Pod, *, cause: CauseId | None) -> StepIncomplete | None:
         try:
             await self._directories.prepare_pod(pod)
         except KletError as error:
@@ -61,12 +61,12 @@ class DirectoryStep(PreparationStep):
 
 
 class ObjectStep(PreparationStep):
-    """Has at hand what a pod's environment and volumes refer to; first, so that it arrives while other steps run."""
+    """Registers the objects that a pod refers to; an early step, so that they arrive while later steps run."""
 
     def __init__(self, volumes: PodVolumes) -> None:
         self._volumes = volumes
 
-    async def keep(self, synced: SyncedPod) -> Held | Stopped | None:
+    async def keep(self, synced: SyncedPod) -> StepIncomplete | Stopped | None:
         self._volumes.register(synced.pod)
         return None
 
@@ -76,7 +76,7 @@ class VolumeStep(PreparationStep):
 
     may_be_left_out = True
 
-    def __init__(self, *, volumes: PodVolumes, held: PodHoldings, recorder: CauseRecorder) -> None:
+    def __init__(self, *, volumes: PodVolumes, held: PodHostResources, recorder: CauseRecorder) -> None:
         self._volumes = volumes
         self._held = held
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
@@ -84,17 +84,17 @@ class VolumeStep(PreparationStep):
     def refresh(self, pod: Pod) -> None:
         self._volumes.refresh(pod)
 
-    async def prepare(self, pod: Pod, *, cause: CauseId | None) -> Held | None:
+    async def prepare(self, pod: Pod, *, cause: CauseId | None) -> StepIncomplete | None:
         if not pod.spec.volumes:
             return None
         try:
             await self._volumes.until_mounted(pod)
         except WaitFailed as error:
-            # What is wrong with a volume that is tried again and again has been recorded by then.
+            # The error of a volume that is retried has been recorded by the volume manager.
             decision = Reason.VOLUMES_NOT_MOUNTED if error.is_timeout else Reason.FAILED_MOUNT
             text = f"Unable to attach or mount volumes: {error}"
             self._decisions.for_pod(pod).record(decision, text, next_step=RETRY, parent=cause)
-            return Held(retry_at=AT_ONCE if error.is_timeout else None)
+            return StepIncomplete(retry_at=AT_ONCE if error.is_timeout else None)
         return None
 
     async def release(self, pod: Pod) -> None:
@@ -102,7 +102,7 @@ class VolumeStep(PreparationStep):
 
 
 class PullSecretStep(PreparationStep):
-    """Says which pull secrets of a pod are missing. Its images are pulled without them."""
+    """Records which pull secrets of a pod are missing. Its images are pulled without them."""
 
     may_be_left_out = True
 
@@ -110,7 +110,7 @@ class PullSecretStep(PreparationStep):
         self._pull_secrets = pull_secrets
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
-    async def prepare(self, pod: Pod, *, cause: CauseId | None) -> Held | None:
+    async def prepare(self, pod: Pod, *, cause: CauseId | None) -> StepIncomplete | None:
         if pod.spec.image_pull_secrets and (missing := await self._pull_secrets.find_missing(pod)):
             names = ", ".join(missing)
             text = (

@@ -49,14 +49,14 @@ class ReportedPods:
     def _with_status(self, pod: Pod) -> Pod:
         status = self._statuses.get(uid_of(pod)) or pod.status
         if pod.spec.host_network and not status.pod_ip and status.phase == "Running":
-            # It has no address of its own: it is found under the node's.
+            # A pod in the host network has the address of the node.
             first = self._node_ips[0] if self._node_ips else ""
             status = replace(status, pod_ip=first, pod_ips=tuple(PodIP(ip=ip) for ip in self._node_ips))
         return replace(pod, api_version="v1", kind="Pod", status=status)
 
 
 def _as_deleted(pod: Pod, since: datetime | None) -> Pod:
-    """A static pod that goes has no deletion of its own; here it gets one, so that every reader understands it."""
+    """Return the pod with a deletion timestamp: a static pod that is being stopped has none of its own."""
     if pod.metadata.deletion_timestamp is not None or since is None:
         return pod
     return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=Time.of(since)))

@@ -1,4 +1,4 @@
-"""When a worker looks at its pod again if nothing happens meanwhile (completeWork)."""
+"""When a worker syncs its pod again if nothing happens meanwhile (completeWork)."""
 
 import random
 from datetime import datetime, timedelta
@@ -12,17 +12,17 @@ JITTER = 0.5
 
 
 class StepFailure(StrEnum):
-    """Why a step did not do all it should, as far as that decides when the next one comes."""
+    """Why a step failed, as far as that decides when it is retried."""
 
     NETWORK_NOT_READY = "network not ready"
-    """There is no network for pods yet: it may come any moment."""
+    """The runtime's network is not ready yet: it may be ready any moment."""
     ERROR = "error"
 
 
-class Pace(Struct, frozen=True):
-    """How often workers look at their pods by themselves."""
+class ResyncSettings(Struct, frozen=True):
+    """How often workers sync their pods when nothing happens."""
 
-    resync: timedelta
+    period: timedelta
     randomness: random.Random
 
 
@@ -35,10 +35,10 @@ def compute_requeue(
     resync: timedelta,
     chance: float,
 ) -> datetime:
-    """The instant of the next look.
+    """Return the instant of the next sync.
 
-    `retry_at` is the earliest end of a back-off, `look_at` something that is due by itself; `chance`, from 0 up to
-    but not 1, spreads the pods so that they do not all look at the same instant.
+    `retry_at` is the earliest end of a back-off, `look_at` when a sync is due anyway; `chance`, from 0 up to but not
+    1, spreads the pods so that they do not all sync at the same instant.
     """
     spread = 1 + JITTER * chance
     if failure is None:

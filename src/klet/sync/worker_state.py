@@ -1,8 +1,9 @@
-"""The life of one pod on this node as a state machine (podSyncStatus).
+"""The lifecycle of one pod on this node as a state machine (podSyncStatus).
 
 Its stages are admitting, syncing, terminating, terminated, finished.
 
-Pure: an event and the instant go in, the new state and what to do come out. Stages only go forward.
+Pure: an event and the instant go in, the new state and what to do come out. Stages only go forward: a pod that is to
+stop is never started again, also if its source wants it again.
 """
 
 from collections.abc import Callable
@@ -25,7 +26,7 @@ TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
 
 
 StatusChange: TypeAlias = Callable[[PodStatus], PodStatus]
-"""What one who stops a pod has its status say: why it was evicted, for instance."""
+"""How a kill changes the status of its pod: to say why it was evicted, for instance."""
 
 
 class Stage(StrEnum):
@@ -39,7 +40,7 @@ class Stage(StrEnum):
 
 
 class UpdateKind(StrEnum):
-    """Why a pod is looked at."""
+    """Why a pod is synced (upstream's SyncPodType)."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -48,7 +49,7 @@ class UpdateKind(StrEnum):
 
 
 class PodUpdate(Struct, frozen=True, kw_only=True):
-    """Something that a worker should know about its pod."""
+    """An update for the worker of a pod (UpdatePodOptions)."""
 
     kind: UpdateKind
     pod: Pod
@@ -63,7 +64,7 @@ class PodUpdate(Struct, frozen=True, kw_only=True):
 
 
 class WorkerState(Struct, frozen=True, kw_only=True):
-    """Everything that decides what happens to a pod next."""
+    """Everything that decides the next step of a pod."""
 
     pod: Pod
     stage: Stage = Stage.SYNCING
@@ -72,22 +73,23 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     terminating_at: datetime | None = None
     terminated_at: datetime | None = None
     is_stopping: bool = False
-    """Its termination has not only been asked for: it has begun."""
+    """Its termination was not only requested: it has begun."""
     is_over: bool = False
-    """All its containers had ended when its termination began, by themselves. Only their surroundings are left."""
+    """All its containers had ended by themselves when its termination began. Only its sandbox may be left."""
     was_over: bool = False
-    """It was over when this agent first saw it: whoever stopped it may not have come to its sandboxes."""
+    """It had ended when this run of the agent first saw it: a previous run may have left its sandboxes."""
     grace: int = 0
     """Seconds; zero until termination is requested."""
     is_grace_imposed: bool = False
-    """The grace was asked for, and goes before what the containers say themselves."""
+    """The grace was requested, and overrides that of the containers."""
     status_change: StatusChange | None = None
     """The last one that came with a kill, until the pod has stopped."""
     is_deleted: bool = False
     is_evicted: bool = False
     is_rejected: bool = False
-    """The node did not take it in."""
+    """The node did not admit it."""
     restart_requested: bool = False
+    """A pod of this UID was added while this one terminates: it is created again after this one is forgotten."""
     cause: CauseId | None = None
     recent: tuple[str, ...] = ()
     """The last events, for debugging."""
@@ -98,17 +100,17 @@ class WorkerState(Struct, frozen=True, kw_only=True):
 
     @property
     def imposed_grace(self) -> int | None:
-        """Seconds that override the containers' own; None if nobody asked."""
+        """Return the seconds that override the containers' own grace; None if no grace was requested."""
         return self.grace if self.is_grace_imposed else None
 
     @property
     def has_stopped(self) -> bool:
-        """Nothing of the pod runs any more."""
+        """Return whether nothing of the pod runs any more."""
         return self.stage in {Stage.TERMINATED, Stage.FINISHED}
 
 
 class Transition(Struct, frozen=True, kw_only=True):
-    """The state after an event, and what it asks of the worker."""
+    """The state after an event, and what the worker has to do."""
 
     state: WorkerState
     wake: bool = False
@@ -116,10 +118,10 @@ class Transition(Struct, frozen=True, kw_only=True):
 
 
 def first_state(update: PodUpdate, *, is_live: bool, now: datetime) -> Transition:
-    """The state of a pod this node hears of for the first time; `is_live` if the runtime may run something of it.
+    """Return the state of a pod that is new to this agent; `is_live` if the runtime may run something of it.
 
-    A pod that is over already, with nothing left in the runtime, only needs its last clean-up. One that runs was taken
-    in before.
+    A pod that has ended, with nothing left in the runtime, only needs its last clean-up. One that runs was admitted by
+    a previous run of the agent.
     """
     state = WorkerState(pod=update.pod, is_runtime_only=update.is_runtime_only, cause=update.cause)
     if update.pod.status.phase in TERMINAL_PHASES and not is_live and not update.is_runtime_only:
@@ -139,7 +141,8 @@ def first_state(update: PodUpdate, *, is_live: bool, now: datetime) -> Transitio
 
 
 def apply_update(state: WorkerState, update: PodUpdate, *, now: datetime) -> Transition:
-    """Take in news about a pod. Only the newest spec is kept."""
+    """Take in an update of a pod. Only the newest spec is kept."""
+    # Upstream's rule: a pod of the same UID starts again only after the one before has ended and was forgotten.
     if update.kind is UpdateKind.CREATE and state.is_terminating:
         return Transition(state=replace(state, restart_requested=True))
     if state.stage is Stage.FINISHED:
@@ -154,16 +157,19 @@ def apply_update(state: WorkerState, update: PodUpdate, *, now: datetime) -> Tra
         why = _reason_to_terminate(state, update)
         if why is None:
             return Transition(state=state, wake=True)
+        # A static pod may wait for another of the same name to end: it has nothing to stop then.
         if is_static(state.pod) and state.started_at is None and not update.is_runtime_only:
             return _never_started(state, why, now)
         return _begin_terminating(state, update, why, now)
+    # A later kill may shorten the grace period; after the containers have stopped there is nothing to shorten.
     if state.stage is Stage.TERMINATING:
         state = _with_wishes(state, update)
     return Transition(state=state, wake=True)
 
 
 def after_admission(state: WorkerState, verdict: Admit | Reject | Wait, *, now: datetime) -> Transition:
-    """Admission has said what is to become of a pod."""
+    """Return the transition after admission."""
+    # A pod that was killed during its admission stays killed, whatever the verdict is.
     if state.stage is not Stage.ADMITTING or isinstance(verdict, Wait):
         return Transition(state=state)
     if isinstance(verdict, Admit):
@@ -181,17 +187,17 @@ def after_admission(state: WorkerState, verdict: Admit | Reject | Wait, *, now: 
 
 
 def started(state: WorkerState, *, now: datetime) -> WorkerState:
-    """The pod's first step begins: from here on it may have something to stop."""
+    """Note that the pod's first step begins: from here on it may have something to stop."""
     return state if state.started_at is not None else replace(state, started_at=now)
 
 
 def stopping(state: WorkerState) -> WorkerState:
-    """The pod's first step of termination begins: from here on no container of it is started."""
+    """Note that the first step of termination begins: from here on no container of the pod is started."""
     return state if state.is_stopping else replace(state, is_stopping=True)
 
 
 def after_sync(state: WorkerState, *, is_terminal: bool, is_over: bool = False, now: datetime) -> Transition:
-    """A sync has returned. A pod whose work is done goes on to terminating."""
+    """Return the transition after a sync. A pod in a terminal phase goes on to terminating."""
     if not is_terminal or state.stage is not Stage.SYNCING:
         return Transition(state=state)
     state = replace(
@@ -212,7 +218,8 @@ def after_sync(state: WorkerState, *, is_terminal: bool, is_over: bool = False, 
 
 
 def after_terminating(state: WorkerState, *, now: datetime) -> Transition:
-    """Nothing of the pod runs any more."""
+    """Return the transition after all containers have stopped."""
+    # Without a spec there is nothing to release here: housekeeping removes directories and cgroups.
     if state.is_runtime_only:
         state = replace(state, stage=Stage.FINISHED, terminated_at=now, recent=_recent(state, "runtime pod stopped"))
         return Transition(state=state, findings=(_finding(state, Reason.FINISHED, "the orphaned pod has stopped", ""),))
@@ -230,7 +237,7 @@ def after_terminating(state: WorkerState, *, now: datetime) -> Transition:
 
 
 def after_terminated(state: WorkerState) -> Transition:
-    """Everything the pod held is released."""
+    """Return the transition after the pod has released everything."""
     state = replace(state, stage=Stage.FINISHED, recent=_recent(state, "finished"))
     return Transition(
         state=state,
@@ -241,7 +248,7 @@ def after_terminated(state: WorkerState) -> Transition:
 
 
 def orphaned(state: WorkerState, *, now: datetime) -> Transition:
-    """No source wants this pod any more (SyncKnownPods)."""
+    """Return the transition of a pod that no source has any more (SyncKnownPods)."""
     state = replace(state, is_deleted=True)
     if state.is_terminating:
         return Transition(state=state, wake=True)
@@ -249,12 +256,12 @@ def orphaned(state: WorkerState, *, now: datetime) -> Transition:
         return _never_started(state, "no source has the pod any more", now)
     update = PodUpdate(kind=UpdateKind.KILL, pod=state.pod)
     transition = _begin_terminating(state, update, "no source has the pod any more", now)
-    # Nobody asked for that grace: each container is given its own.
+    # No grace was requested: each container is given its own.
     return replace(transition, state=replace(transition.state, is_grace_imposed=False))
 
 
 def effective_grace(current: int, update: PodUpdate) -> int:
-    """Seconds to stop a pod in: a grace period is only ever shortened, and never below one second."""
+    """Return the seconds to stop a pod in: a grace period is only ever shortened, and never below one second."""
     grace = current
     deletion = update.pod.metadata.deletion_grace_period_seconds
     overridden = False
@@ -280,7 +287,7 @@ def _reason_to_terminate(state: WorkerState, update: PodUpdate) -> str | None:
 
 
 def _with_wishes(state: WorkerState, update: PodUpdate) -> WorkerState:
-    """How whoever stops the pod wants it to be stopped."""
+    """Return the state with the grace and the status change that a kill asks for."""
     return replace(
         state,
         grace=effective_grace(state.grace, update),
@@ -305,7 +312,7 @@ def _begin_terminating(state: WorkerState, update: PodUpdate, why: str, now: dat
 
 
 def _never_started(state: WorkerState, why: str, now: datetime) -> Transition:
-    """A pod that waited for its place has nothing to stop or to release."""
+    """Finish a pod that never started: it has nothing to stop or to release."""
     state = replace(
         state,
         stage=Stage.FINISHED,

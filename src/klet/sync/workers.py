@@ -1,7 +1,7 @@
-"""One task per pod: takes in updates, newest first, and runs the pod's next step (pod workers).
+"""One task per pod: takes in updates, of which the newest wins, and runs the pod's next step (pod workers).
 
-A step that has begun runs to its end; the update that came meanwhile is taken up right after it. A pod that is to stop
-is halted at once, so that a step gives up what it may: waiting for an image, for instance.
+A step that has begun runs to its end; an update that came meanwhile is handled right after it. A pod that is to stop is
+marked as stopping at once, so that a step ends the waits that it may end: for an image, for instance.
 """
 
 import asyncio
@@ -9,22 +9,20 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Protocol
 
-from msgspec import Struct
-
-from klet.admission.verdicts import Preempt, Reject, Verdict, Wait
+from klet.admission.verdicts import Preempt, Reject, Wait
 from klet.aio.clock import Clock
 from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.model.causes import CauseId, CauseRecorder
-from klet.model.halts import PodHalts
 from klet.model.pods import LONGEST_GRACE, PodUID, uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.runtime import PodRuntimeStatus
+from klet.model.stopping_pods import StoppingPods
 from klet.sync.ledger import WorkerLedger
-from klet.sync.requeue import Pace, StepFailure, compute_requeue
+from klet.sync.requeue import ResyncSettings, StepFailure, compute_requeue
+from klet.sync.worker_roles import Admission, FreshStatuses, PodSteps, StepResult
 from klet.sync.worker_state import (
     DECIDER,
     PodUpdate,
@@ -50,83 +48,15 @@ SHORTEST_KILL_PATIENCE = timedelta(seconds=10)
 
 
 class StatusUnknown(KletError):
-    """The runtime could not be asked what a pod looks like."""
+    """The runtime status of a pod could not be read."""
 
 
 class KillTimeout(KletError):
     """A pod did not stop in time. It is still being stopped."""
 
 
-class StepResult(Struct, frozen=True, kw_only=True):
-    """What one sync of a pod came to."""
-
-    is_terminal: bool = False
-    is_over: bool = False
-    """Its containers have ended already."""
-    failure: StepFailure | None = None
-    retry_at: datetime | None = None
-    """When a back-off ends, the earliest if there are several."""
-    look_at: datetime | None = None
-    """When something is due by itself."""
-
-
-class PodSteps(Protocol):
-    """The steps of a pod's life, as the worker calls them."""
-
-    async def sync(self, pod: Pod, status: PodRuntimeStatus, *, cause: CauseId | None) -> StepResult: ...
-
-    async def terminate(
-        self,
-        pod: Pod,
-        status: PodRuntimeStatus,
-        *,
-        grace: int | None,
-        change: StatusChange | None,
-        is_runtime_only: bool,
-        cause: CauseId | None,
-    ) -> None: ...
-
-    async def finish(self, pod: Pod, status: PodRuntimeStatus, *, was_over: bool, cause: CauseId | None) -> None: ...
-
-
-class FreshStatuses(Protocol):
-    """Gives a view of a pod that is newer than the worker's last step."""
-
-    def mark(self) -> float:
-        """The present: what begins to be read from now on is newer."""
-        ...
-
-    async def fresh_status(self, uid: PodUID, *, newer_than: float) -> PodRuntimeStatus: ...
-
-    async def read_now(self, uid: PodUID) -> PodRuntimeStatus:
-        """What the runtime says from now on, whatever is known already."""
-        ...
-
-
-class Admission(Protocol):
-    """Decides which pods this node takes in."""
-
-    async def admit(self, pod: Pod) -> Verdict: ...
-
-    def take_over(self, pod: Pod, *, cause: CauseId | None) -> None:
-        """Keep what a pod has that needs no admission: it runs, or is over."""
-        ...
-
-    def note_change(self, pod: Pod, known: Pod, *, cause: CauseId | None) -> None:
-        """The spec of a pod that was admitted may have come to want other resources."""
-        ...
-
-    def reject(self, pod: Pod, rejection: Reject, *, cause: CauseId | None) -> None:
-        """Record and report that the node refuses a pod."""
-        ...
-
-    def note_wait(self, pod: Pod, wait: Wait, *, cause: CauseId | None) -> None:
-        """Record what a pod waits for."""
-        ...
-
-
 class PodWorkers:
-    """Runs the workers. Owns the ledger."""
+    """Runs the workers. Only it writes the ledger."""
 
     def __init__(
         self,
@@ -136,10 +66,10 @@ class PodWorkers:
         statuses: FreshStatuses,
         is_live: Callable[[PodUID], bool],
         ledger: WorkerLedger,
-        halts: PodHalts,
+        stopping_pods: StoppingPods,
         recorder: CauseRecorder,
         clock: Clock,
-        pace: Pace,
+        resync: ResyncSettings,
         on_finished: Callable[[PodUID], None],
     ) -> None:
         self._admission = admission
@@ -148,15 +78,17 @@ class PodWorkers:
         self._is_live = is_live
         """Whether the runtime may run something of a pod."""
         self._ledger = ledger
-        self._halts = halts
+        self._stopping_pods = stopping_pods
         self._recorder = recorder
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
         self._clock = clock
-        self._pace = pace
+        self._resync = resync
         self._on_finished = on_finished
         self._wakes: dict[PodUID, asyncio.Event] = {}
+        """One event per worker task. A set event is kept until the worker looks, so no wake during a step is lost."""
         self._held_back: set[PodUID] = set()
         self._killers: dict[PodUID, list[asyncio.Event]] = {}
+        """The callers of `kill` that wait for a pod to stop."""
         self._arrivals: asyncio.Queue[PodUID] = asyncio.Queue()
         self._admitting = asyncio.Lock()
         """Pods are admitted one after the other, in the order in which they came: each counts those before it."""
@@ -169,11 +101,13 @@ class PodWorkers:
                 group.create_task(self._work(uid), name=f"pod-worker-{uid}")
 
     def update(self, update: PodUpdate) -> None:
-        """Tell a pod's worker something; a pod that is new gets a worker."""
+        """Hand an update to the pod's worker; start a worker for a pod that is new."""
         uid = uid_of(update.pod)
         now = self._clock.now()
         state = self._ledger.get(uid)
         if state is None:
+            # The state is on the ledger when this returns, before the task runs: housekeeping and the admission of
+            # other pods must not take the pod for unknown in between.
             self._wakes[uid] = asyncio.Event()
             first = first_state(update, is_live=self._is_live(uid), now=now)
             if first.state.stage is not Stage.ADMITTING and not update.is_runtime_only:
@@ -199,6 +133,7 @@ class PodWorkers:
         """Stop a pod and return when nothing of it runs any more (killPodNow); raises KillTimeout."""
         uid = uid_of(pod)
         stopped = asyncio.Event()
+        # Before the update: a pod that never started is finished by the update itself.
         self._killers.setdefault(uid, []).append(stopped)
         self.update(
             PodUpdate(
@@ -224,22 +159,22 @@ class PodWorkers:
             raise KillTimeout("timeout waiting to kill pod")
 
     def has(self, uid: PodUID) -> bool:
-        """Whether the pod is in somebody's hands."""
+        """Return whether the pod has a worker, or had one and is not forgotten yet."""
         return self._ledger.get(uid) is not None
 
     def wake(self, uid: PodUID) -> None:
-        """The runtime shows something new about a pod: look at it."""
+        """Have the worker look at its pod; without effect for a pod that has no worker."""
         if uid in self._wakes:
             self._wakes[uid].set()
 
     def orphan(self, uid: PodUID) -> None:
-        """No source has the pod any more."""
+        """Terminate a pod that no source has any more."""
         state = self._ledger.get(uid)
         if state is not None and not state.is_deleted:
             self._apply(uid, orphaned(state, now=self._clock.now()))
 
     def forget(self, uid: PodUID) -> bool:
-        """Drop a pod that is finished; False if it is not, or its worker has yet to see that it is."""
+        """Forget a pod that is finished; return False if it is not, or if its worker task has not ended yet."""
         state = self._ledger.get(uid)
         is_over = state is not None and state.stage is Stage.FINISHED and uid not in self._wakes
         if is_over:
@@ -248,7 +183,7 @@ class PodWorkers:
 
     @contextmanager
     def holding_back(self, uid: PodUID) -> Iterator[None]:
-        """While what an earlier life of a pod left is removed, a pod of the same UID that comes back has to wait."""
+        """Start no pod of this UID while the leftovers of its previous run are removed; a static pod may come back."""
         self._held_back.add(uid)
         try:
             yield
@@ -265,9 +200,10 @@ class PodWorkers:
 
     def _apply(self, uid: PodUID, transition: Transition) -> None:
         state = transition.state
+        # The ledger first: what the lines below wake must find the new state.
         self._ledger.put(uid, state)
         if state.stage is Stage.TERMINATING:
-            self._halts.halt(uid)
+            self._stopping_pods.mark(uid)
         if state.has_stopped:
             for stopped in self._killers.pop(uid, ()):
                 stopped.set()
@@ -282,19 +218,21 @@ class PodWorkers:
         last_step = float("-inf")
         while True:
             await self._wait(wake, due)
+            # Cleared before the state is read: an update during the step sets it again, and the step is repeated.
             wake.clear()
             state = self._ledger.state_of(uid)
             if state.stage is Stage.SYNCING and (uid in self._held_back or not self._ledger.may_start(uid)):
-                due = None  # the end of what is in the way wakes this one
+                due = None  # `holding_back`, or the end of the pod that has the same name, wakes this worker
                 continue
             if state.stage is not Stage.FINISHED:
                 if state.stage is not Stage.ADMITTING:
                     self._ledger.put(uid, started(state, now=self._clock.now()))
                 due = await self._step(uid, last_step)
+                # The next step needs a status that was read after this one, or it would not see its own changes.
                 last_step = self._statuses.mark()
             if self._ledger.state_of(uid).stage is Stage.FINISHED:
                 del self._wakes[uid]
-                self._halts.clear(uid)
+                self._stopping_pods.clear(uid)
                 self._wake_waiting()
                 self._on_finished(uid)
                 return
@@ -308,22 +246,22 @@ class PodWorkers:
             await self._clock.wait(wake.wait(), at_most=due - self._clock.now())
 
     def _wake_waiting(self) -> None:
-        """A pod that waited for a place may have one now; the others have no reason to look again."""
+        """Wake the pods that have not started: one may have waited for the end of this pod."""
         for uid, event in self._wakes.items():
             if self._ledger.state_of(uid).started_at is None:
                 event.set()
 
     async def _step(self, uid: PodUID, last_step: float) -> datetime | None:
-        """Do the pod's next step and say when to look again if nothing happens."""
+        """Run the pod's next step and return when to look again if nothing happens."""
         state = self._ledger.state_of(uid)
         try:
             if state.stage is Stage.ADMITTING:
                 result = await self._admit(uid)
             else:
                 status = await self._fresh_status(uid, last_step)
-                state = self._ledger.state_of(uid)  # it may have been told to stop meanwhile
+                state = self._ledger.state_of(uid)  # it may have been killed while the status was read
                 result = await self._dispatch(uid, state, status)
-        except Exception as error:  # the boundary of the worker: whatever fails here concerns this pod only
+        except Exception as error:  # the boundary of the worker: an error here concerns this pod only
             known = isinstance(error, KletError)
             text = str(error) or repr(error)
             logger.log(
@@ -339,17 +277,18 @@ class PodWorkers:
         return self._next_look(result)
 
     async def _admit(self, uid: PodUID) -> StepResult:
-        """Ask whether the node takes the pod in. One that waits is asked about again, as after an error."""
+        """Admit or reject the pod. A pod that has to wait is admitted again later, as after an error."""
         async with self._admitting:
             state = self._ledger.state_of(uid)
             if state.stage is not Stage.ADMITTING:
-                return StepResult()  # it was told to stop while others had their turn
+                return StepResult()  # it was killed while others were admitted
             verdict = await self._admission.admit(state.pod)
             if isinstance(verdict, Preempt):
                 await self._stop_victims(verdict, cause=state.cause)
                 verdict = await self._admission.admit(state.pod)
             if isinstance(verdict, Preempt):
-                verdict = Wait("pods that have to make room are still being stopped")
+                verdict = Wait("preempted pods are still being stopped")
+            # Read again after the awaits: a pod that was killed during its admission is not reported as rejected.
             state = self._ledger.state_of(uid)
             is_still_wanted = state.stage is Stage.ADMITTING
             self._apply(uid, after_admission(state, verdict, now=self._clock.now()))
@@ -368,7 +307,7 @@ class PodWorkers:
     async def _stop_victim(self, victim: Pod, preempt: Preempt, cause: CauseId | None) -> None:
         try:
             await self.kill(victim, evict=True, status_change=preempt.status_change, why=preempt.message, cause=cause)
-        except KillTimeout as error:  # it is recorded, and the pod waits until that one has stopped
+        except KillTimeout as error:  # `kill` has recorded it; the pod waits until the victim has stopped
             logger.warning("A preempted pod did not stop in time", extra={"uid": uid_of(victim), "error": str(error)})
 
     async def _fresh_status(self, uid: PodUID, last_step: float) -> PodRuntimeStatus:
@@ -382,7 +321,7 @@ class PodWorkers:
         match state.stage:
             case Stage.SYNCING:
                 result = await self._steps.sync(state.pod, status, cause=state.cause)
-                known = self._ledger.state_of(uid)
+                known = self._ledger.state_of(uid)  # updates during the sync have changed it
                 now = self._clock.now()
                 self._apply(uid, after_sync(known, is_terminal=result.is_terminal, is_over=result.is_over, now=now))
                 return result
@@ -410,13 +349,13 @@ class PodWorkers:
             retry_at=result.retry_at,
             look_at=result.look_at,
             now=self._clock.now(),
-            resync=self._pace.resync,
-            chance=self._pace.randomness.random(),
+            resync=self._resync.period,
+            chance=self._resync.randomness.random(),
         )
 
 
 def kill_patience(pod: Pod, grace: int | None) -> timedelta:
-    """How long a pod may take to stop: half as long again as its grace, and ten seconds at the least."""
+    """Return how long a pod may take to stop: one and a half times its grace period, at least ten seconds."""
     granted = grace if grace is not None else pod.spec.termination_grace_period_seconds or 0
     granted = min(granted, LONGEST_GRACE)
     return max(SHORTEST_KILL_PATIENCE, timedelta(seconds=granted + granted // 2))

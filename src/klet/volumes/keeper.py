@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+from klet.aio.broadcast import Lagged
 from klet.model.roles import ObjectChanges
 from klet.volumes.manager import VolumeManager
 
@@ -22,7 +23,7 @@ class VolumeKeeper:
     async def _follow(self, objects: ObjectChanges) -> None:
         with objects.changes() as changes:
             async for ref in changes:
-                self._volumes.objects_changed(ref)
-                if changes.lagged:
-                    changes.lagged = False
+                if isinstance(ref, Lagged):
                     self._volumes.refresh_all()
+                else:
+                    self._volumes.objects_changed(ref)

@@ -14,8 +14,8 @@ from klet.aio.clock import SystemClock
 from klet.aio.threads import Threads
 from klet.api.pod import Pod
 from klet.journal.memory import MemoryJournal
-from klet.model.halts import PodHalts
 from klet.model.pods import PodUID
+from klet.model.stopping_pods import StoppingPods
 from klet.objectcache.standalone import StandaloneObjects
 from klet.pleg.cache import RuntimeCache
 from klet.pods.store import PodStore
@@ -26,10 +26,10 @@ from klet.runtime.config.sub_paths import BoundSubPaths
 from klet.runtime.config.user_namespaces import UserNamespaceManager
 from klet.runtime.log_files import LogFiles
 from klet.runtime.pod_files import PodFiles
-from klet.sync.housekeeping import Housekeeping, HousekeepingCall, Leftovers, PodMemories
+from klet.sync.housekeeping import Housekeeping, HousekeepingTrigger, Leftovers, PodMemories
 from klet.sync.ledger import WorkerLedger
-from klet.sync.pod_holdings import PodHoldings
-from klet.sync.requeue import Pace
+from klet.sync.pod_host_resources import PodHostResources
+from klet.sync.requeue import ResyncSettings
 from klet.sync.workers import PodWorkers
 from klet.testing.builders import make_container, make_pod
 from klet.volumes.directories import PodDirectories
@@ -84,8 +84,8 @@ def build(root: Path, logs: Path, threads: Threads, journal: MemoryJournal, pods
     clock, ledger = SystemClock(), WorkerLedger()
     nothing, ended = NoRuntime(), EndedVolumes()
     ids = choose_range(per_pod=65536, max_pods=10, granted=None)
-    call = HousekeepingCall(sources_ready=lambda: True, clock=clock)
-    holdings = PodHoldings(
+    trigger = HousekeepingTrigger(sources_ready=lambda: True, clock=clock)
+    host_resources = PodHostResources(
         files=PodFiles(root=root, logs=logs, cluster_domain="", threads=threads),
         volumes=PodVolumes(
             manager=ended,
@@ -108,13 +108,13 @@ def build(root: Path, logs: Path, threads: Threads, journal: MemoryJournal, pods
         statuses=nothing,
         is_live=cache.is_live,
         ledger=ledger,
-        halts=PodHalts(),
+        stopping_pods=StoppingPods(),
         recorder=journal,
         clock=clock,
-        pace=Pace(timedelta(seconds=60), random.Random(1)),
-        on_finished=call.finished,
+        resync=ResyncSettings(timedelta(seconds=60), random.Random(1)),
+        on_finished=trigger.finished,
     )
-    call.ask()
+    trigger.ask()
     return Housekeeping(
         pods=pods,
         ledger=ledger,
@@ -123,12 +123,12 @@ def build(root: Path, logs: Path, threads: Threads, journal: MemoryJournal, pods
         memories=PodMemories(forget=(), remembered=tuple, status_of=lambda _: None),
         leftovers=Leftovers(
             killer=nothing,
-            files=holdings,
+            files=host_resources,
             links=LogFiles(logs=logs, links=logs.parent / "containers", threads=threads),
             cgroups=NoPodCgroups(),
             recorder=journal,
         ),
-        call=call,
+        trigger=trigger,
         clock=clock,
     )
 

@@ -16,9 +16,9 @@ from klet.images.node_logins import NoNodeLogins
 from klet.images.pull_backoff import PullBackoff
 from klet.images.pull_secrets import PullSecrets
 from klet.journal.memory import MemoryJournal
-from klet.model.halts import PodHalts
 from klet.model.images import ImageUser, MissingImage, PresentImage
 from klet.model.objects import ObjectMissing
+from klet.model.stopping_pods import StoppingPods
 from klet.testing.builders import make_container, make_pod
 from klet.testing.clock import ManualClock
 from klet.testing.cri_server import serve_cri
@@ -69,7 +69,7 @@ class Bench:
             images=client,
             logins=PullSecrets(secrets=self.secrets, node=NoNodeLogins()),
             backoff=PullBackoff(),
-            halts=PodHalts(),
+            stopping_pods=StoppingPods(),
             recorder=self.journal,
             clock=clock,
         )

@@ -16,10 +16,10 @@ from klet.images.pull_backoff import PullBackoff
 from klet.journal.memory import MemoryJournal
 from klet.journal.records import CauseQuery
 from klet.model.causes import Finding
-from klet.model.halts import Halted, PodHalts
 from klet.model.images import ImageUser, MissingImage, PresentImage
 from klet.model.pods import PodUID
 from klet.model.reasons import EventType, Reason
+from klet.model.stopping_pods import PodStopping, StoppingPods
 from klet.testing.builders import make_container, make_pod
 from klet.testing.fake_runtime import FakeImage, FakeRuntime, Fault, RpcFailure, Script, registry_of
 from klet.testing.fake_runtime.faults import Fail
@@ -45,7 +45,7 @@ class Bench:
     def __init__(self, runtime: FakeRuntime, client: CriClient, clock: LoopClock) -> None:
         self.runtime = runtime
         self.backoff = PullBackoff()
-        self.halts = PodHalts()
+        self.stopping_pods = StoppingPods()
         self.clock = clock
         self.recorded: list[int] = []
         """How many pulls had been asked for whenever one was announced."""
@@ -78,7 +78,7 @@ class Bench:
             images=self._client,
             logins=NoLogins(),
             backoff=self.backoff,
-            halts=self.halts,
+            stopping_pods=self.stopping_pods,
             recorder=self._journal,
             clock=self.clock,
         )
@@ -369,14 +369,14 @@ def test_a_pod_that_is_to_stop_no_longer_waits_for_its_image():
     async def test(bench: Bench) -> None:
         async def stop() -> None:
             await bench.clock.sleep(REMOTE.pull_time / 2)
-            bench.halts.halt(PodUID("u-1"))
+            bench.stopping_pods.mark(PodUID("u-1"))
 
         async with asyncio.TaskGroup() as group:
             group.create_task(stop())
-            with pytest.raises(Halted):
+            with pytest.raises(PodStopping):
                 await bench.ensure("remote:1")
         assert bench.clock.monotonic() < REMOTE.pull_time.total_seconds()
-        with pytest.raises(Halted):
+        with pytest.raises(PodStopping):
             await bench.ensure("here")
 
     on_bench(test)

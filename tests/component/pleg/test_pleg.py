@@ -13,6 +13,7 @@ from klet.aio.clock import LoopClock
 from klet.cri.client import CriClient
 from klet.cri.errors import Code, Unavailable
 from klet.cri.events import ContainerdEvents, CriEvents, RuntimeEvent, RuntimeEventSource
+from klet.model.allocation import desired_allocation
 from klet.model.network import DnsConfig
 from klet.model.pods import PodUID
 from klet.model.runtime import ContainerId, FirstStart, RuntimeContainerState
@@ -67,7 +68,9 @@ class Bench:
         """A pod with one running container: the ids of sandbox and container."""
         pod = make_pod("main", name=uid, uid=uid)
         settings = SandboxSettings(logs=Path("/logs"))
-        config = build_sandbox_config(pod, attempt=0, dns=DnsConfig(), cgroup_parent="", settings=settings)
+        config = build_sandbox_config(
+            pod, desired_allocation(pod), attempt=0, dns=DnsConfig(), cgroup_parent="", settings=settings
+        )
         sandbox = (await self.client.run_pod_sandbox(cri.RunPodSandboxRequest(config=config))).pod_sandbox_id
         made = await self.client.create_container(
             cri.CreateContainerRequest(

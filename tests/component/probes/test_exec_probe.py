@@ -14,7 +14,7 @@ from klet.cri.errors import Code
 from klet.host.http_client import HttpClient
 from klet.host.images import BUSYBOX_IMAGE
 from klet.model.runtime import ContainerId
-from klet.probes.handler import MAX_OUTPUT, Answer, Outcome, ProbeTarget
+from klet.probes.handler import MAX_OUTPUT, ProbeAnswer, ProbeOutcome, ProbeTarget
 from klet.probes.prober import Prober
 from klet.testing.builders import make_container, make_pod
 from klet.testing.cri_configs import build_container_config, build_sandbox_config
@@ -69,13 +69,19 @@ def probe(command, *, env=(), before=None, timeout=SECOND):
 @pytest.mark.parametrize(
     ("script", "want"),
     [
-        pytest.param("echo fine", Outcome(Answer.SUCCESS, "fine\n"), id="exit code 0"),
-        pytest.param("echo out; echo err >&2; exit 3", Outcome(Answer.FAILURE, "out\nerr\n"), id="another exit code"),
+        pytest.param("echo fine", ProbeOutcome(ProbeAnswer.SUCCESS, "fine\n"), id="exit code 0"),
         pytest.param(
-            "sleep 5", Outcome(Answer.FAILURE, 'command timed out: "sh -c sleep 5" timed out after 1s'), id="too slow"
+            "echo out; echo err >&2; exit 3", ProbeOutcome(ProbeAnswer.FAILURE, "out\nerr\n"), id="another exit code"
         ),
         pytest.param(
-            'head -c 20000 /dev/zero | tr "\\0" x', Outcome(Answer.SUCCESS, "x" * MAX_OUTPUT), id="output is cut"
+            "sleep 5",
+            ProbeOutcome(ProbeAnswer.FAILURE, 'command timed out: "sh -c sleep 5" timed out after 1s'),
+            id="too slow",
+        ),
+        pytest.param(
+            'head -c 20000 /dev/zero | tr "\\0" x',
+            ProbeOutcome(ProbeAnswer.SUCCESS, "x" * MAX_OUTPUT),
+            id="output is cut",
         ),
     ],
 )
@@ -85,7 +91,7 @@ def test_outcomes(script, want):
 
 def test_a_command_that_does_not_exist_is_an_error_and_tried_three_times():
     outcome, commands = probe(["nothing"])
-    assert outcome.answer is Answer.UNKNOWN
+    assert outcome.answer is ProbeAnswer.UNKNOWN
     assert outcome.error.startswith("rpc error: code = Unknown desc = failed to exec in container: ")
     assert commands == [["nothing"]] * 3
 
@@ -95,7 +101,7 @@ def test_an_error_that_goes_away():
         runtime.faults.add(Fault("ExecSync", Fail(Code.UNAVAILABLE, "restarting")))
 
     outcome, commands = probe(["echo", "fine"], before=break_once)
-    assert (outcome, len(commands)) == (Outcome(Answer.SUCCESS, "fine\n"), 2)
+    assert (outcome, len(commands)) == (ProbeOutcome(ProbeAnswer.SUCCESS, "fine\n"), 2)
 
 
 def test_only_literal_values_are_expanded():
@@ -110,5 +116,5 @@ def test_only_literal_values_are_expanded():
 
 def test_a_command_that_gets_too_long_is_not_run():
     outcome, commands = probe(["echo", "$(A)" * 10_000], env=(EnvVar(name="A", value="x" * 10_000),))
-    assert outcome == Outcome(Answer.UNKNOWN, error="too long after its references were replaced")
+    assert outcome == ProbeOutcome(ProbeAnswer.UNKNOWN, error="too long after its references were replaced")
     assert commands == []

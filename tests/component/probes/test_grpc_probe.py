@@ -9,7 +9,7 @@ import pytest
 from grpc import aio
 
 from klet.api.handlers import GRPCAction, Probe
-from klet.probes.handler import MAX_OUTPUT, Answer, Outcome
+from klet.probes.handler import MAX_OUTPUT, ProbeAnswer, ProbeOutcome
 from klet.wire import health_v1_pb2 as health
 from klet.wire.methods import service_handler
 
@@ -45,11 +45,15 @@ def asking(port, service=None):
 @pytest.mark.parametrize(
     ("status", "want"),
     [
-        pytest.param("SERVING", Outcome(Answer.SUCCESS, "service healthy"), id="serving"),
+        pytest.param("SERVING", ProbeOutcome(ProbeAnswer.SUCCESS, "service healthy"), id="serving"),
         pytest.param(
-            "NOT_SERVING", Outcome(Answer.FAILURE, 'service unhealthy (responded with "NOT_SERVING")'), id="not serving"
+            "NOT_SERVING",
+            ProbeOutcome(ProbeAnswer.FAILURE, 'service unhealthy (responded with "NOT_SERVING")'),
+            id="not serving",
         ),
-        pytest.param("UNKNOWN", Outcome(Answer.FAILURE, 'service unhealthy (responded with "UNKNOWN")'), id="unknown"),
+        pytest.param(
+            "UNKNOWN", ProbeOutcome(ProbeAnswer.FAILURE, 'service unhealthy (responded with "UNKNOWN")'), id="unknown"
+        ),
     ],
 )
 async def test_statuses(prober, target, status, want):
@@ -81,7 +85,7 @@ async def test_a_server_without_the_health_service(prober, target):
     async with serve_health() as port:
         outcome = await prober.prepare(target(asking(port)))()
     why = "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): "
-    assert outcome.answer is Answer.FAILURE
+    assert outcome.answer is ProbeAnswer.FAILURE
     assert outcome.output.startswith(why)
 
 
@@ -92,7 +96,7 @@ async def test_another_error(prober, target):
     async with serve_health(check) as port:
         outcome = await prober.prepare(target(asking(port, "x")))()
     why = "error: health rpc probe failed: rpc error: code = NotFound desc = unknown service"
-    assert outcome == Outcome(Answer.FAILURE, why)
+    assert outcome == ProbeOutcome(ProbeAnswer.FAILURE, why)
 
 
 async def test_a_server_that_does_not_answer(prober, target):
@@ -101,14 +105,14 @@ async def test_a_server_that_does_not_answer(prober, target):
 
     async with serve_health(check) as port:
         outcome = await prober.prepare(target(asking(port), timeout=SHORT))()
-    assert outcome == Outcome(Answer.FAILURE, "timeout: health rpc did not complete within 200ms")
+    assert outcome == ProbeOutcome(ProbeAnswer.FAILURE, "timeout: health rpc did not complete within 200ms")
 
 
 async def test_nobody_listens(prober, target, closed_port):
     outcome = await prober.prepare(target(asking(closed_port), timeout=SHORT))()
     address = f"127.0.0.1:{closed_port}"
     why = f'timeout: failed to connect service "{address}" within 200ms: context deadline exceeded'
-    assert outcome == Outcome(Answer.FAILURE, why)
+    assert outcome == ProbeOutcome(ProbeAnswer.FAILURE, why)
 
 
 async def test_the_text_of_an_error_is_bounded(prober, target):
@@ -117,7 +121,7 @@ async def test_the_text_of_an_error_is_bounded(prober, target):
 
     async with serve_health(check) as port:
         outcome = await prober.prepare(target(asking(port)))()
-    assert outcome.answer is Answer.FAILURE
+    assert outcome.answer is ProbeAnswer.FAILURE
     assert len(outcome.output) <= MAX_OUTPUT + 100
 
 
@@ -134,7 +138,7 @@ async def test_an_answer_that_is_too_long_is_not_read(prober, target):
         outcome = await prober.prepare(target(asking(port)))()
     finally:
         await server.stop(grace=None)
-    assert outcome.answer is Answer.FAILURE
+    assert outcome.answer is ProbeAnswer.FAILURE
     assert "code = ResourceExhausted" in outcome.output
 
 
@@ -149,5 +153,5 @@ async def test_an_answer_that_is_no_message(prober, target):
     await server.start()
     outcome = await prober.prepare(target(asking(port)))()
     await server.stop(grace=None)
-    assert outcome.answer is Answer.FAILURE
+    assert outcome.answer is ProbeAnswer.FAILURE
     assert outcome.output.endswith("code = Internal desc = grpc: failed to unmarshal the received message")

@@ -11,7 +11,7 @@ from klet.api.container import ContainerPort
 from klet.api.handlers import HTTPGetAction, HTTPHeader, Probe
 from klet.host.http_client import HttpClient, HttpError, PlainHttpError
 from klet.model.http_get import HttpGet, build_address, write_request
-from klet.probes.handler import MAX_OUTPUT, Answer, Outcome
+from klet.probes.handler import MAX_OUTPUT, ProbeAnswer, ProbeOutcome
 
 SHORT = timedelta(milliseconds=100)
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -32,32 +32,42 @@ def http(port, **given):
 @pytest.mark.parametrize(
     ("reply", "want"),
     [
-        pytest.param(OK, Outcome(Answer.SUCCESS, "ok"), id="200"),
-        pytest.param(status(299), Outcome(Answer.SUCCESS), id="299"),
+        pytest.param(OK, ProbeOutcome(ProbeAnswer.SUCCESS, "ok"), id="200"),
+        pytest.param(status(299), ProbeOutcome(ProbeAnswer.SUCCESS), id="299"),
         pytest.param(
-            status(304), Outcome(Answer.WARNING, "Probe terminated redirects, Response body: "), id="304 is a warning"
+            status(304),
+            ProbeOutcome(ProbeAnswer.WARNING, "Probe terminated redirects, Response body: "),
+            id="304 is a warning",
         ),
         pytest.param(
             status(302, "Location: http://elsewhere.invalid/", body=b"moved"),
-            Outcome(Answer.WARNING, "Probe terminated redirects, Response body: moved"),
+            ProbeOutcome(ProbeAnswer.WARNING, "Probe terminated redirects, Response body: moved"),
             id="a redirection to another host is not followed",
         ),
         pytest.param(
             status(302, body=b"?"),
-            Outcome(Answer.WARNING, "Probe terminated redirects, Response body: ?"),
+            ProbeOutcome(ProbeAnswer.WARNING, "Probe terminated redirects, Response body: ?"),
             id="a redirection to nowhere",
         ),
         pytest.param(
-            status(400, body=b"secret"), Outcome(Answer.FAILURE, "HTTP probe failed with statuscode: 400"), id="400"
+            status(400, body=b"secret"),
+            ProbeOutcome(ProbeAnswer.FAILURE, "HTTP probe failed with statuscode: 400"),
+            id="400",
         ),
-        pytest.param(status(500), Outcome(Answer.FAILURE, "HTTP probe failed with statuscode: 500"), id="500"),
-        pytest.param(status(101), Outcome(Answer.FAILURE, "HTTP probe failed with statuscode: 101"), id="101"),
         pytest.param(
-            b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 20_000, Outcome(Answer.SUCCESS, "x" * MAX_OUTPUT), id="a long body"
+            status(500), ProbeOutcome(ProbeAnswer.FAILURE, "HTTP probe failed with statuscode: 500"), id="500"
+        ),
+        pytest.param(
+            status(101), ProbeOutcome(ProbeAnswer.FAILURE, "HTTP probe failed with statuscode: 101"), id="101"
+        ),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 20_000,
+            ProbeOutcome(ProbeAnswer.SUCCESS, "x" * MAX_OUTPUT),
+            id="a long body",
         ),
         pytest.param(
             b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc",
-            Outcome(Answer.FAILURE, error="unexpected EOF"),
+            ProbeOutcome(ProbeAnswer.FAILURE, error="unexpected EOF"),
             id="half a body is an error",
         ),
     ],
@@ -81,7 +91,7 @@ async def test_answers(serve, prober, target, reply, want):
 async def test_no_answer(serve, prober, target, reply, why):
     async with serve(reply) as (port, _):
         outcome = await prober.prepare(target(http(port, path="/x")))()
-    assert outcome == Outcome(Answer.FAILURE, f'Get "http://127.0.0.1:{port}/x": {why}')
+    assert outcome == ProbeOutcome(ProbeAnswer.FAILURE, f'Get "http://127.0.0.1:{port}/x": {why}')
 
 
 async def test_a_refused_connection(prober, target, closed_port):
@@ -93,26 +103,26 @@ async def test_a_refused_connection(prober, target, closed_port):
 async def test_the_timeout_covers_connecting(prober, target, full_backlog):
     outcome = await prober.prepare(target(http(full_backlog), timeout=SHORT))()
     why = f"{DEADLINE} (Client.Timeout exceeded while awaiting headers)"
-    assert outcome == Outcome(Answer.FAILURE, f'Get "http://127.0.0.1:{full_backlog}": {why}')
+    assert outcome == ProbeOutcome(ProbeAnswer.FAILURE, f'Get "http://127.0.0.1:{full_backlog}": {why}')
 
 
 async def test_the_timeout_covers_waiting(serve, prober, target):
     async with serve(b"", holds=True) as (port, _):
         outcome = await prober.prepare(target(http(port), timeout=SHORT))()
     why = f"{DEADLINE} (Client.Timeout exceeded while awaiting headers)"
-    assert outcome == Outcome(Answer.FAILURE, f'Get "http://127.0.0.1:{port}": {why}')
+    assert outcome == ProbeOutcome(ProbeAnswer.FAILURE, f'Get "http://127.0.0.1:{port}": {why}')
 
 
 async def test_a_body_that_does_not_come_is_asked_for_three_times(serve, prober, target):
     async with serve(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", holds=True) as (port, seen):
         outcome = await prober.prepare(target(http(port), timeout=SHORT))()
     why = f"{DEADLINE} (Client.Timeout or context cancellation while reading body)"
-    assert (outcome, len(seen)) == (Outcome(Answer.FAILURE, error=why), 3)
+    assert (outcome, len(seen)) == (ProbeOutcome(ProbeAnswer.FAILURE, error=why), 3)
 
 
 async def test_an_answer_with_a_length_needs_no_end_of_the_connection(serve, prober, target):
     async with serve(OK, holds=True) as (port, seen):
-        assert await prober.prepare(target(http(port)))() == Outcome(Answer.SUCCESS, "ok")
+        assert await prober.prepare(target(http(port)))() == ProbeOutcome(ProbeAnswer.SUCCESS, "ok")
     assert len(seen) == 1
 
 
@@ -126,7 +136,7 @@ async def test_a_server_that_resets_the_connection(prober, target):
     port = server.sockets[0].getsockname()[1]
     outcome = await prober.prepare(target(http(port)))()
     server.close()
-    assert outcome.answer is Answer.FAILURE
+    assert outcome.answer is ProbeAnswer.FAILURE
     assert outcome.output.startswith(f'Get "http://127.0.0.1:{port}": ')
     assert outcome.output.endswith((": connection reset by peer", "EOF"))
 
@@ -163,19 +173,19 @@ async def test_headers_can_be_left_out(serve, prober, target):
 )
 async def test_headers_that_cannot_be_sent(prober, target, name, value, why):
     outcome = await prober.prepare(target(http(80, http_headers=(HTTPHeader(name=name, value=value),))))()
-    assert outcome == Outcome(Answer.FAILURE, f'Get "http://127.0.0.1:80": {why}')
+    assert outcome == ProbeOutcome(ProbeAnswer.FAILURE, f'Get "http://127.0.0.1:80": {why}')
 
 
 async def test_ports_by_name(serve, prober, target):
     async with serve(OK) as (port, _):
         made = target(Probe())
         container = replace(made.container, ports=(ContainerPort(name="web", container_port=port),))
-        assert (await prober.prepare(target(http("web"), container=container))()).answer is Answer.SUCCESS
-        assert (await prober.prepare(target(http(str(port))))()).answer is Answer.SUCCESS
-    assert await prober.prepare(target(http("db")))() == Outcome(
-        Answer.UNKNOWN, error='strconv.Atoi: parsing "db": invalid syntax'
+        assert (await prober.prepare(target(http("web"), container=container))()).answer is ProbeAnswer.SUCCESS
+        assert (await prober.prepare(target(http(str(port))))()).answer is ProbeAnswer.SUCCESS
+    assert await prober.prepare(target(http("db")))() == ProbeOutcome(
+        ProbeAnswer.UNKNOWN, error='strconv.Atoi: parsing "db": invalid syntax'
     )
-    assert await prober.prepare(target(http(0)))() == Outcome(Answer.UNKNOWN, error="invalid port number: 0")
+    assert await prober.prepare(target(http(0)))() == ProbeOutcome(ProbeAnswer.UNKNOWN, error="invalid port number: 0")
 
 
 class Redirects:
@@ -198,7 +208,7 @@ async def test_a_relative_redirection_keeps_the_host_header(serve, prober, targe
     named = (HTTPHeader(name="Host", value="shop.example"),)
     async with serve(Redirects("/one", "two?x")) as (port, seen):
         outcome = await prober.prepare(target(http(port, path="/", http_headers=named)))()
-    assert outcome == Outcome(Answer.SUCCESS, "ok")
+    assert outcome == ProbeOutcome(ProbeAnswer.SUCCESS, "ok")
     assert [request.split(b" ")[1] for request in seen] == [b"/", b"/one", b"/two?x"]
     assert hosts(seen) == ["Host: shop.example"] * 3
     assert f"Referer: http://127.0.0.1:{port}/one\r\n".encode() in seen[2]
@@ -210,13 +220,13 @@ async def test_an_absolute_redirection_drops_the_host_header(serve, prober, targ
     async with serve(redirects) as (port, seen):
         redirects.locations = [f"http://127.0.0.1:{port}/one", "/two"]
         outcome = await prober.prepare(target(http(port, http_headers=named)))()
-    assert outcome.answer is Answer.SUCCESS
+    assert outcome.answer is ProbeAnswer.SUCCESS
     assert hosts(seen) == ["Host: shop.example", f"Host: 127.0.0.1:{port}", f"Host: 127.0.0.1:{port}"]
 
 
 async def test_redirections_may_change_the_port(serve, prober, target):
     async with serve(OK) as (other, _), serve(Redirects(f"http://127.0.0.1:{other}/")) as (port, _):
-        assert (await prober.prepare(target(http(port)))()).answer is Answer.SUCCESS
+        assert (await prober.prepare(target(http(port)))()).answer is ProbeAnswer.SUCCESS
 
 
 async def test_redirections_without_end(serve, prober, target):
@@ -235,7 +245,7 @@ async def test_redirections_without_end(serve, prober, target):
 async def test_redirections_that_cannot_be_followed(serve, prober, target, location, why):
     async with serve(status(302, f"Location: {location}")) as (port, _):
         outcome = await prober.prepare(target(http(port)))()
-    assert outcome.answer is Answer.FAILURE
+    assert outcome.answer is ProbeAnswer.FAILURE
     assert why in outcome.output
 
 
@@ -259,14 +269,14 @@ async def test_redirections_that_cannot_be_followed(serve, prober, target, locat
 async def test_a_redirection_to_another_host_is_not_followed(serve, prober, target, location):
     async with serve(status(302, f"Location: {location}", body=b"moved")) as (port, seen):
         outcome = await prober.prepare(target(http(port)))()
-    assert outcome == Outcome(Answer.WARNING, "Probe terminated redirects, Response body: moved")
+    assert outcome == ProbeOutcome(ProbeAnswer.WARNING, "Probe terminated redirects, Response body: moved")
     assert len(seen) == 1
 
 
 async def test_a_redirection_to_another_host_after_some_to_the_same(serve, prober, target):
     async with serve(Redirects("/one", "http://elsewhere.invalid/")) as (port, seen):
         outcome = await prober.prepare(target(http(port)))()
-    assert (outcome.answer, len(seen)) == (Answer.WARNING, 2)
+    assert (outcome.answer, len(seen)) == (ProbeAnswer.WARNING, 2)
 
 
 @pytest.mark.parametrize("is_encrypted", [False, True], ids=["plain", "TLS"])
@@ -307,7 +317,7 @@ async def test_a_location_is_not_quoted_whole(serve, prober, target):
 async def test_certificates_are_not_verified(serve, prober, target, server_tls):
     async with serve(OK, tls=server_tls) as (port, seen):
         outcome = await prober.prepare(target(http(port, scheme="HTTPS")))()
-    assert (outcome, len(seen)) == (Outcome(Answer.SUCCESS, "ok"), 1)
+    assert (outcome, len(seen)) == (ProbeOutcome(ProbeAnswer.SUCCESS, "ok"), 1)
 
 
 def plain_get(port):
@@ -335,4 +345,4 @@ async def test_https_to_a_server_that_hangs_up(serve):
 async def test_plain_http_to_a_tls_server(serve, prober, target, server_tls):
     async with serve(OK, tls=server_tls) as (port, _):
         outcome = await prober.prepare(target(http(port)))()
-    assert outcome.answer is Answer.FAILURE
+    assert outcome.answer is ProbeAnswer.FAILURE

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as change
 
+from klet.aio.broadcast import DEFAULT_LIMIT
 from klet.aio.clock import LoopClock
 from klet.api.handlers import ExecAction, Probe
 from klet.api.pod import PodCondition, PodStatus
@@ -19,20 +20,20 @@ from klet.model.allocation import PodResources, desired_allocation
 from klet.model.pods import PodUID
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult
 from klet.model.runtime import RuntimeContainerState
-from klet.probes.handler import Answer, Outcome
+from klet.probes.handler import ProbeAnswer, ProbeOutcome
 from klet.probes.manager import ProbeManager
 from klet.probes.periods import ANNOTATION
 from klet.probes.results import ProbeResults
 from klet.runtime.restart import restarts_after
 from klet.status.board import StatusBoard
-from klet.status.generate import StatusInputs, generate_status
+from klet.status.generate import PodStatusInputs, generate_status
 from klet.testing.builders import make_container, make_pod, make_record, make_status
 from klet.testing.loop import EPOCH, run_virtual
 
 STARTUP, READINESS, LIVENESS = ProbeKind.STARTUP, ProbeKind.READINESS, ProbeKind.LIVENESS
 UID = PodUID("uid-1")
 LONG_AGO = EPOCH - timedelta(hours=1)
-BAD = Outcome(Answer.FAILURE, "no")
+BAD = ProbeOutcome(ProbeAnswer.FAILURE, "no")
 
 
 def probe(kind, *, period=10, delay=0, failures=3, successes=1):
@@ -72,7 +73,7 @@ class ScriptedProber:
         assert self.running == 1 or key not in self.takes, "a probe is never asked twice at once"
         await asyncio.sleep(self.takes.get(key, 0))
         self.running -= 1
-        answer = self.answers.get(key, Outcome(Answer.SUCCESS))
+        answer = self.answers.get(key, ProbeOutcome(ProbeAnswer.SUCCESS))
         return answer.pop(0) if isinstance(answer, list) else answer
 
 
@@ -110,7 +111,7 @@ class Node:
         self.report()
 
     def report(self):
-        inputs = StatusInputs(
+        inputs = PodStatusInputs(
             previous=self.board.get(UID) or self.pod.status,
             resources=PodResources(admitted=desired_allocation(self.pod)),
             runtime_name="containerd",
@@ -205,7 +206,7 @@ def test_a_container_that_never_starts():
 
 def test_once_started_the_other_probes_begin():
     node = Node(make_pod(probed(startup={"period": 5}, liveness={"period": 4}, readiness={"period": 10})))
-    node.prober.answers["main", STARTUP] = [BAD, Outcome(Answer.SUCCESS)]
+    node.prober.answers["main", STARTUP] = [BAD, ProbeOutcome(ProbeAnswer.SUCCESS)]
     play(node, lambda: node.manager.add_pod(node.pod), node.start, 13)
     assert node.prober.asked["main", STARTUP] == [0.0, 5.0]
     assert node.prober.asked["main", READINESS] == [5.0]
@@ -216,7 +217,7 @@ def test_once_started_the_other_probes_begin():
 
 def test_readiness_that_comes_and_goes():
     node = Node(make_pod(probed(readiness={"period": 1, "failures": 2})))
-    good = Outcome(Answer.SUCCESS)
+    good = ProbeOutcome(ProbeAnswer.SUCCESS)
     node.prober.answers["main", READINESS] = [good, BAD, good, BAD, BAD, BAD, BAD, good, good]
     play(node, lambda: node.manager.add_pod(node.pod), node.start, 7.5)
     # The report that the container is not ready any more asks once more at once, as upstream does.
@@ -247,7 +248,7 @@ def test_a_failed_liveness_names_its_cause():
 
 def test_a_new_instance_is_probed_anew():
     node = Node(make_pod(probed(liveness={"period": 1, "failures": 1})))
-    node.prober.answers["main", LIVENESS] = [BAD, Outcome(Answer.SUCCESS), Outcome(Answer.SUCCESS)]
+    node.prober.answers["main", LIVENESS] = [BAD, ProbeOutcome(ProbeAnswer.SUCCESS), ProbeOutcome(ProbeAnswer.SUCCESS)]
     old, seen = [], []
 
     def restart():
@@ -456,3 +457,15 @@ def test_pods_added_before_the_manager_runs():
 
     run_virtual(main())
     assert node.prober.asked["main", LIVENESS] == [1.0, 2.0]
+
+
+def test_after_dropped_changes_every_started_container_is_probed():
+    node = Node(make_pod(probed(readiness={"period": 10})))
+
+    def start_in_a_flood():
+        node.start()
+        for number in range(DEFAULT_LIMIT):
+            node.board.put(PodUID(f"other-{number}"), PodStatus(phase="Running"))
+
+    play(node, lambda: node.manager.add_pod(node.pod), 3, start_in_a_flood, 1)
+    assert node.prober.asked["main", READINESS] == [3.0]

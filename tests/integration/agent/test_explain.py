@@ -222,7 +222,8 @@ def broken_network(containerd):
             r"default/prestop-node: Running, terminating, .* "
             r"Why PreStopHook: the pod is to stop \(source file no longer has the pod\), and the preStop hook \(exec\) "
             rf"of container main has not ended \(300 s of grace\) Since {CLOCK} \(\d+s ago\) "
-            rf"Next the container is told to stop when the hook ends, or when its grace is over at {CLOCK} \(in .*\)",
+            r"Next the container gets its stop signal when the hook ends, "
+            rf"or when its grace is over at {CLOCK} \(in .*\)",
             id="a preStop hook that does not end",
         ),
         pytest.param(

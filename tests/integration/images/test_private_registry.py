@@ -12,9 +12,9 @@ from klet.images.node_logins import NoNodeLogins
 from klet.images.pull_backoff import PullBackoff
 from klet.images.pull_secrets import PullSecrets
 from klet.journal.memory import MemoryJournal
-from klet.model.halts import PodHalts
 from klet.model.images import MissingImage, PresentImage
 from klet.model.objects import ObjectMissing
+from klet.model.stopping_pods import StoppingPods
 from klet.testing.builders import make_container, make_pod
 
 pytestmark = [pytest.mark.root, pytest.mark.containerd]
@@ -43,7 +43,7 @@ async def ensure(cri, image, secrets, *names):
         images=cri,
         logins=PullSecrets(secrets=secrets, node=NoNodeLogins()),
         backoff=PullBackoff(),
-        halts=PodHalts(),
+        stopping_pods=StoppingPods(),
         recorder=journal,
         clock=clock,
     )

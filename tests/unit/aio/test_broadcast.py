@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from klet.aio.broadcast import Broadcast, until_any
+from klet.aio.broadcast import Broadcast, Lagged, Subscription, until_any
 
 
 def test_every_listener_gets_every_item_in_order():
@@ -27,16 +27,79 @@ def test_a_listener_hears_nothing_from_before_it_came_or_after_it_left():
     assert listener.drain() == [1]
 
 
-def test_a_slow_listener_loses_the_oldest_and_is_told_so():
+async def received(subscription: Subscription[int], number: int) -> list[int | None]:
+    """The next so many, with None for a Lagged."""
+    items = [await subscription.get() for _ in range(number)]
+    return [None if isinstance(item, Lagged) else item for item in items]
+
+
+async def test_a_slow_consumer_loses_the_oldest_and_gets_one_lagged_before_the_rest():
     source = Broadcast[int]()
     with source.subscribe(limit=2) as slow, source.subscribe() as other:
+        for item in (1, 2, 3, 4):
+            source.send(item)
+        assert await received(slow, 3) == [None, 3, 4]
+        assert await received(other, 4) == [1, 2, 3, 4]
+
+
+async def test_a_full_subscription_that_lost_nothing_has_not_lagged():
+    source = Broadcast[int]()
+    with source.subscribe(limit=2) as full:
         source.send(1)
         source.send(2)
-        assert not slow.lagged
+        assert await received(full, 2) == [1, 2]
+
+
+async def test_what_is_dropped_after_a_lagged_makes_another_one():
+    source = Broadcast[int]()
+    with source.subscribe(limit=1) as slow:
+        source.send(1)
+        source.send(2)
+        assert await received(slow, 1) == [None]
         source.send(3)
-        assert slow.lagged
-        assert slow.drain() == [2, 3]
-        assert not other.lagged
+        assert await received(slow, 2) == [None, 3]
+
+
+async def test_iteration_gives_a_lagged_too():
+    source = Broadcast[int]()
+    with source.subscribe(limit=1) as slow:
+        source.send(1)
+        source.send(2)
+        seen = []
+        async for item in slow:
+            seen.append(item)
+            if item == 2:
+                break
+    assert isinstance(seen[0], Lagged)
+    assert seen[1:] == [2]
+
+
+async def test_a_drain_and_the_items_alone_leave_the_lagged_out():
+    source = Broadcast[int]()
+    with source.subscribe(limit=1) as slow:
+        source.send(1)
+        source.send(2)
+        assert slow.drain() == [2]
+        source.send(3)
+        assert await received(slow, 1) == [3]
+        source.send(4)
+        source.send(5)
+        assert await slow.next_item() == 5
+        source.send(6)
+        source.send(7)
+        assert await anext(slow.items()) == 7
+
+
+async def test_a_cancelled_get_keeps_the_lagged_for_the_next():
+    source = Broadcast[int]()
+    with source.subscribe(limit=1) as slow:
+        waiting = asyncio.ensure_future(slow.get())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        source.send(1)
+        source.send(2)
+        assert await received(slow, 2) == [None, 2]
 
 
 def test_a_listener_may_leave_while_an_item_is_sent():

@@ -17,7 +17,7 @@ from klet.events.correlator import (
     SIMILAR_WITHIN,
     Correlator,
     Count,
-    Drop,
+    Discard,
     Post,
     Recent,
 )
@@ -86,12 +86,12 @@ def test_after_a_quiet_time_messages_count_anew():
 def test_a_flood_about_one_object_is_dropped_until_time_has_passed():
     correlator = Correlator()
     for _ in range(BURST):
-        assert not isinstance(correlator.decide(EVENT, now=NOW), Drop)
-    assert correlator.decide(EVENT, now=NOW) == Drop()
+        assert not isinstance(correlator.decide(EVENT, now=NOW), Discard)
+    assert correlator.decide(EVENT, now=NOW) == Discard()
     other = replace(EVENT, involved_object=replace(POD, uid="other"))
     assert correlator.decide(other, now=NOW) == Post(other)
     assert isinstance(correlator.decide(EVENT, now=NOW + REFILL), Count)
-    assert correlator.decide(EVENT, now=NOW + REFILL) == Drop()
+    assert correlator.decide(EVENT, now=NOW + REFILL) == Discard()
 
 
 def test_what_was_used_last_is_kept():

@@ -246,7 +246,7 @@ async def test_events_that_were_lost_are_told_once_when_they_can_be_written_agai
         await clock.run(PAUSE)
         task.cancel()
     (line,) = caplog.records
-    assert (line.message, line.count) == ("Events were not told: the API server took none", 2)
+    assert (line.message, line.count) == ("Events were not published: the API server took none", 2)
 
 
 def of_pod(number):

@@ -4,7 +4,7 @@ import pytest
 
 from klet.api.klet_v1 import PodState
 from klet.journal.diagnosis import NodeTroubles, diagnose
-from klet.journal.evidence import Kind
+from klet.journal.evidence import ReasonKind
 from klet.journal.timeline import build_timeline
 
 FINISHED = "2030-01-01T11:59:50Z"
@@ -374,7 +374,7 @@ CASES = [
             "PreStopHook",
             "the pod is to stop (file gone), and the preStop hook of container main has not ended (60 s of grace)",
             39,
-            "the container is told to stop when the hook ends, or when its grace is over",
+            "the container gets its stop signal when the hook ends, or when its grace is over",
             21,
         ),
         id="a preStop hook that does not end",
@@ -394,7 +394,7 @@ CASES = [
             "PreStopHookUnfinished",
             "the pod is to stop, and the preStop hook (httpGet) of container main did not end within its grace of 30 s",
             39,
-            "the container is told to stop, and killed",
+            "the container gets its stop signal, and is killed",
             1,
         ),
         id="a preStop hook that took all the grace",
@@ -486,7 +486,7 @@ CASES = [
             "ReadinessGatesNotReady",
             'the readiness gate "example.com/x" of the pod is not True',
             None,
-            "whoever sets that condition",
+            "the controller that sets that condition",
             None,
         ),
         id="a readiness gate",
@@ -626,7 +626,7 @@ def test_a_pod_that_is_well_again_says_what_was_wrong(build_pod, story, now):
     found = diagnose(pod, story(records), now=now)
     assert found.summary.startswith("nothing is wrong")
     [reason] = found.reasons
-    assert (reason.kind, reason.word, reason.next_at) == (Kind.PAST, "Unhealthy", None)
+    assert (reason.kind, reason.word, reason.next_at) == (ReasonKind.PAST, "Unhealthy", None)
     assert "Liveness probe failed: 404" in reason.message
 
 
@@ -666,7 +666,7 @@ def test_a_pod_that_waits_for_an_earlier_one_of_its_name(build_pod, story, now, 
     found = diagnose(pod, past, earlier=build_pod(**LEAVING), now=now)
     prefix = "an earlier pod of this name has not stopped yet, and this one waits for it"
     assert found.reasons[0].message == prefix + said
-    assert found.reasons[0].kind is Kind.TROUBLE
+    assert found.reasons[0].kind is ReasonKind.TROUBLE
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from klet.api.meta import ObjectMeta
 from klet.api.node import Node, NodeCondition, NodeSpec, NodeStatus
 from klet.api.times import Time
-from klet.journal.evidence import Evidence, Kind
+from klet.journal.evidence import Evidence, ReasonKind
 from klet.journal.node_diagnosis import NodeState, diagnose_node
 from klet.journal.records import to_id
 from klet.model.causes import Cause, Finding, Subject
@@ -85,7 +85,7 @@ def test_a_node_that_starts_has_only_not_looked_yet():
         NodeState(network_error="network state unknown", has_answered=False), records((1, "AgentStarted"))
     )
     (reason,) = found.reasons
-    assert (reason.kind, reason.word) == (Kind.PROGRESS, "NetworkNotReady")
+    assert (reason.kind, reason.word) == (ReasonKind.PROGRESS, "NetworkNotReady")
 
 
 def test_what_others_have_against_the_node():
@@ -93,9 +93,9 @@ def test_what_others_have_against_the_node():
     lost = ready_condition("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
     found = diagnose_node(NodeState(node=node_of(pressure, lost, unschedulable=True)), records())
     assert [(reason.word, reason.kind) for reason in found.reasons] == [
-        ("KubeletHasDiskPressure", Kind.TROUBLE),
-        ("NodeStatusUnknown", Kind.TROUBLE),
-        ("NodeNotSchedulable", Kind.PROGRESS),
+        ("KubeletHasDiskPressure", ReasonKind.TROUBLE),
+        ("NodeStatusUnknown", ReasonKind.TROUBLE),
+        ("NodeNotSchedulable", ReasonKind.PROGRESS),
     ]
     assert found.is_ready
 

@@ -233,7 +233,7 @@ async def test_a_damaged_file_is_set_aside_and_a_new_one_begun(opened, path, dam
     again = await opened()
     again.record(finding("New"))
     assert await decisions(again) == ["New"]
-    assert [record.getMessage() for record in caplog.records] == ["Journal damaged, set aside and begun anew"]
+    assert [record.getMessage() for record in caplog.records] == ["Journal damaged, renamed and a new one started"]
     assert (path.parent / "journal.db.corrupt-20300101-000000").exists()
 
 

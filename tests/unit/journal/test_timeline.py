@@ -144,14 +144,18 @@ def test_each_pod_of_a_name_has_a_story_of_its_own():
         ]
     )
     told = [
-        (life.uid, life.began, [(step.cause.finding.decision, step.offset.total_seconds()) for step in life.steps])
-        for life in story.lives
+        (
+            history.uid,
+            history.began,
+            [(step.cause.finding.decision, step.offset.total_seconds()) for step in history.steps],
+        )
+        for history in story.histories
     ]
     assert told == [
         ("u1", at(0), [("ManifestSettled", 0), ("PodAdded", 1), ("Finished", 11)]),
         ("u2", at(10), [("PodAdded", 0), ("Started", 2), ("ManifestRejected", 3)]),
     ]
-    assert [len(life.causes) for life in story.lives] == [3, 3]
+    assert [len(history.causes) for history in story.histories] == [3, 3]
 
 
 def test_a_pod_that_comes_again_with_its_uid_begins_another_life():
@@ -166,7 +170,7 @@ def test_a_pod_that_comes_again_with_its_uid_begins_another_life():
             cause(7, 6, "PodAdded"),
         ]
     )
-    told = [(life.uid, [step.cause.finding.decision for step in life.steps]) for life in story.lives]
+    told = [(history.uid, [step.cause.finding.decision for step in history.steps]) for history in story.histories]
     # The last PodAdded is that of an agent which was restarted: the pod went on.
     assert told == [
         ("u1", ["PodAdded", "Finished"]),
@@ -210,19 +214,19 @@ def test_starts_of_the_agent_are_told_in_the_lives_that_went_on():
         ],
         node=[started(1, 0), started(4, 10), cause(5, 11, "NodeReady", Subject()), started(8, 20), started(10, 22)],
     )
-    told = [[step.cause.finding.decision for step in life.steps] for life in story.lives]
+    told = [[step.cause.finding.decision for step in history.steps] for history in story.histories]
     assert told == [
         ["PodAdded", "Started", "AgentRestarted", "PodAdded", "Adopted", "Removed"],
         ["PodAdded", "AgentRestarted"],
     ]
-    restart = story.lives[0].steps[2]
+    restart = story.histories[0].steps[2]
     assert (restart.offset, restart.cause.finding.message) == (timedelta(seconds=9), "the agent was started again")
     # What is looked for in the records of a pod is what the pod did.
-    assert [each.finding.decision for each in story.lives[1].causes] == ["PodAdded"]
+    assert [each.finding.decision for each in story.histories[1].causes] == ["PodAdded"]
     assert story.waiting is None
 
 
 def test_each_start_of_the_agent_begins_a_life_of_the_node():
     story = build_timeline([started(1, 0), cause(2, 1, "NodeReady", Subject()), started(3, 10)])
-    told = [[step.cause.finding.decision for step in life.steps] for life in story.lives]
+    told = [[step.cause.finding.decision for step in history.steps] for history in story.histories]
     assert told == [["AgentStarted", "NodeReady"], ["AgentStarted"]]

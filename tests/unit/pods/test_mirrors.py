@@ -1,16 +1,22 @@
 """What a mirror looks like, and when it is out of date."""
 
+import asyncio
+from datetime import timedelta
+
 import pytest
 from msgspec.structs import replace
 
+from klet.aio.broadcast import DEFAULT_LIMIT
 from klet.api.meta import ObjectMeta, OwnerReference
 from klet.api.node import Node
 from klet.api.pod import PodStatus
 from klet.api.pod_annotations import HASH_ANNOTATION, MIRROR_ANNOTATION
 from klet.api.times import Time
 from klet.pods.mirror_api import MirrorError
-from klet.pods.mirrors import is_mirror_of, make_mirror
+from klet.pods.mirrors import MirrorKeeper, is_mirror_of, make_mirror
+from klet.pods.store import PodStore
 from klet.testing.builders import NOW, make_pod
+from klet.testing.clock import ManualClock
 
 NODE = Node(metadata=ObjectMeta(name="n", uid="node-uid"))
 
@@ -49,3 +55,30 @@ def deleted(mirror):
 )
 def test_is_mirror_of(mirror, expected):
     assert is_mirror_of(mirror, static()) is expected
+
+
+class NodeMirrors:
+    """Takes every mirror."""
+
+    def __init__(self):
+        self.made = []
+
+    def node(self):
+        return NODE
+
+    async def create(self, mirror):
+        self.made.append(mirror.metadata.name)
+
+
+async def test_after_dropped_changes_every_static_pod_gets_its_mirror():
+    clock, pods, api = ManualClock(), PodStore(), NodeMirrors()
+    keeper = MirrorKeeper(pods=pods, api=api, is_ending=lambda _name: False, clock=clock)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(keeper.run())
+        await clock.run(timedelta(0))
+        pods.put(static())
+        for _ in range(DEFAULT_LIMIT):
+            pods.put(make_pod("main", name="other", uid="u-other"))
+        await clock.run(timedelta(0))
+        task.cancel()
+    assert api.made == ["web"]

@@ -14,15 +14,15 @@ from klet.api.pod import PodStatus
 from klet.api.times import Time
 from klet.model.probes import ProbeKind, ProbeResult
 from klet.model.runtime import ContainerId
-from klet.probes.decision import ProbeRules, ProbeState, Run, Stop, Wait, Write, begin_round, end_round
-from klet.probes.handler import Answer, Outcome
+from klet.probes.decision import ProbeRules, ProbeState, ProbeWait, Run, Stop, Write, begin_round, end_round
+from klet.probes.handler import ProbeAnswer, ProbeOutcome
 from klet.testing.builders import NOW
 
 STARTUP, READINESS, LIVENESS = ProbeKind.STARTUP, ProbeKind.READINESS, ProbeKind.LIVENESS
 SUCCESS, FAILURE, UNKNOWN = ProbeResult.SUCCESS, ProbeResult.FAILURE, ProbeResult.UNKNOWN
 SECOND = timedelta(seconds=1)
 FIRST, SECOND_ID = ContainerId("main-0"), ContainerId("main-1")
-GOOD, BAD = Outcome(Answer.SUCCESS), Outcome(Answer.FAILURE, "no")
+GOOD, BAD = ProbeOutcome(ProbeAnswer.SUCCESS), ProbeOutcome(ProbeAnswer.FAILURE, "no")
 
 
 def rules(kind=READINESS, **given):
@@ -55,15 +55,15 @@ KNOWN = ProbeState(id=FIRST)
 @pytest.mark.parametrize(
     ("kind", "state", "status", "want", "writes"),
     [
-        pytest.param(READINESS, KNOWN, None, Wait(), (), id="no status yet"),
+        pytest.param(READINESS, KNOWN, None, ProbeWait(), (), id="no status yet"),
         pytest.param(READINESS, KNOWN, reported(running(), phase="Failed"), Stop(), (), id="the pod failed"),
         pytest.param(READINESS, KNOWN, reported(running(), phase="Succeeded"), Stop(), (), id="the pod succeeded"),
-        pytest.param(READINESS, ProbeState(), reported(), Wait(), (), id="the container is not reported"),
+        pytest.param(READINESS, ProbeState(), reported(), ProbeWait(), (), id="the container is not reported"),
         pytest.param(
             READINESS,
             ProbeState(),
             reported(replace(running(), container_id="")),
-            Wait(),
+            ProbeWait(),
             (),
             id="the container has no instance yet",
         ),
@@ -97,17 +97,26 @@ KNOWN = ProbeState(id=FIRST)
             (Write(FIRST, None), Write(SECOND_ID, SUCCESS)),
             id="a new instance ends the hold",
         ),
-        pytest.param(LIVENESS, replace(KNOWN, on_hold=True), reported(running()), Wait(), (), id="on hold"),
+        pytest.param(LIVENESS, replace(KNOWN, on_hold=True), reported(running()), ProbeWait(), (), id="on hold"),
         pytest.param(
-            READINESS, KNOWN, reported(WAITING), Wait(), (Write(FIRST, FAILURE),), id="waiting: failed, and goes on"
+            READINESS,
+            KNOWN,
+            reported(WAITING),
+            ProbeWait(),
+            (Write(FIRST, FAILURE),),
+            id="waiting: failed, and goes on",
         ),
         pytest.param(
-            READINESS, KNOWN, reported(ended(1)), Wait(), (Write(FIRST, FAILURE),), id="ended, to be restarted"
+            READINESS, KNOWN, reported(ended(1)), ProbeWait(), (Write(FIRST, FAILURE),), id="ended, to be restarted"
         ),
         pytest.param(READINESS, KNOWN, reported(ended(0)), Stop(), (Write(FIRST, FAILURE),), id="ended for good"),
-        pytest.param(STARTUP, KNOWN, reported(running()), Wait(), (), id="startup does not run once started"),
-        pytest.param(LIVENESS, KNOWN, reported(running(started=False)), Wait(), (), id="liveness waits for started"),
-        pytest.param(READINESS, KNOWN, reported(running(started=None)), Wait(), (), id="unset started is not started"),
+        pytest.param(STARTUP, KNOWN, reported(running()), ProbeWait(), (), id="startup does not run once started"),
+        pytest.param(
+            LIVENESS, KNOWN, reported(running(started=False)), ProbeWait(), (), id="liveness waits for started"
+        ),
+        pytest.param(
+            READINESS, KNOWN, reported(running(started=None)), ProbeWait(), (), id="unset started is not started"
+        ),
         pytest.param(READINESS, KNOWN, reported(init=(running(),)), Run(), (), id="a sidecar is found too"),
     ],
 )
@@ -132,8 +141,8 @@ def test_a_deleted_pod(kind, want, writes):
 @pytest.mark.parametrize(
     ("kind", "ago", "want"),
     [
-        pytest.param(LIVENESS, 4 * SECOND, Wait(), id="within the delay a probe that kills keeps its period"),
-        pytest.param(READINESS, 4 * SECOND, Wait(until=NOW + SECOND), id="readiness runs when the delay is over"),
+        pytest.param(LIVENESS, 4 * SECOND, ProbeWait(), id="within the delay a probe that kills keeps its period"),
+        pytest.param(READINESS, 4 * SECOND, ProbeWait(until=NOW + SECOND), id="readiness runs when the delay is over"),
         pytest.param(LIVENESS, 5 * SECOND, Run(), id="after the delay"),
     ],
 )
@@ -153,7 +162,7 @@ def test_the_initial_delay_counts_whole_seconds():
         is_deleted=False,
         now=almost,
     )
-    assert result.next == Wait()
+    assert result.next == ProbeWait()
 
 
 @pytest.mark.parametrize(
@@ -199,9 +208,9 @@ def outcomes(text):
     made = {
         "s": GOOD,
         "f": BAD,
-        "w": Outcome(Answer.WARNING),
-        "u": Outcome(Answer.UNKNOWN),
-        "e": Outcome(Answer.UNKNOWN, error="could not ask"),
+        "w": ProbeOutcome(ProbeAnswer.WARNING),
+        "u": ProbeOutcome(ProbeAnswer.UNKNOWN),
+        "e": ProbeOutcome(ProbeAnswer.UNKNOWN, error="could not ask"),
     }
     return [made[letter] for letter in text]
 
@@ -264,5 +273,5 @@ def test_playbook_of_a_container_that_never_starts():
         result = end_round(startup, begun.state, BAD) if begun.next == Run() else begun
         state = result.state
         story.append((second, type(begun.next).__name__, [write.result for write in (*begun.writes, *result.writes)]))
-    assert story[:4] == [(0, "Run", [UNKNOWN]), (5, "Run", []), (10, "Run", [FAILURE]), (15, "Wait", [])]
+    assert story[:4] == [(0, "Run", [UNKNOWN]), (5, "Run", []), (10, "Run", [FAILURE]), (15, "ProbeWait", [])]
     assert story[4] == (20, "Run", [None, UNKNOWN])

@@ -4,7 +4,7 @@ from klet.model.probes import ProbeKind, ProbeResult
 from klet.model.runtime import ContainerId
 from klet.probes.decision import ProbeRules, ProbeState, end_round
 from klet.probes.findings import describe_bad_periods, describe_outcome
-from klet.probes.handler import Answer, Outcome
+from klet.probes.handler import ProbeAnswer, ProbeOutcome
 from klet.testing.builders import NOW, make_pod
 
 POD = make_pod("main")
@@ -21,28 +21,28 @@ def describe(kind, outcome, *, state=STATE):
     [
         pytest.param(
             ProbeKind.READINESS,
-            Outcome(Answer.FAILURE, "HTTP probe failed with statuscode: 500"),
+            ProbeOutcome(ProbeAnswer.FAILURE, "HTTP probe failed with statuscode: 500"),
             "Unhealthy",
             "Readiness probe failed: HTTP probe failed with statuscode: 500",
             id="a failure",
         ),
         pytest.param(
             ProbeKind.STARTUP,
-            Outcome(Answer.WARNING, "Probe terminated redirects, Response body: x"),
+            ProbeOutcome(ProbeAnswer.WARNING, "Probe terminated redirects, Response body: x"),
             "ProbeWarning",
             "Startup probe warning: Probe terminated redirects, Response body: x",
             id="a warning",
         ),
         pytest.param(
             ProbeKind.LIVENESS,
-            Outcome(Answer.UNKNOWN, error="invalid port number: 0"),
+            ProbeOutcome(ProbeAnswer.UNKNOWN, error="invalid port number: 0"),
             "Unhealthy",
             "Liveness probe errored and resulted in unknown state: invalid port number: 0",
             id="an error",
         ),
         pytest.param(
             ProbeKind.LIVENESS,
-            Outcome(Answer.FAILURE, error="unexpected EOF"),
+            ProbeOutcome(ProbeAnswer.FAILURE, error="unexpected EOF"),
             "Unhealthy",
             "Liveness probe errored and resulted in failure state: unexpected EOF",
             id="a body that broke off",
@@ -55,9 +55,9 @@ def test_describe_outcome(kind, outcome, decision, message):
     assert finding.measurements["probe"] == str(kind)
 
 
-@pytest.mark.parametrize("answer", [Answer.SUCCESS, Answer.UNKNOWN])
+@pytest.mark.parametrize("answer", [ProbeAnswer.SUCCESS, ProbeAnswer.UNKNOWN])
 def test_what_goes_without_saying(answer):
-    assert describe(ProbeKind.LIVENESS, Outcome(answer)) is None
+    assert describe(ProbeKind.LIVENESS, ProbeOutcome(answer)) is None
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_what_goes_without_saying(answer):
 )
 def test_what_comes_next(kind, before, following):
     state = ProbeState(id=ContainerId("main-0"), last=ProbeResult.FAILURE, count=before)
-    finding = describe(kind, Outcome(Answer.FAILURE, "no"), state=state)
+    finding = describe(kind, ProbeOutcome(ProbeAnswer.FAILURE, "no"), state=state)
     assert finding.next == following
     assert finding.measurements == {"probe": str(kind), "failuresInARow": before + 1, "failureThreshold": 3}
 

@@ -2,7 +2,7 @@ from datetime import timedelta
 
 from klet.api.handlers import ExecAction, Probe
 from klet.host.http_client import HttpClient
-from klet.probes.handler import Answer, ProbeTarget
+from klet.probes.handler import ProbeAnswer, ProbeTarget
 from klet.probes.prober import TRIES, Prober
 from klet.testing.builders import make_container, make_pod
 
@@ -29,7 +29,7 @@ async def test_a_fault_in_a_probe_concerns_one_container_alone(caplog):
         timeout=timedelta(seconds=1),
     )
     outcome = await Prober(runtime=runtime, http=HttpClient()).prepare(target)()
-    assert (outcome.answer, runtime.asked) == (Answer.UNKNOWN, TRIES)
+    assert (outcome.answer, runtime.asked) == (ProbeAnswer.UNKNOWN, TRIES)
     assert outcome.error.startswith("RecursionError: too deep too deep")
     assert len(outcome.error) < 1000
     assert caplog.messages == ["A probe could not be carried out"] * TRIES

@@ -27,7 +27,7 @@ from klet.runtime.config.security import SecuritySettings
 from klet.runtime.hashing import container_hash
 from klet.runtime.reader import build_status
 from klet.runtime.restart import restarts_after
-from klet.status.generate import StatusInputs, generate_status
+from klet.status.generate import PodStatusInputs, generate_status
 from klet.wire import cri_v1_pb2 as cri
 
 RECORDED = Path(__file__).parents[2] / "data" / "recorded_cri"
@@ -173,7 +173,7 @@ def test_upstreams_containers_are_taken_over_as_they_are(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_upstreams_pod_is_reported_as_running_and_ready(name):
     pod, seen = pod_of(name), as_the_runtime_shows(name)
-    inputs = StatusInputs(
+    inputs = PodStatusInputs(
         previous=PodStatus(),
         resources=PodResources(admitted=desired_allocation(pod)),
         runtime_name="containerd",

@@ -29,7 +29,7 @@ from klet.runtime.hashing import container_hash
 from klet.runtime.restart import restartable_names, restarts_after
 from klet.status import conditions
 from klet.status.ending import end_status
-from klet.status.generate import StatusInputs, generate_status
+from klet.status.generate import PodStatusInputs, generate_status
 from klet.status.phase import RestartRule, compute_phase
 
 RECORDED = Path(__file__).parents[2] / "data" / "recorded_decisions"
@@ -165,7 +165,7 @@ def plain(value: Any) -> Any:
 def test_the_status_of_a_pod(case):
     pod = convert(Pod, case["pod"])
     seen = seen_of(case, pod)
-    inputs = StatusInputs(
+    inputs = PodStatusInputs(
         previous=pod.status,
         resources=PodResources(admitted=desired_allocation(pod), actual=actual_resources(seen)),
         runtime_name="containerd",

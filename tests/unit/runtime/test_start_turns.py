@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from klet.aio.clock import LoopClock
-from klet.model.halts import Halted, PodHalts
 from klet.model.pods import PodUID
+from klet.model.stopping_pods import PodStopping, StoppingPods
 from klet.runtime.start_turns import LONGEST_STEP, StartTurns
 from klet.testing.loop import EPOCH, run_virtual
 
@@ -20,8 +20,8 @@ class Bench:
 
     def __init__(self) -> None:
         self.clock = LoopClock(epoch=EPOCH)
-        self.halts = PodHalts()
-        self.turns = StartTurns(at_once=1, halts=self.halts, clock=self.clock)
+        self.stopping_pods = StoppingPods()
+        self.turns = StartTurns(at_once=1, stopping_pods=self.stopping_pods, clock=self.clock)
         self.got: list[tuple[str, float]] = []
 
     async def sleep(self, seconds: float) -> None:
@@ -61,13 +61,13 @@ def test_a_pod_that_is_to_stop_waits_no_longer():
         group.create_task(bench.pod("a", 3))
 
         async def stopped() -> None:
-            with pytest.raises(Halted):
+            with pytest.raises(PodStopping):
                 await bench.pod("stopped", 1)
             assert bench.clock.monotonic() == 1
 
         group.create_task(stopped())
         group.create_task(bench.pod("b", 1))
         await bench.sleep(1)
-        bench.halts.halt(PodUID("stopped"))
+        bench.stopping_pods.mark(PodUID("stopped"))
 
     assert on_bench(test).got == [("a", 0), ("b", 3)]

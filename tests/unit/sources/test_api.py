@@ -6,7 +6,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from klet.aio.broadcast import Broadcast
+from klet.aio.broadcast import DEFAULT_LIMIT, Broadcast
 from klet.api.container import EphemeralContainer
 from klet.api.volume import Volume
 from klet.journal.memory import MemoryJournal
@@ -102,3 +102,18 @@ def test_names_that_are_no_names_of_files(field, change, name):
 def test_good_names_and_the_length_of_a_message():
     assert find_bad_name(GOOD) == ""
     assert len(find_bad_name(make_pod("main", uid="x" * 1_000_000))) < 300
+
+
+async def test_after_dropped_changes_all_pods_are_sent_once():
+    followed, sink = Followed(), Sink()
+    source = ApiSource(node=followed, pods=followed, sink=sink, recorder=MemoryJournal(clock=ManualClock()))
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(source.run())
+        await asyncio.sleep(0)
+        followed.pods = (GOOD,)
+        for number in range(DEFAULT_LIMIT + 1):
+            followed.sender.send(ObjectKey("default", f"pod-{number}"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        task.cancel()
+    assert sink.uids == [[], ["u-1"]]

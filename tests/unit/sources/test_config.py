@@ -8,7 +8,7 @@ from klet.api.pod import Pod, PodSpec
 from klet.journal.memory import MemoryJournal
 from klet.journal.records import CauseQuery
 from klet.sources.config import PodConfig
-from klet.sources.merge import ChangeKind
+from klet.sources.merge import PodChangeKind
 from klet.testing.clock import ManualClock
 
 
@@ -29,44 +29,44 @@ def config(journal):
     return PodConfig(sources=["file", "http"], recorder=journal, clock=ManualClock())
 
 
-async def take(config) -> tuple[ChangeKind, str, list[str]]:
+async def take(config) -> tuple[PodChangeKind, str, list[str]]:
     change = await config.next_change()
     return change.kind, change.source, [pod.metadata.uid for pod in change.pods]
 
 
 async def test_changes_come_in_order(config):
     config.set_pods("file", (pod("p1"), pod("p2")))
-    assert await take(config) == (ChangeKind.ADD, "file", ["p1", "p2"])
+    assert await take(config) == (PodChangeKind.ADD, "file", ["p1", "p2"])
     config.set_pods("file", (pod("p2", image="a:2"), pod("p3")))
-    assert await take(config) == (ChangeKind.REMOVE, "file", ["p1"])
-    assert await take(config) == (ChangeKind.ADD, "file", ["p3"])
-    assert await take(config) == (ChangeKind.UPDATE, "file", ["p2"])
+    assert await take(config) == (PodChangeKind.REMOVE, "file", ["p1"])
+    assert await take(config) == (PodChangeKind.ADD, "file", ["p3"])
+    assert await take(config) == (PodChangeKind.UPDATE, "file", ["p2"])
 
 
 async def test_a_slow_reader_sees_the_newest_state_only(config):
     config.set_pods("file", (pod("p1"),))
     config.set_pods("file", (pod("p2"),))
-    assert await take(config) == (ChangeKind.ADD, "file", ["p2"])
+    assert await take(config) == (PodChangeKind.ADD, "file", ["p2"])
 
 
 async def test_the_reader_waits_for_a_change(config):
     async with asyncio.TaskGroup() as group:
         task = group.create_task(take(config))
         config.set_pods("http", ())
-        assert await task == (ChangeKind.ADD, "http", [])
+        assert await task == (PodChangeKind.ADD, "http", [])
         waiting = group.create_task(take(config))
         config.set_pods("http", ())
         config.set_pods("file", (pod("p1"),))
-        assert await waiting == (ChangeKind.ADD, "file", ["p1"])
+        assert await waiting == (PodChangeKind.ADD, "file", ["p1"])
 
 
 async def test_sources_are_merged_apart(config):
     config.set_pods("file", (pod("p1"),))
     config.set_pods("http", (pod("p1"),))
-    assert await take(config) == (ChangeKind.ADD, "file", ["p1"])
-    assert await take(config) == (ChangeKind.ADD, "http", ["p1"])
+    assert await take(config) == (PodChangeKind.ADD, "file", ["p1"])
+    assert await take(config) == (PodChangeKind.ADD, "http", ["p1"])
     config.set_pods("http", ())
-    assert await take(config) == (ChangeKind.REMOVE, "http", ["p1"])
+    assert await take(config) == (PodChangeKind.REMOVE, "http", ["p1"])
 
 
 async def test_it_is_ready_when_each_source_was_heard_and_taken_in(config):

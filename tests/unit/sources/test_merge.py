@@ -7,16 +7,16 @@ from klet.api.container import Container
 from klet.api.meta import ObjectMeta, OwnerReference
 from klet.api.pod import Pod, PodSpec, PodStatus
 from klet.api.times import Time
-from klet.sources.merge import ChangeKind, Operation, PodChanges, duplicate_message, merge_pods
+from klet.sources.merge import PodChangeKind, PodChanges, SourceOperation, duplicate_message, merge_pods
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 LATER = Time.of(NOW + timedelta(minutes=1))
 ADD, UPDATE, DELETE, REMOVE, RECONCILE = (
-    ChangeKind.ADD,
-    ChangeKind.UPDATE,
-    ChangeKind.DELETE,
-    ChangeKind.REMOVE,
-    ChangeKind.RECONCILE,
+    PodChangeKind.ADD,
+    PodChangeKind.UPDATE,
+    PodChangeKind.DELETE,
+    PodChangeKind.REMOVE,
+    PodChangeKind.RECONCILE,
 )
 
 
@@ -41,14 +41,16 @@ class Source:
         self.last = {}
         self.is_first = True
 
-    def send(self, *pods: Pod, operation: Operation = Operation.SET) -> list[tuple[ChangeKind, list[str]]]:
-        is_first = self.is_first and operation is Operation.SET
+    def send(
+        self, *pods: Pod, operation: SourceOperation = SourceOperation.SET
+    ) -> list[tuple[PodChangeKind, list[str]]]:
+        is_first = self.is_first and operation is SourceOperation.SET
         merged = merge_pods(
             self.known, pods, source=self.name, now=NOW, operation=operation, is_first=is_first, last=self.last
         )
         if self.is_remembered:
             self.last = {pod.metadata.uid: pod for pod in pods}
-        if operation is Operation.SET:
+        if operation is SourceOperation.SET:
             self.is_first = False
         self.known = merged.known
         assert {change.source for change in merged.changes} <= {self.name}
@@ -146,23 +148,23 @@ def test_sets(batches, expected, is_remembered):
 
 def test_additions_remove_nothing():
     source = Source()
-    assert source.send(P1, operation=Operation.ADD) == [(ADD, ["p1"])]
-    assert source.send(P1, operation=Operation.ADD) == []
-    assert source.send(P2, operation=Operation.ADD) == [(ADD, ["p2"])]
-    assert source.send(pod("p1", image="a:2"), operation=Operation.ADD) == [(UPDATE, ["p1"])]
-    assert source.send(pod("p1", image="a:2"), operation=Operation.SET) == [(REMOVE, ["p2"]), (ADD, [])]
+    assert source.send(P1, operation=SourceOperation.ADD) == [(ADD, ["p1"])]
+    assert source.send(P1, operation=SourceOperation.ADD) == []
+    assert source.send(P2, operation=SourceOperation.ADD) == [(ADD, ["p2"])]
+    assert source.send(pod("p1", image="a:2"), operation=SourceOperation.ADD) == [(UPDATE, ["p1"])]
+    assert source.send(pod("p1", image="a:2"), operation=SourceOperation.SET) == [(REMOVE, ["p2"]), (ADD, [])]
 
 
 def test_removals_name_known_pods():
     source = Source()
     source.send(P1, P2)
-    assert source.send(P1, P3, operation=Operation.REMOVE) == [(REMOVE, ["p1"])]
+    assert source.send(P1, P3, operation=SourceOperation.REMOVE) == [(REMOVE, ["p1"])]
     assert list(source.known) == ["p2"]
 
 
 def test_the_empty_addition_comes_before_reconciliations():
     source = Source()
-    source.send(P1, operation=Operation.ADD)
+    source.send(P1, operation=SourceOperation.ADD)
     assert source.send(pod("p1", phase="Running")) == [(ADD, []), (RECONCILE, ["p1"])]
 
 

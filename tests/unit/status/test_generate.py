@@ -19,13 +19,13 @@ from klet.model.runtime import RuntimeContainerState as Seen
 from klet.model.runtime import StartFailure
 from klet.runtime.restart import restarts_after
 from klet.status.board import StatusBoard
-from klet.status.generate import DEADLINE_EXCEEDED, DEADLINE_MESSAGE, StatusInputs, generate_status, order_ips
+from klet.status.generate import DEADLINE_EXCEEDED, DEADLINE_MESSAGE, PodStatusInputs, generate_status, order_ips
 from klet.status.transitions import find_illegal_transition
 from klet.testing.builders import NOW, make_container, make_pod, make_record, make_sandbox, make_status
 from klet.testing.clock import ManualClock
 
 
-def inputs(pod, **given) -> StatusInputs:
+def inputs(pod, **given) -> PodStatusInputs:
     made = {
         "previous": PodStatus(),
         "resources": PodResources(admitted=desired_allocation(pod)),
@@ -34,7 +34,7 @@ def inputs(pod, **given) -> StatusInputs:
         "restarts": lambda container, code: restarts_after(container, pod, code),
         "needs_sandbox": False,
     }
-    return StatusInputs(**(made | given))
+    return PodStatusInputs(**(made | given))
 
 
 def condition(status: PodStatus, kind: str) -> PodCondition:

@@ -7,10 +7,11 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from klet.aio.broadcast import DEFAULT_LIMIT
 from klet.api.codec import convert
 from klet.api.pod import PodStatus
 from klet.kube.watch import WATCH_LAG
-from klet.model.pods import uid_of
+from klet.model.pods import PodUID, uid_of
 from klet.pods.store import PodStore
 from klet.status.board import StatusBoard
 from klet.status.manager import (
@@ -252,3 +253,15 @@ async def test_a_status_that_was_put_back_to_an_older_one_is_written_again():
         node.api.shown = node.api.answer
         await node.clock.run(2 * WATCH_LAG)
         assert node.api.asked == ["PATCH", "PATCH"]
+
+
+async def test_after_dropped_changes_every_status_is_looked_at():
+    node = Node()
+    pod = make_pod("main", name="p-0", uid="u-0")
+    node.pods.put(pod)
+    async with node.publishing():
+        node.board.put(uid_of(pod), PodStatus(phase="Running"))
+        for number in range(DEFAULT_LIMIT):
+            node.board.put(PodUID(f"other-{number}"), PodStatus(phase="Running"))
+        await node.clock.run(NO_TIME)
+        assert node.api.told == [("p-0", "Running")]

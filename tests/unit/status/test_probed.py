@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from klet.api.pod import PodStatus
 from klet.model.allocation import PodResources, desired_allocation
 from klet.model.runtime import ContainerId
-from klet.status.generate import StatusInputs, generate_status
+from klet.status.generate import PodStatusInputs, generate_status
 from klet.status.probed import with_readiness, with_startup
 from klet.testing.builders import make_container, make_pod, make_record, make_status
 
@@ -16,7 +16,7 @@ IDS = {record.name: record.id for record in SEEN.containers}
 
 
 def ready_status() -> PodStatus:
-    inputs = StatusInputs(
+    inputs = PodStatusInputs(
         previous=PodStatus(),
         resources=PodResources(admitted=desired_allocation(POD)),
         runtime_name="containerd",

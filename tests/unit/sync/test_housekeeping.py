@@ -14,16 +14,17 @@ from klet.aio.clock import LoopClock
 from klet.api.pod import Pod, PodStatus
 from klet.errors import KletError
 from klet.journal.memory import MemoryJournal
-from klet.model.halts import PodHalts
 from klet.model.pods import PodUID, is_static, uid_of
 from klet.model.runtime import PodRuntimeStatus, RuntimeContainerState
+from klet.model.stopping_pods import StoppingPods
 from klet.pleg.cache import Reading, RuntimeCache
 from klet.pods.store import PodStore
-from klet.sync.housekeeping import Housekeeping, HousekeepingCall, PodMemories, synthetic_pod
+from klet.sync.housekeeping import Housekeeping, HousekeepingTrigger, PodMemories, synthetic_pod
 from klet.sync.ledger import WorkerLedger
-from klet.sync.requeue import Pace
+from klet.sync.requeue import ResyncSettings
+from klet.sync.worker_roles import StepResult
 from klet.sync.worker_state import PodUpdate, Stage, UpdateKind
-from klet.sync.workers import PodWorkers, StepResult
+from klet.sync.workers import PodWorkers
 from klet.testing.admission import ScriptedAdmission
 from klet.testing.builders import make_pod, make_record, make_sandbox, make_status
 from klet.testing.loop import EPOCH, run_virtual
@@ -53,18 +54,18 @@ class Bench:
         self.looking_fails = 0
         self.while_looking: Callable[[], None] = lambda: None
         self.sources_ready = True
-        self.call = HousekeepingCall(sources_ready=lambda: self.sources_ready, clock=clock)
+        self.trigger = HousekeepingTrigger(sources_ready=lambda: self.sources_ready, clock=clock)
         self.workers = PodWorkers(
             admission=ScriptedAdmission(),
             steps=self,
             statuses=self,
             is_live=self.cache.is_live,
             ledger=self.ledger,
-            halts=PodHalts(),
+            stopping_pods=StoppingPods(),
             recorder=MemoryJournal(clock=clock),
             clock=clock,
-            pace=Pace(timedelta(seconds=60), random.Random(1)),
-            on_finished=self.call.finished,
+            resync=ResyncSettings(timedelta(seconds=60), random.Random(1)),
+            on_finished=self.trigger.finished,
         )
         self.housekeeping = Housekeeping(
             pods=self.pods,
@@ -75,7 +76,7 @@ class Bench:
                 forget=(self.forget,), remembered=lambda: self.remembered, status_of=self.statuses.get
             ),
             leftovers=self,
-            call=self.call,
+            trigger=self.trigger,
             clock=clock,
         )
 
@@ -195,7 +196,7 @@ def test_a_pod_that_no_source_has_any_more_is_stopped_finished_and_removed_at_on
         bench.add(POD)
         await bench.sleep(1)
         bench.pods.remove(UID)
-        bench.call.ask()
+        bench.trigger.ask()
         await bench.sleep(0.1)
         assert [step for step, _ in bench.steps] == ["sync", "stop", "finish"]
         assert (bench.removed, bench.forgotten) == ([UID], [UID])

@@ -9,28 +9,30 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from klet.aio.broadcast import DEFAULT_LIMIT
 from klet.aio.clock import LoopClock
 from klet.allocation.book import AllocationBook
 from klet.api.container_status import ContainerStatus
 from klet.api.pod import Pod, PodCondition, PodReadinessGate, PodStatus
 from klet.api.times import Time
 from klet.journal.memory import MemoryJournal
-from klet.model.halts import PodHalts
 from klet.model.pods import PodUID
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult
 from klet.model.runtime import ContainerId, PodRuntimeStatus
+from klet.model.stopping_pods import StoppingPods
 from klet.pleg.cache import Reading, RuntimeCache
 from klet.pods.store import PodStore
 from klet.probes.results import ProbeResults
-from klet.sources.merge import ChangeKind, PodChanges
+from klet.sources.merge import PodChangeKind, PodChanges
 from klet.status.board import StatusBoard
-from klet.sync.beat import Beat
 from klet.sync.ledger import WorkerLedger
 from klet.sync.loop import SyncLoop
+from klet.sync.loop_monitor import SyncLoopMonitor
 from klet.sync.pod_status import PodStatuses, StartFailures, StatusFacts
-from klet.sync.probe_news import ProbeNews
-from klet.sync.requeue import Pace
-from klet.sync.workers import PodWorkers, StepResult
+from klet.sync.probe_sync import ProbeSync
+from klet.sync.requeue import ResyncSettings
+from klet.sync.worker_roles import StepResult
+from klet.sync.workers import PodWorkers
 from klet.testing.admission import ScriptedAdmission
 from klet.testing.builders import make_pod, make_sandbox
 from klet.testing.loop import EPOCH, run_virtual
@@ -58,10 +60,10 @@ class Bench:
             statuses=self,
             is_live=self.cache.is_live,
             ledger=self.ledger,
-            halts=PodHalts(),
+            stopping_pods=StoppingPods(),
             recorder=journal,
             clock=clock,
-            pace=Pace(timedelta(minutes=1), random.Random(1)),
+            resync=ResyncSettings(timedelta(minutes=1), random.Random(1)),
             on_finished=lambda _uid: None,
         )
         statuses = PodStatuses(
@@ -79,8 +81,8 @@ class Bench:
             pods=self.pods,
             workers=self.workers,
             cache=self.cache,
-            probe_news=ProbeNews(probes=self.results, pods=self.pods, statuses=statuses, workers=self.workers),
-            beat=Beat(until_runtime_well=self.well.wait, clock=clock, resync=timedelta(minutes=1)),
+            probe_sync=ProbeSync(probes=self.results, pods=self.pods, statuses=statuses, workers=self.workers),
+            monitor=SyncLoopMonitor(until_runtime_well=self.well.wait, clock=clock, resync=timedelta(minutes=1)),
             housekeeping=lambda: self.order.append("housekeeping") if self.counts_housekeeping else None,
             recorder=journal,
         )
@@ -125,7 +127,7 @@ class Bench:
 
     # What tests do
 
-    async def send(self, kind: ChangeKind, *pods: Pod) -> None:
+    async def send(self, kind: PodChangeKind, *pods: Pod) -> None:
         self.queue.put_nowait(PodChanges(source="api", kind=kind, pods=pods))
         await self.clock.sleep(timedelta(milliseconds=1))
 
@@ -151,7 +153,7 @@ def aged(uid: str, seconds: int | None) -> Pod:
 
 def test_the_oldest_pods_come_first():
     async def test(bench: Bench) -> None:
-        await bench.send(ChangeKind.ADD, aged("young", 1), aged("old", 100), aged("static", None))
+        await bench.send(PodChangeKind.ADD, aged("young", 1), aged("old", 100), aged("static", None))
         assert bench.synced == ["static", "old", "young"]
 
     on_bench(test)
@@ -160,7 +162,7 @@ def test_the_oldest_pods_come_first():
 def test_nothing_is_taken_in_while_the_runtime_is_not_well():
     async def test(bench: Bench) -> None:
         bench.well.clear()
-        await bench.send(ChangeKind.ADD, make_pod())
+        await bench.send(PodChangeKind.ADD, make_pod())
         assert bench.pods.all() == ()
         bench.well.set()
         await bench.clock.sleep(timedelta(milliseconds=1))
@@ -179,8 +181,8 @@ def test_nothing_is_taken_in_while_the_runtime_is_not_well():
 def test_a_pod_that_is_removed(is_ready, stopped):
     async def test(bench: Bench) -> None:
         bench.is_ready = is_ready
-        await bench.send(ChangeKind.ADD, make_pod())
-        await bench.send(ChangeKind.REMOVE, make_pod())
+        await bench.send(PodChangeKind.ADD, make_pod())
+        await bench.send(PodChangeKind.REMOVE, make_pod())
         await bench.clock.sleep(timedelta(seconds=10))
         assert bench.stopped == stopped
         assert bench.pods.all() == ()
@@ -200,7 +202,7 @@ def test_a_pod_that_is_removed(is_ready, stopped):
 )
 def test_answers_of_probes(kind, result, synced):
     async def test(bench: Bench) -> None:
-        await bench.send(ChangeKind.ADD, make_pod())
+        await bench.send(PodChangeKind.ADD, make_pod())
         bench.results.put(PodUID("uid-1"), ProbeKey(ContainerId("c"), kind), result)
         bench.results.put(PodUID("nobody"), ProbeKey(ContainerId("d"), kind), result)
         await bench.clock.sleep(timedelta(milliseconds=1))
@@ -231,7 +233,7 @@ def test_a_new_static_pod_while_the_runtime_has_one_of_that_name(old, source, or
     async def test(bench: Bench) -> None:
         bench.is_ready = False
         bench.cache.put(Reading(old, 0.0))
-        await bench.send(ChangeKind.ADD, make_pod("main", uid="new", source=source))
+        await bench.send(PodChangeKind.ADD, make_pod("main", uid="new", source=source))
         await bench.clock.sleep(timedelta(seconds=10))
         assert bench.order == order
 
@@ -267,8 +269,8 @@ CLOSED = 'the status of pod readiness gate "example.com/gate" is not "True", but
 )
 def test_a_pod_of_which_only_the_status_changed(pod, synced):
     async def test(bench: Bench) -> None:
-        await bench.send(ChangeKind.ADD, make_pod())
-        await bench.send(ChangeKind.RECONCILE, pod)
+        await bench.send(PodChangeKind.ADD, make_pod())
+        await bench.send(PodChangeKind.RECONCILE, pod)
         assert len(bench.synced) == synced
         assert bench.pods.get(PodUID("uid-1")) is pod
 
@@ -278,10 +280,10 @@ def test_a_pod_of_which_only_the_status_changed(pod, synced):
 @pytest.mark.parametrize(
     ("kind", "is_ready", "asked"),
     [
-        pytest.param(ChangeKind.ADD, True, 0, id="a new pod leaves nothing behind"),
-        pytest.param(ChangeKind.ADD, False, 1, id="the first sight of a source may show orphans"),
-        pytest.param(ChangeKind.RECONCILE, True, 0, id="the echo of a status"),
-        pytest.param(ChangeKind.REMOVE, True, 1, id="a pod that goes"),
+        pytest.param(PodChangeKind.ADD, True, 0, id="a new pod leaves nothing behind"),
+        pytest.param(PodChangeKind.ADD, False, 1, id="the first sight of a source may show orphans"),
+        pytest.param(PodChangeKind.RECONCILE, True, 0, id="the echo of a status"),
+        pytest.param(PodChangeKind.REMOVE, True, 1, id="a pod that goes"),
     ],
 )
 def test_when_housekeeping_is_asked_for(kind, is_ready, asked):
@@ -310,8 +312,20 @@ def test_what_is_recorded_of_a_pod_that_comes(is_there, told):
         if is_there:
             status = PodRuntimeStatus(uid=PodUID("uid-1"), sandboxes=(make_sandbox(),))
             bench.cache.put(Reading(status, read_at=0))
-        await bench.send(ChangeKind.ADD, make_pod())
+        await bench.send(PodChangeKind.ADD, make_pod())
         (added,) = [cause.finding for cause in bench.journal.all() if cause.finding.decision == "PodAdded"]
         assert (added.message, added.next) == told
+
+    on_bench(test)
+
+
+def test_after_dropped_changes_of_the_runtime_every_worker_looks():
+    async def test(bench: Bench) -> None:
+        await bench.send(PodChangeKind.ADD, make_pod())
+        bench.synced.clear()
+        for uid in ("uid-1", *(f"other-{number}" for number in range(DEFAULT_LIMIT))):
+            bench.cache.put(Reading(PodRuntimeStatus(uid=PodUID(uid)), bench.clock.monotonic()))
+        await bench.clock.sleep(timedelta(milliseconds=1))
+        assert bench.synced == ["uid-1"]
 
     on_bench(test)

@@ -1,15 +1,15 @@
 import pytest
 
 from klet.api.pod import PodStatus
-from klet.model.halts import Halted, PodHalts
 from klet.model.pods import uid_of
 from klet.model.runtime import PodRuntimeStatus
-from klet.sync.preparation import Held, Preparation, PreparationStep, Stopped, SyncedPod
+from klet.model.stopping_pods import PodStopping, StoppingPods
+from klet.sync.preparation import Preparation, PreparationStep, StepIncomplete, Stopped, SyncedPod
 from klet.sync.requeue import StepFailure
 from klet.testing.builders import make_pod
 
 POD = make_pod()
-WAITS = Held(StepFailure.NETWORK_NOT_READY)
+WAITS = StepIncomplete(StepFailure.NETWORK_NOT_READY)
 
 
 class Step(PreparationStep):
@@ -47,7 +47,7 @@ def synced():
 
 async def test_steps_have_their_order_and_give_back_in_reverse():
     calls = []
-    steps = Preparation([Step("a", calls), Step("b", calls)], halts=PodHalts())
+    steps = Preparation([Step("a", calls), Step("b", calls)], stopping_pods=StoppingPods())
     assert await steps.keep(synced()) is None
     assert await steps.prepare(POD, cause=None) is None
     steps.refresh(POD)
@@ -59,31 +59,33 @@ async def test_steps_have_their_order_and_give_back_in_reverse():
 
 async def test_what_holds_a_pod_keeps_it_from_the_steps_behind():
     calls = []
-    kept = Preparation([Step("a", calls, kept=WAITS), Step("b", calls)], halts=PodHalts())
+    kept = Preparation([Step("a", calls, kept=WAITS), Step("b", calls)], stopping_pods=StoppingPods())
     assert await kept.keep(synced()) is WAITS
-    held = Preparation([Step("a", calls, held=WAITS), Step("b", calls)], halts=PodHalts())
+    held = Preparation([Step("a", calls, held=WAITS), Step("b", calls)], stopping_pods=StoppingPods())
     assert await held.prepare(POD, cause=None) is WAITS
     assert calls == ["keep a", "prepare a"]
 
 
 async def test_a_pod_that_one_step_stopped_is_kept_by_the_others():
     calls = []
-    steps = Preparation([Step("a", calls, kept=Stopped()), Step("b", calls)], halts=PodHalts())
+    steps = Preparation([Step("a", calls, kept=Stopped()), Step("b", calls)], stopping_pods=StoppingPods())
     assert await steps.keep(synced()) == Stopped()
     assert calls == ["keep a", "keep b"]
 
 
 async def test_a_pod_that_is_to_stop_is_spared_the_steps_that_may_be_left_out():
-    calls, halts = [], PodHalts()
-    halts.halt(uid_of(POD))
-    steps = Preparation([Step("a", calls), Step("b", calls, may_be_left_out=True), Step("c", calls)], halts=halts)
-    with pytest.raises(Halted):
+    calls, stopping_pods = [], StoppingPods()
+    stopping_pods.mark(uid_of(POD))
+    steps = Preparation(
+        [Step("a", calls), Step("b", calls, may_be_left_out=True), Step("c", calls)], stopping_pods=stopping_pods
+    )
+    with pytest.raises(PodStopping):
         await steps.prepare(POD, cause=None)
     assert calls == ["prepare a"]
 
 
 async def test_a_step_does_nothing_that_it_does_not_say():
-    steps = Preparation([PreparationStep()], halts=PodHalts())
+    steps = Preparation([PreparationStep()], stopping_pods=StoppingPods())
     assert await steps.keep(synced()) is None
     assert await steps.prepare(POD, cause=None) is None
     steps.refresh(POD)

@@ -18,14 +18,15 @@ from klet.errors import KletError
 from klet.journal.memory import MemoryJournal
 from klet.journal.records import CauseQuery
 from klet.model.causes import CauseId
-from klet.model.halts import PodHalts
 from klet.model.pods import LONGEST_GRACE, PodUID
 from klet.model.reasons import Reason
 from klet.model.runtime import PodRuntimeStatus
+from klet.model.stopping_pods import StoppingPods
 from klet.sync.ledger import WorkerLedger
-from klet.sync.requeue import Pace, StepFailure
+from klet.sync.requeue import ResyncSettings, StepFailure
+from klet.sync.worker_roles import StepResult
 from klet.sync.worker_state import PodUpdate, Stage, StatusChange, UpdateKind
-from klet.sync.workers import KillTimeout, PodWorkers, StepResult, kill_patience
+from klet.sync.workers import KillTimeout, PodWorkers, kill_patience
 from klet.testing.admission import ScriptedAdmission
 from klet.testing.builders import make_pod
 from klet.testing.loop import EPOCH, run_virtual
@@ -60,7 +61,7 @@ class Bench:
         self.finished: list[str] = []
         self.changes: list[StatusChange | None] = []
         self.ledger = WorkerLedger()
-        self.halts = PodHalts()
+        self.stopping_pods = StoppingPods()
         self.journal = MemoryJournal(clock=clock)
         self.admission = ScriptedAdmission()
         self.live = True
@@ -71,10 +72,10 @@ class Bench:
             statuses=self,
             is_live=lambda _uid: self.live,
             ledger=self.ledger,
-            halts=self.halts,
+            stopping_pods=self.stopping_pods,
             recorder=self.journal,
             clock=clock,
-            pace=Pace(RESYNC, random.Random(1)),
+            resync=ResyncSettings(RESYNC, random.Random(1)),
             on_finished=self.finished.append,
         )
         self.task = group.create_task(self.workers.run())
@@ -592,19 +593,19 @@ def test_the_last_word_about_the_status_counts():
     on_bench(test)
 
 
-def test_a_pod_that_is_to_stop_is_halted_until_it_is_over():
+def test_a_pod_that_is_to_stop_is_marked_as_stopping_until_it_is_over():
     async def test(bench: Bench) -> None:
         uid = PodUID("uid-1")
         bench.scripts[uid] = Script(takes=5)
         bench.update(CREATE, make_pod())
         await bench.run_for(1)
-        assert not bench.halts.is_halted(uid)
+        assert not bench.stopping_pods.is_stopping(uid)
         bench.update(KILL, make_pod())
-        assert bench.halts.is_halted(uid)
+        assert bench.stopping_pods.is_stopping(uid)
         await bench.run_for(20)
         assert bench.stage() is Stage.FINISHED
         bench.update(KILL, make_pod())
-        assert not bench.halts.is_halted(uid)
+        assert not bench.stopping_pods.is_stopping(uid)
 
     on_bench(test)
 

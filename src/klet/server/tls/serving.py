@@ -118,7 +118,7 @@ class FollowedAuthorities:
     async def run(self) -> None:
         with self._authorities.changes() as changes:
             while True:
-                is_distrust = await changes.get()
+                is_distrust = await changes.next_item()
                 is_served = await self._context.renew()
                 self._connections.follow_change(is_distrust=is_distrust)
                 while not is_served:

@@ -22,7 +22,7 @@ from klet.model.http_get import Address, build_address, follow, write_request
 from klet.model.runtime import ContainerId
 from klet.probes.exec_probe import probe_exec
 from klet.probes.grpc_probe import CHECK, probe_grpc
-from klet.probes.handler import MAX_OUTPUT, Outcome, ProbeTarget
+from klet.probes.handler import MAX_OUTPUT, ProbeOutcome, ProbeTarget
 from klet.testing.fuzz.mutators import (
     amplify_behind_first_line,
     amplify_bytes,
@@ -190,13 +190,13 @@ def _check_request(wire: bytes, address: Address) -> None:
         raise Flaw("a redirection adds control characters to the next request")
 
 
-def _check_outcome(outcome: Outcome) -> object:
+def _check_outcome(outcome: ProbeOutcome) -> object:
     if len(outcome.output) > MAX_OUTPUT + 256 or len(outcome.error) > MAX_OUTPUT + 256:
         raise Flaw("keeps too much of an answer")
     return outcome.answer, bool(outcome.output), outcome.output.isascii()
 
 
-async def _probe_command(content: bytes) -> Outcome:
+async def _probe_command(content: bytes) -> ProbeOutcome:
     return await probe_exec(_Command(content), ExecAction(command=("true",)), _target(timeout=_TIMEOUT))
 
 
@@ -221,18 +221,18 @@ class _Servers:
         self._port = 0
         self._server: Any = None
 
-    def run(self, probe: Any) -> Outcome:
-        outcome: Outcome = self._runner.run(probe)
+    def run(self, probe: Any) -> ProbeOutcome:
+        outcome: ProbeOutcome = self._runner.run(probe)
         return outcome
 
-    def ask(self, content: bytes) -> Outcome:
+    def ask(self, content: bytes) -> ProbeOutcome:
         return self.run(self._probe(content))
 
     def close(self) -> None:
         if self._server is not None:
             self._runner.run(self._server.stop(grace=None))
 
-    async def _probe(self, content: bytes) -> Outcome:
+    async def _probe(self, content: bytes) -> ProbeOutcome:
         if self._server is None:
             self._server = aio.server()
             self._server.add_generic_rpc_handlers((self._health.handler(),))

@@ -15,7 +15,7 @@ from klet.pods.store import PodStore
 from klet.probes.results import ProbeChange, ProbeResults
 from klet.status.board import StatusBoard
 from klet.sync.pod_status import PodStatuses, StartFailures, StatusFacts
-from klet.sync.probe_news import ProbeNews, is_news
+from klet.sync.probe_sync import ProbeSync, is_news
 from klet.sync.worker_state import PodUpdate
 from klet.testing.builders import make_pod
 from klet.testing.clock import START, ManualClock
@@ -59,7 +59,7 @@ def test_of_liveness_only_a_failure_is_news(kind, result):
         pytest.param(["u-0"], ["update u-0"], id="the worker of the pod hears of it"),
         pytest.param(["u-9"], [], id="of a pod that is gone nobody does"),
         pytest.param(
-            ["u-0"] * (LIMIT + 1), [*["update u-0", "wake u-0", "wake u-1"], *["update u-0"] * (LIMIT - 1)],
+            ["u-0"] * (LIMIT + 1), [*["wake u-0", "wake u-1"], *["update u-0"] * LIMIT],
             id="when something was lost every worker looks",
         ),
     ],
@@ -78,7 +78,7 @@ async def test_who_hears_of_it(told, heard):
         facts=StatusFacts("containerd", START),
         clock=clock,
     )
-    news = ProbeNews(probes=listeners, pods=pods, statuses=statuses, workers=listeners)
+    news = ProbeSync(probes=listeners, pods=pods, statuses=statuses, workers=listeners)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(news.run())
         await asyncio.sleep(0)

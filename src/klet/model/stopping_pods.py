@@ -1,6 +1,6 @@
-"""Pods that were told to stop, for work on their behalf that may be given up then: a pull, a wait for a turn.
+"""Which pods are to stop, so that waits on their behalf end: for an image pull, for a turn to start.
 
-Only work that leaves nothing half-done may be run under it.
+Only work that may be cancelled at any point runs under it.
 """
 
 import asyncio
@@ -14,44 +14,44 @@ from klet.model.pods import PodUID
 T = TypeVar("T")
 
 
-class Halted(KletError):
-    """The work was given up, because its pod is to stop."""
+class PodStopping(KletError):
+    """The work was cancelled, because its pod is to stop."""
 
 
-class PodHalts:
+class StoppingPods:
     """Pods that are to stop. Written by the pod workers only."""
 
     def __init__(self) -> None:
-        self._halted: set[PodUID] = set()
+        self._stopping: set[PodUID] = set()
         self._running: dict[PodUID, dict[asyncio.Timeout, None]] = {}
 
-    def halt(self, uid: PodUID) -> None:
-        if uid in self._halted:
+    def mark(self, uid: PodUID) -> None:
+        if uid in self._stopping:
             return
-        self._halted.add(uid)
+        self._stopping.add(uid)
         for scope in self._running.get(uid, ()):
-            scope.reschedule(0)  # it is over at once
+            scope.reschedule(0)  # a deadline in the past cancels at once
 
     def clear(self, uid: PodUID) -> None:
-        """The pod is over; one of the same UID may come."""
-        self._halted.discard(uid)
+        """Forget a pod that has ended; a static pod may come again with the same UID."""
+        self._stopping.discard(uid)
 
-    def is_halted(self, uid: PodUID) -> bool:
-        return uid in self._halted
+    def is_stopping(self, uid: PodUID) -> bool:
+        return uid in self._stopping
 
     async def run(self, uid: PodUID, work: Coroutine[Any, Any, T]) -> T:
-        """The result of the work; or Halted, and then the work has been cancelled and has ended."""
-        if uid in self._halted:
+        """Return the result of the work, or raise PodStopping after the cancelled work has ended."""
+        if uid in self._stopping:
             work.close()
-            raise Halted("the pod is to stop")
+            raise PodStopping("the pod is to stop")
         try:
             async with asyncio.timeout(None) as scope:
                 with self._while_it_runs(uid, scope):
                     return await work
         except TimeoutError:
             if not scope.expired():
-                raise  # it is an answer of the work itself
-            raise Halted("the pod is to stop") from None
+                raise  # the timeout is one of the work itself
+            raise PodStopping("the pod is to stop") from None
 
     @contextmanager
     def _while_it_runs(self, uid: PodUID, scope: asyncio.Timeout) -> Iterator[None]:

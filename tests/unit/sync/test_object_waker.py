@@ -12,7 +12,7 @@ from klet.api.pod import PodStatus
 from klet.model.objects import ObjectKind, ObjectRef
 from klet.pods.store import PodStore
 from klet.status.board import StatusBoard
-from klet.sync.object_wakes import ObjectWakes, lacks_something, refers_to
+from klet.sync.object_waker import ObjectWaker, lacks_something, refers_to
 from klet.testing.builders import make_container, make_pod
 from klet.testing.clock import ManualClock
 
@@ -89,7 +89,7 @@ async def test_whoever_lacks_it_is_woken(refs):
     pods.put(replace(POD, metadata=replace(POD.metadata, uid="uid-2", name="well")))
     known = {"uid-1": status(WAITING), "uid-2": status(ContainerState(running=ContainerStateRunning()))}
     statuses = StatusBoard(clock=ManualClock(), restored=known)
-    wakes = ObjectWakes(objects=objects, pods=pods, statuses=statuses, workers=workers)
+    wakes = ObjectWaker(objects=objects, pods=pods, statuses=statuses, workers=workers)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(wakes.run())
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""What a pod holds on the node besides its containers, and in which order it is given back."""
+"""What a pod holds on the host besides its containers and cgroup, and in which order that is released."""
 
 from typing import Protocol
 
@@ -19,8 +19,8 @@ class PodDirectoryFiles(Protocol):
     async def remove_pod(self, uid: PodUID) -> None: ...
 
 
-class PodHoldings:
-    """A pod's directory, and with it volumes, mounts and ids."""
+class PodHostResources:
+    """A pod's directory, volumes, sub-path mounts and user namespace."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class PodHoldings:
         await self._files.prepare_pod(pod)
 
     async def release_volumes(self, uid: PodUID) -> None:
-        """Nothing of the pod runs any more; its directory stays until no source has the pod."""
+        """Unmount the volumes of a pod that has ended; its directory stays until no source has the pod."""
         await self._sub_paths.clean(uid)
         await self._volumes.release(uid)
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from klet.aio.clock import LoopClock
-from klet.sync.beat import Beat, describe_loop
+from klet.sync.loop_monitor import SyncLoopMonitor, describe_loop
 from klet.testing.loop import EPOCH, run_virtual
 
 STUCK = "sync Loop took longer than expected"
@@ -30,14 +30,14 @@ def test_describe_loop(resync, ago, expected):
 def test_a_loop_beats_only_while_the_runtime_is_well():
     async def main() -> list[str | None]:
         clock, well = LoopClock(epoch=EPOCH), asyncio.Event()
-        beat = Beat(until_runtime_well=well.wait, clock=clock, resync=timedelta(minutes=1))
+        monitor = SyncLoopMonitor(until_runtime_well=well.wait, clock=clock, resync=timedelta(minutes=1))
         seen = []
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(beat.run())
+            task = group.create_task(monitor.run())
             for is_well in (False, True, False, True):
                 well.set() if is_well else well.clear()
                 await clock.sleep(timedelta(minutes=6))
-                seen.append(beat.health_error())
+                seen.append(monitor.health_error())
             task.cancel()
         return seen
 

@@ -1,16 +1,16 @@
-"""Shows that the sync loop is ready to take something in, also when there is nothing: its health."""
+"""Health of the sync loop (syncLoopMonitor): whether it could take in a change recently."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
 from klet.aio.clock import Clock
 
-BEAT = timedelta(seconds=5)
+PERIOD = timedelta(seconds=5)
 SHORTEST_PATIENCE = timedelta(minutes=5)
 
 
-class Beat:
-    """Beats while the runtime is well: while it is not, nothing new is begun."""
+class SyncLoopMonitor:
+    """Records when the loop was last ready. While the runtime is not well it is not: nothing new is begun then."""
 
     def __init__(self, *, until_runtime_well: Callable[[], Awaitable[None]], clock: Clock, resync: timedelta) -> None:
         self._until_runtime_well = until_runtime_well
@@ -22,18 +22,18 @@ class Beat:
         while True:
             await self.until_ready()
             self._entered_at = self._clock.now()
-            await self._clock.sleep(BEAT)
+            await self._clock.sleep(PERIOD)
 
     async def until_ready(self) -> None:
         await self._until_runtime_well()
 
     def health_error(self) -> str | None:
-        """Why the loop must be taken for stuck, or None. One that has not begun yet is not."""
+        """Return why the loop counts as stuck, or None. A loop that has not begun yet does not."""
         return describe_loop(self._entered_at, now=self._clock.now(), resync=self._resync)
 
 
 def describe_loop(entered_at: datetime | None, *, now: datetime, resync: timedelta) -> str | None:
-    """What is wrong with a loop that was last entered then."""
+    """Return what is wrong with a loop that was last ready at `entered_at`, or None."""
     if entered_at is None or now - entered_at <= max(2 * resync, SHORTEST_PATIENCE):
         return None
     return "sync Loop took longer than expected"
