@@ -1,6 +1,7 @@
 """What every object carries (meta/v1): object and list metadata, conditions, selectors, delete options, Status."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Generic, TypeVar
 
 import msgspec
@@ -148,6 +149,14 @@ class Status(ApiObject, frozen=True, kw_only=True):
     reason: str = ""
     details: StatusDetails | None = None
     code: Int32 = 0
+
+
+class WatchEventType(StrEnum):
+    """What happened to a watched object; bookmarks and errors are events of their own."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
 
 
 class WatchEvent(ApiObject, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from klet.certs.errors import RequestExists, SigningFailed
 from klet.certs.requests import Outcome
 from klet.kube.errors import AlreadyExists, Forbidden, KubeError, NotFound, TryLater, Unauthorized, Unreachable
 from klet.kube.informer import Informer, InformerSettings
-from klet.kube.watch import Scope
+from klet.kube.watch import WatchScope
 
 _PASSING: Final = (Unreachable, TryLater)
 _IN_ORDER: Final = (AlreadyExists, Unauthorized, Forbidden, NotFound)
@@ -33,7 +33,7 @@ class ApiSigning:
 
     async def follow(self, name: str, judge: Callable[[CertificateSigningRequest | None], Outcome | None]) -> Outcome:
         """A watch of this one object: it outlives connections and servers."""
-        scope = Scope(selectors=(("fieldSelector", f"metadata.name={name}"),))
+        scope = WatchScope(selectors=(("fieldSelector", f"metadata.name={name}"),))
         informer = Informer(struct=CertificateSigningRequest, scope=scope, settings=self._choose())
         outcome: Outcome | None = None
         async with asyncio.TaskGroup() as group:

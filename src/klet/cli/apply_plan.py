@@ -37,7 +37,7 @@ class PodManifest(Struct, frozen=True):
     content: bytes
 
 
-class Origin(Struct, frozen=True):
+class ManifestFile(Struct, frozen=True):
     """One of the user's files: the pods it holds, and whether all of it could be read."""
 
     path: str
@@ -66,7 +66,7 @@ class ApplyPlan(Struct, frozen=True):
 
 
 def plan_apply(
-    origins: Sequence[Origin], *, applied: Applied, present: Mapping[str, bytes], directories: Sequence[str] = ()
+    origins: Sequence[ManifestFile], *, applied: Applied, present: Mapping[str, bytes], directories: Sequence[str] = ()
 ) -> ApplyPlan:
     """Compare the user's files with the directory, whose files `present` holds by name.
 
@@ -102,7 +102,7 @@ def plan_apply(
     )
 
 
-def find_duplicates(origins: Sequence[Origin]) -> list[str]:
+def find_duplicates(origins: Sequence[ManifestFile]) -> list[str]:
     """Pods that are named twice in what the user gave; nobody can say which one is meant."""
     first: dict[PodKey, str] = {}
     problems = []
@@ -141,7 +141,9 @@ def _owners(applied: Applied) -> dict[PodKey, str]:
     return {parse_key(text): origin for origin, pods in applied.origins.items() for text in pods}
 
 
-def _kept(owners: Mapping[PodKey, str], origins: Sequence[Origin], directories: Sequence[str]) -> dict[PodKey, str]:
+def _kept(
+    owners: Mapping[PodKey, str], origins: Sequence[ManifestFile], directories: Sequence[str]
+) -> dict[PodKey, str]:
     replaced = {origin.path for origin in origins if origin.is_complete}
     given = {origin.path for origin in origins}
     return {

@@ -7,10 +7,10 @@ from klet.aio.clock import Clock
 from klet.cli.node.host_ledger import HostLedger
 from klet.cli.node.node import find_node, locked, make_state_directory, require_root
 from klet.cli.node.teardown import Teardown, purge
-from klet.cli.progress import Progress
+from klet.cli.progress import CommandProgress
 
 
-def run_down(state: Path, *, should_purge: bool, progress: Progress, clock: Clock) -> int:
+def run_down(state: Path, *, should_purge: bool, progress: CommandProgress, clock: Clock) -> int:
     require_root("down")
     node = find_node(state)
     if not node.paths.state.exists() and not node.paths.run.exists():

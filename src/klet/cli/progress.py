@@ -16,7 +16,7 @@ from klet.cli.durations import exact_duration
 from klet.cli.terminal_text import as_terminal_text
 
 
-class Step:
+class ProgressStep:
     """One thing being done; a note tells how it ended."""
 
     def __init__(self, title: str) -> None:
@@ -27,10 +27,10 @@ class Step:
         self.result = text
 
 
-class Progress(Protocol):
+class CommandProgress(Protocol):
     """Where commands tell what they do."""
 
-    def step(self, title: str) -> contextlib.AbstractContextManager[Step]: ...
+    def step(self, title: str) -> contextlib.AbstractContextManager[ProgressStep]: ...
 
     def say(self, text: str) -> None: ...
 
@@ -50,8 +50,8 @@ class PlainProgress:
         self._clock = clock
 
     @contextlib.contextmanager
-    def step(self, title: str) -> Iterator[Step]:
-        step = Step(title)
+    def step(self, title: str) -> Iterator[ProgressStep]:
+        step = ProgressStep(title)
         began = self._clock.monotonic()
         try:
             yield step
@@ -87,8 +87,8 @@ class TerminalProgress:
         self._status: Status | None = None
 
     @contextlib.contextmanager
-    def step(self, title: str) -> Iterator[Step]:
-        step = Step(title)
+    def step(self, title: str) -> Iterator[ProgressStep]:
+        step = ProgressStep(title)
         began = self._clock.monotonic()
         self.waiting(title)
         try:
@@ -136,7 +136,7 @@ def _ending(error: BaseException) -> str:
     return "interrupted" if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)) else "failed"
 
 
-def choose_progress(*, clock: Clock) -> Progress:
+def choose_progress(*, clock: Clock) -> CommandProgress:
     """A terminal gets the display; a pipe, a file and TERM=dumb get lines."""
     console = Console(stderr=True)
     if console.is_terminal and not console.is_dumb_terminal:

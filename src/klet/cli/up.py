@@ -26,13 +26,13 @@ from klet.cli.manifests import (
 )
 from klet.cli.node.daemons import AGENT, daemon
 from klet.cli.node.host_ledger import HostLedger
-from klet.cli.node.node import Node, NodeError, find_node, last_lines, locked, make_state_directory, require_root
-from klet.cli.node.preparation import Preparation
+from klet.cli.node.node import LocalNode, NodeError, find_node, last_lines, locked, make_state_directory, require_root
+from klet.cli.node.preparation import NodePreparation
 from klet.cli.node.processes import read_pid_file
-from klet.cli.progress import Progress
+from klet.cli.progress import CommandProgress
 from klet.cli.user_input import Input, read_input, read_signatures
 from klet.cli.verdict import Broken, Done, Pending, Verdict
-from klet.cli.waiting import Awaited, PodWaiter, key_of
+from klet.cli.waiting import AppliedPod, PodWaiter, key_of
 from klet.host.files import read_bytes, remove_file, write_atomic
 
 AGENT_DEADLINE = timedelta(seconds=30)
@@ -59,7 +59,7 @@ class Up:
     """One run of `klet up`."""
 
     def __init__(
-        self, *, node: Node, options: UpOptions, check: ManifestChecker, progress: Progress, clock: Clock
+        self, *, node: LocalNode, options: UpOptions, check: ManifestChecker, progress: CommandProgress, clock: Clock
     ) -> None:
         self._node = node
         self._options = options
@@ -112,7 +112,7 @@ class Up:
             self._progress.error(error)
 
     def _prepare(self) -> None:
-        preparation = Preparation(node=self._node, ledger=HostLedger(), progress=self._progress, clock=self._clock)
+        preparation = NodePreparation(node=self._node, ledger=HostLedger(), progress=self._progress, clock=self._clock)
         asyncio.run(preparation.run(may_install=self._options.may_install))
         with self._progress.step("Agent") as step:
             asyncio.run(self._until_healthy())
@@ -127,7 +127,7 @@ class Up:
                 raise NodeError(f"the agent does not answer; {log} ends with:\n{last_lines(log)}")
             await self._clock.sleep(AGENT_POLL)
 
-    def _apply(self, given: Input) -> list[Awaited]:
+    def _apply(self, given: Input) -> list[AppliedPod]:
         paths = self._node.paths
         present = {file.name: read_bytes(file) for file in paths.manifests.iterdir() if not file.name.startswith(".")}
         plan = plan_apply(
@@ -145,7 +145,7 @@ class Up:
                 self._progress.say(f"{key.label}: {word}")
         for key, owner in plan.taken.items():
             self._progress.warn(f"{key.label}: came from {owner} until now, and belongs to the file given last")
-        return [Awaited(pod.key, digest_of(pod.content)) for origin in given.origins for pod in origin.pods]
+        return [AppliedPod(pod.key, digest_of(pod.content)) for origin in given.origins for pod in origin.pods]
 
     def _conclude(self, given: Input, verdicts: Mapping[PodKey, Verdict]) -> int:
         failed = {key: verdict for key, verdict in verdicts.items() if not isinstance(verdict, Done)}
@@ -166,7 +166,7 @@ class Up:
         sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
         sys.stdout.flush()
 
-    def _tell_up(self, awaited: Sequence[Awaited]) -> None:
+    def _tell_up(self, awaited: Sequence[AppliedPod]) -> None:
         own = {pod.key for pod in awaited}
         others = sorted({key.label for pod in self._pods() if (key := key_of(pod)) not in own})
         if self._options.detach:
@@ -191,7 +191,7 @@ class Up:
         place = "" if self._node.is_default else f" (each with --state-dir {where})"
         return f"Look at it with `klet ps`, `klet logs {name}`, `klet explain pod/{name}`{place}."
 
-    def _follow(self, waiter: PodWaiter, awaited: Sequence[Awaited], given: Input) -> int:
+    def _follow(self, waiter: PodWaiter, awaited: Sequence[AppliedPod], given: Input) -> int:
         """Tell what happens until the user has seen enough or the node is gone; with --watch apply what changes."""
         while True:
             waiter.tell(FILES_SECONDS)
@@ -221,7 +221,7 @@ class Up:
         return 1
 
 
-def run_up(options: UpOptions, *, check: ManifestChecker, progress: Progress, clock: Clock) -> int:
+def run_up(options: UpOptions, *, check: ManifestChecker, progress: CommandProgress, clock: Clock) -> int:
     require_root("up")
     node = find_node(options.state)
     # A service manager's stop and a terminal that was closed are the same wish as Ctrl-C.

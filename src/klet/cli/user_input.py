@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from klet.cli.apply_plan import Origin, find_duplicates
+from klet.cli.apply_plan import ManifestFile, find_duplicates
 from klet.cli.manifests import EXTENSIONS, STDIN, ManifestChecker, ReadManifests, expand_paths, read_manifests
 
 Signature = tuple[int, int, int]
@@ -15,7 +15,7 @@ Signature = tuple[int, int, int]
 class Input(Struct, frozen=True):
     """The user's manifests as read at one moment."""
 
-    origins: tuple[Origin, ...]
+    origins: tuple[ManifestFile, ...]
     errors: tuple[str, ...]
     warnings: tuple[str, ...]
     directories: tuple[str, ...]
@@ -65,9 +65,9 @@ def _read_one(path: str, *, check: ManifestChecker, is_strict: bool, stdin: Bina
     try:
         content = stdin.read() if path == STDIN else Path(path).read_bytes()
     except OSError as error:
-        return ReadManifests(Origin(shown, (), is_complete=False), (f"{shown}: {error.strerror}",))
+        return ReadManifests(ManifestFile(shown, (), is_complete=False), (f"{shown}: {error.strerror}",))
     found = read_manifests(shown, content, check=check, is_strict=is_strict)
     if path == STDIN and not found.origin.pods and not found.errors:
         # A program that failed before the pipe writes nothing; that is no wish to remove what came before.
-        return ReadManifests(Origin(shown, (), is_complete=False), ("stdin: no manifest was written to it",))
+        return ReadManifests(ManifestFile(shown, (), is_complete=False), ("stdin: no manifest was written to it",))
     return found

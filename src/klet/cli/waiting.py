@@ -12,7 +12,7 @@ from klet.cli.apply_plan import PodKey
 from klet.cli.client import AgentError, AgentUnavailable
 from klet.cli.manifests import DIGEST_ANNOTATION
 from klet.cli.names import manifest_name
-from klet.cli.progress import Progress
+from klet.cli.progress import CommandProgress
 from klet.cli.story import brief_line
 from klet.cli.timeline import render_record
 from klet.cli.verdict import NOT_THERE, Broken, Done, Pending, Verdict, judge_pod, name_cause
@@ -38,14 +38,14 @@ class RecordFeed(Protocol):
     def wait(self, seconds: float) -> Sequence[CauseRecord]: ...
 
 
-class Awaited(Struct, frozen=True):
+class AppliedPod(Struct, frozen=True):
     """A pod in the form that was applied."""
 
     key: PodKey
     digest: str
 
 
-class Followed(Struct):
+class FollowedPod(Struct):
     """What was seen and told of one pod in one form."""
 
     digest: str
@@ -86,7 +86,14 @@ class PodWaiter:
     """Follows the pods of one `klet up`."""
 
     def __init__(
-        self, *, pods: PodLister, feed: RecordFeed, progress: Progress, clock: Clock, node_name: str, is_verbose: bool
+        self,
+        *,
+        pods: PodLister,
+        feed: RecordFeed,
+        progress: CommandProgress,
+        clock: Clock,
+        node_name: str,
+        is_verbose: bool,
     ) -> None:
         self._pods = pods
         self._feed = feed
@@ -94,9 +101,9 @@ class PodWaiter:
         self._clock = clock
         self._node_name = node_name
         self._is_verbose = is_verbose
-        self._followed: dict[PodKey, Followed] = {}
+        self._followed: dict[PodKey, FollowedPod] = {}
 
-    def wait(self, awaited: Sequence[Awaited], *, seconds: float) -> Mapping[PodKey, Verdict]:
+    def wait(self, awaited: Sequence[AppliedPod], *, seconds: float) -> Mapping[PodKey, Verdict]:
         """Wait until every pod is done or broken, or the time is up; returns the last verdicts."""
         deadline = self._clock.monotonic() + seconds
         while True:
@@ -110,7 +117,7 @@ class PodWaiter:
             ends = [end for one in open_ones.values() if (end := one.settles_at(now)) is not None]
             self.tell(min(LOOK_SECONDS, max(0.0, min([deadline, *ends]) - now)))
 
-    def look(self, awaited: Sequence[Awaited]) -> Mapping[PodKey, Verdict]:
+    def look(self, awaited: Sequence[AppliedPod]) -> Mapping[PodKey, Verdict]:
         """Judge the pods now, telling what is new."""
         self._follow(awaited)
         try:
@@ -149,15 +156,15 @@ class PodWaiter:
         except (AgentError, AgentUnavailable):
             return verdict
 
-    def _follow(self, awaited: Sequence[Awaited]) -> None:
+    def _follow(self, awaited: Sequence[AppliedPod]) -> None:
         """Go on with the pods that are the same, and begin anew with those that changed."""
         known = self._followed
         self._followed = {
-            pod.key: one if (one := known.get(pod.key)) and one.digest == pod.digest else Followed(pod.digest)
+            pod.key: one if (one := known.get(pod.key)) and one.digest == pod.digest else FollowedPod(pod.digest)
             for pod in awaited
         }
 
-    def _tell_verdict(self, label: str, followed: Followed, now: float) -> None:
+    def _tell_verdict(self, label: str, followed: FollowedPod, now: float) -> None:
         match followed.verdict:
             case Done(how):
                 # What is ready for an instant between two crashes is not worth a word.
@@ -177,7 +184,7 @@ class PodWaiter:
                 followed.shown = ""
 
 
-def find_applied(pods: Sequence[Pod], awaited: Awaited) -> Pod | None:
+def find_applied(pods: Sequence[Pod], awaited: AppliedPod) -> Pod | None:
     """The pod that was made from exactly the manifest that was applied, not from an older one."""
     for pod in pods:
         if key_of(pod) == awaited.key and pod.metadata.annotations.get(DIGEST_ANNOTATION) == awaited.digest:

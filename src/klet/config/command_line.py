@@ -61,7 +61,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 ParsedCommand: TypeAlias = ShowText | Settings
 
 
-class Surroundings(Struct, frozen=True, kw_only=True):
+class HostAccess(Struct, frozen=True, kw_only=True):
     """What the settings depend on besides the command line."""
 
     read_file: ReadFile
@@ -96,14 +96,14 @@ def parse_command_line(
         return ShowText(render_help(flag_mode_configuration()))
     if version := parsed.values.get("version"):
         return ShowText(_version_text(is_raw=version == "raw"))
-    surroundings = Surroundings(
+    surroundings = HostAccess(
         read_file=read_file, list_dir=list_dir, working_directory=working_directory, cgroup_v1=cgroup_v1
     )
     with warned(parsed.warnings):
         return load_settings(parsed, surroundings)
 
 
-def load_settings(parsed: ParsedFlags, surroundings: Surroundings) -> Settings:
+def load_settings(parsed: ParsedFlags, surroundings: HostAccess) -> Settings:
     """Combine flags, files and defaults into checked settings."""
     flags = build_kubelet_flags(parsed)
     base = override_configuration(flag_mode_configuration(), parsed)
@@ -115,7 +115,7 @@ def load_settings(parsed: ParsedFlags, surroundings: Surroundings) -> Settings:
         return _check_settings(loaded, parsed, flags, surroundings)
 
 
-def _check_settings(loaded: _Loaded, parsed: ParsedFlags, flags: KubeletFlags, surroundings: Surroundings) -> Settings:
+def _check_settings(loaded: _Loaded, parsed: ParsedFlags, flags: KubeletFlags, surroundings: HostAccess) -> Settings:
     config = loaded.config
     config = replace(config, seccomp_default=config.seccomp_default or flags.seccomp_default)
     gates = _set_gates(config)
@@ -152,7 +152,7 @@ def flag_mode_configuration() -> KubeletConfiguration:
 
 
 def _load_files(
-    base: KubeletConfiguration, parsed: ParsedFlags, flags: KubeletFlags, surroundings: Surroundings
+    base: KubeletConfiguration, parsed: ParsedFlags, flags: KubeletFlags, surroundings: HostAccess
 ) -> _Loaded:
     config, asked = base, override_configuration(default_configuration(resolve_gates({})), parsed)
     warnings: tuple[str, ...] = ()
@@ -183,7 +183,7 @@ def _read_config(path: str, read_file: ReadFile) -> bytes:
         ) from error
 
 
-def _read_drop_ins(name: str, surroundings: Surroundings) -> tuple[tuple[str, bytes], ...]:
+def _read_drop_ins(name: str, surroundings: HostAccess) -> tuple[tuple[str, bytes], ...]:
     directory = posixpath.join(surroundings.working_directory, name)
     try:
         paths = list_drop_ins(directory, surroundings.list_dir)
@@ -233,7 +233,7 @@ def _describe_oddities(config: KubeletConfiguration) -> Iterator[str]:
         yield "unsupported configuration:KubeletCgroups is not within KubeReservedCgroup"
 
 
-def _load_klet(parsed: ParsedFlags, flags: KubeletFlags, surroundings: Surroundings) -> KletConfiguration:
+def _load_klet(parsed: ParsedFlags, flags: KubeletFlags, surroundings: HostAccess) -> KletConfiguration:
     config = KletConfiguration()
     name = parsed.values.get("klet-config")
     where = ""

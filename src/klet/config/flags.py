@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from klet.api.times import Duration
 from klet.api.validation.formats import dns_subdomain, label_key, label_value, parse_ip
 from klet.config.errors import ConfigError
-from klet.config.flagset import Flag, ParsedFlags, Target
+from klet.config.flagset import Flag, FlagTarget, ParsedFlags
 from klet.config.flagvalues import (
     BOOL,
     DURATION,
@@ -77,7 +77,7 @@ class KubeletFlags(Struct, frozen=True, kw_only=True):
 
 
 def _flag(name: str, kind: FlagKind, section: str, text: str, *, deprecated: str = "") -> Flag:
-    return Flag(name, kind, section, text, Target.FLAGS, name.replace("-", "_"), deprecated=deprecated)
+    return Flag(name, kind, section, text, FlagTarget.FLAGS, name.replace("-", "_"), deprecated=deprecated)
 
 
 _SOURCES: Final = "Where the configuration comes from"
@@ -175,7 +175,7 @@ KUBELET_FLAGS: Final = (
 
 def build_kubelet_flags(parsed: ParsedFlags) -> KubeletFlags:
     """Collect the values that belong to KubeletFlags; the root directory is cleaned."""
-    targets = {flag.name: flag.field for flag in KUBELET_FLAGS if flag.target is Target.FLAGS}
+    targets = {flag.name: flag.field for flag in KUBELET_FLAGS if flag.target is FlagTarget.FLAGS}
     given = {targets[name]: value for name, value in parsed.values.items() if name in targets}
     flags = replace(KubeletFlags(), **given)  # the table pairs each flag with its field
     return replace(flags, root_dir=clean_path(flags.root_dir))

@@ -24,7 +24,7 @@ _AUTHENTICATED: Final = "system:authenticated"
 _EXTRA: Final = "authentication.kubernetes.io"
 
 
-class User(Struct, frozen=True):
+class ApiUser(Struct, frozen=True):
     """Someone the server knows."""
 
     name: str
@@ -50,20 +50,20 @@ class Bound(Struct, frozen=True):
 class Identities:
     """Makes tokens and recognises users."""
 
-    def __init__(self, *, store: Store, tokens: Mapping[str, User], key: bytes, clock: Clock) -> None:
+    def __init__(self, *, store: Store, tokens: Mapping[str, ApiUser], key: bytes, clock: Clock) -> None:
         self._store = store
         self._tokens = tokens
         self._key = key
         self._clock = clock
 
-    def identify(self, authorization: str, certificate: Mapping[str, Any] | None) -> User | None:
+    def identify(self, authorization: str, certificate: Mapping[str, Any] | None) -> ApiUser | None:
         """The user of a request, or None."""
         if certificate:
             return _named_in(certificate)
         scheme, _, token = authorization.partition(" ")
         return self.review(token.strip(), (ISSUER,)) if scheme.lower() == "bearer" else None
 
-    def review(self, token: str, audiences: Sequence[str]) -> User | None:
+    def review(self, token: str, audiences: Sequence[str]) -> ApiUser | None:
         """Whom a token stands for, if it is good now and for one of the audiences."""
         if (known := self._tokens.get(token)) is not None:
             return known
@@ -129,7 +129,7 @@ class Identities:
         return _padless(hmac.digest(self._key, signed.encode(), hashlib.sha256))
 
 
-def _user_of(claims: Json) -> User:
+def _user_of(claims: Json) -> ApiUser:
     private = claims["kubernetes.io"]
     namespace = private["namespace"]
     extra = {f"{_EXTRA}/credential-id": (f"JTI={claims['jti']}",)}
@@ -138,15 +138,15 @@ def _user_of(claims: Json) -> User:
             extra[f"{_EXTRA}/{name}-name"] = (private[name]["name"],)
             extra[f"{_EXTRA}/{name}-uid"] = (private[name]["uid"],)
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", _AUTHENTICATED)
-    return User(claims["sub"], uid=private["serviceaccount"]["uid"], groups=groups, extra=extra)
+    return ApiUser(claims["sub"], uid=private["serviceaccount"]["uid"], groups=groups, extra=extra)
 
 
-def _named_in(certificate: Mapping[str, Any]) -> User | None:
+def _named_in(certificate: Mapping[str, Any]) -> ApiUser | None:
     """Common name and organizations, as the API reads a client certificate."""
     parts = [pair for entry in certificate.get("subject", ()) for pair in entry]
     names = [value for name, value in parts if name == "commonName"]
     groups = tuple(value for name, value in parts if name == "organizationName")
-    return User(names[0], groups=(*groups, _AUTHENTICATED)) if names else None
+    return ApiUser(names[0], groups=(*groups, _AUTHENTICATED)) if names else None
 
 
 def _reference(obj: Mapping[str, Any] | None) -> Json:

@@ -13,7 +13,7 @@ from klet.api.codec import DecodeError, decode
 from klet.api.kinds import find_kind
 from klet.api.times import Time
 from klet.embedded import refusals
-from klet.embedded.identities import Bound, Identities, User
+from klet.embedded.identities import ApiUser, Bound, Identities
 from klet.embedded.store import Key, Store
 
 T = TypeVar("T", bound=ApiObject)
@@ -60,7 +60,7 @@ class Questions:
         return replace(review, status=TokenReviewStatus(authenticated=True, user=info, audiences=review.spec.audiences))
 
     def _review_access(self, review: SubjectAccessReview) -> SubjectAccessReview:
-        asked = User(review.spec.user, groups=review.spec.groups)
+        asked = ApiUser(review.spec.user, groups=review.spec.groups)
         allowed = asked.may_do_everything or self._rights.allows(review.spec)
         return replace(review, status=SubjectAccessReviewStatus(allowed=allowed))
 

@@ -11,10 +11,11 @@ from msgspec import Struct
 from klet.aio.clock import Clock
 from klet.api.field_selectors import FieldSelector, check_fields, parse_field_selector, selectable_fields
 from klet.api.kinds import Kind
+from klet.api.meta import WatchEventType
 from klet.api.selectors import Selector, SelectorError, parse_label_selector
 from klet.embedded import refusals
 from klet.embedded.refusals import resource_of
-from klet.embedded.store import Change, ChangeType, Json, Store, TooOld
+from klet.embedded.store import Json, Store, StoreChange, TooOld
 
 BOOKMARK_EVERY: Final = timedelta(seconds=60)
 LONGEST_WATCH: Final = timedelta(minutes=30)
@@ -132,7 +133,7 @@ class Reader:
                 raise refusals.expired(str(error)) from error
             return [event for change in changes if (event := told(change, wanted)) is not None]
         found = self._store.all(resource_of(wanted.kind), wanted.namespace)
-        events = [_event(ChangeType.ADDED, obj) for obj in found if wanted.matches(obj)]
+        events = [_event(WatchEventType.ADDED, obj) for obj in found if wanted.matches(obj)]
         if options.marks_list_end:
             events.append(self._bookmark(wanted.kind, annotations={"k8s.io/initial-events-end": "true"}))
         return events
@@ -147,20 +148,20 @@ class Reader:
         }
 
 
-def told(change: Change, wanted: Filter) -> Json | None:
+def told(change: StoreChange, wanted: Filter) -> Json | None:
     """How a change looks to one reader: an object may enter or leave what it selects."""
     if change.key.resource != resource_of(wanted.kind):
         return None
     matched = change.before is not None and wanted.matches(change.before)
-    matches = change.type is not ChangeType.DELETED and wanted.matches(change.obj)
+    matches = change.type is not WatchEventType.DELETED and wanted.matches(change.obj)
     if matches:
-        return _event(ChangeType.MODIFIED if matched else ChangeType.ADDED, change.obj)
+        return _event(WatchEventType.MODIFIED if matched else WatchEventType.ADDED, change.obj)
     if not matched or change.before is None:
         return None
     version = change.obj["metadata"]["resourceVersion"]
     last = {**change.before, "metadata": {**change.before["metadata"], "resourceVersion": version}}
-    return _event(ChangeType.DELETED, last)
+    return _event(WatchEventType.DELETED, last)
 
 
-def _event(change: ChangeType, obj: Mapping[str, Any]) -> Json:
+def _event(change: WatchEventType, obj: Mapping[str, Any]) -> Json:
     return {"type": change, "object": obj}

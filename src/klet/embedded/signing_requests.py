@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from klet.api.validation.errors import FieldError, forbidden, invalid, required
 from klet.api.validation.fieldpath import SPEC, STATUS
-from klet.embedded.identities import User
+from klet.embedded.identities import ApiUser
 from klet.embedded.store import Json
 
 APPROVED: Final = "Approved"
@@ -17,7 +17,7 @@ SHORTEST_LIFE: Final = 600
 _DECISIONS: Final = frozenset({APPROVED, DENIED})
 
 
-def requested_by(obj: Mapping[str, Any], user: User) -> Json:
+def requested_by(obj: Mapping[str, Any], user: ApiUser) -> Json:
     """The request with its requester written into it, whatever it said."""
     spec = {name: value for name, value in obj.get("spec", {}).items() if name not in {"uid", "groups", "extra"}}
     spec["username"] = user.name

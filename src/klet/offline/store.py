@@ -28,7 +28,7 @@ from klet.host.files import remove_file
 from klet.offline.key import ensure_key
 from klet.offline.object_files import Files, NoFiles, ObjectFiles
 from klet.offline.object_formats import PlainFormat, SealedFormat, Sealer
-from klet.offline.snapshot import AcceptedPods, PodsFormat, Surroundings, SurroundingsFormat
+from klet.offline.snapshot import AcceptedPods, KeptCluster, KeptClusterFormat, PodsFormat
 
 logger = logging.getLogger(__name__)
 
@@ -67,12 +67,12 @@ class OfflineStore(Struct, frozen=True, kw_only=True):
     """Where things are kept, and what the previous run of the agent has left."""
 
     pods: AcceptedFile
-    surroundings: CheckpointFile[Surroundings]
+    surroundings: CheckpointFile[KeptCluster]
     config_maps: Files[ConfigMap]
     secrets: Files[Secret]
     tokens: Files[TokenRequest]
     left_pods: AcceptedPods | None
-    left_surroundings: Surroundings | None
+    left_surroundings: KeptCluster | None
 
 
 async def open_store(
@@ -90,7 +90,7 @@ async def open_store(
 
     pods = CheckpointFile(path=directory / "pods.json", form=PodsFormat(), threads=threads, clock=clock)
     surroundings = CheckpointFile(
-        path=directory / "surroundings.json", form=SurroundingsFormat(), threads=threads, clock=clock
+        path=directory / "surroundings.json", form=KeptClusterFormat(), threads=threads, clock=clock
     )
     return OfflineStore(
         pods=AcceptedFile(file=pods, threads=threads),
@@ -123,7 +123,7 @@ def _open_sealer(key: Path, make_sealer: MakeSealer) -> Sealer | None:
         return None
 
 
-L = TypeVar("L", AcceptedPods, Surroundings)
+L = TypeVar("L", AcceptedPods, KeptCluster)
 
 
 def _load(file: CheckpointFile[L], node_name: str) -> L | None:

@@ -92,7 +92,7 @@ def _guard(gate: Gatekeeper | None, find: Callable[[str], Place]) -> Middleware:
 
 
 async def _forget_server(_request: web.Request, response: web.StreamResponse) -> None:
-    """Upstream does not say what it is made of, and strangers need not know it."""
+    """Drop aiohttp's Server header: upstream sends none, and it would only help an attacker."""
     response.headers.popall("Server", None)
 
 

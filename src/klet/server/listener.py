@@ -61,14 +61,14 @@ class Contexts(Protocol):
 
 
 class DoorLimits(Struct, frozen=True, kw_only=True):
-    """What clients may take: each for a request, strangers all together, and time for a handshake."""
+    """What clients may take: each for a request, unauthenticated ones all together, and time for a handshake."""
 
     front: FrontLimits = FrontLimits()
     lobby: LobbyLimits = LobbyLimits()
     handshake: timedelta = HANDSHAKE_WITHIN
 
 
-class Address(Struct, frozen=True, kw_only=True):
+class ListenAddress(Struct, frozen=True, kw_only=True):
     """Where to listen; port 0 is any that is free."""
 
     host: str
@@ -77,7 +77,7 @@ class Address(Struct, frozen=True, kw_only=True):
     """The settings that say so, for the message if it fails."""
 
 
-def take(address: Address) -> socket.socket:
+def take(address: ListenAddress) -> socket.socket:
     """Listen on an address; `::` is every address of both families. Raises ListenError."""
     # The libraries of C read leading zeros as octal numbers: another address than the one that was checked.
     host = str(parse_ip(address.host) or address.host)
@@ -200,7 +200,7 @@ class ReadOnlyListener:
 class HealthListener:
     """`/healthz` without TLS, on a port that only the node itself should reach (port 10248)."""
 
-    def __init__(self, *, address: Address, routes: Sequence[Routes], clock: Clock) -> None:
+    def __init__(self, *, address: ListenAddress, routes: Sequence[Routes], clock: Clock) -> None:
         self._address = address
         self._routes = routes
         self._clock = clock
@@ -271,11 +271,11 @@ def _where(listener: socket.socket) -> dict[str, object]:
     return {"host": host, "port": port}
 
 
-def _shown(address: Address) -> str:
+def _shown(address: ListenAddress) -> str:
     return f"[{address.host}]:{address.port}" if ":" in address.host else f"{address.host}:{address.port}"
 
 
-def _why(error: OSError, address: Address) -> str:
+def _why(error: OSError, address: ListenAddress) -> str:
     """What is wrong and what to do about it. The message of the error itself repeats the address."""
     why = error.strerror or str(error)
     if error.errno == errno.EADDRINUSE:

@@ -13,7 +13,7 @@ from klet.runtime import labels
 from klet.simulation.commands import Attempt, Commands, attempt_of
 from klet.simulation.lives import LONGEST_HOOK
 from klet.testing.fake_runtime.machine import FakeRuntime
-from klet.testing.fake_runtime.world import Container as RuntimeContainer
+from klet.testing.fake_runtime.world import FakeContainer as RuntimeContainer
 from klet.testing.fake_runtime.world import Sandbox
 
 

@@ -75,7 +75,7 @@ def as_it_is(port: T, _name: str, /) -> T:
     return port
 
 
-class WantedPods:
+class DrivenPodSource:
     """A source that a test drives: what it wants is what it was last told."""
 
     def __init__(self) -> None:

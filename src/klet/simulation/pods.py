@@ -22,7 +22,7 @@ from klet.simulation.lives import (
     draw_sidecar_lives,
 )
 from klet.testing.builders import IMAGE, make_container, make_pod
-from klet.testing.fake_runtime import FakeImage, Life
+from klet.testing.fake_runtime import ContainerLife, FakeImage
 from klet.testing.fake_runtime.images import Registry
 from klet.testing.fake_runtime.lives import LifeChooser
 from klet.wire import cri_v1_pb2 as pb
@@ -45,7 +45,7 @@ class PodPlan(Struct, frozen=True, kw_only=True):
 
     pod: Pod
     source: str
-    lives: Mapping[str, Sequence[Life]]
+    lives: Mapping[str, Sequence[ContainerLife]]
     habits: Mapping[str, Habits]
 
     @property
@@ -75,7 +75,7 @@ def choose_life(plans: Sequence[PodPlan]) -> LifeChooser:
     """The script of all containers."""
     lives = {(plan.uid, name): each for plan in plans for name, each in plan.lives.items()}
 
-    def choose(config: pb.ContainerConfig) -> Life:
+    def choose(config: pb.ContainerConfig) -> ContainerLife:
         attempt = attempt_of(config)
         chosen = lives[attempt.uid, attempt.container]
         return chosen[min(attempt.number, len(chosen) - 1)]

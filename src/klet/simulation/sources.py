@@ -14,7 +14,7 @@ from klet.app.wiring import Agent
 from klet.model.pods import PodUID, uid_of
 from klet.simulation import plan as steps
 from klet.simulation.chronicle import Chronicle
-from klet.simulation.plan import Plan, PodStep
+from klet.simulation.plan import PodStep, StoryPlan
 from klet.simulation.pods import API, FILE, with_debugger, with_other_image
 from klet.sources.config import PodConfig
 from klet.sync.ledger import WorkerLedger
@@ -24,7 +24,7 @@ from klet.sync.worker_state import Stage
 class SimulatedSources:
     """The wanted pods. They outlive the agent, which hears of them through its PodConfig."""
 
-    def __init__(self, *, plan: Plan, chronicle: Chronicle, clock: Clock, randomness: random.Random) -> None:
+    def __init__(self, *, plan: StoryPlan, chronicle: Chronicle, clock: Clock, randomness: random.Random) -> None:
         self._plan = plan
         self._chronicle = chronicle
         self._clock = clock

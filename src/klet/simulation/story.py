@@ -27,7 +27,7 @@ from klet.simulation.invariants import RuntimeWatch, check_leftovers, check_reac
 from klet.simulation.memory import MemoryFiles
 from klet.simulation.mortal import Lifeline, MortalTransport
 from klet.simulation.node import SimulatedNode, simulated_settings
-from klet.simulation.plan import Plan, RuntimeStep, Step, make_plan
+from klet.simulation.plan import RuntimeStep, Step, StoryPlan, make_plan
 from klet.simulation.pods import API, FILE, LOADED, choose_life, habits_of, registry
 from klet.simulation.settled import Holdings, unsettled
 from klet.simulation.sources import SimulatedSources
@@ -35,7 +35,7 @@ from klet.simulation.telling import tell
 from klet.sources.config import PodConfig
 from klet.testing.fake_runtime import (
     ANY,
-    Drop,
+    DropEvent,
     EventFault,
     FakeRuntime,
     Fault,
@@ -70,7 +70,7 @@ Alteration = Callable[[Agent], None]
 """Done to each agent before it runs: how tests plant bugs."""
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class StoryOutcome(Struct, frozen=True, kw_only=True):
     """What came of a story."""
 
     seed: int
@@ -87,7 +87,7 @@ def leave_as_is(_agent: Agent) -> None:
     """No alteration."""
 
 
-def run_seed(seed: int, *, alter: Alteration = leave_as_is, verbose: bool = False) -> Outcome:
+def run_seed(seed: int, *, alter: Alteration = leave_as_is, verbose: bool = False) -> StoryOutcome:
     """Tell the story of a seed. The same seed gives the same story."""
     plan = make_plan(seed)
     story = Story(plan, alter=alter)
@@ -97,7 +97,7 @@ def run_seed(seed: int, *, alter: Alteration = leave_as_is, verbose: bool = Fals
     except StuckError as error:
         chronicle.violations.append(str(error))
     wants_story = verbose or bool(chronicle.violations)
-    return Outcome(
+    return StoryOutcome(
         seed=seed,
         violations=tuple(chronicle.violations),
         lives=chronicle.instances(),
@@ -131,7 +131,7 @@ def _wrap(faults: HostFaults, lifeline: Lifeline, port: T, name: str) -> T:
 class Story:
     """Carries out a plan and watches over the invariants."""
 
-    def __init__(self, plan: Plan, *, alter: Alteration) -> None:
+    def __init__(self, plan: StoryPlan, *, alter: Alteration) -> None:
         self._plan = plan
         self._alter = alter
         self._random = random.Random(f"story {plan.seed}")
@@ -373,7 +373,7 @@ class Story:
             self.node.runtime.kill_sandbox(victim)
 
     def _silence_events(self) -> None:
-        self.node.runtime.faults.add_to_events(EventFault(ANY, Drop(), count=None))
+        self.node.runtime.faults.add_to_events(EventFault(ANY, DropEvent(), count=None))
 
     def _lingers(self, _rpc: str) -> bool:
         return self._random.random() < self._plan.lingering

@@ -31,7 +31,7 @@ class RegistryFailed(KletError):
     """The registry did not come up."""
 
 
-class Registry(Struct, frozen=True):
+class ImageRegistry(Struct, frozen=True):
     """One that runs. Runtimes speak plain HTTP with it, since it is on the loopback."""
 
     address: str
@@ -57,10 +57,10 @@ def find_registry(cache: Path | None = None) -> Path:
 
 
 @asynccontextmanager
-async def run_registry(directory: Path, *, program: Path, clock: Clock | None = None) -> AsyncIterator[Registry]:
+async def run_registry(directory: Path, *, program: Path, clock: Clock | None = None) -> AsyncIterator[ImageRegistry]:
     """A registry without any image, with everything it keeps in a directory."""
     [port] = find_free_ports(1)
-    registry = Registry(f"127.0.0.1:{port}")
+    registry = ImageRegistry(f"127.0.0.1:{port}")
     process = _start(directory, program, registry.address)
     try:
         await _until_it_answers(registry.address, process, clock=clock or SystemClock())

@@ -16,7 +16,7 @@ class NodeError(KletError):
     """The node cannot be made, used or taken down; the message says why and what to do."""
 
 
-class Node(Struct, frozen=True):
+class LocalNode(Struct, frozen=True):
     """Where one node lives."""
 
     paths: NodePaths
@@ -27,7 +27,7 @@ class Node(Struct, frozen=True):
         return not self.names.tag
 
 
-def find_node(state: Path) -> Node:
+def find_node(state: Path) -> LocalNode:
     """The node of a state directory, which need not exist yet."""
     # strict=False follows links as far as there is something; one directory must be one node.
     try:
@@ -38,10 +38,10 @@ def find_node(state: Path) -> Node:
         raise NodeError(problem)
     if absolute.exists() and not absolute.is_dir():
         raise NodeError(f"--state-dir {absolute} is not a directory")
-    return Node(paths=node_paths(absolute), names=node_names(absolute))
+    return LocalNode(paths=node_paths(absolute), names=node_names(absolute))
 
 
-def make_state_directory(node: Node) -> None:
+def make_state_directory(node: LocalNode) -> None:
     """Make the state directory; one that holds anything but a node is refused, for a node's end is its removal."""
     paths = node.paths
     try:
@@ -58,7 +58,7 @@ def make_state_directory(node: Node) -> None:
 
 
 @contextlib.contextmanager
-def locked(node: Node) -> Iterator[None]:
+def locked(node: LocalNode) -> Iterator[None]:
     """Hold the node for one command; the state directory itself is the lock, so a killed command holds nothing."""
     descriptor = os.open(node.paths.state, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -12,7 +12,7 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where the programs of a node are, also when the user's own PATH leaves out the system directories."""
 
 
-class Requirement(Struct, frozen=True):
+class PackageRequirement(Struct, frozen=True):
     """A Debian package, and the programs of it that a node calls."""
 
     package: str
@@ -20,11 +20,11 @@ class Requirement(Struct, frozen=True):
 
 
 REQUIREMENTS = (
-    Requirement("containerd", ("containerd", "containerd-shim-runc-v2", "ctr")),
-    Requirement("runc", ("runc",)),
-    Requirement("containernetworking-plugins", CNI_PLUGINS),
-    Requirement("busybox-static", ("busybox",)),
-    Requirement("iptables", ("iptables",)),
+    PackageRequirement("containerd", ("containerd", "containerd-shim-runc-v2", "ctr")),
+    PackageRequirement("runc", ("runc",)),
+    PackageRequirement("containernetworking-plugins", CNI_PLUGINS),
+    PackageRequirement("busybox-static", ("busybox",)),
+    PackageRequirement("iptables", ("iptables",)),
 )
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from klet.aio.clock import Clock
-from klet.cli.progress import Progress
+from klet.cli.progress import CommandProgress
 from klet.cri.errors import CriError, NotFound
 from klet.model.cri_labels import TERMINATION_GRACE_PERIOD
 from klet.wire import cri_v1_pb2 as pb
@@ -38,7 +38,7 @@ async def remove_pods(
     *,
     agent_lives: Callable[[], bool],
     stop_agent: Callable[[], Awaitable[None]],
-    progress: Progress,
+    progress: CommandProgress,
     clock: Clock,
 ) -> list[pb.PodSandbox]:
     """Remove all pods; returns the sandboxes that there were."""

@@ -53,7 +53,7 @@ _UNAUTHORIZED: Final = Turned(401, "Unauthorized")
 _TOO_MANY: Final = Turned(429, "Too many requests, please try again later.", {"Retry-After": "1"})
 
 
-class Gate:
+class RequestGate:
     """Authenticates and authorizes. What is not configured is None."""
 
     def __init__(

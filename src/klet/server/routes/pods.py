@@ -9,7 +9,7 @@ from klet.api.codec import encode
 from klet.api.klet_v1 import PodListing
 from klet.api.pod import Pod
 from klet.errors import KletError
-from klet.server.log_query import Refusal, choose_instance, parse_log_query
+from klet.server.log_query import LogRefusal, choose_instance, parse_log_query
 from klet.server.views import LogView, PodView
 
 
@@ -26,13 +26,13 @@ class PodRoutes:
     async def read_logs(self, request: web.Request) -> web.StreamResponse:
         path = request.match_info
         query = parse_log_query(request.query)
-        if isinstance(query, Refusal):
+        if isinstance(query, LogRefusal):
             return _refuse(query)
         pod = self._pods.find(path["namespace"], path["pod"])
         if pod is None:
-            return _refuse(Refusal(404, f'pod "{path["pod"]}" does not exist'))
+            return _refuse(LogRefusal(404, f'pod "{path["pod"]}" does not exist'))
         instance = choose_instance(pod, path["container"], previous=query.previous)
-        if isinstance(instance, Refusal):
+        if isinstance(instance, LogRefusal):
             return _refuse(instance)
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         # A client that has seen enough goes away at any moment.
@@ -67,5 +67,5 @@ def accepts_json(accept: str) -> bool:
     return not accept or bool(kinds & {"*/*", "application/json"})
 
 
-def _refuse(refusal: Refusal) -> web.Response:
+def _refuse(refusal: LogRefusal) -> web.Response:
     return web.Response(status=refusal.status, text=refusal.body)

@@ -9,8 +9,8 @@ from klet.server.http1 import (
     PIECE,
     HeadBytes,
     Headers,
+    HttpRefusal,
     MessageLimits,
-    Refusal,
     RequestHead,
     decode_headers,
     read_events,
@@ -55,7 +55,7 @@ class AnswerReader:
         head = self._head_bytes.take()
         if head is None:
             return None
-        if isinstance(head, Refusal):
+        if isinstance(head, HttpRefusal):
             raise AnswerError("with headers without end" if head.status == _TOO_LARGE else _NOT_HTTP)
         try:
             self._h11.receive_data(head)

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from klet.testing.conformance.results import RecordUnreadable, Result, diff_results, read_result
-from klet.testing.conformance.spec_sets import RECORDED, Awaited, SpecSet
+from klet.testing.conformance.spec_sets import RECORDED, AwaitedFeature, SpecSet
 
 DOCUMENT: Final = Path("docs/conformance.md")
 REASONS: Final = "reasons.json"
@@ -116,5 +116,5 @@ def _list(title: str, names: Sequence[str], reasons: Mapping[str, str], spec_set
     return "\n".join([f"### {title}", "", *(lines or ["None."])])
 
 
-def _await(awaited: Awaited, names: Sequence[str]) -> list[str]:
+def _await(awaited: AwaitedFeature, names: Sequence[str]) -> list[str]:
     return [f"- {awaited}: {len(names)} specs", *(f"  - `{name}`" for name in names)]

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from klet.errors import KletError
-from klet.testing.conformance.report import Outcome, Report
+from klet.testing.conformance.report import Report, SpecOutcome
 
 
 class RecordUnreadable(KletError):
@@ -91,7 +91,7 @@ def join_records(own: Result | None, others: Iterable[Result]) -> Result | None:
     return joined
 
 
-def last_failures(reports: Iterable[Report]) -> Mapping[str, Outcome]:
+def last_failures(reports: Iterable[Report]) -> Mapping[str, SpecOutcome]:
     """The newest failure of each spec that failed."""
     return {outcome.name: outcome for report in reports for outcome in report.outcomes if not outcome.passed}
 
@@ -103,7 +103,7 @@ def is_success(result: Result, difference: Difference | None) -> bool:
     return set(result.failed) == set(difference.both_fail)
 
 
-def render_result(result: Result, difference: Difference | None, failures: Mapping[str, Outcome]) -> str:
+def render_result(result: Result, difference: Difference | None, failures: Mapping[str, SpecOutcome]) -> str:
     """A few lines for people; why a spec failed stands below its name."""
     ran = len(result.passed) + len(result.failed)
     times = f", {result.runs} runs" if result.runs > 1 else ""
@@ -137,7 +137,7 @@ def read_result(path: Path) -> Result | None:
         raise RecordUnreadable(f"{path}: {error}") from error
 
 
-def _with_reason(name: str, failures: Mapping[str, Outcome]) -> str:
+def _with_reason(name: str, failures: Mapping[str, SpecOutcome]) -> str:
     if name not in failures:
         return name
     outcome = failures[name]

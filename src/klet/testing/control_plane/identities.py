@@ -17,7 +17,7 @@ ADMINS: Final = "system:masters"
 NODES: Final = "system:nodes"
 
 
-class Identities:
+class ControlPlaneIdentities:
     """Makes certificates in a directory. An authority that is there is used again."""
 
     def __init__(self, *, directory: Path, server: str, clock: Clock) -> None:

@@ -25,7 +25,7 @@ class RpcFailure(KletError):
         self.message = message
 
 
-class Signal:
+class CallSignal:
     """Something that calls wait for; it may fire many times."""
 
     def __init__(self) -> None:
@@ -40,14 +40,14 @@ class Signal:
             listener()
 
 
-class Wait(NamedTuple):
+class CallWait(NamedTuple):
     """Go on at that time or when the signal fires, whichever comes first. Neither: wait until the call is given up."""
 
     until: datetime | None = None
-    on: Signal | None = None
+    on: CallSignal | None = None
 
 
-Steps: TypeAlias = Generator[Wait, None, Message]
+Steps: TypeAlias = Generator[CallWait, None, Message]
 # Each handler takes the request of its own call, which the table cannot say.
 HandlerTable: TypeAlias = Mapping[str, Callable[[Any], Message | Steps]]
 

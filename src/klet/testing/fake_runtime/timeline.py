@@ -20,7 +20,7 @@ class Timer:
         self.action = None
 
 
-class Timeline:
+class TimerQueue:
     """Timers in the order of their times, then of their creation."""
 
     def __init__(self, start: datetime) -> None:

@@ -32,7 +32,7 @@ class CorpusError(KletError):
     """A file of the corpus that cannot be used."""
 
 
-class Finding(Struct, frozen=True):
+class FuzzFinding(Struct, frozen=True):
     """A flaw, the input that shows it and, if it is one of cost, how the input is made larger."""
 
     flaw: str
@@ -50,7 +50,7 @@ class NoCorpus:
     def keep(self, data: bytes) -> None:
         """Nothing to do."""
 
-    def save(self, _finding: Finding) -> Path | None:
+    def save(self, _finding: FuzzFinding) -> Path | None:
         return None
 
 
@@ -73,7 +73,7 @@ class Corpus:
         self._inputs.mkdir(parents=True, exist_ok=True)
         (self._inputs / _name(data)).write_bytes(data)
 
-    def save(self, finding: Finding) -> Path:
+    def save(self, finding: FuzzFinding) -> Path:
         """Write what shows the flaw, and beside it what it is and how to see it again."""
         self._findings.mkdir(parents=True, exist_ok=True)
         if finding.recipe is None:

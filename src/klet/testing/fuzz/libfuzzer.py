@@ -18,7 +18,7 @@ _NEVER: Final = 1 << 20
 """Seconds: a slow input is judged by its processor time, and is no file beside the findings."""
 
 
-class Status(Struct, frozen=True):
+class LibfuzzerStatus(Struct, frozen=True):
     """How far a fuzzer is."""
 
     executions: int = 0
@@ -26,7 +26,7 @@ class Status(Struct, frozen=True):
     corpus: int = 0
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class LibfuzzerPlan(Struct, frozen=True, kw_only=True):
     """One run: until so many inputs have run or so many seconds are over, whichever comes first."""
 
     seed: int
@@ -34,7 +34,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
-def build_options(plan: Plan, limits: Limits, guard: Guard, artifacts: Path) -> list[str]:
+def build_options(plan: LibfuzzerPlan, limits: Limits, guard: Guard, artifacts: Path) -> list[str]:
     """The options of one run."""
     options = [
         f"-seed={plan.seed % _LONGEST_SEED + 1}",  # 0 is none
@@ -54,13 +54,13 @@ def build_options(plan: Plan, limits: Limits, guard: Guard, artifacts: Path) -> 
     return options
 
 
-def read_status(line: str, before: Status) -> Status:
+def read_status(line: str, before: LibfuzzerStatus) -> LibfuzzerStatus:
     """What a line of output says of how far it is."""
     if found := _STATUS.match(line):
         executions, edges, corpus = map(int, found.groups())
-        return Status(executions, edges, corpus)
+        return LibfuzzerStatus(executions, edges, corpus)
     if found := _EXECUTED.match(line):
-        return Status(int(found[1] or found[2]), before.edges, before.corpus)
+        return LibfuzzerStatus(int(found[1] or found[2]), before.edges, before.corpus)
     return before
 
 

@@ -56,7 +56,7 @@ class Watch:
         return self.began + self.limit + self.strikes * grace
 
 
-class Watchdog:
+class RunWatchdog:
     """Watches what the main thread does, one stretch after the other."""
 
     def __init__(self, *, write: Callable[[str], None], descriptor: int, grace: float, clock: Clock) -> None:

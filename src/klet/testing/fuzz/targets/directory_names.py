@@ -35,7 +35,7 @@ from klet.runtime.log_files import LogFiles
 from klet.runtime.pod_files import PodFiles
 from klet.sources.manifests import ManifestReader
 from klet.testing.fuzz.mutators import choose_of
-from klet.testing.fuzz.target import Flaw, Limits, Recipe, Run, Target
+from klet.testing.fuzz.target import Flaw, FuzzTarget, Limits, Recipe, Run
 from klet.volumes.directories import PodDirectories
 from klet.volumes.names import Layout
 
@@ -147,7 +147,7 @@ class Roots(Struct, frozen=True):
 Sweep: TypeAlias = Callable[[Roots], None]
 
 
-def directory_names(sweep: Sweep | None = None) -> Target:
+def directory_names(sweep: Sweep | None = None) -> FuzzTarget:
     """The target; another sweep than klet's shows that its faults are found."""
     housekeeping = sweep or keep_house
 
@@ -156,7 +156,7 @@ def directory_names(sweep: Sweep | None = None) -> Target:
         with tempfile.TemporaryDirectory(prefix="klet-fuzz-", dir="/tmp") as made:
             yield lambda data: check_sweep(housekeeping, Path(made), data)
 
-    return Target(
+    return FuzzTarget(
         name="directory-names",
         summary="names of directories, files and links below the agent's roots",
         seeds=lambda: SEEDS,

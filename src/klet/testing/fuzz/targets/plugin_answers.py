@@ -21,7 +21,7 @@ from msgspec import Struct
 from klet.errors import KletError
 from klet.testing.fuzz.mutators import amplify_bytes, change_bytes, choose_of
 from klet.testing.fuzz.protobuf import change_message
-from klet.testing.fuzz.target import Flaw, Limits, Recipe, Run, Target
+from klet.testing.fuzz.target import Flaw, FuzzTarget, Limits, Recipe, Run
 
 SEPARATOR: Final = b"\x00\xff\x00="
 """Before a method's name, a line feed and its answer; `Name:14` answers with that status instead."""
@@ -53,7 +53,7 @@ class Talk(Struct, frozen=True, kw_only=True):
     """Made with the endpoint of the server and a directory for files."""
 
 
-def plugin_answers(talks: Sequence[Talk]) -> Target:
+def plugin_answers(talks: Sequence[Talk]) -> FuzzTarget:
     """The target for these kinds of plugins."""
     by_name = {talk.name: talk for talk in talks}
 
@@ -67,7 +67,7 @@ def plugin_answers(talks: Sequence[Talk]) -> Target:
             finally:
                 runner.run(stage.close())
 
-    return Target(
+    return FuzzTarget(
         name="plugin-answers",
         summary="answers of the runtime over gRPC and of credential plugins",
         seeds=lambda: [compose(talk.name, example.items()) for talk in talks for example in talk.examples],
