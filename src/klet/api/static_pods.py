@@ -81,7 +81,7 @@ def find_static_pod_problem(pod: Pod, *, prevent_api_references: bool = True) ->
 
 
 def _with_toleration(tolerations: tuple[Toleration, ...]) -> tuple[Toleration, ...]:
-    """Tolerate every NoExecute taint for ever; a copy of the toleration with a time limit is replaced."""
+    """Tolerate every NoExecute taint without a time limit; a copy of the toleration with a time limit is replaced."""
     kept = tuple(
         _TOLERATE_ALL if replace(toleration, toleration_seconds=None) == _TOLERATE_ALL else toleration
         for toleration in tolerations

@@ -14,7 +14,7 @@ def run_down(state: Path, *, should_purge: bool, progress: CommandProgress, cloc
     require_root("down")
     node = find_node(state)
     if not node.paths.state.exists() and not node.paths.run.exists():
-        progress.say(f"There is no node at {node.paths.state}.")
+        progress.show(f"There is no node at {node.paths.state}.")
         return 0
     # The lock is the directory, and after a --purge that was cut short it may be the only thing that is missing.
     make_state_directory(node)

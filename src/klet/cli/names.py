@@ -84,11 +84,13 @@ def recorded_names(pods: Iterable[RecordedPod], *, node_name: str) -> frozenset[
     return frozenset(PodName(pod.namespace, pod.name, pod.name.removesuffix(f"-{node_name}")) for pod in pods)
 
 
-def choose_name(reference: PodReference, known: frozenset[PodName], told: Callable[[], frozenset[PodName]]) -> PodName:
+def choose_name(
+    reference: PodReference, known: frozenset[PodName], recorded: Callable[[], frozenset[PodName]]
+) -> PodName:
     """The one name that is meant; pods that are there go before those that are gone, which are only then asked for."""
     if (name := _match(reference, known)) is not None:
         return name
-    remembered = told()
+    remembered = recorded()
     if (name := _match(reference, remembered)) is not None:
         return name
     raise UnclearName(_never_seen(reference, known, remembered))

@@ -142,7 +142,7 @@ class Up:
         told = {"added": plan.added, "changed: replaced": plan.changed, "unchanged": plan.unchanged}
         for word, keys in {**told, "removed": plan.removed}.items():
             for key in keys:
-                self._progress.say(f"{key.label}: {word}")
+                self._progress.show(f"{key.label}: {word}")
         for key, owner in plan.taken.items():
             self._progress.warn(f"{key.label}: came from {owner} until now, and belongs to the file given last")
         return [AppliedPod(pod.key, digest_of(pod.content)) for origin in given.origins for pod in origin.pods]
@@ -154,7 +154,7 @@ class Up:
             if isinstance(verdict, Pending):
                 self._progress.error(f"{key.label}: {_failure(verdict, self._options.timeout)}")
         if failed:
-            self._progress.say(f"The node stays up. {self._hint(next(iter(failed)))}")
+            self._progress.show(f"The node stays up. {self._hint(next(iter(failed)))}")
         self._report(given, verdicts)
         return 1 if failed or given.errors else 0
 
@@ -176,8 +176,8 @@ class Up:
             end = f"Ctrl-C takes it down, also the pods of other commands: {', '.join(others)}."
         else:
             end = "Ctrl-C takes it down."
-        self._progress.say(f"The node is up. {end}")
-        self._progress.say(self._hint(awaited[0].key if awaited else None))
+        self._progress.show(f"The node is up. {end}")
+        self._progress.show(self._hint(awaited[0].key if awaited else None))
 
     def _pods(self) -> tuple[Pod, ...]:
         try:
@@ -194,7 +194,7 @@ class Up:
     def _follow(self, waiter: PodWaiter, awaited: Sequence[AppliedPod], given: Input) -> int:
         """Tell what happens until the user has seen enough or the node is gone; with --watch apply what changes."""
         while True:
-            waiter.tell(FILES_SECONDS)
+            waiter.show_records(FILES_SECONDS)
             if not self._is_supervised():
                 return self._tell_gone()
             if self._is_going():
@@ -215,7 +215,7 @@ class Up:
 
     def _tell_gone(self) -> int:
         if self._is_going():
-            self._progress.say("The node was taken down by another command.")
+            self._progress.show("The node was taken down by another command.")
             return 0
         self._progress.error("the node's supervisor has ended; `klet up` starts it again, `klet down` cleans up")
         return 1
@@ -233,10 +233,10 @@ def run_up(options: UpOptions, *, check: ManifestChecker, progress: CommandProgr
     except KeyboardInterrupt:
         progress.waiting("")
         if options.detach:
-            progress.say("Interrupted; what was started stays. `klet down` takes it away.")
+            progress.show("Interrupted; what was started stays. `klet down` takes it away.")
             return INTERRUPTED
         if not up.is_up:
-            progress.say("Interrupted; the node is taken down.")
+            progress.show("Interrupted; the node is taken down.")
     with suppress(KeyboardInterrupt):
         run_down(options.state, should_purge=False, progress=progress, clock=clock)
         return 0 if up.is_up else INTERRUPTED

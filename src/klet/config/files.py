@@ -118,7 +118,7 @@ def without_type(fields: JsonObject) -> dict[str, Json]:
 
 
 def describe_strict_problems(document: Document, decoded: Decoded[S]) -> str:
-    """What a strict decoder objects to: fields nobody knows and fields written twice; empty if there are none."""
+    """What a strict decoder objects to: unknown fields and fields written twice; empty if there are none."""
     names = [field.encode_name for field in msgspec.structs.fields(type(decoded.value))]
     problems = [f'duplicate field "{path}"' for path in document.duplicates]
     problems += [f'unknown field "{path}"{_suggestion(path, names)}' for path in decoded.unknown]

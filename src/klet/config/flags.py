@@ -45,7 +45,7 @@ _UNSPECIFIED: Final = (IPv4Address(0), IPv6Address(0))
 
 
 class KubeletFlags(Struct, frozen=True, kw_only=True):
-    """What no configuration file can say."""
+    """Settings that only flags can set."""
 
     config: str = ""
     config_dir: str = ""
@@ -243,7 +243,7 @@ def check_node_ips(flags: KubeletFlags) -> None:
 
 
 def describe_left_out_ips(flags: KubeletFlags) -> Iterator[str]:
-    """Tell which parts of `--node-ip` are not taken."""
+    """Return which parts of `--node-ip` are not used."""
     for part in _node_ip_parts(flags.node_ip):
         if parse_ip(part) is None:
             yield f'--node-ip: "{part}" is not an IP address and is left out'

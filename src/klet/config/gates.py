@@ -13,7 +13,7 @@ ALL_BETA = "AllBeta"
 
 
 class Maturity(StrEnum):
-    """How far a feature has come."""
+    """The maturity of a feature (upstream: its prerelease stage)."""
 
     ALPHA = "ALPHA"
     BETA = "BETA"
@@ -36,7 +36,7 @@ class FeatureGates(Struct, frozen=True):
     values: Mapping[str, bool]
 
     def enabled(self, name: str) -> bool:
-        """Say whether a known gate is on; asking for an unknown one is a mistake in klet and raises KeyError."""
+        """Return whether a known gate is on; asking for an unknown one is a mistake in klet and raises KeyError."""
         return self.values[name]
 
 

@@ -1,4 +1,4 @@
-"""Openness that nobody asked for: without `--config` upstream lets everybody in, on every address of the machine.
+"""Openness by default: without `--config` upstream lets everybody in, on every address of the machine.
 
 The same settings are decided twice: with the defaults that hold, and with those of a configuration file, which let
 nobody in. What is open with the first alone comes from a default, and klet does not start with it off loopback.

@@ -1,6 +1,6 @@
-"""Where things are: sockets, URLs, files and cgroups that a setting names. Each function says what is wrong with one.
+"""Where things are: sockets, URLs, files and cgroups that a setting names. Functions return what is wrong with one.
 
-Upstream finds out about most of these when it first uses them, and then tries again for ever.
+Upstream finds out about most of these when it first uses them, and then retries without end.
 """
 
 import re
@@ -83,7 +83,7 @@ def hide_credentials(url: str) -> str:
 
 
 def find_header_problems(headers: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """What keeps headers from being sent. Values are secrets and never told."""
+    """Return what keeps headers from being sent. Values are secrets and never quoted."""
     for name, values in headers.items():
         if not _HEADER_NAME.fullmatch(name):
             yield f'"{name}" is not the name of a header: write letters, digits and dashes'

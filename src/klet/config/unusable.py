@@ -70,7 +70,7 @@ def find_unusable_values(config: KubeletConfiguration) -> Problems:
 
 
 def describe_makeshifts(config: KubeletConfiguration) -> Problems:
-    """Tell what works, but hardly as it was meant."""
+    """Return warnings for what works, but hardly as intended."""
     for field in _ENDPOINTS:
         if is_bare_path(endpoint := _text(config, field)):
             advice = "please consider using full url format"

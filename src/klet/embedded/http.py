@@ -1,6 +1,6 @@
 """The Kubernetes API over HTTP: paths and verbs to the registry, lists and watches to the reader.
 
-It serves JSON. Who asks is decided by the connection's certificate or a bearer token.
+It serves JSON. Clients authenticate with a certificate or a bearer token.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""Who asks: client certificates, fixed bearer tokens, and service-account tokens that this server made itself.
+"""Authentication: client certificates, fixed bearer tokens, and service-account tokens that this server made itself.
 
-Tokens are signed with a key of the server's own (HMAC): nobody else has to verify them, the API is asked instead.
+Tokens are signed with a key of the server's own (HMAC): no other program verifies them, clients ask the API instead.
 """
 
 import base64
@@ -25,7 +25,7 @@ _EXTRA: Final = "authentication.kubernetes.io"
 
 
 class ApiUser(Struct, frozen=True):
-    """Someone the server knows."""
+    """A user that the server authenticates."""
 
     name: str
     uid: str = ""
@@ -48,7 +48,7 @@ class Bound(Struct, frozen=True):
 
 
 class Identities:
-    """Makes tokens and recognises users."""
+    """Issues tokens and authenticates users."""
 
     def __init__(self, *, store: Store, tokens: Mapping[str, ApiUser], key: bytes, clock: Clock) -> None:
         self._store = store

@@ -122,7 +122,7 @@ class Reader:
                     if options.bookmarks:
                         yield self._bookmark(wanted.kind, annotations={})
                     continue
-                if (news := told(change, wanted)) is not None:
+                if (news := event_of(change, wanted)) is not None:
                     yield news
 
     def _beginning(self, wanted: Filter, options: WatchOptions) -> list[Json]:
@@ -131,7 +131,7 @@ class Reader:
                 changes = self._store.since(options.since)
             except TooOld as error:
                 raise refusals.expired(str(error)) from error
-            return [event for change in changes if (event := told(change, wanted)) is not None]
+            return [event for change in changes if (event := event_of(change, wanted)) is not None]
         found = self._store.all(resource_of(wanted.kind), wanted.namespace)
         events = [_event(WatchEventType.ADDED, obj) for obj in found if wanted.matches(obj)]
         if options.marks_list_end:
@@ -148,7 +148,7 @@ class Reader:
         }
 
 
-def told(change: StoreChange, wanted: Filter) -> Json | None:
+def event_of(change: StoreChange, wanted: Filter) -> Json | None:
     """How a change looks to one reader: an object may enter or leave what it selects."""
     if change.key.resource != resource_of(wanted.kind):
         return None

@@ -1,4 +1,4 @@
-"""What the API server says no with: Status objects with the words that clients know."""
+"""The errors of the API server: Status objects with upstream's messages."""
 
 from collections.abc import Iterable
 

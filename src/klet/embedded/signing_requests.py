@@ -1,4 +1,4 @@
-"""Rules for certificate signing requests: who asked, what never changes, and who writes which part of the status. Pure.
+"""Rules for certificate signing requests: requester, immutable fields, and who writes which part of the status. Pure.
 
 Approvals and denials are written through `approval` only, everything else of the status through `status` only.
 """
@@ -18,7 +18,7 @@ _DECISIONS: Final = frozenset({APPROVED, DENIED})
 
 
 def requested_by(obj: Mapping[str, Any], user: ApiUser) -> Json:
-    """The request with its requester written into it, whatever it said."""
+    """Return the request with the real requester in it, whatever it claimed."""
     spec = {name: value for name, value in obj.get("spec", {}).items() if name not in {"uid", "groups", "extra"}}
     spec["username"] = user.name
     if user.uid:
@@ -41,7 +41,7 @@ def find_errors(obj: Mapping[str, Any]) -> tuple[FieldError, ...]:
 
 
 def updated(new: Json, old: Mapping[str, Any], subresource: str) -> Json:
-    """What a write makes of a request: the spec stays for ever."""
+    """Return what a write makes of a request: the spec never changes."""
     status = dict(old.get("status", {}))
     given = new.get("status", {})
     decisions = _of_kind(given if subresource == "approval" else status, decides=True)

@@ -78,7 +78,7 @@ class Store:
     def open(cls, path: Path | None = None) -> "Store":
         """Open the store in a file, or without a path one in memory."""
         try:
-            # isolation_level=None: Python opens no transactions of its own, `_write` says where each begins.
+            # isolation_level=None: Python opens no transactions of its own, `_write` begins each one.
             connection = sqlite3.connect(":memory:" if path is None else path, isolation_level=None)
             connection.execute("PRAGMA journal_mode=WAL")
             # What a client has seen must be there after a power failure too, or its version is given out again.

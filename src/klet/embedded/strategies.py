@@ -28,7 +28,7 @@ class ObjectUpdate(Struct, frozen=True):
 
 
 class RestStrategy(Struct, frozen=True, kw_only=True):
-    """How objects of a kind are written; as they come, if nothing else is said."""
+    """How objects of a kind are written (upstream: its REST strategy); unchanged by default."""
 
     has_status: bool = False
     """Whether the status is written apart from the rest."""

@@ -49,7 +49,7 @@ class ExecPlugin:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     install_hint: str = ""
     cluster: Mapping[str, object] | None = None
-    """What it is told of the cluster, if it asks for that."""
+    """What the plugin gets of the cluster, if it asks for that (provideClusterInfo)."""
 
 
 @dataclass(frozen=True, slots=True)

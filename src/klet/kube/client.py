@@ -22,7 +22,7 @@ S = TypeVar("S", bound=ApiObject)
 
 PAGE: Final = 500
 REQUEST_TIMEOUT: Final = timedelta(seconds=30)
-"""What a request may take that nobody is in a hurry for."""
+"""The timeout of a request that is not urgent."""
 RETRIES: Final = 10
 """How often an answer that names a time to try again is followed by another try."""
 _SHOWN: Final = 1024

@@ -64,7 +64,7 @@ class Credentials:
         return CredentialSet(token=shown.token, certificate=certificate, key=key)
 
     async def _read_pair(self, pair: KeyPair) -> tuple[bytes, bytes]:
-        """A node that joins has its certificate any moment: who asks meanwhile waits a little, and goes on at once."""
+        """A node that joins has its certificate any moment: a request meanwhile waits a little, and goes on at once."""
         give_up = self._clock.monotonic() + PAIR_PATIENCE.total_seconds()
         while True:
             try:

@@ -4,7 +4,7 @@ KubeError
 ├── KubeconfigError   settings that cannot be used; names the file and the field
 ├── CredentialError   no token or client certificate could be had
 ├── Unreachable       no answer: refused, cut, timed out, TLS
-└── ApiError          an answer that says no, with its Status
+└── ApiError          an error response, with its Status
     ├── NotFound  ├── AlreadyExists  ├── Conflict  ├── Invalid
     ├── Unauthorized  ├── Forbidden
     ├── Expired       a resource version or continue token that is too old

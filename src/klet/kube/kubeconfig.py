@@ -1,4 +1,4 @@
-"""Kubeconfig files: read them, and say which server and which credentials a context means.
+"""Kubeconfig files: read them, and find the server and the credentials of a context.
 
 Paths in the file are relative to it. Inline data wins over a file, as in client-go.
 """

@@ -30,7 +30,7 @@ def build_informers(settings: InformerSettings, node_name: str) -> NodeInformers
     """The informers of a node of that name; each is a part of its own."""
     own = (("fieldSelector", f"metadata.name={node_name}"),)
     bound = (("fieldSelector", f"spec.nodeName={node_name}"),)
-    # Headless services have no address that could be told to containers.
+    # Headless services have no address for the environment of containers.
     with_address = (("fieldSelector", "spec.clusterIP!=None"),)
     return NodeInformers(
         node=Informer(struct=Node, scope=WatchScope(selectors=own), settings=settings),

@@ -50,7 +50,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """A whole answer."""
+    """A complete HTTP response."""
 
     code: int
     retry_after: str
@@ -76,7 +76,7 @@ class Transport:
         return self._reach
 
     async def send(self, request: HttpRequest, *, timeout: timedelta) -> HttpAnswer:
-        """The answer, whatever it says; raises Unreachable or CredentialError. `timeout` covers it all."""
+        """Return the answer, whatever its status; raises Unreachable or CredentialError. `timeout` covers it all."""
         try:
             async with asyncio.timeout(timeout.total_seconds()), self._exchange(request) as response:
                 body = await response.read()
@@ -84,7 +84,7 @@ class Transport:
                 return HttpAnswer(response.status, response.headers.get("Retry-After", ""), body)
         except TimeoutError as error:
             raise self._unreachable(request, f"no answer within {timeout.total_seconds():g} s") from error
-        except _MadeAnew as error:
+        except _ConnectionsReplaced as error:
             raise _unreachable(request, str(error)) from error
         except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
             raise self._unreachable(request, str(error) or type(error).__name__) from error
@@ -97,7 +97,7 @@ class Transport:
                 async with asyncio.timeout(silence.total_seconds()):
                     response = await opened.enter_async_context(self._exchange(request))
                 yield Stream(response, request, self._reach)
-        except _MadeAnew as error:
+        except _ConnectionsReplaced as error:
             raise _unreachable(request, str(error)) from error
         except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
             raise self._unreachable(request, str(error) or type(error).__name__) from error
@@ -106,8 +106,8 @@ class Transport:
         """Close every connection; whatever runs on one breaks off."""
         session, self._session = self._session, None
         for response in self._open:
-            # A session that closes does not wake who reads from it.
-            response.content.set_exception(_MadeAnew("connections are made anew"))
+            # Closing a session does not wake its readers.
+            response.content.set_exception(_ConnectionsReplaced("connections are replaced"))
         if session is not None:
             await session.close()
 
@@ -178,8 +178,8 @@ class Transport:
         return (self._shown.certificate, self._shown.key) == (shown.certificate, shown.key)
 
 
-class _MadeAnew(aiohttp.ClientConnectionError):
-    """A connection that the agent itself has given up: that says nothing of the server."""
+class _ConnectionsReplaced(aiohttp.ClientConnectionError):
+    """The agent itself has closed the connection: no sign of trouble with the server."""
 
 
 class Stream:

@@ -16,7 +16,7 @@ EVERY: Final = timedelta(seconds=5)
 
 
 class ClusterSource(Protocol):
-    """The surroundings, as the API server tells them."""
+    """The cluster objects that pods depend on, as the API server last sent them."""
 
     async def until_known(self) -> None: ...
 

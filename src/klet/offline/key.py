@@ -1,4 +1,4 @@
-"""The key of the node: made once, readable by root only. Whoever can read it can read what it sealed."""
+"""The key of the node: made once, readable by root only. A process that can read it can read what it sealed."""
 
 import logging
 import os

@@ -15,7 +15,7 @@ from klet.model.pods import PodUID, is_mirror, is_static, uid_of
 from klet.model.trust_bundles import choose_bundles
 
 KUBERNETES = ("default", "kubernetes")
-"""The service that every container is told of."""
+"""The service that is in the environment of every container."""
 TERMINAL = frozenset({"Succeeded", "Failed"})
 
 
@@ -53,7 +53,7 @@ def find_objects(pods: Iterable[Pod]) -> frozenset[ObjectRef]:
 
 
 def choose_services(services: Iterable[Service], pods: Iterable[Pod]) -> tuple[Service, ...]:
-    """Those that containers of these pods are told of."""
+    """Return the services that are in the environment of these pods' containers."""
     namespaces = {pod.metadata.namespace for pod in pods}
     return tuple(each for each in services if each.metadata.namespace in namespaces or _place(each) == KUBERNETES)
 

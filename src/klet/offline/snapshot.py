@@ -1,4 +1,4 @@
-"""What the API server said last that the node went by, and how it stands in a file."""
+"""The last state of the cluster that the node used, and its format on disk."""
 
 import logging
 from datetime import datetime
@@ -37,7 +37,7 @@ class AcceptedPods(Struct, frozen=True, kw_only=True):
 
 
 class KeptCluster(Struct, frozen=True, kw_only=True):
-    """What else the agent reads to start pods."""
+    """The cluster objects, besides pods, that the agent needs to start pods."""
 
     node_name: str
     at: datetime
@@ -133,6 +133,6 @@ def _all(kind: type[T], raws: tuple[msgspec.Raw, ...]) -> tuple[T, ...]:
 
 
 def _raw(obj: ApiObject) -> msgspec.Raw:
-    """Without the record of who set which field: it is long, and nobody here reads it."""
+    """Drop the managed fields: they are long, and the agent does not read them."""
     slim = replace(obj, metadata=replace(metadata_of(obj), managed_fields=()))
     return msgspec.Raw(encode(slim))

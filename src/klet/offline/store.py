@@ -1,4 +1,4 @@
-"""The directory of what is kept: who may read it, what is in it, and what of it can be used at a start.
+"""The directory of what is kept: its permissions, its content, and what of it can be used at a start.
 
 klet-offline/        0700
   key                32 random bytes, 0600
@@ -78,7 +78,7 @@ class OfflineStore(Struct, frozen=True, kw_only=True):
 async def open_store(
     directory: Path, *, node_name: str, make_sealer: MakeSealer, threads: Threads, clock: Clock
 ) -> OfflineStore:
-    """Make the directory and read what is there. Whatever is wrong with it is told, and the agent starts without."""
+    """Make the directory and read what is there. A fault is logged, and the agent starts without it."""
     await threads.run(_prepare, directory)
     sealer = await threads.run(_open_sealer, directory / "key", make_sealer)
 

@@ -1,7 +1,7 @@
 """Takes in the connections of a listening socket, all that wait at once.
 
 uvloop takes one connection in each turn of the loop. In a flood the others would wait in the kernel, in the order they
-came, where nobody can prefer one to another.
+came, where no client can be preferred to another.
 """
 
 import asyncio

@@ -33,9 +33,9 @@ class Door(StrEnum):
     API = "API"
     """Port 10250: a client must be known and have the endpoint's right; anonymous users if that is configured."""
     READERS = "readers"
-    """`readOnlyPort`: everybody who can connect."""
+    """`readOnlyPort`: every client that can connect."""
     HEALTH = "health"
-    """Port 10248: everybody who can connect."""
+    """Port 10248: every client that can connect."""
     SOCKET = "socket"
     """`klet.sock`: its owner, without a further check."""
 
@@ -53,7 +53,7 @@ class Standing(StrEnum):
 
     SERVED = "served"
     NOT_YET = "not yet"
-    """The path is known, so that who asks must be allowed to; the answer is 404."""
+    """The path is known, so the client must be authorized; the answer is 404."""
     GATED = "gated"
     """Behind an alpha gate of upstream that is off: there is no such path."""
 

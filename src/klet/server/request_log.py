@@ -12,7 +12,7 @@ _OWN_BYTES: Final = re.compile(r":?\n|:? b?['\"]")
 
 
 class PlainComplaints(logging.Filter):
-    """Tells of a request that is no HTTP in one line: its trace would only show where aiohttp found out."""
+    """Logs a request that is not HTTP in one line: its traceback would only show where aiohttp noticed."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None

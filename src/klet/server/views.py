@@ -22,7 +22,7 @@ class PodView(Protocol):
         ...
 
     def terminating(self) -> tuple[Pod, ...]:
-        """Pods that nobody wants any more, as long as something of them runs."""
+        """Pods that no source wants any more, as long as something of them runs."""
         ...
 
 

@@ -53,7 +53,7 @@ class Lines:
     def __init__(self):
         self.said = []
 
-    def say(self, text):
+    def show(self, text):
         self.said.append(text)
 
     def error(self, text):

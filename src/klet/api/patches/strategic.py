@@ -121,7 +121,7 @@ def _lists(patch: Mapping[str, Any], prefix: str, name: str) -> list[tuple[str, 
 
 
 def _merge_in_order(before: Any, changes: Any, order: list[Any], shape: Shape, field: str) -> list[Any] | None:
-    """Merge a list and put it in the order that was asked for; elements that nobody named keep their place."""
+    """Merge a list and put it in the order that was asked for; elements that it does not name keep their place."""
     strategy = list_strategy(shape, field) or MergeList()
     if not all(value is None or isinstance(value, list) for value in (before, changes)):
         raise PatchError("invalid patch format of setElementOrder list")

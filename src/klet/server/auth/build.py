@@ -18,7 +18,7 @@ _ALWAYS_ALLOW: Final = "AlwaysAllow"
 
 
 class AuthError(KletError):
-    """Settings by which nobody could be let in, or nobody be kept out."""
+    """Settings that would refuse every client, or admit every client."""
 
 
 class AuthSettings(Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ def build_gate(
     randomness: random.Random,
     clock: Clock,
 ) -> RequestGate:
-    """Raises AuthError. Without an API server nobody can be asked about tokens or rights."""
+    """Raises AuthError. Without an API server there are no token and access reviews."""
     authentication = settings.authentication
     asks_about_tokens = authentication.webhook.enabled
     if not (asks_about_tokens or authorities is not None or authentication.anonymous.enabled):

@@ -1,4 +1,4 @@
-"""The gate before every registered path: first who it is, then whether they may."""
+"""The check before every registered path: authentication, then authorization."""
 
 import logging
 from collections.abc import Mapping

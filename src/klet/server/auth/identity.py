@@ -1,4 +1,4 @@
-"""A user, and what a request brings to prove who they are. Pure."""
+"""A user, and the credentials of a request. Pure."""
 
 import base64
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ TOKEN_PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."  # noqa: S105 -
 
 
 class User(Struct, frozen=True):
-    """Someone who asks."""
+    """The user of a request (upstream: user.Info)."""
 
     name: str
     uid: str = ""
@@ -26,7 +26,7 @@ class User(Struct, frozen=True):
 
 
 class Rejected(Struct, frozen=True):
-    """Credentials that are wrong, or could not be checked. Nobody becomes anonymous by them."""
+    """Credentials that are wrong, or could not be checked. They do not make a client anonymous."""
 
     reason: str
 
@@ -40,7 +40,7 @@ def anonymous() -> User:
 
 
 def as_authenticated(user: User) -> User:
-    """Every user that is known is in one group; those that say they are nobody are not."""
+    """Add the group `system:authenticated` to every user but anonymous ones."""
     if AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
         return user
     return User(user.name, user.uid, (*user.groups, AUTHENTICATED), user.extra)

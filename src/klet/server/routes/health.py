@@ -10,7 +10,7 @@ HealthCheck: TypeAlias = Callable[[], str | None]
 
 
 class HealthRoutes:
-    """Says whether the agent is well."""
+    """Reports whether the agent is healthy."""
 
     def __init__(self, *, checks: Mapping[str, HealthCheck]) -> None:
         self._checks = checks

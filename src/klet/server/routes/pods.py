@@ -1,4 +1,4 @@
-"""`/pods` and `/containerLogs`: what runs here, and what it says."""
+"""`/pods` and `/containerLogs`: the pods of the node, and the logs of their containers."""
 
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
@@ -43,7 +43,7 @@ class PodRoutes:
                     async for chunk in chunks:
                         await response.write(chunk)
             except KletError as error:
-                await response.write(str(error).encode())  # the headers are out: the text is all that can be said
+                await response.write(str(error).encode())  # the headers are sent: only the text is left to report it
             await response.write_eof()
         return response
 

@@ -51,7 +51,7 @@ class CertifiedConnections:
     def follow_change(self, *, is_distrust: bool) -> None:
         """End the connections, since other authorities count now.
 
-        Where one is no longer trusted, streams end too: nobody knows which of them it stands for.
+        Where one is no longer trusted, streams end too: it is unknown which of them depend on it.
         """
         self.changes += 1
         for connection in tuple(self._timers):

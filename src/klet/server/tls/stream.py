@@ -1,6 +1,6 @@
 """TLS between a TCP connection and a protocol, with half-closes.
 
-asyncio's own TLS drops what is still to be said to a client that has finished speaking; streams need it.
+asyncio's own TLS drops the data still to be sent to a client that has ended its half; streams need it.
 """
 
 import asyncio
@@ -164,9 +164,9 @@ class TlsStream(asyncio.BufferedProtocol):
             (self.tcp.resume_reading if is_wanted else self.tcp.pause_reading)()
 
     def eof_received(self) -> bool:
-        """Who ends TCP is gone: a client that only has nothing more to say ends its half of TLS.
+        """Treat the end of TCP as a disconnect: a client that only sends no more ends its half of TLS.
 
-        What it said before still counts, also what the protocol above does not want yet.
+        What it sent before still counts, also what the protocol above does not want yet.
         """
         self._is_cut = True
         if self._upper is None:
@@ -209,7 +209,7 @@ class TlsStream(asyncio.BufferedProtocol):
             self._give_up(error.reason or str(error))
 
     def say_goodbye(self) -> None:
-        """Tell the client that nothing more will come."""
+        """Send the end of this half (close_notify)."""
         if self._has_said_goodbye or self._tls is None or self.tcp.is_closing():
             return
         self._has_said_goodbye = True
@@ -247,7 +247,7 @@ class TlsStream(asyncio.BufferedProtocol):
         self._flush()
 
     def _refuse(self) -> None:
-        """Not before the client has spoken: words that nobody has read make the end a reset, which eats the answer."""
+        """Refuse the handshake, after the first bytes were read: unread ones would turn the close into a reset."""
         if not self.tcp.is_closing():
             logger.warning("TLS handshake failed", extra={"error": "no serving certificate available for the kubelet"})
             self.tcp.write(_NO_CERTIFICATE)
@@ -274,7 +274,7 @@ class TlsStream(asyncio.BufferedProtocol):
             self.visit.vouch()
             self._certified.add(self, self.certificate)
             if self._certified.changes != self._changes:
-                self.retire()  # checked against authorities that nobody trusts any more
+                self.retire()  # checked against authorities that are no longer trusted
 
     def _read(self, tls: ssl.SSLObject, upper: Front) -> None:
         while not (self._is_paused or self._has_ended or self.tcp.is_closing()):
