@@ -62,7 +62,7 @@ class AgentClient:
         return self._read(PodListing, "/pods").items or ()
 
     def all_pods(self) -> tuple[Pod, ...]:
-        """Also those that nobody wants any more and that are still terminating."""
+        """Return all pods, also removed ones that are still terminating."""
         return self.list_pods().items or ()
 
     def list_pods(self) -> PodListing:

@@ -37,11 +37,11 @@ def render_node(explanation: NodeExplanation, *, width: int, is_whole: bool) -> 
     return "\n".join([head, "", *reasons, "", "Conditions:", *conditions, "", *story]).rstrip() + "\n"
 
 
-def _render_reasons(told: Explanation | NodeExplanation, *, width: int) -> list[str]:
-    lines = _wrap(told.summary, "Well", width=width) if told.summary else []
-    for why in told.why[:MOST_REASONS]:
-        lines += _render_why(why, now=told.now, width=width)
-    if (left := len(told.why) - MOST_REASONS) > 0:
+def _render_reasons(explanation: Explanation | NodeExplanation, *, width: int) -> list[str]:
+    lines = _wrap(explanation.summary, "Well", width=width) if explanation.summary else []
+    for why in explanation.why[:MOST_REASONS]:
+        lines += _render_why(why, now=explanation.now, width=width)
+    if (left := len(explanation.why) - MOST_REASONS) > 0:
         lines += _wrap(f"{left} more: klet explain -o json has them", "", width=width)
     return lines
 

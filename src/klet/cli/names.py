@@ -87,7 +87,7 @@ def recorded_names(pods: Iterable[RecordedPod], *, node_name: str) -> frozenset[
 def choose_name(
     reference: PodReference, known: frozenset[PodName], recorded: Callable[[], frozenset[PodName]]
 ) -> PodName:
-    """The one name that is meant; pods that are there go before those that are gone, which are only then asked for."""
+    """Return the one name that is meant: of an existing pod, or else of one in the journal, which is only then read."""
     if (name := _match(reference, known)) is not None:
         return name
     remembered = recorded()
@@ -106,10 +106,10 @@ def _match(reference: PodReference, names: frozenset[PodName]) -> PodName | None
     return found[0] if found else None
 
 
-def _never_seen(reference: PodReference, known: frozenset[PodName], told: frozenset[PodName]) -> str:
+def _never_seen(reference: PodReference, known: frozenset[PodName], recorded: frozenset[PodName]) -> str:
     where = f" in namespace {reference.namespace!r}" if reference.namespace is not None else ""
     text = f"there is no pod {reference.name!r}{where}, and none is remembered"
-    every = sorted(known | told)
+    every = sorted(known | recorded)
     spellings = {name for one in every for name in (one.manifest_name, one.name)}
     if near := get_close_matches(reference.name, sorted(spellings), n=3):
         meant = [one.label for name in near for one in every if name in (one.manifest_name, one.name)]

@@ -1,4 +1,4 @@
-"""Chooses what `klet up` tells of the agent's decisions: what a user waits for, not every step on the way."""
+"""Chooses which of the agent's decisions `klet up` shows: what a user waits for, not every step on the way."""
 
 from klet.api.klet_v1 import CauseRecord
 from klet.cli.timeline import render_record

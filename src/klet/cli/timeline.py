@@ -19,9 +19,9 @@ BESIDE_THE_POINT: Final = frozenset(
         Reason.START_INIT_CONTAINER,
     }
 )
-"""Decisions that only matter to those who want every step: what came of them is told too."""
+"""Decisions that `--all` alone shows: their results are records too."""
 SAID_TWICE: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
-"""Failures to start that the image manager has told before."""
+"""Failures to start that the image manager has already recorded."""
 
 
 class Line(Struct, frozen=True):
@@ -44,9 +44,9 @@ def render_story(steps: Sequence[TimelineStep]) -> list[str]:
 
 
 def fold_story(steps: Iterable[TimelineStep]) -> list[Line]:
-    """The newest life in short: without what is beside the point, and each thing told once, when it was last so."""
-    told = list(steps)
-    newest = [step for step in told if step.life == told[-1].life and not _is_noise(step)]
+    """Return the newest life in short: without noise, and each thing once, at its last time."""
+    every = list(steps)
+    newest = [step for step in every if step.life == every[-1].life and not _is_noise(step)]
     times: dict[tuple[str, str, str], int] = {}
     last: dict[tuple[str, str, str], TimelineStep] = {}
     for step in newest:

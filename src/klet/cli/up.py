@@ -139,8 +139,8 @@ class Up:
             remove_file(paths.manifests / name)
         for name, content in plan.write.items():
             write_atomic(paths.manifests / name, content)
-        told = {"added": plan.added, "changed: replaced": plan.changed, "unchanged": plan.unchanged}
-        for word, keys in {**told, "removed": plan.removed}.items():
+        kept = {"added": plan.added, "changed: replaced": plan.changed, "unchanged": plan.unchanged}
+        for word, keys in {**kept, "removed": plan.removed}.items():
             for key in keys:
                 self._progress.show(f"{key.label}: {word}")
         for key, owner in plan.taken.items():
@@ -150,7 +150,7 @@ class Up:
     def _conclude(self, given: Input, verdicts: Mapping[PodKey, Verdict]) -> int:
         failed = {key: verdict for key, verdict in verdicts.items() if not isinstance(verdict, Done)}
         for key, verdict in failed.items():
-            # What is broken for good was told when it was seen.
+            # What is broken for good was shown when it was seen.
             if isinstance(verdict, Pending):
                 self._progress.error(f"{key.label}: {_failure(verdict, self._options.timeout)}")
         if failed:
@@ -192,7 +192,7 @@ class Up:
         return f"Look at it with `klet ps`, `klet logs {name}`, `klet explain pod/{name}`{place}."
 
     def _follow(self, waiter: PodWaiter, awaited: Sequence[AppliedPod], given: Input) -> int:
-        """Tell what happens until the user has seen enough or the node is gone; with --watch apply what changes."""
+        """Show what happens until Ctrl-C or until the node is gone; with --watch apply what changes."""
         while True:
             waiter.show_records(FILES_SECONDS)
             if not self._is_supervised():

@@ -20,7 +20,7 @@ class Input(Struct, frozen=True):
     warnings: tuple[str, ...]
     directories: tuple[str, ...]
     signatures: Mapping[str, Signature | None]
-    """How the files looked before they were read; whoever changes them later changes this."""
+    """How the files looked before they were read; a later change of a file changes this."""
 
 
 def read_input(arguments: Sequence[str], *, check: ManifestChecker, is_strict: bool, stdin: BinaryIO) -> Input:
@@ -47,7 +47,7 @@ def read_input(arguments: Sequence[str], *, check: ManifestChecker, is_strict: b
 
 
 def read_signatures(arguments: Sequence[str]) -> dict[str, Signature | None]:
-    """What tells that a file changed, appeared or went away."""
+    """Return what shows that a file changed, appeared or was removed."""
     files, _ = expand_paths(arguments)
     return {path: _signature(Path(path)) for path in files}
 

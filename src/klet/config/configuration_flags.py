@@ -246,7 +246,7 @@ CONFIGURATION_FLAGS: Final = (
         "kernel-memcg-notification",
         BOOL,
         "kernelMemcgNotification",
-        "Let the kernel tell about memory thresholds",
+        "Let the kernel notify klet of memory thresholds",
     ),
     _override(
         _IMAGES, "container-runtime-endpoint", STRING, "containerRuntimeEndpoint", "Socket of the container runtime"

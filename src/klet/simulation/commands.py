@@ -20,7 +20,7 @@ PRE_STOP = "pre-stop"
 
 
 class Habits(Struct, frozen=True, kw_only=True):
-    """What the commands of one container do at each attempt; the last of each goes on for ever after."""
+    """What the commands of one container do at each attempt; the last of each is repeated."""
 
     startup_failures: tuple[int, ...] = (0,)
     """How many startup probes fail before the first good one."""

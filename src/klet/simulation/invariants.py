@@ -104,7 +104,7 @@ class RuntimeWatch:
                     check_start(self._chronicle, instance)
 
     def _judge_create(self, request: pb.CreateContainerRequest) -> None:
-        """Whoever looked before would not start what runs; calls that nobody waits for may come in between."""
+        """A caller that looked before would not start what runs; abandoned calls may come in between."""
         uid, name = PodUID(request.sandbox_config.metadata.uid), request.config.metadata.name
         newest = self._chronicle.histories[uid].newest(name)
         if name in DEBUGGERS and newest is not None and newest.made_for is self._chronicle.histories[uid]:

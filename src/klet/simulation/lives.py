@@ -10,7 +10,7 @@ from klet.testing.fake_runtime.lives import ExecResult
 
 LONGEST_HOOK = timedelta(seconds=15)
 FOR_EVER = timedelta(minutes=10)
-"""Longer than any grace: whoever waits for it has to give up."""
+"""Longer than any grace period: a caller that waits for it has to give up."""
 STARTUP_FAILURES = (0, 0, 1, 2, 9)
 """Nine is more than any startup probe forgives."""
 

@@ -16,7 +16,7 @@ CHUNK = 8
 def run_seeds(
     seeds: Sequence[int], *, jobs: int = 1, alter: Alteration = leave_as_is, verbose: bool = False
 ) -> Iterator[StoryOutcome]:
-    """Tell the stories of seeds. Whoever stops listening ends the work after what has begun."""
+    """Run the stories of seeds. A caller that stops iterating ends the work after what has begun."""
     run = partial(_run_alone, alter=alter, verbose=verbose)
     if jobs == 1:
         prepare_process()
@@ -35,7 +35,7 @@ def run_seeds(
 
 
 def processors() -> int:
-    """How many stories can be told at once."""
+    """How many stories can run at once."""
     return len(os.sched_getaffinity(0))
 
 

@@ -111,7 +111,7 @@ class MemoryLogs:
                 self._sink.remove(path)
 
     async def make_way(self, log: str) -> None:
-        """Nobody but the fake runtime writes here."""
+        """Only the fake runtime writes here."""
 
     async def directories(self) -> tuple[LogDirectory, ...]:
         logs = [path.removeprefix(_PREFIX) for path in self._sink.paths() if path.startswith(_PREFIX)]

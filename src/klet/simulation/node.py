@@ -76,7 +76,7 @@ def as_it_is(port: T, _name: str, /) -> T:
 
 
 class DrivenPodSource:
-    """A source that a test drives: what it wants is what it was last told."""
+    """A source that a test drives: it wants what it was last given."""
 
     def __init__(self) -> None:
         self._pods: dict[PodUID, Pod] = {}

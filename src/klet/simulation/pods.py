@@ -41,7 +41,7 @@ PERIODS = {ProbeKind.READINESS: (1, 5), ProbeKind.LIVENESS: (2, 10), ProbeKind.S
 
 
 class PodPlan(Struct, frozen=True, kw_only=True):
-    """A pod and what its containers do at each attempt; the last life of a container goes on for ever after."""
+    """A pod and what its containers do at each attempt; the last life of a container is repeated."""
 
     pod: Pod
     source: str

@@ -22,7 +22,7 @@ from klet.sync.worker_state import Stage
 
 
 class SimulatedSources:
-    """The wanted pods. They outlive the agent, which hears of them through its PodConfig."""
+    """The wanted pods. They outlive the agent, which gets them through its PodConfig."""
 
     def __init__(self, *, plan: StoryPlan, chronicle: Chronicle, clock: Clock, randomness: random.Random) -> None:
         self._plan = plan
@@ -36,9 +36,9 @@ class SimulatedSources:
         """What was reported last."""
 
     async def open(self, config: PodConfig) -> None:
-        """Let an agent hear of the pods.
+        """Connect an agent to the pods.
 
-        One source may be heard later than the other; until then none of its pods may be taken for gone.
+        One source may deliver later than the other; until then none of its pods may be treated as removed.
         """
         later = self._random.choice((FILE, API))
         pause = timedelta(seconds=self._random.choice((0.0, 0.0, 5.0)) * self._random.random())
@@ -50,7 +50,7 @@ class SimulatedSources:
         self._send(later)
 
     def close(self, agent: Agent) -> None:
-        """The agent is gone. What it did not come to act on it has not heard."""
+        """Disconnect the agent, which is gone. What it did not act on was not delivered."""
         self._config = None
         for uid, history in self._chronicle.histories.items():
             if history.went is not None:

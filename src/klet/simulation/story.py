@@ -1,4 +1,4 @@
-"""Tells one story: a simulated machine, agents that live and die on it, and everything that goes wrong around them."""
+"""Runs one story: a simulated machine, agents that start and crash on it, and all that goes wrong around them."""
 
 import asyncio
 import random
@@ -71,7 +71,7 @@ Alteration = Callable[[Agent], None]
 
 
 class StoryOutcome(Struct, frozen=True, kw_only=True):
-    """What came of a story."""
+    """The result of a story."""
 
     seed: int
     violations: tuple[str, ...]
@@ -88,7 +88,7 @@ def leave_as_is(_agent: Agent) -> None:
 
 
 def run_seed(seed: int, *, alter: Alteration = leave_as_is, verbose: bool = False) -> StoryOutcome:
-    """Tell the story of a seed. The same seed gives the same story."""
+    """Run the story of a seed. The same seed gives the same story."""
     plan = make_plan(seed)
     story = Story(plan, alter=alter)
     chronicle = story.chronicle
@@ -234,14 +234,14 @@ class Story:
                     group.create_task(part.run(), name=type(part).__name__)
                 group.create_task(self._follow_statuses(agent), name="statuses")
                 group.create_task(self._sources.open(config), name="sources")
-        except Exception as error:  # noqa: BLE001 - whatever it is, the story tells it
+        except Exception as error:  # noqa: BLE001 - whatever it is, the story reports it
             self.chronicle.violate(f"the agent ended: {''.join(traceback.format_exception(error))}")
 
     async def _follow_statuses(self, agent: Agent) -> None:
         with agent.statuses.changes() as changes:
             async for uid in changes:
                 if self._lifeline.died.is_set():
-                    return  # nobody hears what a dead agent says
+                    return  # what a killed agent still raises is lost
                 status = agent.statuses.get(uid)
                 check_status(self.chronicle, uid, status)
                 if status is not None:

@@ -97,7 +97,7 @@ async def _until_it_answers(address: str, process: "subprocess.Popen[bytes]", *,
         while True:
             try:
                 async with session.get(f"http://{address}/v2/") as answer:
-                    assert answer.status == HTTPStatus.UNAUTHORIZED  # nobody gets in without a login
+                    assert answer.status == HTTPStatus.UNAUTHORIZED  # a pull without a login is refused
                     return
             except aiohttp.ClientConnectionError:
                 if process.poll() is not None or clock.now() > give_up:

@@ -1,5 +1,5 @@
 """The KletConfiguration of a `klet up` node: a runtime class for each runtime that the machine has, and a kernel that
-stays as it is: the machine is somebody's, and the node may go again.
+stays as it is: the machine has other users, and the node may be removed again.
 """
 
 import json

@@ -140,7 +140,7 @@ class NodePreparation:
         return record
 
     def _forget_earlier_boot(self) -> None:
-        """Remove run files of a machine that has started anew: they tell of processes, mounts and leases long gone."""
+        """Remove run files from before a reboot: their processes, mounts and leases are gone."""
         note = self._node.paths.run / "boot"
         now = MachineReader().boot_id()
         if note.exists() and note.read_text() != now:

@@ -1,6 +1,6 @@
 """Processes that outlive the command that started them: known by pid and start time, so that none is mistaken.
 
-A pid alone may belong to a stranger after a crash or a reboot; the start time tells.
+A pid alone may belong to another process after a crash or a reboot; the start time distinguishes them.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class ProcessIdentity(Struct, frozen=True):
 
 
 def identify(pid: int) -> ProcessIdentity | None:
-    """Who has this pid now; None when nobody does, or only a zombie."""
+    """Return the process with this pid; None if there is none, or only a zombie."""
     try:
         stat = (PROC / str(pid) / "stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -56,7 +56,7 @@ def read_pid_file(path: Path) -> ProcessIdentity | None:
     except FileNotFoundError:
         return None
     except ValueError:
-        # A file cut short by a crash of the machine names nobody.
+        # A file cut short by a crash of the machine names no process.
         remove_file(path)
         return None
     process = ProcessIdentity(pid=pid, started=started)
@@ -104,7 +104,7 @@ def daemon_environment(pid_file: Path) -> dict[str, str]:
 
 
 def unnoted_daemons(pid_file: Path, argv: Sequence[str]) -> list[ProcessIdentity]:
-    """The processes that were started for this pid file and are not in it: whoever started them was killed before.
+    """The processes that were started for this pid file and are not in it: their starter was killed early.
 
     Children inherit the environment, so the arguments have to be the daemon's own too.
     """

@@ -48,7 +48,7 @@ async def until_runtime_ready(node: LocalNode, *, clock: Clock) -> str:
 
 
 def find_plugin_error(log: str) -> str | None:
-    """Why containerd could not load its CRI plugin, by the newest line of its log that tells; None if none does."""
+    """Return why containerd could not load its CRI plugin, from the newest such line of its log; None without one."""
     found = _FAILED.findall(log)
     if found:
         return str(found[-1]).replace('\\"', '"')

@@ -23,7 +23,7 @@ class NodeService(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     log: str
     revision: str = ""
-    """Changes when the daemon has to be started anew although its command is the same: a hash of its configuration."""
+    """Changes when the daemon has to be restarted although its command is the same: a hash of its configuration."""
 
     @property
     def digest(self) -> str:

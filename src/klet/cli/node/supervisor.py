@@ -146,7 +146,7 @@ class Supervisor:
 
     def end(self) -> None:
         self._ending = True
-        # From now on it follows no change, so whoever wants daemons has to start another supervisor.
+        # From now on it follows no change, so a later `klet up` has to start another supervisor.
         remove_file(self._pids / OWN_NAME)
         self._changed.set()
 

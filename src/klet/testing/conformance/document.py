@@ -20,7 +20,7 @@ _HEAD: Final = """\
 
 Upstream's own end-to-end suite, with klet and with upstream's kubelet as the node of the same control plane on the same
 machine. `scripts/conformance` builds the suite and its images, runs it and compares; `scripts/conformance --record`
-writes this page, from the records in `tests/data/conformance/`. Nobody edits it by hand.
+writes this page, from the records in `tests/data/conformance/`. Do not edit it by hand.
 
 Images come from no registry: agnhost is upstream's program on busybox, with bash and curl. A spec of a feature that
 klet does not have yet names the issue that brings it; klet runs few of these, as each would fail after minutes. The

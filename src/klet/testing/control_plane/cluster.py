@@ -58,7 +58,7 @@ class ControlPlane(Struct, frozen=True):
 
     @property
     def admin(self) -> Path:
-        """The kubeconfig of somebody who may do everything."""
+        """The kubeconfig of a cluster administrator."""
         return self.identities.kubeconfig("admin", ADMINS)
 
     @asynccontextmanager

@@ -53,7 +53,7 @@ HandlerTable: TypeAlias = Mapping[str, Callable[[Any], Message | Steps]]
 
 
 def _ignore() -> None:
-    """Nobody cares."""
+    """Do nothing."""
 
 
 class Call:

@@ -27,7 +27,7 @@ class FakeImage(Struct, frozen=True):
     user: str = ""
     pinned: bool = False
     login: tuple[str, str] | None = None
-    """The user name and password without which nobody gets it."""
+    """The user name and password that a pull needs."""
 
     @property
     def image_id(self) -> str:

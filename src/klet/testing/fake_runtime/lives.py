@@ -44,7 +44,7 @@ class OnTerm(Struct, frozen=True):
 
 
 class ContainerLife(Struct, frozen=True):
-    """From start to exit. `lasts` None is for ever, `on_term` None ignores the stop signal until the kill."""
+    """From start to exit. `lasts` None is without end, `on_term` None ignores the stop signal until the kill."""
 
     lasts: timedelta | None = None
     exit_code: int = 0

@@ -23,7 +23,7 @@ class LogSink(Protocol):
 
 
 class FileSink:
-    """Real files, for containers whose logs are read by someone else."""
+    """Real files, for containers whose logs the agent reads."""
 
     def __init__(self) -> None:
         self._files: dict[str, BinaryIO] = {}

@@ -53,7 +53,7 @@ class FakeRuntime:
         self.history: deque[CallRecord | AnswerRecord | FakeEvent] = deque(maxlen=remember)
         self.disconnected = CallSignal()
         self.left_calls: set[Call] = set()
-        """Those that nobody waits for any more."""
+        """Those whose caller has given up."""
         self._random = random.Random(seed)
         self._script = script
         self._world = World(
@@ -146,11 +146,11 @@ class FakeRuntime:
         return tuple(delivered)
 
     def listen(self, listener: Callable[[FakeEvent], None]) -> Callable[[], None]:
-        """Hear of every event from now on; the result ends it."""
+        """Subscribe to every event from now on; the result unsubscribes."""
         return self._world.listen(listener)
 
     def cri_event(self, event: FakeEvent) -> pb.ContainerEventResponse | None:
-        """The event as GetContainerEvents tells it, with the statuses of this moment."""
+        """Return the event as GetContainerEvents sends it, with the statuses of this moment."""
         if event.cri_type is None:
             return None
         container = self._world.containers.get(event.container_id)
@@ -188,13 +188,13 @@ class FakeRuntime:
         self._processes.end_pause(self._world.sandboxes[sandbox_id])
 
     def write_log(self, container_id: str, text: str, stream: Stream = "stdout") -> None:
-        """The container says something, now."""
+        """Write output of the container, now."""
         self._processes.write(
             self._world.containers[container_id], OutputLine(at=timedelta(), text=text, stream=stream)
         )
 
     def publish(self, topic: str, body: Message) -> None:
-        """An event from somebody else."""
+        """Send an event that no call of the agent caused."""
         self._world.emit(topic, "", body)
 
     def disconnect(self) -> None:
@@ -258,7 +258,7 @@ class FakeRuntime:
         return answer if isinstance(answer, Message) else (yield from answer)
 
     def _handle_again(self, rpc: str, request: Message) -> Steps:
-        """The second time may well be refused; the caller never hears of it."""
+        """The second time may well be refused; the caller never gets that answer."""
         try:
             return (yield from self._handle(rpc, request))
         except RpcFailure:

@@ -19,7 +19,7 @@ START_FAILED = 128
 
 
 class Processes:
-    """Starts, signals and ends processes; each change is told in events."""
+    """Starts, signals and ends processes; each change is sent as an event."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -138,14 +138,14 @@ class Processes:
     def _tell_of_oom(self, container: FakeContainer) -> None:
         """The news of the OOM killer comes on its own way, and may be later than the exit."""
 
-        def tell() -> None:
+        def publish() -> None:
             container.reason = "OOMKilled"
             self._world.emit("/tasks/oom", container.id, containerd.TaskOOM(container_id=container.id))
 
         if lag := self._world.features.oom_lag:
-            self._world.timeline.at(self._world.timeline.now + lag, tell)
+            self._world.timeline.at(self._world.timeline.now + lag, publish)
         else:
-            tell()
+            publish()
 
     def _reap(self, container: FakeContainer, exit_code: int, stamp: int) -> None:
         if container.log_path:

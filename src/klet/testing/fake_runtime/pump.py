@@ -75,7 +75,7 @@ def timing(runtime: FakeRuntime, clock: LoopClock, *, lingers: Callable[[str], b
 
 
 def _ignore() -> None:
-    """Nobody waits for the runtime's time any more."""
+    """Do nothing: the runtime's time is no longer driven."""
 
 
 class Pump:

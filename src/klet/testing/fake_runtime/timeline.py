@@ -39,7 +39,7 @@ class TimerQueue:
         return timer
 
     def when_earlier(self, listener: Callable[[], None]) -> None:
-        """Call whenever something becomes due before all else, so that whoever sleeps until then wakes in time."""
+        """Call whenever something becomes due before all else, so that a sleeper wakes in time."""
         self._when_earlier = listener
 
     def next_due(self) -> datetime | None:

@@ -23,7 +23,7 @@ def sandbox_item(sandbox: Sandbox) -> pb.PodSandbox:
 
 
 def sandbox_status(sandbox: Sandbox) -> pb.PodSandboxStatus:
-    """To be copied into an answer; put together anew only if something about the sandbox has changed."""
+    """To be copied into an answer; built again only if something about the sandbox has changed."""
     shows = (sandbox.state, sandbox.has_network)
     if sandbox.status is not None and sandbox.shows == shows:
         return sandbox.status
@@ -77,7 +77,7 @@ def container_item(container: FakeContainer) -> pb.Container:
 
 
 def container_status(container: FakeContainer, images: ImageStore) -> pb.ContainerStatus:
-    """To be copied into an answer; put together anew only if something about the container has changed."""
+    """To be copied into an answer; built again only if something about the container has changed."""
     image, image_ref = _image_of(container, images)
     shows = (
         container.state,

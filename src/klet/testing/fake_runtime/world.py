@@ -171,7 +171,7 @@ class World:
         self._names.pop((kind, name), None)
 
     def listen(self, listener: Callable[[FakeEvent], None]) -> Callable[[], None]:
-        """Hear of every event from now on; the result ends it."""
+        """Subscribe to every event from now on; the result unsubscribes."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 

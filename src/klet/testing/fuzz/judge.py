@@ -28,7 +28,7 @@ class InputVerdict(Struct, frozen=True):
 
 
 class Overdue(BaseException):
-    """The processor time of one input is up. Not an Exception: nobody on the way may catch it."""
+    """The processor time of one input is up. Not an Exception: no handler on the way may catch it."""
 
 
 def judge(run: Run, data: bytes, limits: Limits) -> InputVerdict:

@@ -93,7 +93,7 @@ class PartRun:
         if self._process is None:
             return
         if not self._shares_terminal:
-            with suppress(ProcessLookupError):  # nobody is left in the group
+            with suppress(ProcessLookupError):  # the group is empty
                 os.killpg(self._process.pid, signal.SIGKILL)
         elif self._process.returncode is None:
             self._process.kill()

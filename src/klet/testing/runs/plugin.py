@@ -136,7 +136,7 @@ class Deadlines:
         return (yield from self._watched(item, "the tear-down"))
 
     def pytest_enter_pdb(self) -> None:
-        """Somebody is looking: the rest of this phase may take any time."""
+        """Lift the deadline for the rest of this phase: a debugger is attached."""
         self._watchdog.end()
 
     def _begin(self, node: pytest.Item | pytest.Collector, phase: str) -> Watch:
