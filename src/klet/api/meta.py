@@ -167,7 +167,7 @@ class WatchEvent(ApiObject, frozen=True, kw_only=True):
 
 
 def metadata_of(obj: ApiObject) -> ObjectMeta:
-    """The metadata of a stored object."""
+    """Return the metadata of a stored object."""
     found = getattr(obj, "metadata", None)
     if not isinstance(found, ObjectMeta):
         message = f"{type(obj).__name__} is not a stored object: it has no metadata"

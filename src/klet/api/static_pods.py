@@ -57,7 +57,7 @@ def static_pod_uid(pod: Pod, *, node_name: str, origin: StaticOrigin, location: 
 
 
 def fnv128a(data: bytes) -> str:
-    """The 128-bit FNV-1a hash, in lowercase hexadecimal."""
+    """Return the 128-bit FNV-1a hash, in lowercase hexadecimal."""
     value = _FNV_OFFSET
     for byte in data:
         value = ((value ^ byte) * _FNV_PRIME) & _FNV_MASK

@@ -117,7 +117,7 @@ def find_duplicates(origins: Sequence[ManifestFile]) -> list[str]:
 
 
 def file_name(key: PodKey) -> str:
-    """A stable name for a pod's manifest; `_` is in no Kubernetes name, so two pods never share one."""
+    """Return a stable name for a pod's manifest; `_` is in no Kubernetes name, so two pods never share one."""
     name = f"{key.namespace}_{key.name}.json"
     if len(name) <= NAME_LIMIT:
         return name
@@ -130,7 +130,7 @@ def parse_key(text: str) -> PodKey:
 
 
 def read_applied(path: Path) -> Applied:
-    """A file that is missing or damaged means that nothing is known; what runs stays until `klet down`."""
+    """Read the applied pods. A missing or damaged file means that none are known; what runs stays until `klet down`."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Applied)
     except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):

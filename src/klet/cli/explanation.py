@@ -25,7 +25,7 @@ def render_explanation(explanation: Explanation, *, width: int, is_whole: bool) 
 
 
 def render_node(explanation: NodeExplanation, *, width: int, is_whole: bool) -> str:
-    """The same of the node, with its conditions before what happened."""
+    """Return the same of the node, with its conditions before what happened."""
     head = f"node/{explanation.node.name}: {'ready' if explanation.ready else 'not ready'}"
     conditions = [
         line
@@ -95,12 +95,12 @@ def _render_timeline(explanation: Explanation | NodeExplanation, *, width: int, 
 
 
 def _clock(instant: datetime, *, now: datetime) -> str:
-    """The time, with the day if it is another one."""
+    """Return the time, with the day if it is another one."""
     return f"{instant:%H:%M:%S} UTC" if instant.date() == now.date() else f"{instant:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _wrap(text: str, label: str, *, width: int) -> list[str]:
-    """A text beside its label, in a few lines at most."""
+    """Return a text beside its label, in a few lines at most."""
     first = f"{label:<{_INDENT}}" if label else ""
     return textwrap.wrap(
         text,

@@ -106,7 +106,7 @@ def manifest_digest(value: JsonObject) -> str:
 
 
 def digest_of(content: bytes) -> str:
-    """The digest that an encoded manifest carries."""
+    """Return the digest that an encoded manifest carries."""
     return decode(Pod, content).metadata.annotations[DIGEST_ANNOTATION]
 
 
@@ -131,7 +131,7 @@ def expand_paths(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _objects(fields: JsonObject) -> Iterator[tuple[str, JsonObject]]:
-    """The object itself, or those of a list, with the path to each."""
+    """Yield the object itself, or those of a list, with the path to each."""
     items = fields.get("items")
     if fields.get("kind") not in ("List", "PodList") or not isinstance(items, list):
         yield "", fields

@@ -22,7 +22,7 @@ class PodReference(Struct, frozen=True):
 
 
 def is_node(text: str) -> bool:
-    """Whether the node is meant: `node`, or `node/name`. A pod of that name is `pod/node`."""
+    """Return whether the node is meant: `node`, or `node/name`. A pod of that name is `pod/node`."""
     kind, _, name = text.partition("/")
     return kind in {"node", "nodes", "no"} and "/" not in name and (bool(name) or text == "node")
 
@@ -42,12 +42,12 @@ def parse_reference(text: str, *, namespace: str | None) -> PodReference:
 
 
 def manifest_name(pod: Pod) -> str:
-    """The name in the manifest: a static pod carries the node's name at the end of its own."""
+    """Return the name in the manifest: a static pod carries the node's name at the end of its own."""
     return pod.metadata.name.removesuffix(f"-{pod.spec.node_name}") if pod.spec.node_name else pod.metadata.name
 
 
 def find_pod(pods: Sequence[Pod], reference: PodReference) -> Pod:
-    """The one pod that is meant. A full name goes before a manifest's name."""
+    """Return the one pod that is meant. A full name goes before a manifest's name."""
     here = [pod for pod in pods if reference.namespace in {None, pod.metadata.namespace}]
     exact = [pod for pod in here if pod.metadata.name == reference.name]
     found = exact or [pod for pod in here if manifest_name(pod) == reference.name]
@@ -119,7 +119,7 @@ def _never_seen(reference: PodReference, known: frozenset[PodName], recorded: fr
 
 
 def choose_container(pod: Pod, container: str | None) -> str:
-    """The container to read: the one that was named, or the only one, or the first as kubectl has it."""
+    """Return the container to read: the one that was named, or the only one, or the first as kubectl has it."""
     names = container_names(pod)
     if container is None:
         return pod.metadata.annotations.get("kubectl.kubernetes.io/default-container", "") or names[0]
@@ -129,7 +129,7 @@ def choose_container(pod: Pod, container: str | None) -> str:
 
 
 def container_names(pod: Pod) -> list[str]:
-    """All containers, the pod's own first."""
+    """Return all containers, the pod's own first."""
     return [
         *(spec.name for spec in pod.spec.containers),
         *(spec.name for spec in pod.spec.init_containers),

@@ -210,7 +210,7 @@ class Up:
         return read_pid_file(self._node.paths.supervisor_pid) is not None
 
     def _is_going(self) -> bool:
-        """Whether another command takes the node down: it forgets the applied pods before it stops anything."""
+        """Return whether another command takes the node down: it forgets the applied pods before it stops anything."""
         return not self._node.paths.applied.exists()
 
     def _tell_gone(self) -> int:

@@ -66,7 +66,7 @@ class FollowedPod(Struct):
         self.verdict, self.restarts = verdict, restarts
 
     def settles_at(self, now: float) -> float | None:
-        """When its verdict will count, if nothing happens; None if that takes something to happen."""
+        """Return when its verdict will count, if nothing happens; None if that takes something to happen."""
         if isinstance(self.verdict, Pending):
             return None
         return now if self.ready_since is None else self.ready_since + SETTLE_SECONDS
@@ -193,7 +193,7 @@ def find_applied(pods: Sequence[Pod], awaited: AppliedPod) -> Pod | None:
 
 
 def key_of(pod: Pod) -> PodKey:
-    """The pod as its manifest names it."""
+    """Return the pod as its manifest names it."""
     return PodKey(pod.metadata.namespace, manifest_name(pod))
 
 

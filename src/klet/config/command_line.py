@@ -147,7 +147,7 @@ def _check_settings(loaded: _Loaded, parsed: ParsedFlags, flags: KubeletFlags, s
 
 
 def flag_mode_configuration() -> KubeletConfiguration:
-    """What holds when there is no configuration file."""
+    """Return what holds when there is no configuration file."""
     return apply_legacy_defaults(default_configuration(resolve_gates({})))
 
 
@@ -209,7 +209,7 @@ def _set_gates(config: KubeletConfiguration) -> FeatureGates:
 
 
 def _describe_sources(parsed: ParsedFlags, flags: KubeletFlags) -> str:
-    """Where a person has to look for a setting."""
+    """Return where a person has to look for a setting."""
     has_flags = any(flag.name in parsed.values for flag in ALL_FLAGS if flag.name not in ("config", "config-dir"))
     sources = [flags.config, flags.config_dir and f"{flags.config_dir}/*.conf", "command line" if has_flags else ""]
     return ", ".join(filter(None, sources)) or "the defaults"

@@ -214,7 +214,7 @@ def _is_parallel(fields: JsonObject) -> bool:
 
 
 def _status_report_follows(fields: JsonObject) -> Json:
-    """The report frequency when it is left to a given update frequency."""
+    """Return the report frequency when it is left to a given update frequency."""
     update = fields.get("nodeStatusUpdateFrequency")
     if _is_unset(fields.get("nodeStatusReportFrequency"), keeps_zero=False) and not _is_unset(update, keeps_zero=False):
         return update

@@ -182,7 +182,7 @@ def build_kubelet_flags(parsed: ParsedFlags) -> KubeletFlags:
 
 
 def clean_path(path: str) -> str:
-    """The shortest form of a path, as Go's filepath.Clean gives it; an empty one stays empty."""
+    """Return the shortest form of a path, as Go's filepath.Clean gives it; an empty one stays empty."""
     cleaned = posixpath.normpath(path) if path else ""
     return f"/{cleaned.lstrip('/')}" if cleaned.startswith("//") else cleaned
 
@@ -223,7 +223,7 @@ def check_start_flags(flags: KubeletFlags) -> None:
 
 
 def choose_node_name(flags: KubeletFlags, *, hostname: str) -> str:
-    """The name of the node: the override or the host's own name, trimmed and in lower case."""
+    """Return the name of the node: the override or the host's own name, trimmed and in lower case."""
     name = (flags.hostname_override or hostname).strip().lower()
     if not name:
         raise ConfigError("empty hostname is invalid: give the node a name with --hostname-override")
@@ -250,7 +250,7 @@ def describe_left_out_ips(flags: KubeletFlags) -> Iterator[str]:
 
 
 def parse_node_ips(text: str, *, cloud_provider: str = "") -> tuple[IPv4Address | IPv6Address, ...]:
-    """The addresses of `--node-ip`: none, one, or one of each family; what is no address is left out."""
+    """Return the addresses of `--node-ip`: none, one, or one of each family; what is no address is left out."""
     addresses = tuple(address for part in _node_ip_parts(text) if (address := parse_ip(part)) is not None)
     if len(addresses) > 2 or (len(addresses) == 2 and addresses[0].version == addresses[1].version):
         raise ConfigError(f'bad --node-ip "{text}": must contain either a single IP or a dual-stack pair of IPs')

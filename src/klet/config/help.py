@@ -30,7 +30,7 @@ _FOOTNOTE: Final = (
 
 
 def render_help(defaults: KubeletConfiguration) -> str:
-    """The whole text; the defaults are those that hold without a configuration file."""
+    """Return the whole text; the defaults are those that hold without a configuration file."""
     sections: dict[str, list[Flag]] = {}
     # Flags without effect come last, whatever table they are in.
     for flag in sorted(ALL_FLAGS, key=lambda flag: flag.section == IGNORED_SECTION):

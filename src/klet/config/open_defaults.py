@@ -49,12 +49,12 @@ def find_open_defaults(
 
 
 def lets_everybody_in(config: KubeletConfiguration) -> bool:
-    """Whether a request without any credentials may do everything."""
+    """Return whether a request without any credentials may do everything."""
     return config.authentication.anonymous.enabled and config.authorization.mode == "AlwaysAllow"
 
 
 def lets_every_token_in(config: KubeletConfiguration) -> bool:
-    """Whether a request with any token that the API server knows may do everything."""
+    """Return whether a request with any token that the API server knows may do everything."""
     return config.authentication.webhook.enabled and config.authorization.mode == "AlwaysAllow"
 
 

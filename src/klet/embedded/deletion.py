@@ -29,7 +29,7 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 
 
 def decide_pod_deletion(pod: Mapping[str, Any], requested: int | None, *, now: datetime) -> DeletionVerdict:
-    """What a DELETE of a pod does; the kubelet's own has a period of zero."""
+    """Return what a DELETE of a pod does; the kubelet's own has a period of zero."""
     metadata, held = pod["metadata"], bool(pod["metadata"].get("finalizers"))
     stored = metadata.get("deletionGracePeriodSeconds")
     if metadata.get("deletionTimestamp") is None:
@@ -48,7 +48,7 @@ def decide_pod_deletion(pod: Mapping[str, Any], requested: int | None, *, now: d
 
 
 def decide_deletion(obj: Mapping[str, Any], *, now: datetime) -> DeletionVerdict:
-    """What a DELETE of anything else does: only finalizers hold it."""
+    """Return what a DELETE of anything else does: only finalizers hold it."""
     metadata = obj["metadata"]
     if not metadata.get("finalizers"):
         return Remove()

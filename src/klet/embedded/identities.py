@@ -57,7 +57,7 @@ class Identities:
         self._clock = clock
 
     def identify(self, authorization: str, certificate: Mapping[str, Any] | None) -> ApiUser | None:
-        """The user of a request, or None."""
+        """Return the user of a request, or None."""
         if certificate:
             return _named_in(certificate)
         scheme, _, token = authorization.partition(" ")
@@ -76,7 +76,7 @@ class Identities:
         return _user_of(claims)
 
     def issue(self, bound: Bound, lifetime: timedelta) -> tuple[str, datetime]:
-        """A token and when it runs out. The account and the bound object must exist."""
+        """Return a token and when it runs out. The account and the bound object must exist."""
         now = self._clock.now()
         private: Json = {"namespace": bound.namespace}
         account = self._store.get(Key("serviceaccounts", bound.namespace, bound.account))
@@ -111,7 +111,7 @@ class Identities:
         return claims
 
     def _is_alive(self, private: Mapping[str, Any]) -> bool:
-        """Whether the account and the bound objects are still the ones the token was made for."""
+        """Return whether the account and the bound objects are still the ones the token was made for."""
         namespace = private["namespace"]
         places = {
             "serviceaccount": Key("serviceaccounts", namespace, ""),

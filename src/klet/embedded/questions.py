@@ -39,7 +39,7 @@ class Questions:
         self._rights = rights
 
     def answer(self, method: str, path: str, body: bytes) -> ApiObject | None:
-        """The answer; None if this is no question. Raises Refused."""
+        """Return the answer; None if this is no question. Raises RequestRefused."""
         if method != "POST":
             return None
         if path == _REVIEW_OF_IDENTITY:

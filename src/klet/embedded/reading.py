@@ -53,7 +53,7 @@ class WatchOptions(Struct, frozen=True):
 
 
 def read_filter(kind: Kind, namespace: str, name: str, query: Mapping[str, str]) -> Filter:
-    """The selectors of a request; raises Refused."""
+    """Return the selectors of a request; raises RequestRefused."""
     try:
         labels = parse_label_selector(query.get("labelSelector", ""))
         fields = check_fields(parse_field_selector(query.get("fieldSelector", "")), kind)
@@ -63,7 +63,7 @@ def read_filter(kind: Kind, namespace: str, name: str, query: Mapping[str, str])
 
 
 def read_watch_options(query: Mapping[str, str]) -> WatchOptions:
-    """How a watch is asked for; raises Refused."""
+    """Return how a watch is asked for; raises RequestRefused."""
     version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     initial = query.get("sendInitialEvents")
     if initial is None and match:
@@ -97,7 +97,7 @@ class Reader:
         self._clock = clock
 
     def all(self, wanted: Filter) -> Json:
-        """All objects that match. They come in one page, whatever the limit: a node has few."""
+        """Return all objects that match. They come in one page, whatever the limit: a node has few."""
         found = [obj for obj in self._store.all(resource_of(wanted.kind), wanted.namespace) if wanted.matches(obj)]
         items = [{name: value for name, value in obj.items() if name not in {"kind", "apiVersion"}} for obj in found]
         return {
@@ -108,7 +108,7 @@ class Reader:
         }
 
     async def watch(self, wanted: Filter, options: WatchOptions) -> AsyncGenerator[Json, None]:
-        """Events until the time is up, or the reader was too slow; raises Refused for a version that is too old."""
+        """Yield events until the time is up or the reader is too slow; raises RequestRefused for an old version."""
         deadline = self._clock.monotonic() + options.timeout.total_seconds()
         with self._store.changes() as changes:
             # No await between reading what is there and subscribing, so nothing falls in between.
@@ -149,7 +149,7 @@ class Reader:
 
 
 def event_of(change: StoreChange, wanted: Filter) -> Json | None:
-    """How a change looks to one reader: an object may enter or leave what it selects."""
+    """Return how a change looks to one reader: an object may enter or leave what it selects."""
     if change.key.resource != resource_of(wanted.kind):
         return None
     matched = change.before is not None and wanted.matches(change.before)

@@ -60,7 +60,7 @@ class ObjectRegistry:
         return found
 
     def create(self, kind: Kind, namespace: str, obj: Mapping[str, Any]) -> Json:
-        """Store a new object; raises Refused."""
+        """Store a new object; raises RequestRefused."""
         metadata = {name: value for name, value in obj.get("metadata", {}).items() if name not in _SERVER_FIELDS}
         if metadata.get("resourceVersion"):
             raise refusals.bad_request("resourceVersion should not be set on objects to be created")
@@ -170,7 +170,7 @@ def _typed(obj: Mapping[str, Any], kind: Kind) -> Json:
 
 
 def _merge_parts(old: Json, new: Json, subresource: str, strategy: RestStrategy) -> Json:
-    """What a write may change: everything but the status, or only that; never what the server wrote itself."""
+    """Return what a write may change: everything but the status, or only that; never what the server wrote itself."""
     metadata = {**new.get("metadata", {}), **{name: old["metadata"][name] for name in _kept(old)}}
     metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
     if not strategy.has_status:
@@ -194,7 +194,7 @@ def _same(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
 
 
 def _may_go(kind: Kind, metadata: Mapping[str, Any]) -> bool:
-    """The last finalizer of an object that is being deleted has gone; a pod has its grace besides."""
+    """Return whether an object whose last finalizer is gone can be removed: a pod also has its grace period."""
     return kind.name != "Pod" or not metadata.get("deletionGracePeriodSeconds")
 
 

@@ -36,7 +36,7 @@ def created(obj: Json) -> Json:
 
 
 def find_errors(obj: Mapping[str, Any]) -> tuple[FieldError, ...]:
-    """What is wrong with a new request."""
+    """Return what is wrong with a new request."""
     return tuple(_errors(obj.get("spec", {})))
 
 
@@ -55,7 +55,7 @@ def updated(new: Json, old: Mapping[str, Any], subresource: str) -> Json:
 
 
 def find_update_errors(new: Mapping[str, Any], old: Mapping[str, Any]) -> tuple[FieldError, ...]:
-    """What is wrong with a changed status: a decision is one and final."""
+    """Return what is wrong with a changed status: a decision is one and final."""
     path = STATUS.child("conditions")
     before = {str(each.get("type")) for each in _of_kind(old.get("status", {}), decides=True)}
     after = {str(each.get("type")) for each in _of_kind(new["status"], decides=True)}

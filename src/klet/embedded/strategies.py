@@ -47,7 +47,7 @@ def strategy_of(kind: Kind) -> RestStrategy:
 
 
 def name_format_for(kind: Kind, obj: Json) -> NameFormat:
-    """The rule for the name of an object."""
+    """Return the rule for the name of an object."""
     of_object = strategy_of(kind).name_format
     return name_format_of(kind.name) if of_object is None else of_object(obj)
 

@@ -15,7 +15,7 @@ class Material:
     path: Path | None = None
 
     def read(self) -> bytes:
-        """The text as it is now; raises OSError."""
+        """Return the text as it is now; raises OSError."""
         return self.data if self.path is None else self.path.read_bytes()
 
 

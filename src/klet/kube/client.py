@@ -58,7 +58,7 @@ class KubeClient:
     async def list(
         self, struct: type[T], namespace: str = "", *, query: Sequence[tuple[str, str]] = ()
     ) -> "ObjectList[T]":
-        """All of it, page by page. The version is that of the first page."""
+        """Return all of it, page by page. The version is that of the first page."""
         path = kind_of(struct).path(namespace)
         items: list[T] = []
         first: ObjectList[T] | None = None
@@ -117,7 +117,7 @@ class KubeClient:
         await self._send(HttpRequest("DELETE", kind_of(struct).path(namespace, name), body=encode(options)))
 
     async def read(self, path: str) -> bytes:
-        """The body of any path, such as `/healthz`."""
+        """Return the body of any path, such as `/healthz`."""
         return (await self._send(HttpRequest("GET", path))).body
 
     async def _ask(self, struct: type[S], request: HttpRequest) -> S:
@@ -145,12 +145,12 @@ class KubeClient:
 
 
 def of_type(struct: type[T]) -> type["ObjectList[T]"]:
-    """The list of a struct, as a type to decode with."""
+    """Return the list of a struct, as a type to decode with."""
     return ObjectList[struct]  # type: ignore[valid-type]  # the parameter is only known at run time
 
 
 def refusal(answer: HttpAnswer) -> ApiError:
-    """The error that an answer stands for; proxies and overloaded servers answer without a Status."""
+    """Return the error that an answer stands for; proxies and overloaded servers answer without a Status."""
     seconds = answer.retry_after.strip()
     retry_after = timedelta(seconds=int(seconds)) if seconds.isdecimal() else None
     try:

@@ -51,7 +51,7 @@ class Credentials:
         self._plugin = _Plugin(login.plugin, clock) if login.plugin is not None else None
 
     async def current(self) -> CredentialSet:
-        """What to show now; raises CredentialError."""
+        """Return the credentials to use now; raises CredentialError."""
         shown = CredentialSet(token=self._login.token)
         if self._token is not None:
             # A token beside its file is what to use while the file cannot be read.

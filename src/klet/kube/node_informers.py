@@ -27,7 +27,7 @@ class NodeInformers(Struct, frozen=True, kw_only=True):
 
 
 def build_informers(settings: InformerSettings, node_name: str) -> NodeInformers:
-    """The informers of a node of that name; each is a part of its own."""
+    """Return the informers of a node of that name; each is a part of its own."""
     own = (("fieldSelector", f"metadata.name={node_name}"),)
     bound = (("fieldSelector", f"spec.nodeName={node_name}"),)
     # Headless services have no address for the environment of containers.

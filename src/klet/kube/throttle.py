@@ -50,5 +50,5 @@ class TokenBucket:
 
 
 def throttle_for(qps: int, burst: int, clock: Clock) -> Throttle:
-    """The limit that a pair of settings means: no queries a second means no limit."""
+    """Return the limit that a pair of settings means: no queries a second means no limit."""
     return TokenBucket(rate=qps, burst=max(burst, 1), clock=clock) if qps > 0 else Unlimited()

@@ -9,7 +9,7 @@ from klet.kube.errors import CredentialError, KubeconfigError
 
 
 def client_context(authority: Authority, shown: CredentialSet) -> ssl.SSLContext:
-    """The context for one server and one set of credentials."""
+    """Return the context for one server and one set of credentials."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     match authority:

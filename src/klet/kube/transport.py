@@ -174,7 +174,7 @@ class Transport:
         return error
 
     def _is_of(self, shown: CredentialSet) -> bool:
-        """Whether the connections show this client certificate."""
+        """Return whether the connections show this client certificate."""
         return (self._shown.certificate, self._shown.key) == (shown.certificate, shown.key)
 
 
@@ -195,7 +195,7 @@ class Stream:
         return self._response.status
 
     async def answer(self) -> HttpAnswer:
-        """All of it, for an answer that turns out to be an error."""
+        """Return all of it, for an answer that turns out to be an error."""
         body = await self._response.read()
         self._reach.answered(self.code)
         return HttpAnswer(self.code, self._response.headers.get("Retry-After", ""), body)

@@ -19,7 +19,7 @@ MODE: Final = 0o600
 
 
 def ensure_key(path: Path) -> bytes:
-    """The key in this file; a new one if there is none. Blocks."""
+    """Return the key in this file; a new one if there is none. Blocks."""
     try:
         key = read_bytes(path)
     except FileMissing:

@@ -45,7 +45,7 @@ async def accept_connections(
 
 
 def _waiting(listener: socket.socket) -> Iterator[socket.socket]:
-    """The connections that wait. Raises OSError."""
+    """Yield the connections that wait. Raises OSError."""
     for _ in range(_AT_ONCE):
         try:
             connection, _address = listener.accept()

@@ -26,7 +26,7 @@ class Gatekeeper(Protocol):
 def build_application(
     routes: Sequence[Routes], *, door: Door, gate: Gatekeeper | None = None, has_debugging: bool = True
 ) -> web.Application:
-    """The endpoints of one listener. On all but the API's own port every client is served, without a gate.
+    """Return the endpoints of one listener. On all but the API's own port every client is served, without a gate.
 
     `has_debugging` is `enableDebuggingHandlers`.
     """

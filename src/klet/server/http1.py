@@ -86,7 +86,7 @@ class RequestHead(Struct, frozen=True):
         return rest if rest.startswith("/") else f"/{rest}"
 
     def all(self, name: str) -> tuple[str, ...]:
-        """The values of a header, given in lower case."""
+        """Return the values of a header, given in lower case."""
         return tuple(value for each, value in self.headers if each.lower() == name)
 
     def _connection_options(self) -> frozenset[str]:

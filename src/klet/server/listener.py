@@ -276,7 +276,7 @@ def _shown(address: ListenAddress) -> str:
 
 
 def _why(error: OSError, address: ListenAddress) -> str:
-    """What is wrong and what to do about it. The message of the error itself repeats the address."""
+    """Return what is wrong and what to do about it. The message of the error itself repeats the address."""
     why = error.strerror or str(error)
     if error.errno == errno.EADDRINUSE:
         holder = find_listener(address.port)

@@ -54,7 +54,7 @@ def _flag(query: Mapping[str, str], name: str) -> bool:
 
 
 def _number(query: Mapping[str, str], name: str) -> int | None:
-    """A number as Go reads it: digits and a sign, within 64 bits."""
+    """Return a number as Go reads it: digits and a sign, within 64 bits."""
     text = query.get(name)
     if not text:
         return None

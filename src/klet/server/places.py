@@ -79,12 +79,12 @@ def find_place(path: str, *, has_debugging: bool) -> Place:
 
 
 def find_health(path: str) -> Place:
-    """The paths of the health listener."""
+    """Return the paths of the health listener."""
     return Inside() if path in _HEALTH else Outside()
 
 
 def label_path(path: str) -> PathLabels:
-    """The labels of a request for metrics."""
+    """Return the labels of a request for metrics."""
     return _ALL.labels(path)
 
 

@@ -24,7 +24,7 @@ class PlainComplaints(logging.Filter):
 
 
 def request_logger() -> logging.Logger:
-    """The logger that aiohttp is given."""
+    """Return the logger that aiohttp is given."""
     logger = logging.getLogger("klet.server.requests")
     if not any(isinstance(each, PlainComplaints) for each in logger.filters):
         logger.addFilter(PlainComplaints())

@@ -69,7 +69,7 @@ class HostFaults:
         return None
 
     def wrap(self, port: T, name: str, *, gate: CallGate, error: Callable[[str], KletError]) -> T:
-        """The port as one life of the agent has it: each call that waits may fail, be late, or be its last."""
+        """Return the port as one life of the agent has it: each call that waits may fail, be late, or be its last."""
         return cast("T", _Wrapped(self, port, name, gate, error))
 
     async def call(

@@ -205,7 +205,7 @@ def _check_initialized(chronicle: Chronicle, history: History, instance: Instanc
 
 
 def has_started(chronicle: Chronicle, history: History, instance: Instance) -> bool:
-    """Whether the instance has passed its startup probe, if there is one."""
+    """Return whether the instance has passed its startup probe, if there is one."""
     container = history.container(instance.name)
     if container is None or container.startup_probe is None:
         return True
@@ -307,7 +307,7 @@ def check_sick(chronicle: Chronicle) -> None:
 
 
 def is_sick(chronicle: Chronicle, history: History, instance: Instance) -> bool:
-    """Whether the instance has a liveness probe that fails, and is probed at all."""
+    """Return whether the instance has a liveness probe that fails, and is probed at all."""
     container = history.container(instance.name)
     return (
         container is not None

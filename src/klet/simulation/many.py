@@ -35,7 +35,7 @@ def run_seeds(
 
 
 def processors() -> int:
-    """How many stories can run at once."""
+    """Return how many stories can run at once."""
     return len(os.sched_getaffinity(0))
 
 

@@ -167,7 +167,7 @@ class SimulatedNode:
         objects: NodeObjects | None = None,
         recorder: CauseRecorder | None = None,
     ) -> Ports:
-        """The ports of this machine. `wrap` may put something around them."""
+        """Return the ports of this machine. `wrap` may put something around them."""
         randomness = random.Random(seed)
         objects = objects or standalone_objects({})
         volumes = wrap(self.volumes, "sub paths")

@@ -226,7 +226,7 @@ class _Drawing:
             number = len(self.pods) - 1 if source == FILE else number
 
     def _go_on(self, number: int, source: str, at: float) -> float:
-        """One more thing that happens to a pod; when it is over."""
+        """Return one more thing that happens to a pod; when it is over."""
         rng = self._rng
         kind = rng.random()
         if source == API and kind < 0.35:

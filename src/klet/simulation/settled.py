@@ -29,7 +29,7 @@ class Holdings(Struct, frozen=True, kw_only=True):
 def unsettled(
     chronicle: Chronicle, runtime: FakeRuntime, holdings: Holdings, status_of: Callable[[PodUID], PodStatus | None]
 ) -> Iterator[str]:
-    """Everything that is not yet as it should be."""
+    """Yield everything that is not yet as it should be."""
     chronicle.look()
     if chronicle.in_flight:
         yield f"{chronicle.in_flight} calls are under way"
@@ -45,7 +45,7 @@ def unsettled(
 
 
 def _unowned(chronicle: Chronicle, runtime: FakeRuntime, holdings: Holdings) -> Iterator[str]:
-    """Every sandbox, container, address, cgroup and directory has a pod that is wanted."""
+    """Yield each sandbox, container, address, cgroup and directory without a pod that is wanted."""
     wanted = {uid for uid, history in chronicle.histories.items() if history.is_wanted}
     for sandbox in runtime.sandboxes():
         uid = sandbox.config.metadata.uid
@@ -134,7 +134,7 @@ def _runs(history: History, name: str) -> bool:
 
 
 def _expected_phase(chronicle: Chronicle, uid: PodUID, history: History) -> str | None:
-    """The phase that follows from the containers, or None while something should still happen."""
+    """Return the phase that follows from the containers, or None while something should still happen."""
     spec = history.pod.spec
     regular = [history.newest(container.name) for container in spec.containers if container.image != MISSING_IMAGE]
     init = [history.newest(container.name) for container in spec.init_containers if not is_sidecar(container)]

@@ -124,7 +124,7 @@ def _latency(longest: timedelta) -> Latency:
 
 
 def _wrap(faults: HostFaults, lifeline: Lifeline, port: T, name: str) -> T:
-    """A port of the machine as one life of the agent has it."""
+    """Return a port of the machine as one life of the agent has it."""
     return faults.wrap(port, name, gate=lifeline, error=PORT_ERRORS.get(name, HostError))
 
 

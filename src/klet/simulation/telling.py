@@ -18,7 +18,7 @@ from klet.wire import cri_v1_pb2 as pb
 def tell(
     plan: StoryPlan, causes: Iterable[Cause], history: Iterable[CallRecord | AnswerRecord | FakeEvent]
 ) -> tuple[str, ...]:
-    """The plan first, then the timeline."""
+    """Return the plan first, then the timeline."""
     lines: list[tuple[int, str]] = [(nanoseconds(cause.at), _cause(cause)) for cause in causes]
     for record in history:
         match record:
@@ -58,7 +58,7 @@ def _planned(plan: StoryPlan) -> list[str]:
 
 
 def _watched(container: Container, habits: Habits) -> Iterator[str]:
-    """The probes and hooks of a container."""
+    """Yield the probes and hooks of a container."""
     for kind, probe in (
         ("startup", container.startup_probe),
         ("readiness", container.readiness_probe),

@@ -37,12 +37,12 @@ class ImageRegistry(Struct, frozen=True):
     address: str
 
     def docker_config(self, *, password: str = PASSWORD) -> bytes:
-        """The login for it, as Docker keeps one."""
+        """Return the login for it, as Docker keeps one."""
         return json.dumps({"auths": {self.address: {"username": USER, "password": password}}}).encode()
 
 
 def find_registry(cache: Path | None = None) -> Path:
-    """The program, fetched if it is not there yet; raises PackagesMissing."""
+    """Return the program, fetched if it is not there yet; raises PackagesMissing."""
     base = cache or find_cache()
     root = base / _PACKAGE
     program = root / "usr/bin" / _PACKAGE

@@ -55,7 +55,7 @@ def agent_service(node: LocalNode, *, revision: str) -> NodeService:
 
 
 def daemon(node: LocalNode, name: str) -> ProcessIdentity | None:
-    """The daemon's process, if it lives."""
+    """Return the daemon's process, if it lives."""
     return read_pid_file(node.paths.pids / name)
 
 

@@ -12,7 +12,7 @@ CRUN = "crun"
 
 
 def build_klet_configuration(*, handlers: Iterable[str]) -> str:
-    """The file as text: JSON, which is YAML too. Each class has the name of its handler."""
+    """Return the file as text: JSON, which is YAML too. Each class has the name of its handler."""
     classes = [
         {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": handler}, "handler": handler}
         for handler in handlers

@@ -29,7 +29,7 @@ def exists(name: str) -> bool:
 
 
 def members(bridge: str) -> list[str]:
-    """The interfaces that are plugged into a bridge."""
+    """Return the interfaces that are plugged into a bridge."""
     ports = SYS_NET / bridge / "brif"
     return sorted(entry.name for entry in ports.iterdir()) if ports.is_dir() else []
 

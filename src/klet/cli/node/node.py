@@ -28,7 +28,7 @@ class LocalNode(Struct, frozen=True):
 
 
 def find_node(state: Path) -> LocalNode:
-    """The node of a state directory, which need not exist yet."""
+    """Return the node of a state directory, which need not exist yet."""
     # strict=False follows links as far as there is something; one directory must be one node.
     try:
         absolute = state.absolute().resolve()
@@ -77,7 +77,7 @@ def require_root(command: str) -> None:
 
 
 def last_lines(log: Path, *, count: int = 8) -> str:
-    """The end of a log, for a message about the daemon that wrote it."""
+    """Return the end of a log, for a message about the daemon that wrote it."""
     try:
         with open(log, "rb") as file:
             file.seek(max(0, log.stat().st_size - 8192))

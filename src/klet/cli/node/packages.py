@@ -67,7 +67,7 @@ def plan_packages(found: Mapping[str, Path | None], *, may_install: bool, has_ap
 
 
 def find_programs(which: Callable[[str], Path | None], has_plugin: Callable[[Path], bool]) -> dict[str, Path | None]:
-    """Where each needed program is; CNI plugins are looked for in their own directories."""
+    """Return where each needed program is; CNI plugins are looked for in their own directories."""
     found: dict[str, Path | None] = {}
     directory = choose_cni_directory(has_plugin)
     for requirement in REQUIREMENTS:
@@ -80,7 +80,7 @@ def find_programs(which: Callable[[str], Path | None], has_plugin: Callable[[Pat
 
 
 def choose_cni_directory(has_plugin: Callable[[Path], bool]) -> Path | None:
-    """The first directory that holds every plugin; half a set is no use."""
+    """Return the first directory that holds every plugin; half a set is no use."""
     return next(
         (directory for directory in CNI_DIRECTORIES if all(has_plugin(directory / name) for name in CNI_PLUGINS)), None
     )

@@ -62,12 +62,12 @@ async def remove_pods(
 
 
 def longest_grace(containers: Iterable[pb.Container]) -> int:
-    """How long the slowest pod may take to stop, in seconds."""
+    """Return how long the slowest pod may take to stop, in seconds."""
     return max((grace_of(container) for container in containers), default=0)
 
 
 def grace_of(container: pb.Container) -> int:
-    """A container's grace period, which the agent wrote on it when it made it."""
+    """Return a container's grace period, which the agent wrote on it when it made it."""
     try:
         text = container.annotations.get(TERMINATION_GRACE_PERIOD)
         grace = int(text) if text is not None else None

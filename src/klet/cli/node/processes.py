@@ -50,7 +50,7 @@ def write_pid_file(path: Path, process: ProcessIdentity) -> None:
 
 
 def read_pid_file(path: Path) -> ProcessIdentity | None:
-    """The living process that the file names; None when there is no file, no such process, or another one."""
+    """Return the living process that the file names; None when there is no file, no such process, or another one."""
     try:
         pid, started = (int(word) for word in path.read_text().split())
     except FileNotFoundError:
@@ -94,17 +94,17 @@ async def stop(process: ProcessIdentity, *, grace: timedelta, clock: Clock) -> N
 
 
 def processes_with_argument(option: str, value: str, *, program: str) -> list[ProcessIdentity]:
-    """Every process of that program whose command line has `option value`."""
+    """Return every process of that program whose command line has `option value`."""
     return [process for process, words in _command_lines() if _matches(words, option, value, program)]
 
 
 def daemon_environment(pid_file: Path) -> dict[str, str]:
-    """The environment to start a daemon with, so that it is found without its pid file."""
+    """Return the environment to start a daemon with, so that it is found without its pid file."""
     return {**os.environ, DAEMON_MARK: str(pid_file)}
 
 
 def unnoted_daemons(pid_file: Path, argv: Sequence[str]) -> list[ProcessIdentity]:
-    """The processes that were started for this pid file and are not in it: their starter was killed early.
+    """Return the processes that were started for this pid file and are not in it: their starter was killed early.
 
     Children inherit the environment, so the arguments have to be the daemon's own too.
     """

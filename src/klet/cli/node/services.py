@@ -52,7 +52,7 @@ def plan_services(running: Mapping[str, str], wanted: Sequence[NodeService]) -> 
 
 
 def restart_delay(previous: timedelta, *, lived: timedelta) -> timedelta:
-    """How long to wait before a daemon that ended is started again."""
+    """Return how long to wait before a daemon that ended is started again."""
     if lived >= STEADY or not previous:
         return FIRST_DELAY
     return min(previous * 2, LONGEST_DELAY)

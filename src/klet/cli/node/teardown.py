@@ -94,7 +94,7 @@ class Teardown:
         return len({sandbox.metadata.uid for sandbox in sandboxes})
 
     async def _runtime_answers(self) -> bool:
-        """Whether containerd is there to stop pods; one that was killed is started once more for it."""
+        """Return whether containerd is there to stop pods; one that was killed is started once more for it."""
         paths = self._node.paths
         services = _services(paths.services)
         if daemon(self._node, CONTAINERD) is None:

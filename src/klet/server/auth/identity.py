@@ -47,7 +47,7 @@ def as_authenticated(user: User) -> User:
 
 
 def read_bearer(authorization: str) -> str:
-    """The token of an Authorization header; empty if it has none."""
+    """Return the token of an Authorization header; empty if it has none."""
     parts = authorization.strip().split(" ", 2)
     return parts[1] if len(parts) > 1 and parts[0].lower() == "bearer" else ""
 
@@ -70,7 +70,7 @@ def read_token_protocol(protocols: Iterable[str]) -> str | Rejected:
 
 
 def without_token(protocols: str) -> str:
-    """A subprotocol header as it is passed on: the token stays here."""
+    """Return a subprotocol header as it is passed on: the token stays here."""
     return ",".join(each for each in _offered([protocols]) if not each.startswith(TOKEN_PROTOCOL))
 
 

@@ -166,7 +166,7 @@ class Retrying:
 
 
 def may_pass(error: KubeError) -> bool:
-    """Whether the same question may be answered later."""
+    """Return whether the same question may be answered later."""
     return isinstance(error, Unreachable) or (isinstance(error, ApiError) and error.code in _LATER)
 
 

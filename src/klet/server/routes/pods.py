@@ -55,14 +55,14 @@ def pod_list(pods: Sequence[Pod]) -> web.Response:
 
 
 def not_acceptable(request: web.Request) -> web.Response | None:
-    """The refusal of a client that does not take JSON."""
+    """Return the refusal of a client that does not take JSON."""
     if accepts_json(request.headers.get("Accept", "")):
         return None
     return web.Response(status=406, text="406: Not Acceptable\n\nAvailable representations: application/json")
 
 
 def accepts_json(accept: str) -> bool:
-    """Whether an Accept header lets JSON pass; its weights do not matter, as in upstream's router."""
+    """Return whether an Accept header lets JSON pass; its weights do not matter, as in upstream's router."""
     kinds = {part.partition(";")[0].strip() for part in accept.split(",")}
     return not accept or bool(kinds & {"*/*", "application/json"})
 

@@ -186,7 +186,7 @@ async def _join(front: Front, upgrade: RequestHead, endpoint: StreamEndpoint) ->
 def _forwarded(
     upgrade: RequestHead, endpoint: StreamEndpoint, transport: asyncio.BaseTransport, *, body: bytes
 ) -> RequestHead:
-    """The client's own head for the runtime: the address is the runtime's, credentials stay here."""
+    """Return the client's own head for the runtime: the address is the runtime's, credentials stay here."""
     headers = []
     seen = list(upgrade.all("x-forwarded-for"))
     for name, value in upgrade.headers:

@@ -43,7 +43,7 @@ class AnswerReader:
         self.is_complete = False
 
     def write_request(self, head: RequestHead, body: bytes) -> bytes:
-        """The bytes to send."""
+        """Return the bytes to send."""
         headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in head.headers]
         request = h11.Request(method=head.method, target=head.target, headers=headers)
         events = (request, *((h11.Data(data=body),) if body else ()), h11.EndOfMessage())
@@ -71,7 +71,7 @@ class AnswerReader:
         self._head_bytes.buffer += data
 
     def take_rest(self) -> bytes:
-        """What arrived behind the head, which is the other protocol's after a switch."""
+        """Return what arrived after the head, which is the other protocol's after a switch."""
         rest = bytes(self._head_bytes.buffer)
         self._head_bytes.buffer.clear()
         return rest

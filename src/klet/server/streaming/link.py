@@ -89,7 +89,7 @@ class Link(asyncio.Protocol):
         await self._ended
 
     async def read_rest(self) -> bytes:
-        """The body of an answer that refuses, as far as it comes in time."""
+        """Return the body of an answer that refuses, as far as it comes in time."""
         self._is_refusal = True
         self._collect(b"")
         self._runtime.resume_reading()

@@ -183,7 +183,7 @@ def choose_drivers(
 
 
 def why_skipped(kubelet: str) -> str:
-    """Why nothing can run without building or fetching; empty if it can."""
+    """Return why nothing can run without building or fetching; empty if it can."""
     missing = list(missing_suite(kubelet))
     if missing_files(userland_root()):
         missing.append("userland of the images")

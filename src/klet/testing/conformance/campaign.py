@@ -162,13 +162,13 @@ def choose_yardstick(request: CampaignRequest, result: Result) -> Result | None:
 
 
 def read_yardstick(request: CampaignRequest) -> Result | None:
-    """What is recorded of upstream's kubelet, first in the set of the request; raises RecordUnreadable."""
+    """Return what is recorded of upstream's kubelet, first in the set of the request; raises RecordUnreadable."""
     others = (read_result(request.record(UPSTREAM, spec_set.name)) for spec_set in RECORDED)
     return join_records(read_result(request.record(UPSTREAM)), filter(None, others))
 
 
 def make_directories(working: Path, runs: int) -> list[Path]:
-    """A directory for each run, in place of what was there."""
+    """Return a directory for each run, in place of what was there."""
     shutil.rmtree(working, ignore_errors=True)
     made = [working / f"{RUN}{number}" for number in range(1, runs + 1)]
     for directory in made:
@@ -177,13 +177,13 @@ def make_directories(working: Path, runs: int) -> list[Path]:
 
 
 def describe_selection(selection: Selection) -> str:
-    """The patterns, or how many there are if they are many."""
+    """Return the patterns, or how many there are if they are many."""
     focus = " | ".join(selection.focus) if len(selection.focus) <= _SHOWN else f"{len(selection.focus)} names"
     return f"focus {focus or 'everything'}, skip {' | '.join(selection.skip) or 'nothing'}"
 
 
 def choose_selection(request: CampaignRequest) -> Selection:
-    """The specs of the request, or those that failed last; raises NothingToRun."""
+    """Return the specs of the request, or those that failed last; raises NothingToRun."""
     if not request.only_failed:
         return request.selection
     last = read_result(request.results / LAST)

@@ -71,7 +71,7 @@ def find_reason(name: str, reasons: Mapping[str, str]) -> str:
 
 
 def render_document(recorded: Sequence[Runs], reasons: Mapping[str, str]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     rows = [_row(runs.spec_set, result) for runs in recorded for result in runs.known]
     sections = [_section(runs, reasons) for runs in recorded if runs.known]
     return "\n\n".join([_HEAD.rstrip("\n"), "\n".join([_TABLE, *rows]), *sections]) + "\n"

@@ -92,7 +92,7 @@ def make_images(materials: Materials, userland: Userland) -> Iterator[tuple[str,
 
 
 def agnhost_layers(materials: Materials, userland: Userland, program: bytes) -> list[list[Entry]]:
-    """What upstream's Dockerfile of agnhost puts in place, without its tools for DNS and speed."""
+    """Return what upstream's Dockerfile of agnhost puts in place, without its tools for DNS and speed."""
     own = [
         file("agnhost", program, 0o755),
         symlink("agnhost-2", "agnhost"),
@@ -105,7 +105,7 @@ def agnhost_layers(materials: Materials, userland: Userland, program: bytes) -> 
 
 
 def registry_entries(archive: bytes) -> list[Entry]:
-    """An image as agnhost's registry serves it: manifests and blobs by digest, and the digest by tag."""
+    """Return an image as agnhost's registry serves it: manifests and blobs by digest, and the digest by tag."""
     name, tag = _REGISTRY_IMAGE
     base = f"var/registry/{name}"
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:

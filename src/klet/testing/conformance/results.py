@@ -92,19 +92,19 @@ def join_records(own: Result | None, others: Iterable[Result]) -> Result | None:
 
 
 def last_failures(reports: Iterable[Report]) -> Mapping[str, SpecOutcome]:
-    """The newest failure of each spec that failed."""
+    """Return the newest failure of each spec that failed."""
     return {outcome.name: outcome for report in reports for outcome in report.outcomes if not outcome.passed}
 
 
 def is_success(result: Result, difference: Difference | None) -> bool:
-    """Whether nothing failed, or nothing but what fails with upstream's kubelet too."""
+    """Return whether nothing failed, or nothing but what fails with upstream's kubelet too."""
     if difference is None:
         return not result.failed
     return set(result.failed) == set(difference.both_fail)
 
 
 def render_result(result: Result, difference: Difference | None, failures: Mapping[str, SpecOutcome]) -> str:
-    """A few lines for people; why a spec failed stands below its name."""
+    """Return a few lines for people; why a spec failed stands below its name."""
     ran = len(result.passed) + len(result.failed)
     times = f", {result.runs} runs" if result.runs > 1 else ""
     head = f"{result.kubelet}, Kubernetes {result.release}"
@@ -128,7 +128,7 @@ def write_result(path: Path, result: Result) -> None:
 
 
 def read_result(path: Path) -> Result | None:
-    """The results in a file; None if there is no such file. Raises RecordUnreadable."""
+    """Return the results in a file; None if there is no such file. Raises RecordUnreadable."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Result)
     except FileNotFoundError:

@@ -142,7 +142,7 @@ async def _follow(
 
 
 async def _next_line(stream: asyncio.StreamReader, *, at_most: timedelta) -> bytes | None:
-    """The next line, or a piece of one that is too long; empty at the end, None if there is none for a while."""
+    """Return the next line, or a piece of one that is too long; empty at the end, None if there is none for a while."""
     try:
         async with asyncio.timeout(at_most.total_seconds()):
             return await stream.readuntil(b"\n")

@@ -160,7 +160,7 @@ SETS: Final[Mapping[str, SpecSet]] = {spec_set.name: spec_set for spec_set in (*
 def choose_specs(
     spec_set: SpecSet, *, focus: tuple[str, ...], skip: tuple[str, ...] | None, with_awaited: bool
 ) -> Selection:
-    """What the user asked for; what he does not name is as in the set. An empty skip skips nothing."""
+    """Return what the user asked for; what he does not name is as in the set. An empty skip skips nothing."""
     chosen = spec_set.selection.skip if skip is None else tuple(filter(None, skip))
     awaited = () if with_awaited else tuple(awaited.pattern for awaited in spec_set.awaited)
     return Selection(focus=focus or spec_set.selection.focus, skip=(*chosen, *awaited))

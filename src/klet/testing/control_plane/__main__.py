@@ -115,7 +115,7 @@ async def run_until_told(options: argparse.Namespace) -> None:
 
 
 def advice(plane: ControlPlane, node: str) -> str:
-    """What to run next."""
+    """Return what to run next."""
     kubeconfig = plane.identities.kubeconfig(*node_user(node))
     kubectl = f"{shlex.quote(str(find_program(KUBECTL)))} --kubeconfig={shlex.quote(str(plane.admin))}"
     return f"""The API server is {plane.server}; logs are in {plane.directory}.

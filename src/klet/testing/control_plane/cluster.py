@@ -92,12 +92,12 @@ class ControlPlane(Struct, frozen=True):
                 await self.clock.sleep(_POLL)
 
     def audited(self) -> list[dict[str, Any]]:
-        """What nodes have asked for, oldest first."""
+        """Return what nodes have asked for, oldest first."""
         path = self.directory / "audit.log"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def refused(self, user: str, *, program: str = "klet/") -> list[str]:
-        """What was not allowed to a user: what a program asked for, and why not."""
+        """Return what was not allowed to a user: what a program asked for, and why not."""
         return [
             f"{event['user']['username']}: {event['verb']} {event['requestURI']}: {event['responseStatus']}"
             for event in self.audited()
@@ -206,7 +206,7 @@ def _api_server_flags(
 def prepare_controllers(
     directory: Path, identities: ControlPlaneIdentities, controllers: str, *, clock: Clock
 ) -> Daemon:
-    """A kube-controller-manager with these controllers; it is not started."""
+    """Return a kube-controller-manager with these controllers; it is not started."""
     command = (
         str(find_program(CONTROLLERS)),
         *_own_flags(identities, "system:kube-controller-manager"),
@@ -221,7 +221,7 @@ def prepare_controllers(
 
 
 def _own_flags(identities: ControlPlaneIdentities, user: str) -> tuple[str, ...]:
-    """What kube-controller-manager and kube-scheduler have in common."""
+    """Return what kube-controller-manager and kube-scheduler have in common."""
     kubeconfig = identities.kubeconfig(user)
     return (
         f"--kubeconfig={kubeconfig}",

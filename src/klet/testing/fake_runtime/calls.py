@@ -90,7 +90,7 @@ class Call:
             listener()
 
     def result(self) -> Message:
-        """The answer of a call that is done."""
+        """Return the answer of a call that is done."""
         if self.failure is not None:
             raise self.failure
         if self.response is None:

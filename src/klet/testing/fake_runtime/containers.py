@@ -170,7 +170,7 @@ def _log_path(directory: str, path: str) -> str:
 
 
 def _created_resources(asked: pb.LinuxContainerResources) -> pb.LinuxContainerResources:
-    """What the runtime makes of the request: a memory limit also limits swap."""
+    """Return what the runtime makes of the request: a memory limit also limits swap."""
     resources = pb.LinuxContainerResources()
     resources.CopyFrom(asked)
     if resources.memory_limit_in_bytes and not resources.memory_swap_limit_in_bytes:

@@ -58,12 +58,12 @@ class ContainerLife(Struct, frozen=True):
     memory_bytes: int = 4 << 20
 
     def saying(self, *texts: str, every: timedelta = NOTHING) -> "ContainerLife":
-        """The same life with lines of output, one after the other."""
+        """Return the same life with lines of output, one after the other."""
         lines = tuple(OutputLine(at=every * number, text=text) for number, text in enumerate(texts))
         return replace(self, logs=self.logs + lines)
 
     def leaving(self, message: str, path: str = "/dev/termination-log") -> "ContainerLife":
-        """The same life with a termination message written just before its end."""
+        """Return the same life with a termination message written just before its end."""
         write = FileWrite(at=self.lasts or NOTHING, path=path, content=message.encode())
         return replace(self, files=(*self.files, write))
 
@@ -102,7 +102,7 @@ def fails_to_start(message: str, code: Code = Code.UNKNOWN) -> ContainerLife:
 
 
 def lives_forever(_config: pb.ContainerConfig) -> ContainerLife:
-    """The chooser for tests that do not care."""
+    """Return the chooser for tests that do not care."""
     return FOREVER
 
 
@@ -111,7 +111,7 @@ def always(life: ContainerLife) -> LifeChooser:
 
 
 def in_turn(*lives: ContainerLife) -> LifeChooser:
-    """One life for each attempt; the last one goes on."""
+    """Return one life for each attempt; the last one goes on."""
     return lambda config: lives[min(config.metadata.attempt, len(lives) - 1)]
 
 
@@ -138,5 +138,5 @@ def by_command(lives: Mapping[tuple[str, ...], LifeChooser], default: LifeChoose
 
 
 def succeeds(_config: pb.ContainerConfig, _command: Sequence[str]) -> ExecResult:
-    """The exec chooser for tests that do not care."""
+    """Return the exec chooser for tests that do not care."""
     return ExecResult()

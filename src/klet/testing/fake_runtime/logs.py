@@ -72,7 +72,7 @@ class MemorySink:
         self._files[path] = bytearray(content)
 
     def read(self, path: str) -> bytes | None:
-        """The content, or None when there is no such file."""
+        """Return the content, or None when there is no such file."""
         content = self._files.get(path)
         return None if content is None else bytes(content)
 

@@ -126,7 +126,7 @@ class FakeRuntime:
         call.when_done(partial(self.left_calls.discard, call))
 
     def next_due(self) -> datetime | None:
-        """When the machine next has something to do by itself."""
+        """Return when the machine next has something to do by itself."""
         return self._timeline.next_due()
 
     def when_earlier(self, listener: Callable[[], None]) -> None:
@@ -305,7 +305,7 @@ def _until_released(fault: Fault) -> Generator[CallWait, None, None]:
 
 
 def _missing(features: Features) -> list[str]:
-    """The calls that containerd 1.6 does not have."""
+    """Return the calls that containerd 1.6 does not have."""
     optional = {
         "RuntimeConfig": features.runtime_config,
         "UpdatePodSandboxResources": features.sandbox_resources,

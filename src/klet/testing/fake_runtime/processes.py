@@ -99,7 +99,7 @@ class Processes:
         self._task_deleted(sandbox.id, sandbox.pid, KILLED, stamp)
 
     def run_inside(self, container: FakeContainer) -> tuple[str, int]:
-        """A process beside the container's own: its id and pid."""
+        """Return a process beside the container's own: its id and pid."""
         id_, pid = self._world.new_id(), self._world.new_pid()
         self._world.emit(
             "/tasks/exec-added", container.id, containerd.TaskExecAdded(container_id=container.id, exec_id=id_)

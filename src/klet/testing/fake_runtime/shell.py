@@ -30,7 +30,7 @@ class UnknownCommand(ValueError):
 
 
 def shell_life(config: pb.ContainerConfig) -> ContainerLife:
-    """The life of a busybox container: a chooser of lives."""
+    """Return the life of a busybox container: a chooser of lives."""
     command = [*config.command, *config.args]
     if command[0] not in _PROGRAMS:
         return ContainerLife(
@@ -57,7 +57,7 @@ def shell_life(config: pb.ContainerConfig) -> ContainerLife:
 
 
 def shell_exec(_config: pb.ContainerConfig, command: Sequence[str]) -> ExecResult:
-    """What a command does inside a busybox container: a chooser of execs."""
+    """Return what a command does inside a busybox container: a chooser of execs."""
     if command[0] not in _PROGRAMS:
         failure = RpcFailure(
             Code.UNKNOWN,

@@ -46,7 +46,7 @@ def sandbox_status(sandbox: Sandbox) -> pb.PodSandboxStatus:
 
 
 def sandbox_info(sandbox: Sandbox) -> str:
-    """The part of containerd's verbose answer that is of use in tests."""
+    """Return the part of containerd's verbose answer that is of use in tests."""
     path = f"/var/run/netns/cni-{sandbox.id[:32]}"
     namespaces = [{"type": "network", "path": path}] if sandbox.ips else []
     info = {
@@ -120,7 +120,7 @@ def container_info(container: FakeContainer) -> str:
 
 
 def _image_of(container: FakeContainer, images: ImageStore) -> tuple[str, str]:
-    """What it runs, and by which digest; its image may have been removed, or have lost its names."""
+    """Return what it runs, and by which digest; its image may have been removed, or have lost its names."""
     stored = images.find(container.image_id)
     if stored is None:
         return container.config.image.image, container.image_id

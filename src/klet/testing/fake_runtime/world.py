@@ -144,7 +144,7 @@ class World:
         return self._pids
 
     def new_ips(self) -> tuple[str, ...]:
-        """The next free addresses, in turn, as a host-local allocator gives them out."""
+        """Return the next free addresses, in turn, as a host-local allocator gives them out."""
         for _ in range(1 << 16):
             self._addresses = self._addresses % 0xFFFE + 1
             if self._addresses not in self._taken:

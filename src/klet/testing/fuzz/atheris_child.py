@@ -62,7 +62,7 @@ class _Session:
             self._file.write(msgspec.json.encode(FuzzFinding(verdict.flaw, data, verdict.detail)) + b"\n")
 
     def mutate(self, data: bytes, most: int, seed: int) -> bytes:
-        """A new input of one that led somewhere."""
+        """Return a new input of one that led somewhere."""
         random = Random(seed)
         if random.random() < _BY_BYTES:
             mutated: bytes = atheris.Mutate(data, most)

@@ -58,7 +58,7 @@ class Budget(Struct, frozen=True, kw_only=True):
 
 
 def is_there() -> bool:
-    """Whether atheris is installed: there is no wheel for every machine."""
+    """Return whether atheris is installed: there is no wheel for every machine."""
     return find_spec("atheris") is not None
 
 
@@ -219,14 +219,14 @@ class _Files:
         return [data for name in names if (data := _read(self.made / name)) is not None]
 
     def new_findings(self) -> list[FuzzFinding]:
-        """What the child has written down since; the last line may not be complete yet."""
+        """Return what the child has written down since; the last line may not be complete yet."""
         data = self.findings.read_bytes()[self._read :]
         complete = data[: data.rfind(b"\n") + 1]
         self._read += len(complete)
         return [msgspec.json.decode(line, type=FuzzFinding) for line in complete.splitlines()]
 
     def take_artifact(self) -> str | None:
-        """The name of a file that has come since the last one."""
+        """Return the name of a file that has come since the last one."""
         name = find_artifact([file.name for file in self.artifacts.iterdir() if file.name not in self._taken])
         if name is not None:
             self._taken.add(name)
@@ -237,7 +237,7 @@ class _Files:
 
 
 def _read(file: Path) -> bytes | None:
-    """The input in a file; None if a smaller one has replaced it meanwhile."""
+    """Return the input in a file; None if a smaller one has replaced it meanwhile."""
     try:
         return file.read_bytes()
     except FileNotFoundError:

@@ -23,7 +23,7 @@ RECIPE_SUFFIX: Final = ".growth.json"
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:
-    """Where everything of the fuzzers is kept."""
+    """Return where everything of the fuzzers is kept."""
     home = environment.get("KLET_CACHE")
     return (Path(home) if home else Path.home() / ".cache" / "klet") / "fuzz"
 
@@ -63,7 +63,7 @@ class Corpus:
         self._findings = directory / target / "findings"
 
     def load(self) -> list[bytes]:
-        """The inputs, oldest first."""
+        """Return the inputs, oldest first."""
         if not self._inputs.is_dir():
             return []
         files = sorted(self._inputs.iterdir(), key=lambda file: (file.stat().st_mtime_ns, file.name))
@@ -89,7 +89,7 @@ class Corpus:
 
 
 def read_finding(file: Path) -> bytes | Recipe:
-    """What a finding's file holds."""
+    """Return what a finding's file holds."""
     data = _read(file)
     return decode_recipe(data) if file.name.endswith(RECIPE_SUFFIX) else data
 

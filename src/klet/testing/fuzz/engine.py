@@ -126,7 +126,7 @@ def choose_recipe(target: FuzzTarget, inputs: Sequence[bytes], *, seed: int, num
 
 
 def make_smaller(run: Run, finding: FuzzFinding, limits: Limits) -> FuzzFinding:
-    """The finding with the smallest input that shows it."""
+    """Return the finding with the smallest input that shows it."""
     if finding.data and judge(run, finding.data, limits).flaw != finding.flaw:
         return finding  # what ran before has a part in it
     small = minimise(finding.data, lambda data: judge(run, data, limits).flaw == finding.flaw)
@@ -134,7 +134,7 @@ def make_smaller(run: Run, finding: FuzzFinding, limits: Limits) -> FuzzFinding:
 
 
 def examine(run: Run, recipe: Recipe, target: FuzzTarget) -> Iterator[FuzzFinding]:
-    """What is wrong with a recipe: with its largest input as such, else with the growth up to it."""
+    """Yield what is wrong with a recipe: with its largest input as such, else with the growth up to it."""
     data = recipe.make(target.limits.largest)
     verdict = judge(run, data, target.limits)
     if flaw := verdict.flaw or find_growth(run, recipe, target.limits):

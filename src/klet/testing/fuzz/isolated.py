@@ -101,7 +101,7 @@ def judge_isolated(target: FuzzTarget, data: bytes, guard: Guard) -> ShownFlaw:
 
 
 def examine_isolated(target: FuzzTarget, recipe: Recipe, guard: Guard) -> list[FuzzFinding]:
-    """What is wrong with a recipe."""
+    """Return what is wrong with a recipe."""
 
     def work() -> bytes:
         with target.opened() as run:
@@ -115,7 +115,7 @@ def examine_isolated(target: FuzzTarget, recipe: Recipe, guard: Guard) -> list[F
 
 
 def make_smaller_isolated(target: FuzzTarget, finding: FuzzFinding, guard: Guard) -> FuzzFinding:
-    """The finding with the smallest input that shows it, as far as it can be made small in a minute."""
+    """Return the finding with the smallest input that shows it, as far as it can be made small in a minute."""
 
     def work() -> bytes:
         with target.opened() as run:
@@ -141,7 +141,7 @@ def _make_smaller_one_by_one(target: FuzzTarget, finding: FuzzFinding, guard: Gu
 
 
 def _listen(pid: int, answers: int, seconds: float, memory: int) -> tuple[bytes, str]:
-    """What the child says until it ends, or why it has to be ended."""
+    """Return what the child says until it ends, or why it has to be ended."""
     clock = SystemClock()
     deadline = clock.monotonic() + seconds
     poll = select.poll()

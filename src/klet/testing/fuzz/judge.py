@@ -78,7 +78,7 @@ def _judge_error(error: KletError, limits: Limits) -> InputVerdict:
 
 
 def _place(error: BaseException) -> str:
-    """The innermost line of klet that the error came through."""
+    """Return the innermost line of klet that the error came through."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "/klet/" in frame.filename and "/klet/testing/" not in frame.filename]
     frame = (ours or frames)[-1]

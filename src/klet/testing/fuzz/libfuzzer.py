@@ -35,7 +35,7 @@ class LibfuzzerPlan(Struct, frozen=True, kw_only=True):
 
 
 def build_options(plan: LibfuzzerPlan, limits: Limits, guard: Guard, artifacts: Path) -> list[str]:
-    """The options of one run."""
+    """Return the options of one run."""
     options = [
         f"-seed={plan.seed % _LONGEST_SEED + 1}",  # 0 is none
         f"-max_len={limits.input_size}",
@@ -55,7 +55,7 @@ def build_options(plan: LibfuzzerPlan, limits: Limits, guard: Guard, artifacts: 
 
 
 def read_status(line: str, before: LibfuzzerStatus) -> LibfuzzerStatus:
-    """What a line of output says of how far it is."""
+    """Return what a line of output says of how far it is."""
     if found := _STATUS.match(line):
         executions, edges, corpus = map(int, found.groups())
         return LibfuzzerStatus(executions, edges, corpus)
@@ -65,12 +65,12 @@ def read_status(line: str, before: LibfuzzerStatus) -> LibfuzzerStatus:
 
 
 def find_artifact(names: Sequence[str]) -> str | None:
-    """The file with the input that ended the process."""
+    """Return the file with the input that ended the process."""
     return next((name for name in sorted(names) if name.startswith(ARTIFACTS)), None)
 
 
 def describe_artifact(name: str, guard: Guard) -> str:
-    """What the process has ended by, for an input that shows nothing alone."""
+    """Return what the process has ended by, for an input that shows nothing alone."""
     match name.partition("-")[0]:
         case "timeout":
             return f"did not end within {guard.seconds} s, after others"

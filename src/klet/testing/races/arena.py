@@ -119,7 +119,7 @@ class Oracle:
         self._before = _look(arena.outside)
 
     def look(self) -> str | None:
-        """What has happened to the sentinels since; None if nothing has."""
+        """Return what has happened to the sentinels since; None if nothing has."""
         return _difference(self._before, _look(self._outside))
 
 

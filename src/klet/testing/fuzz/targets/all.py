@@ -15,7 +15,7 @@ from klet.testing.fuzz.targets.talks import TALKS
 
 
 def all_targets() -> Mapping[str, FuzzTarget]:
-    """Every target."""
+    """Return every target."""
     targets = (
         request_heads(),
         probe_answers(),

@@ -128,7 +128,7 @@ def _secret() -> object:
 
 
 def _seal_secret(content: bytes) -> bytes:
-    """The content of the encrypted part."""
+    """Return the content of the encrypted part."""
     sealed = _Sealer().seal(content, owner=b"Secret\ndefault/a")
     return _sealed_by("Secret")(msgspec.json.encode({"owner": "default/a", "sealed": sealed}))
 
@@ -252,7 +252,7 @@ WORDS: Final = (
 
 
 def checkpoints(files: Mapping[str, File] | None = None) -> FuzzTarget:
-    """The target; other formats than klet's show that their faults are found."""
+    """Return the target; other formats than klet's show that their faults are found."""
     known = FILES if files is None else files
 
     @contextmanager

@@ -118,7 +118,7 @@ _PATH: Final = Path("/etc/klet/kubeconfig")
 
 
 def kubeconfigs(parse: Parse | None = None) -> FuzzTarget:
-    """The target; another parser than klet's shows that its faults are found."""
+    """Return the target; another parser than klet's shows that its faults are found."""
     read = parse or parse_bytes
 
     @contextmanager

@@ -62,7 +62,7 @@ _BLOCK: Final = 4096
 
 
 def log_lines(render: Render | None = None) -> FuzzTarget:
-    """The target; another renderer than klet's shows that its faults are found."""
+    """Return the target; another renderer than klet's shows that its faults are found."""
     rendered = render or render_log
 
     @contextmanager

@@ -200,7 +200,7 @@ _ORIGINS: Final = (
 
 
 def manifests(decoder: Decode | None = None) -> FuzzTarget:
-    """The target; another decoder than klet's shows that its faults are found."""
+    """Return the target; another decoder than klet's shows that its faults are found."""
     read = decoder or decode_manifest
 
     @contextmanager

@@ -36,7 +36,7 @@ class Asker(Protocol):
     """The part of klet that asks a plugin."""
 
     async def questions(self, parts: Mapping[str, list[bytes]]) -> Sequence[Question]:
-        """What klet asks, one after the other; each may raise an error of klet's family."""
+        """Return what klet asks, one after the other; each may raise an error of klet's family."""
         ...
 
     async def close(self) -> None: ...
@@ -54,7 +54,7 @@ class Talk(Struct, frozen=True, kw_only=True):
 
 
 def plugin_answers(talks: Sequence[Talk]) -> FuzzTarget:
-    """The target for these kinds of plugins."""
+    """Return the target for these kinds of plugins."""
     by_name = {talk.name: talk for talk in talks}
 
     @contextmanager
@@ -79,12 +79,12 @@ def plugin_answers(talks: Sequence[Talk]) -> FuzzTarget:
 
 
 def compose(name: str, parts: Any) -> bytes:
-    """An input of named answers."""
+    """Return an input of named answers."""
     return name.encode() + b"".join(SEPARATOR + method.encode() + b"\n" + answer for method, answer in parts)
 
 
 def take_apart(data: bytes) -> tuple[str, list[tuple[str, bytes]]]:
-    """The name of a conversation, and its answers by method."""
+    """Return the name of a conversation, and its answers by method."""
     name, *sections = data.split(SEPARATOR)
     pairs = (section.partition(b"\n") for section in sections)
     return name.decode("latin-1"), [(method.decode("latin-1"), answer) for method, _, answer in pairs]

@@ -92,7 +92,7 @@ _LONGEST_OUTCOME: Final = 12 * 1024
 
 
 def probe_answers(read: Read | None = None) -> FuzzTarget:
-    """The target; another reader of HTTP than klet's shows that its faults are found."""
+    """Return the target; another reader of HTTP than klet's shows that its faults are found."""
     reader = read or read_answer
 
     @contextmanager
@@ -155,7 +155,7 @@ def _check_http(read: Read, data: bytes) -> object:
 
 
 def _agree(whole: HttpResponse | str, pieces: HttpResponse | str) -> bool:
-    """A server that says too much is cut off where its pieces end: what then counts is the same, or an error."""
+    """A server that sends too much is cut off where its pieces end: what then counts is the same, or an error."""
     if isinstance(whole, HttpResponse) and isinstance(pieces, HttpResponse):
         return whole == pieces
     return isinstance(whole, str) == isinstance(pieces, str)

@@ -98,7 +98,7 @@ _UNFRAMED: Final = frozenset(
 
 
 def request_heads(read: Reader | None = None) -> FuzzTarget:
-    """The target; another reader than klet's shows that the comparison finds its faults."""
+    """Return the target; another reader than klet's shows that the comparison finds its faults."""
     reader = read or read_requests
 
     @contextmanager
@@ -176,7 +176,7 @@ def _without_lengths(request: ParsedRequest) -> list[tuple[bytes, bytes]]:
 
 
 def _read_behind(message: RequestMessage) -> str:
-    """What is written for the server behind must be that one request to it, or be refused by it."""
+    """Check that what is written for the server behind is that one request to it, or refused by it."""
     protocol: Any = _Protocol()
     loop: Any = _Loop()
     parser = HttpRequestParser(protocol, loop, 2**18, max_line_size=1 << 17, max_headers=200, max_field_size=1 << 17)
@@ -203,7 +203,7 @@ def _read_behind(message: RequestMessage) -> str:
 
 
 def _in_origin_form(target: str) -> str:
-    """The target without scheme and host, of which klet takes no notice (RFC 9112, 3.2.1 and 3.2.2)."""
+    """Return the target without scheme and host, of which klet takes no notice (RFC 9112, 3.2.1 and 3.2.2)."""
     if target.startswith("/"):
         return target
     behind_scheme = target.partition("://")[2]

@@ -27,7 +27,7 @@ class ParsedRequest(Struct, frozen=True):
     body: bytes
 
     def values(self, name: bytes) -> list[bytes]:
-        """All of a field given in lower case, lists taken apart."""
+        """Return all of a field given in lower case, lists taken apart."""
         found = (value for each, value in self.fields if each.lower() == name)
         return [part.strip(_OWS) for value in found for part in value.split(b",")]
 
