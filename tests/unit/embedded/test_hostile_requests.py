@@ -51,5 +51,5 @@ def test_objects_that_could_not_be_read_again_are_too_deep(shape, levels, is_dee
 
 def test_a_patch_does_not_make_an_object_too_deep():
     change = msgspec.json.encode({"x": DEEP})
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         Patch(MERGE_PATCH, change).apply({"metadata": {}}, kind_of(ConfigMap))
