@@ -6,7 +6,7 @@ import time
 from contextlib import closing
 
 from klet.simulation.many import processors, run_seeds
-from klet.simulation.story import Outcome
+from klet.simulation.story import StoryOutcome
 
 
 def main() -> int:
@@ -27,7 +27,7 @@ def main() -> int:
     return 1 if bad else 0
 
 
-def _print(outcome: Outcome, *, verbose: bool) -> None:
+def _print(outcome: StoryOutcome, *, verbose: bool) -> None:
     if not (outcome.violations or verbose):
         return
     for line in outcome.story:

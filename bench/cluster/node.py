@@ -14,9 +14,9 @@ from bench.cluster.watch import PATIENCE, Watch, is_ready, open_watch
 from bench.node import remove_all
 from bench.process import AgentProcess
 from klet.cri.client import CriClient
-from klet.kube.transport import Request, Transport
+from klet.kube.transport import HttpRequest, Transport
 from klet.testing.containerd import PrivateContainerd
-from klet.testing.control_plane.identities import Identities, node_user
+from klet.testing.control_plane.identities import ControlPlaneIdentities, node_user
 from klet.testing.leftovers import undo_mounts
 
 SETTLE = 3.0
@@ -43,7 +43,7 @@ class Api:
     ) -> None:
         """`accepted`: refusals that are as good as success."""
         data = None if body is None else json.dumps(body).encode()
-        request = Request(method, path, body=data, content_type=content_type)
+        request = HttpRequest(method, path, body=data, content_type=content_type)
         answer = await self._transport.send(request, timeout=_TIMEOUT)
         if answer.code >= 400 and answer.code not in accepted:
             raise RuntimeError(f"{method} {path}: {answer.code} {answer.body.decode()}")
@@ -97,7 +97,12 @@ class Cluster:
     """Makes nodes, one at a time."""
 
     def __init__(
-        self, *, directory: Path, identities: Identities, transport: Transport, containerd: PrivateContainerd
+        self,
+        *,
+        directory: Path,
+        identities: ControlPlaneIdentities,
+        transport: Transport,
+        containerd: PrivateContainerd,
     ) -> None:
         self._directory = directory
         self._identities = identities

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import msgspec
 
-from klet.kube.transport import Request, Stream, Transport
+from klet.kube.transport import HttpRequest, Stream, Transport
 
 PATIENCE = 180.0
 SILENCE = timedelta(minutes=20)
@@ -149,7 +149,7 @@ async def open_watch(transport: Transport, resource: str) -> AsyncIterator[Watch
     # Version 0: from what the server has at hand. An old etcd lets it wait in vain for news of a resource at rest.
     query = (("watch", "true"), ("resourceVersion", "0"))
     async with (
-        transport.stream(Request("GET", f"/api/v1/{resource}", query), silence=SILENCE) as stream,
+        transport.stream(HttpRequest("GET", f"/api/v1/{resource}", query), silence=SILENCE) as stream,
         asyncio.TaskGroup() as group,
     ):
         task = group.create_task(watch.follow(stream))

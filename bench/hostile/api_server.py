@@ -11,11 +11,11 @@ from pathlib import Path
 from klet.aio.clock import SystemClock
 from klet.kube.credentials import Credentials
 from klet.kube.errors import Unreachable
-from klet.kube.transport import Request, Transport
+from klet.kube.transport import HttpRequest, Transport
 from klet.testing.control_plane import programs
 from klet.testing.control_plane.cluster import run_control_plane
 from klet.testing.control_plane.furniture import furnish
-from klet.testing.control_plane.identities import ADMINS, Identities
+from klet.testing.control_plane.identities import ADMINS, ControlPlaneIdentities
 from klet.testing.control_plane.processes import Daemon
 from klet.testing.free_ports import find_free_ports
 
@@ -29,7 +29,7 @@ class ApiServer:
     """A running API server, and how to be its client."""
 
     name: str
-    identities: Identities
+    identities: ControlPlaneIdentities
     transport: Transport
     """Of somebody who may do everything."""
 
@@ -52,10 +52,10 @@ async def run_api_server(directory: Path) -> AsyncIterator[ApiServer]:
 
 
 @asynccontextmanager
-async def _run_embedded(directory: Path) -> AsyncIterator[tuple[Transport, Identities]]:
+async def _run_embedded(directory: Path) -> AsyncIterator[tuple[Transport, ControlPlaneIdentities]]:
     clock = SystemClock()
     (port,) = find_free_ports(1)
-    identities = Identities(directory=directory / "pki", server=f"https://127.0.0.1:{port}", clock=clock)
+    identities = ControlPlaneIdentities(directory=directory / "pki", server=f"https://127.0.0.1:{port}", clock=clock)
     identities.prepare()
     certificate, key = identities.server("api", dns_names=("localhost",), ips=("127.0.0.1",))
     flags = (f"--port={port}", f"--authority={identities.authority}", f"--certificate={certificate}", f"--key={key}")
@@ -77,7 +77,7 @@ async def _until_ready(transport: Transport, daemon: Daemon) -> None:
         while True:
             daemon.check()
             try:
-                await transport.send(Request("GET", "/readyz"), timeout=_TIMEOUT)
+                await transport.send(HttpRequest("GET", "/readyz"), timeout=_TIMEOUT)
             except Unreachable:
                 await asyncio.sleep(_POLL)
             else:

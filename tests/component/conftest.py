@@ -10,7 +10,7 @@ import pytest
 
 from klet.api.config import ConfigMap
 from klet.api.meta import ObjectMeta
-from klet.embedded.identities import User
+from klet.embedded.identities import ApiUser
 from klet.embedded.questions import Everything
 from klet.embedded.server import EmbeddedApi, build_api, serving
 from klet.embedded.store import Store
@@ -20,7 +20,7 @@ from klet.kube.credentials import Credentials
 from klet.kube.informer import Informer, InformerSettings
 from klet.kube.throttle import Unlimited
 from klet.kube.transport import Transport
-from klet.kube.watch import Scope, Watcher
+from klet.kube.watch import Watcher, WatchScope
 from klet.testing.clock import HastyClock
 
 
@@ -36,7 +36,7 @@ class Cluster:
 
     def informer(self, namespace: str = "default") -> Informer[ConfigMap]:
         settings = InformerSettings(self.client, self.watcher, HastyClock(), random.Random(1))
-        return Informer(struct=ConfigMap, scope=Scope(namespace), settings=settings)
+        return Informer(struct=ConfigMap, scope=WatchScope(namespace), settings=settings)
 
     async def put(self, name: str, **data: str) -> ConfigMap:
         return await self.client.create(ConfigMap(metadata=ObjectMeta(name=name), data=data), "default")
@@ -45,7 +45,7 @@ class Cluster:
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
     clock = HastyClock()
-    tokens = {"secret": User("admin", groups=("system:masters",))}
+    tokens = {"secret": ApiUser("admin", groups=("system:masters",))}
     api = build_api(store=Store.open(), tokens=tokens, rights=Everything(), clock=clock)
     async with serving(api, host="127.0.0.1") as port:
         login = Login(token="secret")

@@ -9,7 +9,7 @@ from klet.aio.clock import SystemClock
 from klet.testing.fuzz.__main__ import Session, main
 from klet.testing.fuzz.corpus import RECIPE_SUFFIX, encode_recipe
 from klet.testing.fuzz.mutators import amplify_bytes, change_bytes, choose_of
-from klet.testing.fuzz.target import Limits, Recipe, Target
+from klet.testing.fuzz.target import FuzzTarget, Limits, Recipe
 
 
 def run(*arguments):
@@ -22,7 +22,7 @@ def quadratic():
     def opened():
         yield lambda data: len([1 for byte in data for _ in data if byte == 256])
 
-    return Target(
+    return FuzzTarget(
         name="quadratic",
         summary="",
         seeds=lambda: [b"seed"],

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from klet.testing.fuzz.corpus import Finding
+from klet.testing.fuzz.corpus import FuzzFinding
 from klet.testing.fuzz.isolated import (
     Guard,
     examine_isolated,
@@ -17,7 +17,7 @@ from klet.testing.fuzz.isolated import (
     run_isolated,
 )
 from klet.testing.fuzz.mutators import amplify_bytes, change_bytes, choose_of
-from klet.testing.fuzz.target import Limits, Recipe, Target
+from klet.testing.fuzz.target import FuzzTarget, Limits, Recipe
 
 GUARD = Guard(seconds=1, memory=256 << 20)
 
@@ -27,7 +27,7 @@ def target(run):
     def opened():
         yield run
 
-    return Target(
+    return FuzzTarget(
         name="t",
         summary="s",
         seeds=lambda: [b"seed"],
@@ -86,12 +86,12 @@ def test_what_an_input_does_to_the_process_is_its_flaw(run, flaw):
 
 
 def test_such_an_input_is_made_small():
-    finding = Finding("died of SIGSEGV", b"abc!" * 20)
+    finding = FuzzFinding("died of SIGSEGV", b"abc!" * 20)
     assert make_smaller_isolated(target(crash), finding, GUARD).data == b"!"
 
 
 def test_an_input_that_shows_nothing_alone_stays_as_it_is():
-    finding = Finding("died of SIGSEGV", b"abc")
+    finding = FuzzFinding("died of SIGSEGV", b"abc")
     assert make_smaller_isolated(target(crash), finding, GUARD) is finding
 
 
@@ -101,7 +101,7 @@ def test_an_exception_is_made_small_in_one_child():
             raise LookupError
 
     shown = judge_isolated(target(run), b"abc!", GUARD)
-    small = make_smaller_isolated(target(run), Finding(shown.flaw, b"abc!" * 20), GUARD)
+    small = make_smaller_isolated(target(run), FuzzFinding(shown.flaw, b"abc!" * 20), GUARD)
     assert (small.flaw, small.data) == (shown.flaw, b"!")
 
 

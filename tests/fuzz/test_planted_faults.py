@@ -15,7 +15,7 @@ from klet.errors import KletError
 from klet.host.http_response import HttpResponse, ResponseError
 from klet.kube.access import Access
 from klet.logs.render import LogRenderer
-from klet.server.http1 import Refusal, RequestHead, RequestMessage
+from klet.server.http1 import HttpRefusal, RequestHead, RequestMessage
 from klet.testing.fuzz.corpus import NoCorpus
 from klet.testing.fuzz.engine import Fuzzer
 from klet.testing.fuzz.target import Limits
@@ -49,7 +49,7 @@ def read_naively(data, _size):
         first, *lines = data[:end].decode("latin-1").split("\r\n")
         words = first.split(" ")
         if len(words) != 3:
-            return [*found, Refusal(400, "Bad Request")]
+            return [*found, HttpRefusal(400, "Bad Request")]
         headers = tuple((name, value.strip()) for name, _, value in (line.partition(":") for line in lines))
         lengths = [value for name, value in headers if name.lower() == "content-length" and value.isdigit()]
         length = int(lengths[-1][:5]) if lengths else 0

@@ -28,7 +28,7 @@ from klet.aio.clock import SystemClock
 from klet.api.authorization import SubjectAccessReviewSpec
 from klet.api.codec import convert
 from klet.api.pod import Pod
-from klet.embedded.identities import User
+from klet.embedded.identities import ApiUser
 from klet.embedded.questions import Everything
 from klet.embedded.server import EmbeddedApi, build_api
 from klet.embedded.store import Key, Store
@@ -134,10 +134,10 @@ class ApiServer:
 
 
 @asynccontextmanager
-async def run_api_server(pki: Any, *, tokens: dict[str, User], rights: Any) -> AsyncIterator[ApiServer]:
+async def run_api_server(pki: Any, *, tokens: dict[str, ApiUser], rights: Any) -> AsyncIterator[ApiServer]:
     clock = SystemClock()
-    owner = User("owner", groups=("system:masters",))
-    agent = User("system:node:node", groups=("system:nodes", "system:masters"))
+    owner = ApiUser("owner", groups=("system:masters",))
+    agent = ApiUser("system:node:node", groups=("system:nodes", "system:masters"))
     known = {NODE_TOKEN: agent, OWNER_TOKEN: owner} | tokens
     api = build_api(store=Store.open(), tokens=known, rights=rights, clock=clock)
     requests: list[Asked] = []
@@ -309,7 +309,7 @@ class Attack:
         script: Script | None = None,
         images: tuple[FakeImage, ...] = (),
         cluster: bool = False,
-        tokens: dict[str, User] | None = None,
+        tokens: dict[str, ApiUser] | None = None,
         rights: Any = None,
         **settings: Any,
     ) -> Target:
@@ -402,7 +402,7 @@ async def open_door(tmp_path_factory: pytest.TempPathFactory, pki: Any) -> Async
     directory = tmp_path_factory.mktemp("door")
     async with attacking(directory, pki) as attack:
         rights = DoorRights()
-        tokens = {"reader-token": User("reader"), "stranger-token": User("stranger")}
+        tokens = {"reader-token": ApiUser("reader"), "stranger-token": ApiUser("stranger")}
         target = await attack.on(cluster=True, tokens=tokens, rights=rights)
         target.rights = rights
         authentication = target.node.settings["authentication"] | {"webhook": {"enabled": True}}

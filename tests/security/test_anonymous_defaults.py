@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from klet.embedded.identities import User
+from klet.embedded.identities import ApiUser
 
 PATHS = (
     "/pods",
@@ -65,7 +65,7 @@ async def test_a_user_without_rights_is_known_and_refused(attack):
         def allows(self, _asked):
             return False
 
-    target = await attack.on(cluster=True, tokens={"pod-token": User("system:serviceaccount:a:b")}, rights=Nobody())
+    target = await attack.on(cluster=True, tokens={"pod-token": ApiUser("system:serviceaccount:a:b")}, rights=Nobody())
     for setting in ("authentication", "authorization"):
         del target.node.settings[setting]
     async with attack.run(target):

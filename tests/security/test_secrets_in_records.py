@@ -14,7 +14,7 @@ import pytest
 
 from klet.api.config import Secret
 from klet.api.meta import ObjectMeta
-from klet.embedded.identities import User
+from klet.embedded.identities import ApiUser
 from klet.testing.fake_runtime import ExecResult, FakeImage, Script, registry_of
 
 PRIVATE = "registry.example.com/team/private:1"
@@ -90,7 +90,10 @@ async def target(attack, monkeypatch):
         registry=registry_of(FakeImage(PRIVATE, login=("user", SEEDS["password"]))),
         execs=lambda _config, _command: ExecResult(exit_code=1, stderr=b"no"),
     )
-    tokens = {SEEDS["client-token"]: User("reader"), SEEDS["node-token"]: User("node", groups=("system:masters",))}
+    tokens = {
+        SEEDS["client-token"]: ApiUser("reader"),
+        SEEDS["node-token"]: ApiUser("node", groups=("system:masters",)),
+    }
     target = await attack.on(script=script, cluster=True, tokens=tokens)
     kubeconfig = target.cluster.kubeconfig(attack.directory, token=SEEDS["node-token"])
     target.cluster.kubeconfig = lambda _directory: kubeconfig

@@ -17,10 +17,10 @@ from klet.checkpoint import CheckpointDamaged
 from klet.cli.apply_plan import Applied, read_applied
 from klet.cli.node.record import DamagedRecord, read_record
 from klet.embedded.patching import Patch
-from klet.embedded.refusals import Refused
+from klet.embedded.refusals import RequestRefused
 from klet.errors import KletError
 from klet.offline.object_formats import PlainFormat
-from klet.offline.snapshot import PodsFormat, SurroundingsFormat
+from klet.offline.snapshot import KeptClusterFormat, PodsFormat
 from klet.runtime.config.id_blocks import decode_block
 from klet.status.checkpoint import MemoryFormat
 
@@ -53,7 +53,7 @@ def test_an_object_of_the_api(data):
         pytest.param(MemoryFormat(), "AgentMemory", b'{"statuses":{"u":{"phase":"\x80"}},"delays":[]}', id="a status"),
         pytest.param(MemoryFormat(), "AgentMemory", b'{"statuses":{},"delays":[{"uid":"\x80"}]}', id="a delay"),
         pytest.param(PodsFormat(), "AcceptedPods", b'{"nodeName":"\x80"}', id="pods: the name of the node"),
-        pytest.param(SurroundingsFormat(), "OfflineSurroundings", b'{"nodeName":"\x80"}', id="surroundings"),
+        pytest.param(KeptClusterFormat(), "OfflineSurroundings", b'{"nodeName":"\x80"}', id="surroundings"),
         pytest.param(
             PlainFormat(kind="ConfigMap", owner="a", struct=ConfigMap), "ConfigMap", b'{"owner":"\x80"}', id="an owner"
         ),
@@ -75,7 +75,7 @@ def test_a_request_for_a_certificate():
 
 @pytest.mark.parametrize("body", [b'{"a":"\x80"}', b"[" * DEEP], ids=["not UTF-8", "nested too deep"])
 def test_a_patch_for_the_embedded_api(body):
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         Patch("application/merge-patch+json", body).apply({}, KINDS[0])
 
 

@@ -8,7 +8,7 @@ from klet.api.selectors import Operator, Requirement, parse_int64
 
 
 def suits_pod(spec: PodSpec, *, node_name: str, labels: Mapping[str, str]) -> bool:
-    """Whether a node has all labels of the pod's nodeSelector and matches its required node affinity."""
+    """Return whether a node has all labels of the pod's nodeSelector and matches its required node affinity."""
     if any(labels.get(key) != value for key, value in spec.node_selector.items()):
         return False
     affinity = spec.affinity and spec.affinity.node_affinity
@@ -17,12 +17,12 @@ def suits_pod(spec: PodSpec, *, node_name: str, labels: Mapping[str, str]) -> bo
 
 
 def matches_node_selector(selector: NodeSelector, *, node_name: str, labels: Mapping[str, str]) -> bool:
-    """Whether one of the terms matches; a selector without terms matches no node."""
+    """Return whether one of the terms matches; a selector without terms matches no node."""
     return any(matches_term(term, node_name=node_name, labels=labels) for term in selector.node_selector_terms)
 
 
 def matches_term(term: NodeSelectorTerm, *, node_name: str, labels: Mapping[str, str]) -> bool:
-    """Whether all requirements of a term hold; an empty or a malformed term matches no node."""
+    """Return whether all requirements of a term hold; an empty or a malformed term matches no node."""
     if not term.match_expressions and not term.match_fields:
         return False
     return all(_matches_label(each, labels) for each in term.match_expressions) and all(

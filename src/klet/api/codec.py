@@ -99,7 +99,7 @@ def _convert_leniently(cls: type[T], data: object, strict: msgspec.ValidationErr
 
 
 def _name_keys(cls: type[Any], data: object, path: str) -> str:
-    """Put the key of the failing entry where msgspec only says that it is somewhere in a map."""
+    """Put the key of the failing entry where msgspec only reports that it is somewhere in a map."""
     before, mark, after = path.partition("[...]")
     here = field_path(before)
     if not mark:

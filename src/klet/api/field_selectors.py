@@ -37,7 +37,7 @@ class FieldSelector(Struct, frozen=True):
         return all(term.matches(fields) for term in self.terms)
 
     def exact(self, field: str) -> str | None:
-        """The value that a field must have, if one is asked for."""
+        """Return the value that a field must have, if one is asked for."""
         return next((term.value for term in self.terms if term.field == field and not term.negated), None)
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ def check_fields(selector: FieldSelector, kind: Kind) -> FieldSelector:
 
 
 def selectable_fields(kind: Kind, data: Mapping[str, Any]) -> Mapping[str, str]:
-    """The fields of an object, given as plain data, that can be selected by."""
+    """Return the fields of an object, given as plain data, that can be selected by."""
     names = (*_METADATA, *_FIELDS.get((kind.group, kind.plural), ()))
     fields = {name: _lookup(data, name) for name in names}
     if kind.plural == "pods":

@@ -53,7 +53,7 @@ class Kind(Struct, frozen=True):
         return self.api_version.rpartition("/")[2]
 
     def path(self, namespace: str = "", name: str = "") -> str:
-        """The URL path of the collection, or of one object."""
+        """Return the URL path of the collection, or of one object."""
         segments = ["/apis" if self.group else "/api", self.api_version]
         if self.namespaced and namespace:
             segments += ["namespaces", namespace]
@@ -65,7 +65,7 @@ def find_kind(api_version: str, name: str) -> Kind | None:
 
 
 def kind_of(struct: type[ApiObject]) -> Kind:
-    """The kind that a struct holds, in the version klet prefers."""
+    """Return the kind that a struct holds, in the version klet prefers."""
     return _BY_STRUCT[struct]
 
 

@@ -209,7 +209,7 @@ def encode_readable(answer: Struct) -> bytes:
 
 
 def field_names(cls: type[Struct]) -> str:
-    """The fields of an answer as they are written, for texts of help."""
+    """Return the fields of an answer as they are written, for texts of help."""
     return ", ".join(each.encode_name for each in msgspec.structs.fields(cls))
 
 
@@ -219,7 +219,7 @@ def _plain(answer: Struct) -> object:
 
 
 def _instant(value: object) -> str:
-    """What msgspec has no form for: `Time`, which is a datetime and yet not of that very type."""
+    """Convert what msgspec has no form for: `Time`, which is a datetime and yet not of that very type."""
     if isinstance(value, datetime):
         return value.isoformat()
     raise TypeError(f"no way to write {type(value).__name__}")

@@ -1,6 +1,7 @@
 """What every object carries (meta/v1): object and list metadata, conditions, selectors, delete options, Status."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Generic, TypeVar
 
 import msgspec
@@ -150,6 +151,14 @@ class Status(ApiObject, frozen=True, kw_only=True):
     code: Int32 = 0
 
 
+class WatchEventType(StrEnum):
+    """What happened to a watched object; bookmarks and errors are events of their own."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
 class WatchEvent(ApiObject, frozen=True, kw_only=True):
     """One line of a watch; the object stays raw until its kind is known."""
 
@@ -158,7 +167,7 @@ class WatchEvent(ApiObject, frozen=True, kw_only=True):
 
 
 def metadata_of(obj: ApiObject) -> ObjectMeta:
-    """The metadata of a stored object."""
+    """Return the metadata of a stored object."""
     found = getattr(obj, "metadata", None)
     if not isinstance(found, ObjectMeta):
         message = f"{type(obj).__name__} is not a stored object: it has no metadata"

@@ -14,7 +14,7 @@ _COMPUTE: Final = ("cpu", "memory")
 
 
 def is_sidecar(container: Container) -> bool:
-    """Whether an init container keeps running next to the regular ones."""
+    """Return whether an init container keeps running next to the regular ones."""
     return container.restart_policy == "Always"
 
 
@@ -38,7 +38,7 @@ def aggregate_container_limits(spec: PodSpec) -> dict[str, Quantity]:
 
 
 def aggregate(regular: Iterable[Resources], init: Iterable[tuple[Resources, bool]]) -> dict[str, Quantity]:
-    """The most that containers have at one time; of an init container it is said whether it is a sidecar."""
+    """Return the most that containers have at one time; of an init container it is said whether it is a sidecar."""
     total: dict[str, Quantity] = {}
     for own in regular:
         _add(total, own)
@@ -58,7 +58,7 @@ def aggregate(regular: Iterable[Resources], init: Iterable[tuple[Resources, bool
 
 
 def compute_qos_class(pod: Pod) -> str:
-    """The class by the spec alone; a class already in the status has precedence where both are known."""
+    """Return the class by the spec alone; a class already in the status has precedence where both are known."""
     spec = pod.spec
     if spec.resources is not None:
         limits = _positive((spec.resources.limits,))

@@ -70,20 +70,20 @@ class Quantity:
         return cls(value * 10**6, format)
 
     def value(self) -> int:
-        """The whole units, rounded away from zero."""
+        """Return the whole units, rounded away from zero."""
         return _divide_away_from_zero(self.nano, _NANO)
 
     def milli_value(self) -> int:
-        """The thousandths, rounded away from zero."""
+        """Return the thousandths, rounded away from zero."""
         return _divide_away_from_zero(self.nano, 10**6)
 
     def scaled_value(self, exponent: int) -> int:
-        """The multiples of 10**exponent, rounded away from zero."""
+        """Return the multiples of 10**exponent, rounded away from zero."""
         places = exponent + 9
         return self.nano * 10**-places if places < 0 else _divide_away_from_zero(self.nano, 10**places)
 
     def round_up(self, exponent: int) -> "Quantity":
-        """The next multiple of 10**exponent away from zero."""
+        """Return the next multiple of 10**exponent away from zero."""
         if exponent <= -9:
             return self
         rounded = self.scaled_value(exponent) * 10 ** (exponent + 9)
@@ -191,7 +191,7 @@ def _fits_quickly(whole: str, fraction: str, exponent: int) -> bool:
 
 
 def _is_kept(written: Format, whole: str, fraction: str, exponent: int) -> bool:
-    """Whether upstream takes the text for canonical and prints it again as it stands."""
+    """Return whether upstream takes the text for canonical and prints it again as it stands."""
     digits = whole + fraction
     if written is Format.BINARY_SI:
         return _fits_quickly(whole, fraction, exponent) and int(whole) & 7 != 0

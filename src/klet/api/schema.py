@@ -82,7 +82,7 @@ def relax(struct: type[Any], data: object) -> object:
 
 
 def follow(struct: type[Any], data: object, path: str) -> tuple[Mapping[str, object], Any]:
-    """The map that lies at a field path, and the type of its values."""
+    """Return the map that lies at a field path, and the type of its values."""
     annotation: Any = struct
     here: Any = data
     for name, index in _STEP.findall(path):

@@ -100,7 +100,7 @@ def parse_label_selector(text: str) -> Selector:
 
 
 def label_selector(selector: LabelSelector | None) -> Selector:
-    """The selector of an object; None selects nothing, an empty one everything."""
+    """Return the selector of an object; None selects nothing, an empty one everything."""
     if selector is None:
         return NOTHING
     requirements = [_checked(key, Operator.EQUALS, (value,)) for key, value in selector.match_labels.items()]
@@ -113,7 +113,7 @@ def label_selector(selector: LabelSelector | None) -> Selector:
 
 
 def parse_int64(text: str) -> int | None:
-    """A whole number as Go's ParseInt reads it: decimal digits, an optional sign, 64 bits."""
+    """Return a whole number as Go's ParseInt reads it: decimal digits, an optional sign, 64 bits."""
     if _INTEGER.fullmatch(text) is None or len(text) > 64:
         return None
     number = int(text)

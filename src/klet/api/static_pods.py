@@ -57,7 +57,7 @@ def static_pod_uid(pod: Pod, *, node_name: str, origin: StaticOrigin, location: 
 
 
 def fnv128a(data: bytes) -> str:
-    """The 128-bit FNV-1a hash, in lowercase hexadecimal."""
+    """Return the 128-bit FNV-1a hash, in lowercase hexadecimal."""
     value = _FNV_OFFSET
     for byte in data:
         value = ((value ^ byte) * _FNV_PRIME) & _FNV_MASK
@@ -81,7 +81,7 @@ def find_static_pod_problem(pod: Pod, *, prevent_api_references: bool = True) ->
 
 
 def _with_toleration(tolerations: tuple[Toleration, ...]) -> tuple[Toleration, ...]:
-    """Tolerate every NoExecute taint for ever; a copy of the toleration with a time limit is replaced."""
+    """Tolerate every NoExecute taint without a time limit; a copy of the toleration with a time limit is replaced."""
     kept = tuple(
         _TOLERATE_ALL if replace(toleration, toleration_seconds=None) == _TOLERATE_ALL else toleration
         for toleration in tolerations

@@ -30,14 +30,14 @@ def normalize_sysctl(name: str) -> str:
 
 
 def namespace_of(sysctl: str) -> str | None:
-    """The namespace that a parameter, or a pattern of them, belongs to; None for one of the whole machine."""
+    """Return the namespace that a parameter, or a pattern of them, belongs to; None for one of the whole machine."""
     if sysctl.startswith("net."):
         return NET
     return IPC if sysctl == "kernel.sem" or sysctl.startswith(_IPC_PREFIXES) else None
 
 
 def matches_sysctl(sysctl: str, pattern: str) -> bool:
-    """Whether a parameter is meant by a pattern: itself, or what begins as one that ends with `*`."""
+    """Return whether a parameter is meant by a pattern: itself, or what begins as one that ends with `*`."""
     if pattern.endswith(_ANYTHING):
         return sysctl.startswith(pattern.removesuffix(_ANYTHING))
     return sysctl == pattern

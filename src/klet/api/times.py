@@ -24,7 +24,7 @@ class Time(datetime):
 
     @classmethod
     def of(cls, instant: datetime) -> Self:
-        """The second in which an aware instant lies."""
+        """Return the second in which an aware instant lies."""
         return _copy(cls, instant.replace(microsecond=0))
 
     @classmethod
@@ -127,7 +127,7 @@ def _invalid(text: str) -> TimeError:
 
 
 def format_duration(nanoseconds: int) -> str:
-    """A Go duration string, as Go's Duration.String writes it."""
+    """Return a Go duration string, as Go's Duration.String writes it."""
     if nanoseconds == 0:
         return "0s"
     sign, rest = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)

@@ -7,7 +7,7 @@ from klet.api.selectors import parse_int64
 
 
 def tolerates(toleration: Toleration, taint: Taint, *, comparisons: bool = False) -> bool:
-    """Whether one toleration covers one taint.
+    """Return whether one toleration covers one taint.
 
     `comparisons` is the gate TaintTolerationComparisonOperators: with it, Gt and Lt compare the taint's number with
     the toleration's.
@@ -37,7 +37,7 @@ def find_untolerated(
     effects: Collection[str],
     comparisons: bool = False,
 ) -> Taint | None:
-    """The first taint with one of the effects that no toleration covers."""
+    """Return the first taint with one of the effects that no toleration covers."""
     for taint in taints:
         if taint.effect in effects and not any(tolerates(each, taint, comparisons=comparisons) for each in tolerations):
             return taint

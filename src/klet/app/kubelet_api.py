@@ -24,11 +24,11 @@ from klet.logs.container_logs import ContainerLogs
 from klet.model.roles import Part
 from klet.server.auth.build import AuthSettings, build_gate
 from klet.server.auth.certificates import ClientAuthorities
-from klet.server.auth.gate import Gate
+from klet.server.auth.gate import RequestGate
 from klet.server.auth.reviews import Reviewer
 from klet.server.configz import encode_configuration
 from klet.server.endpoints import Routes
-from klet.server.listener import Address, HealthListener, ReadOnlyListener, SecureListener, SocketListener, take
+from klet.server.listener import HealthListener, ListenAddress, ReadOnlyListener, SecureListener, SocketListener, take
 from klet.server.routes.health import HealthRoutes, pass_always
 from klet.server.routes.klet import KletRoutes
 from klet.server.routes.metrics import MetricRoutes
@@ -55,7 +55,7 @@ class SecureApi(Struct, frozen=True, kw_only=True):
     listener: socket.socket
     contexts: ServingContext
     certified: CertifiedConnections
-    gate: Gate
+    gate: RequestGate
     has_debugging: bool
     pair: FollowedPair | None
     """The files of the certificate; None where the cluster signs one (`serverTLSBootstrap`)."""
@@ -66,7 +66,7 @@ class SecureApi(Struct, frozen=True, kw_only=True):
 class OpenedApi(Struct, frozen=True, kw_only=True):
     """Where and with what the node answers: its ports are taken, its certificates read."""
 
-    health: Address | None
+    health: ListenAddress | None
     readers: socket.socket | None
     secure: SecureApi | None
     own_socket: Path
@@ -99,7 +99,7 @@ def take_ports(config: KubeletConfiguration) -> Iterator[ApiSockets]:
     with ExitStack() as taken:
 
         def claim(port: int, field: str) -> socket.socket:
-            address = Address(host=config.address, port=port, name=f"{named('address')}, {named(field)}")
+            address = ListenAddress(host=config.address, port=port, name=f"{named('address')}, {named(field)}")
             return taken.enter_context(take(address))
 
         yield ApiSockets(
@@ -127,7 +127,7 @@ async def open_kubelet_api(
     health = None
     if config.healthz_port > 0:
         name = f"{named('healthzBindAddress')}, {named('healthzPort')}"
-        health = Address(host=config.healthz_bind_address, port=config.healthz_port, name=name)
+        health = ListenAddress(host=config.healthz_bind_address, port=config.healthz_port, name=name)
     return OpenedApi(
         health=health,
         readers=sockets.readers,

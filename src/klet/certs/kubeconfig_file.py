@@ -12,7 +12,7 @@ from klet.certs.messages import CertificateFacts
 from klet.host.errors import FileError
 from klet.host.files import write_atomic
 from klet.kube.access import Access, Material, NoVerification, SystemAuthorities
-from klet.kube.credentials import Shown
+from klet.kube.credentials import CredentialSet
 from klet.kube.errors import KubeconfigError, KubeError
 from klet.kube.kubeconfig import load_kubeconfig
 from klet.kube.tls import client_context
@@ -73,7 +73,7 @@ async def find_flaw(path: Path, reader: FactsReader, *, now: datetime) -> str:
         if access.login.pair is None:
             return f"{path} has no client certificate"
         certificate, key = access.login.pair.read()
-        client_context(access.authority, Shown(certificate=certificate, key=key))
+        client_context(access.authority, CredentialSet(certificate=certificate, key=key))
         facts = await reader.describe(certificate.decode("ascii", errors="replace"))
     except (KubeError, CertificateError, OSError) as error:
         return str(error)

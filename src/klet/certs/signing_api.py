@@ -10,7 +10,7 @@ from klet.certs.errors import RequestExists, SigningFailed
 from klet.certs.requests import RequestOutcome
 from klet.kube.errors import AlreadyExists, Forbidden, KubeError, NotFound, TryLater, Unauthorized, Unreachable
 from klet.kube.informer import Informer, InformerSettings
-from klet.kube.watch import Scope
+from klet.kube.watch import WatchScope
 
 _PASSING: Final = (Unreachable, TryLater)
 _IN_ORDER: Final = (AlreadyExists, Unauthorized, Forbidden, NotFound)
@@ -35,7 +35,7 @@ class ApiSigning:
         self, name: str, judge: Callable[[CertificateSigningRequest | None], RequestOutcome | None]
     ) -> RequestOutcome:
         """Watch this one object until it is judged: the watch outlives connections and servers."""
-        scope = Scope(selectors=(("fieldSelector", f"metadata.name={name}"),))
+        scope = WatchScope(selectors=(("fieldSelector", f"metadata.name={name}"),))
         informer = Informer(struct=CertificateSigningRequest, scope=scope, settings=self._choose())
         outcome: RequestOutcome | None = None
         async with asyncio.TaskGroup() as group:

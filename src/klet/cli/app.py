@@ -76,10 +76,12 @@ def up(
         bool, typer.Option("--detach", "-d", help="Return once the pods are ready; the node stays.")
     ] = False,
     timeout: Annotated[str, typer.Option(metavar="DURATION", help="How long to wait for the pods.")] = "5m",
-    no_install: Annotated[bool, typer.Option("--no-install", help="Only say which packages are missing.")] = False,
+    no_install: Annotated[
+        bool, typer.Option("--no-install", help="Install nothing; list the missing packages.")
+    ] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Apply the files again whenever they change.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse manifests with unknown fields.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tell every decision of the agent.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every decision of the agent.")] = False,
     output: Annotated[str, typer.Option("--output", "-o", metavar="json", help=_json_help(UpReport))] = "",
     state_dir: StateDir = DEFAULT_STATE,
 ) -> None:
@@ -115,7 +117,7 @@ def down(
     ] = False,
     state_dir: StateDir = DEFAULT_STATE,
 ) -> None:
-    """Stop the pods and the node, and leave nothing behind."""
+    """Stop the pods and the node, and clean up the machine."""
     # Imported here for the same reason as above.
     from klet.aio.clock import SystemClock  # noqa: PLC0415
     from klet.cli.down import run_down  # noqa: PLC0415
@@ -148,17 +150,15 @@ def ps(
 def logs(
     pod: PodName,
     container: Annotated[str | None, typer.Option("--container", "-c", help="The first one without it.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as the container writes.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log.")] = False,
     tail: Annotated[int, typer.Option(help="Only so many lines from the end; -1 is all.")] = -1,
-    since: Annotated[str | None, typer.Option(metavar="DURATION", help="Only what is not older.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="DURATION", help="Only lines that are not older.")] = None,
     timestamps: Annotated[bool, typer.Option("--timestamps", help="Begin each line with its time.")] = False,
-    previous: Annotated[
-        bool, typer.Option("--previous", "-p", help="Of the container's life before this one.")
-    ] = False,
+    previous: Annotated[bool, typer.Option("--previous", "-p", help="Of the previous container.")] = False,
     namespace: Namespace = None,
     state_dir: StateDir = DEFAULT_STATE,
 ) -> None:
-    """Print what a container has written."""
+    """Print the log of a container."""
     query = log_query(
         follow=follow,
         tail=tail,
@@ -175,14 +175,14 @@ def explain(
         str,
         typer.Argument(metavar="POD|node", help="A pod by its name, or its name in the manifest; namespace/name too."),
     ],
-    every: Annotated[bool, typer.Option("--all", "-a", help="Tell every decision, of earlier pods too.")] = False,
+    every: Annotated[bool, typer.Option("--all", "-a", help="Show every decision, of earlier pods too.")] = False,
     output: Annotated[str, typer.Option("--output", "-o", metavar="json", help=_json_help(Explanation))] = "",
     namespace: Namespace = None,
     state_dir: StateDir = DEFAULT_STATE,
 ) -> None:
-    """Tell why a pod is as it is, what comes next, and what happened to it; also of a pod that is gone.
+    """Show why a pod is in its state, what comes next, and what happened to it; also for a pod that is gone.
 
-    `klet explain node` tells why the node is ready or not, condition by condition.
+    `klet explain node` shows why the node is ready or not, condition by condition.
     """
     # Imported here for the same reason as above.
     from klet.cli.explain import print_explanation  # noqa: PLC0415
@@ -194,7 +194,7 @@ def explain(
 def version(
     output: Annotated[str, typer.Option("--output", "-o", metavar="json", help=_json_help(VersionReport))] = "",
 ) -> None:
-    """Print klet's version, and the Kubernetes version it stands for."""
+    """Print klet's version, and the Kubernetes version it follows."""
     if _is_json(output):
         report = VersionReport(klet=__version__, kubernetes=KUBERNETES_VERSION, kubelet=KUBELET_VERSION)
         print(encode(report).decode())

@@ -37,7 +37,7 @@ class PodManifest(Struct, frozen=True):
     content: bytes
 
 
-class Origin(Struct, frozen=True):
+class ManifestFile(Struct, frozen=True):
     """One of the user's files: the pods it holds, and whether all of it could be read."""
 
     path: str
@@ -66,7 +66,7 @@ class ApplyPlan(Struct, frozen=True):
 
 
 def plan_apply(
-    origins: Sequence[Origin], *, applied: Applied, present: Mapping[str, bytes], directories: Sequence[str] = ()
+    origins: Sequence[ManifestFile], *, applied: Applied, present: Mapping[str, bytes], directories: Sequence[str] = ()
 ) -> ApplyPlan:
     """Compare the user's files with the directory, whose files `present` holds by name.
 
@@ -102,8 +102,8 @@ def plan_apply(
     )
 
 
-def find_duplicates(origins: Sequence[Origin]) -> list[str]:
-    """Pods that are named twice in what the user gave; nobody can say which one is meant."""
+def find_duplicates(origins: Sequence[ManifestFile]) -> list[str]:
+    """Pods that are named twice in what the user gave; it is unclear which one is meant."""
     first: dict[PodKey, str] = {}
     problems = []
     for origin in origins:
@@ -117,7 +117,7 @@ def find_duplicates(origins: Sequence[Origin]) -> list[str]:
 
 
 def file_name(key: PodKey) -> str:
-    """A stable name for a pod's manifest; `_` is in no Kubernetes name, so two pods never share one."""
+    """Return a stable name for a pod's manifest; `_` is in no Kubernetes name, so two pods never share one."""
     name = f"{key.namespace}_{key.name}.json"
     if len(name) <= NAME_LIMIT:
         return name
@@ -130,7 +130,7 @@ def parse_key(text: str) -> PodKey:
 
 
 def read_applied(path: Path) -> Applied:
-    """A file that is missing or damaged means that nothing is known; what runs stays until `klet down`."""
+    """Read the applied pods. A missing or damaged file means that none are known; what runs stays until `klet down`."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Applied)
     except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
@@ -141,7 +141,9 @@ def _owners(applied: Applied) -> dict[PodKey, str]:
     return {parse_key(text): origin for origin, pods in applied.origins.items() for text in pods}
 
 
-def _kept(owners: Mapping[PodKey, str], origins: Sequence[Origin], directories: Sequence[str]) -> dict[PodKey, str]:
+def _kept(
+    owners: Mapping[PodKey, str], origins: Sequence[ManifestFile], directories: Sequence[str]
+) -> dict[PodKey, str]:
     replaced = {origin.path for origin in origins if origin.is_complete}
     given = {origin.path for origin in origins}
     return {

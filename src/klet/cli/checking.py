@@ -9,12 +9,12 @@ from klet.sources.errors import ManifestError
 
 
 def node_name() -> str:
-    """The node's name as the agent chooses it when no flag says another."""
+    """Return the node's name as the agent chooses it when no flag says another."""
     return socket.gethostname().strip().lower()
 
 
 def check_manifest(content: bytes) -> Sequence[str]:
-    """What is wrong with the pod, one line for each rule, beginning with the field."""
+    """Return what is wrong with the pod, one line for each rule, beginning with the field."""
     origin = Origin(kind=StaticOrigin.FILE, location="", node_name=node_name())
     try:
         decode_pod(content, origin)

@@ -62,11 +62,11 @@ class AgentClient:
         return self._read(PodListing, "/pods").items or ()
 
     def all_pods(self) -> tuple[Pod, ...]:
-        """Also those that nobody wants any more and that are still terminating."""
+        """Return all pods, also removed ones that are still terminating."""
         return self.list_pods().items or ()
 
     def list_pods(self) -> PodListing:
-        """All pods, in the list that the agent sends."""
+        """Return all pods, in the list that the agent sends."""
         return self._read(PodListing, klet_v1.PODS)
 
     def explain(self, namespace: str, name: str) -> Explanation:
@@ -78,11 +78,11 @@ class AgentClient:
         return self._read(NodeExplanation, klet_v1.NODE)
 
     def why(self, namespace: str, name: str) -> tuple[Why, ...]:
-        """What the agent names as the causes of how a pod is; the first explains most."""
+        """Return what the agent names as the causes of how a pod is; the first explains most."""
         return self.explain(namespace, name).why
 
     def recorded_pods(self) -> RecordedPods:
-        """The pods that there are records about, also those that are gone."""
+        """Return the pods that there are records about, also those that are gone."""
         return self._read(RecordedPods, klet_v1.EXPLAIN)
 
     def logs(self, namespace: str, pod: str, container: str, query: Mapping[str, str]) -> Iterator[bytes]:
@@ -94,17 +94,17 @@ class AgentClient:
                 yield piece
 
     def open(self, path: str, query: Mapping[str, str]) -> "AgentStream":
-        """An answer without an end of its own."""
+        """Return an answer without an end of its own."""
         connection = self._connect(timeout=None)
         return AgentStream(connection=connection, response=self._ask(connection, path, query))
 
     def follow_journal(self, query: Mapping[str, str]) -> "AgentStream":
-        """The agent's decisions, one on each line."""
+        """Return the agent's decisions, one on each line."""
         with _known_path(klet_v1.JOURNAL):
             return self.open(klet_v1.JOURNAL, {"follow": "true", **query})
 
     def _read(self, cls: type[T], path: str) -> T:
-        """The answer of a path that every agent of this version has."""
+        """Return the answer of a path that every agent of this version has."""
         with _known_path(path):
             return _decode(cls, path, self._get(path))
 
@@ -186,7 +186,7 @@ class AgentStream:
         self.close()
 
     def read1(self) -> bytes:
-        """What has arrived; empty at the end."""
+        """Return what has arrived; empty at the end."""
         try:
             return self._response.read1(1 << 16)
         except (OSError, http.client.HTTPException):

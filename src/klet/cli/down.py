@@ -7,14 +7,14 @@ from klet.aio.clock import Clock
 from klet.cli.node.host_ledger import HostLedger
 from klet.cli.node.node import find_node, locked, make_state_directory, require_root
 from klet.cli.node.teardown import Teardown, purge
-from klet.cli.progress import Progress
+from klet.cli.progress import CommandProgress
 
 
-def run_down(state: Path, *, should_purge: bool, progress: Progress, clock: Clock) -> int:
+def run_down(state: Path, *, should_purge: bool, progress: CommandProgress, clock: Clock) -> int:
     require_root("down")
     node = find_node(state)
     if not node.paths.state.exists() and not node.paths.run.exists():
-        progress.say(f"There is no node at {node.paths.state}.")
+        progress.show(f"There is no node at {node.paths.state}.")
         return 0
     # The lock is the directory, and after a --purge that was cut short it may be the only thing that is missing.
     make_state_directory(node)

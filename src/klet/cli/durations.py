@@ -31,7 +31,7 @@ def human_duration(duration: timedelta) -> str:
 
 
 def exact_duration(duration: timedelta) -> str:
-    """A measured time: `12ms`, `1.24s`, then as human_duration."""
+    """Return a measured time: `12ms`, `1.24s`, then as human_duration."""
     seconds = duration.total_seconds()
     if seconds < 1:
         return f"{seconds * 1000:.0f}ms"

@@ -25,7 +25,7 @@ def render_explanation(explanation: Explanation, *, width: int, is_whole: bool) 
 
 
 def render_node(explanation: NodeExplanation, *, width: int, is_whole: bool) -> str:
-    """The same of the node, with its conditions before what happened."""
+    """Return the same of the node, with its conditions before what happened."""
     head = f"node/{explanation.node.name}: {'ready' if explanation.ready else 'not ready'}"
     conditions = [
         line
@@ -37,11 +37,11 @@ def render_node(explanation: NodeExplanation, *, width: int, is_whole: bool) -> 
     return "\n".join([head, "", *reasons, "", "Conditions:", *conditions, "", *story]).rstrip() + "\n"
 
 
-def _render_reasons(told: Explanation | NodeExplanation, *, width: int) -> list[str]:
-    lines = _wrap(told.summary, "Well", width=width) if told.summary else []
-    for why in told.why[:MOST_REASONS]:
-        lines += _render_why(why, now=told.now, width=width)
-    if (left := len(told.why) - MOST_REASONS) > 0:
+def _render_reasons(explanation: Explanation | NodeExplanation, *, width: int) -> list[str]:
+    lines = _wrap(explanation.summary, "Well", width=width) if explanation.summary else []
+    for why in explanation.why[:MOST_REASONS]:
+        lines += _render_why(why, now=explanation.now, width=width)
+    if (left := len(explanation.why) - MOST_REASONS) > 0:
         lines += _wrap(f"{left} more: klet explain -o json has them", "", width=width)
     return lines
 
@@ -95,12 +95,12 @@ def _render_timeline(explanation: Explanation | NodeExplanation, *, width: int, 
 
 
 def _clock(instant: datetime, *, now: datetime) -> str:
-    """The time, with the day if it is another one."""
+    """Return the time, with the day if it is another one."""
     return f"{instant:%H:%M:%S} UTC" if instant.date() == now.date() else f"{instant:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _wrap(text: str, label: str, *, width: int) -> list[str]:
-    """A text beside its label, in a few lines at most."""
+    """Return a text beside its label, in a few lines at most."""
     first = f"{label:<{_INDENT}}" if label else ""
     return textwrap.wrap(
         text,

@@ -35,7 +35,7 @@ class JournalFeed:
         self._thread.join(timeout=2)
 
     def wait(self, seconds: float) -> list[CauseRecord]:
-        """What came, waiting for the first record at most so long. Raises OtherVersion if it cannot be read."""
+        """Return what came, waiting for the first record at most so long. Raises OtherVersion if it cannot be read."""
         found: list[CauseRecord] = []
         try:
             found.append(_readable(self._records.get(timeout=seconds)))

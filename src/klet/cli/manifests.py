@@ -15,7 +15,7 @@ from msgspec import Struct
 from klet.api.codec import decode
 from klet.api.pod import Pod
 from klet.api.schema import unknown_fields
-from klet.cli.apply_plan import Origin, PodKey, PodManifest
+from klet.cli.apply_plan import ManifestFile, PodKey, PodManifest
 from klet.config.document import Json, JsonObject, parse_document
 from klet.config.errors import ConfigError
 
@@ -35,7 +35,7 @@ ManifestChecker = Callable[[bytes], Sequence[str]]
 class ReadManifests(Struct, frozen=True):
     """What was found in one of the user's files."""
 
-    origin: Origin
+    origin: ManifestFile
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -55,7 +55,7 @@ def read_manifests(path: str, data: bytes, *, check: ManifestChecker, is_strict:
     try:
         documents = split_documents(data.decode())
     except UnicodeDecodeError as error:
-        return ReadManifests(Origin(path, (), is_complete=False), (f"{path}: not UTF-8 (byte {error.start})",))
+        return ReadManifests(ManifestFile(path, (), is_complete=False), (f"{path}: not UTF-8 (byte {error.start})",))
     for document in documents:
         where = f"{path}: document {document.number}"
         try:
@@ -76,7 +76,7 @@ def read_manifests(path: str, data: bytes, *, check: ManifestChecker, is_strict:
                 errors += [f"{where}: {prefix}{text}" for text in problems]
             else:
                 pods.append(PodManifest(_key(content), document.number, content))
-    return ReadManifests(Origin(path, tuple(pods), is_complete=not errors), tuple(errors), tuple(warnings))
+    return ReadManifests(ManifestFile(path, tuple(pods), is_complete=not errors), tuple(errors), tuple(warnings))
 
 
 def split_documents(text: str) -> list[DocumentText]:
@@ -106,7 +106,7 @@ def manifest_digest(value: JsonObject) -> str:
 
 
 def digest_of(content: bytes) -> str:
-    """The digest that an encoded manifest carries."""
+    """Return the digest that an encoded manifest carries."""
     return decode(Pod, content).metadata.annotations[DIGEST_ANNOTATION]
 
 
@@ -131,7 +131,7 @@ def expand_paths(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _objects(fields: JsonObject) -> Iterator[tuple[str, JsonObject]]:
-    """The object itself, or those of a list, with the path to each."""
+    """Yield the object itself, or those of a list, with the path to each."""
     items = fields.get("items")
     if fields.get("kind") not in ("List", "PodList") or not isinstance(items, list):
         yield "", fields

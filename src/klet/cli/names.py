@@ -22,7 +22,7 @@ class PodReference(Struct, frozen=True):
 
 
 def is_node(text: str) -> bool:
-    """Whether the node is meant: `node`, or `node/name`. A pod of that name is `pod/node`."""
+    """Return whether the node is meant: `node`, or `node/name`. A pod of that name is `pod/node`."""
     kind, _, name = text.partition("/")
     return kind in {"node", "nodes", "no"} and "/" not in name and (bool(name) or text == "node")
 
@@ -42,12 +42,12 @@ def parse_reference(text: str, *, namespace: str | None) -> PodReference:
 
 
 def manifest_name(pod: Pod) -> str:
-    """The name in the manifest: a static pod carries the node's name at the end of its own."""
+    """Return the name in the manifest: a static pod carries the node's name at the end of its own."""
     return pod.metadata.name.removesuffix(f"-{pod.spec.node_name}") if pod.spec.node_name else pod.metadata.name
 
 
 def find_pod(pods: Sequence[Pod], reference: PodReference) -> Pod:
-    """The one pod that is meant. A full name goes before a manifest's name."""
+    """Return the one pod that is meant. A full name goes before a manifest's name."""
     here = [pod for pod in pods if reference.namespace in {None, pod.metadata.namespace}]
     exact = [pod for pod in here if pod.metadata.name == reference.name]
     found = exact or [pod for pod in here if manifest_name(pod) == reference.name]
@@ -84,11 +84,13 @@ def recorded_names(pods: Iterable[RecordedPod], *, node_name: str) -> frozenset[
     return frozenset(PodName(pod.namespace, pod.name, pod.name.removesuffix(f"-{node_name}")) for pod in pods)
 
 
-def choose_name(reference: PodReference, known: frozenset[PodName], told: Callable[[], frozenset[PodName]]) -> PodName:
-    """The one name that is meant; pods that are there go before those that are gone, which are only then asked for."""
+def choose_name(
+    reference: PodReference, known: frozenset[PodName], recorded: Callable[[], frozenset[PodName]]
+) -> PodName:
+    """Return the one name that is meant: of an existing pod, or else of one in the journal, which is only then read."""
     if (name := _match(reference, known)) is not None:
         return name
-    remembered = told()
+    remembered = recorded()
     if (name := _match(reference, remembered)) is not None:
         return name
     raise UnclearName(_never_seen(reference, known, remembered))
@@ -104,10 +106,10 @@ def _match(reference: PodReference, names: frozenset[PodName]) -> PodName | None
     return found[0] if found else None
 
 
-def _never_seen(reference: PodReference, known: frozenset[PodName], told: frozenset[PodName]) -> str:
+def _never_seen(reference: PodReference, known: frozenset[PodName], recorded: frozenset[PodName]) -> str:
     where = f" in namespace {reference.namespace!r}" if reference.namespace is not None else ""
     text = f"there is no pod {reference.name!r}{where}, and none is remembered"
-    every = sorted(known | told)
+    every = sorted(known | recorded)
     spellings = {name for one in every for name in (one.manifest_name, one.name)}
     if near := get_close_matches(reference.name, sorted(spellings), n=3):
         meant = [one.label for name in near for one in every if name in (one.manifest_name, one.name)]
@@ -117,7 +119,7 @@ def _never_seen(reference: PodReference, known: frozenset[PodName], told: frozen
 
 
 def choose_container(pod: Pod, container: str | None) -> str:
-    """The container to read: the one that was named, or the only one, or the first as kubectl has it."""
+    """Return the container to read: the one that was named, or the only one, or the first as kubectl has it."""
     names = container_names(pod)
     if container is None:
         return pod.metadata.annotations.get("kubectl.kubernetes.io/default-container", "") or names[0]
@@ -127,7 +129,7 @@ def choose_container(pod: Pod, container: str | None) -> str:
 
 
 def container_names(pod: Pod) -> list[str]:
-    """All containers, the pod's own first."""
+    """Return all containers, the pod's own first."""
     return [
         *(spec.name for spec in pod.spec.containers),
         *(spec.name for spec in pod.spec.init_containers),

@@ -85,7 +85,7 @@ def print_logs(
 def log_query(
     *, follow: bool, tail: int, since: timedelta | None, timestamps: bool, previous: bool
 ) -> Mapping[str, str]:
-    """The options in the words of the kubelet's API; what is not asked for is left out."""
+    """Return the options in the words of the kubelet's API; what is not asked for is left out."""
     query: dict[str, str] = {}
     for name, wanted in (("follow", follow), ("timestamps", timestamps), ("previous", previous)):
         if wanted:

@@ -61,7 +61,7 @@ def _born(pod: Pod) -> datetime | None:
 
 
 def pod_status_word(pod: Pod) -> str:
-    """The STATUS column: the phase, or the more telling state of a container."""
+    """Return the STATUS column: the phase, or the more precise state of a container."""
     if pod.metadata.deletion_timestamp is not None and pod.status.phase not in {"Succeeded", "Failed"}:
         return "Unknown" if pod.status.reason == "NodeLost" else "Terminating"
     word = pod.status.reason or pod.status.phase or "Unknown"

@@ -16,8 +16,8 @@ from klet.cli.durations import exact_duration
 from klet.cli.terminal_text import as_terminal_text
 
 
-class Step:
-    """One thing being done; a note tells how it ended."""
+class ProgressStep:
+    """One thing being done; a note describes its result."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -27,19 +27,19 @@ class Step:
         self.result = text
 
 
-class Progress(Protocol):
-    """Where commands tell what they do."""
+class CommandProgress(Protocol):
+    """Shows the progress of a command."""
 
-    def step(self, title: str) -> contextlib.AbstractContextManager[Step]: ...
+    def step(self, title: str) -> contextlib.AbstractContextManager[ProgressStep]: ...
 
-    def say(self, text: str) -> None: ...
+    def show(self, text: str) -> None: ...
 
     def warn(self, text: str) -> None: ...
 
     def error(self, text: str) -> None: ...
 
     def waiting(self, text: str) -> None:
-        """What is being waited for; only a terminal shows it, and an empty text takes it away."""
+        """Show what the command waits for, on a terminal only; an empty text removes it."""
         ...
 
 
@@ -50,29 +50,29 @@ class PlainProgress:
         self._clock = clock
 
     @contextlib.contextmanager
-    def step(self, title: str) -> Iterator[Step]:
-        step = Step(title)
+    def step(self, title: str) -> Iterator[ProgressStep]:
+        step = ProgressStep(title)
         began = self._clock.monotonic()
         try:
             yield step
         except BaseException as error:
-            self.say(f"{title}: {_ending(error)} ({self._since(began)})")
+            self.show(f"{title}: {_ending(error)} ({self._since(began)})")
             raise
-        self.say(f"{title}: {step.result or 'done'} ({self._since(began)})")
+        self.show(f"{title}: {step.result or 'done'} ({self._since(began)})")
 
-    def say(self, text: str) -> None:
-        # A reader that went away, as `| head` does, must not stop a node half way down.
+    def show(self, text: str) -> None:
+        # A reader that closed the pipe, as `| head` does, must not stop a node half way down.
         with contextlib.suppress(BrokenPipeError):
             print(as_terminal_text(text), file=sys.stderr, flush=True)
 
     def warn(self, text: str) -> None:
-        self.say(f"warning: {text}")
+        self.show(f"warning: {text}")
 
     def error(self, text: str) -> None:
-        self.say(f"error: {text}")
+        self.show(f"error: {text}")
 
     def waiting(self, text: str) -> None:
-        """Lines that come again and again help nobody in a log."""
+        """Show nothing: repeated lines are no help in a log."""
 
     def _since(self, began: float) -> str:
         return exact_duration(timedelta(seconds=self._clock.monotonic() - began))
@@ -87,8 +87,8 @@ class TerminalProgress:
         self._status: Status | None = None
 
     @contextlib.contextmanager
-    def step(self, title: str) -> Iterator[Step]:
-        step = Step(title)
+    def step(self, title: str) -> Iterator[ProgressStep]:
+        step = ProgressStep(title)
         began = self._clock.monotonic()
         self.waiting(title)
         try:
@@ -100,7 +100,7 @@ class TerminalProgress:
             self.waiting("")
         self._line("[green]✓[/green]", title, step.result, began)
 
-    def say(self, text: str) -> None:
+    def show(self, text: str) -> None:
         self._console.print(_plain(text), highlight=False, soft_wrap=True)
 
     def warn(self, text: str) -> None:
@@ -127,7 +127,7 @@ class TerminalProgress:
 
 
 def _plain(text: str) -> str:
-    """Neither rich's markup nor the terminal's own means anything in it."""
+    """Escape rich's markup and the control characters of terminals."""
     return escape(as_terminal_text(text))
 
 
@@ -136,7 +136,7 @@ def _ending(error: BaseException) -> str:
     return "interrupted" if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)) else "failed"
 
 
-def choose_progress(*, clock: Clock) -> Progress:
+def choose_progress(*, clock: Clock) -> CommandProgress:
     """A terminal gets the display; a pipe, a file and TERM=dumb get lines."""
     console = Console(stderr=True)
     if console.is_terminal and not console.is_dumb_terminal:

@@ -1,4 +1,4 @@
-"""Chooses what `klet up` tells of the agent's decisions: what a user waits for, not every step on the way."""
+"""Chooses which of the agent's decisions `klet up` shows: what a user waits for, not every step on the way."""
 
 from klet.api.klet_v1 import CauseRecord
 from klet.cli.timeline import render_record
@@ -30,7 +30,7 @@ Failed is not among them: a container that cannot be started is in the status to
 
 
 def brief_line(record: CauseRecord) -> str | None:
-    """The decision in a few words, or None if it only matters to those who look closely."""
+    """Return the decision in a few words, or None if it only matters to those who look closely."""
     container, decision = record.subject.container, record.decision
     if decision == Reason.PULLING:
         return f'container "{container}": {record.message[:1].lower()}{record.message[1:]}'

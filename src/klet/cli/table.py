@@ -18,7 +18,7 @@ def column_widths(lines: Sequence[Sequence[str]], *, at_least: Sequence[int] = (
 
 
 def render_lines(lines: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
-    # The last column is not padded: trailing blanks help nobody.
+    # The last column is not padded: trailing blanks are of no use.
     return "".join(
         "".join(f"{cell:<{width + GAP}}" for cell, width in zip(line, widths, strict=True)).rstrip() + "\n"
         for line in lines

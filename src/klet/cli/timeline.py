@@ -19,9 +19,9 @@ BESIDE_THE_POINT: Final = frozenset(
         Reason.START_INIT_CONTAINER,
     }
 )
-"""Decisions that only matter to those who want every step: what came of them is told too."""
+"""Decisions that `--all` alone shows: their results are records too."""
 SAID_TWICE: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
-"""Failures to start that the image manager has told before."""
+"""Failures to start that the image manager has already recorded."""
 
 
 class Line(Struct, frozen=True):
@@ -32,7 +32,7 @@ class Line(Struct, frozen=True):
 
 
 def render_story(steps: Sequence[TimelineStep]) -> list[str]:
-    """Every decision, life by life, each indented under the one it follows from."""
+    """Return every decision, life by life, each indented under the one it follows from."""
     lines: list[str] = []
     life = -1
     for step in steps:
@@ -44,9 +44,9 @@ def render_story(steps: Sequence[TimelineStep]) -> list[str]:
 
 
 def fold_story(steps: Iterable[TimelineStep]) -> list[Line]:
-    """The newest life in short: without what is beside the point, and each thing told once, when it was last so."""
-    told = list(steps)
-    newest = [step for step in told if step.life == told[-1].life and not _is_noise(step)]
+    """Return the newest life in short: without noise, and each thing once, at its last time."""
+    every = list(steps)
+    newest = [step for step in every if step.life == every[-1].life and not _is_noise(step)]
     times: dict[tuple[str, str, str], int] = {}
     last: dict[tuple[str, str, str], TimelineStep] = {}
     for step in newest:
@@ -58,7 +58,7 @@ def fold_story(steps: Iterable[TimelineStep]) -> list[Line]:
 
 
 def render_folded(line: Line, *, width: int) -> str:
-    """One line of the folded story, cut to the screen."""
+    """Return one line of the folded story, cut to the screen."""
     text = f"{_offset(line.step)}  {render_record(line.step, times=line.times)}"
     return text if len(text) <= width else text[: width - 1] + "…"
 
@@ -69,7 +69,7 @@ def render_beginning(step: TimelineStep) -> str:
 
 
 def render_record(record: CauseRecord, *, times: int = 1) -> str:
-    """One decision on one line, the same wherever it is shown."""
+    """Return one decision on one line, the same wherever it is shown."""
     about = f"{record.subject.container}: " if record.subject.container else ""
     repeated = f" ({times} times)" if times > 1 else ""
     why = f": {record.message}" if record.message else ""
@@ -78,7 +78,7 @@ def render_record(record: CauseRecord, *, times: int = 1) -> str:
 
 
 def render_duration(duration: timedelta) -> str:
-    """A length of time in the two largest units that matter: `12ms`, `3.4s`, `2m05s`, `3h10m`, `2d04h`."""
+    """Return a length of time in the two largest units that matter: `12ms`, `3.4s`, `2m05s`, `3h10m`, `2d04h`."""
     milliseconds = max(0, round(duration / timedelta(milliseconds=1)))
     if milliseconds < 1000:
         return f"{milliseconds}ms"

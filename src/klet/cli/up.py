@@ -26,13 +26,13 @@ from klet.cli.manifests import (
 )
 from klet.cli.node.daemons import AGENT, daemon
 from klet.cli.node.host_ledger import HostLedger
-from klet.cli.node.node import Node, NodeError, find_node, last_lines, locked, make_state_directory, require_root
-from klet.cli.node.preparation import Preparation
+from klet.cli.node.node import LocalNode, NodeError, find_node, last_lines, locked, make_state_directory, require_root
+from klet.cli.node.preparation import NodePreparation
 from klet.cli.node.processes import read_pid_file
-from klet.cli.progress import Progress
+from klet.cli.progress import CommandProgress
 from klet.cli.user_input import Input, read_input, read_signatures
 from klet.cli.verdict import Broken, Done, Pending, Verdict
-from klet.cli.waiting import Awaited, PodWaiter, key_of
+from klet.cli.waiting import AppliedPod, PodWaiter, key_of
 from klet.host.files import read_bytes, remove_file, write_atomic
 
 AGENT_DEADLINE = timedelta(seconds=30)
@@ -59,7 +59,7 @@ class Up:
     """One run of `klet up`."""
 
     def __init__(
-        self, *, node: Node, options: UpOptions, check: ManifestChecker, progress: Progress, clock: Clock
+        self, *, node: LocalNode, options: UpOptions, check: ManifestChecker, progress: CommandProgress, clock: Clock
     ) -> None:
         self._node = node
         self._options = options
@@ -112,7 +112,7 @@ class Up:
             self._progress.error(error)
 
     def _prepare(self) -> None:
-        preparation = Preparation(node=self._node, ledger=HostLedger(), progress=self._progress, clock=self._clock)
+        preparation = NodePreparation(node=self._node, ledger=HostLedger(), progress=self._progress, clock=self._clock)
         asyncio.run(preparation.run(may_install=self._options.may_install))
         with self._progress.step("Agent") as step:
             asyncio.run(self._until_healthy())
@@ -127,7 +127,7 @@ class Up:
                 raise NodeError(f"the agent does not answer; {log} ends with:\n{last_lines(log)}")
             await self._clock.sleep(AGENT_POLL)
 
-    def _apply(self, given: Input) -> list[Awaited]:
+    def _apply(self, given: Input) -> list[AppliedPod]:
         paths = self._node.paths
         present = {file.name: read_bytes(file) for file in paths.manifests.iterdir() if not file.name.startswith(".")}
         plan = plan_apply(
@@ -139,22 +139,22 @@ class Up:
             remove_file(paths.manifests / name)
         for name, content in plan.write.items():
             write_atomic(paths.manifests / name, content)
-        told = {"added": plan.added, "changed: replaced": plan.changed, "unchanged": plan.unchanged}
-        for word, keys in {**told, "removed": plan.removed}.items():
+        kept = {"added": plan.added, "changed: replaced": plan.changed, "unchanged": plan.unchanged}
+        for word, keys in {**kept, "removed": plan.removed}.items():
             for key in keys:
-                self._progress.say(f"{key.label}: {word}")
+                self._progress.show(f"{key.label}: {word}")
         for key, owner in plan.taken.items():
             self._progress.warn(f"{key.label}: came from {owner} until now, and belongs to the file given last")
-        return [Awaited(pod.key, digest_of(pod.content)) for origin in given.origins for pod in origin.pods]
+        return [AppliedPod(pod.key, digest_of(pod.content)) for origin in given.origins for pod in origin.pods]
 
     def _conclude(self, given: Input, verdicts: Mapping[PodKey, Verdict]) -> int:
         failed = {key: verdict for key, verdict in verdicts.items() if not isinstance(verdict, Done)}
         for key, verdict in failed.items():
-            # What is broken for good was told when it was seen.
+            # What is broken for good was shown when it was seen.
             if isinstance(verdict, Pending):
                 self._progress.error(f"{key.label}: {_failure(verdict, self._options.timeout)}")
         if failed:
-            self._progress.say(f"The node stays up. {self._hint(next(iter(failed)))}")
+            self._progress.show(f"The node stays up. {self._hint(next(iter(failed)))}")
         self._report(given, verdicts)
         return 1 if failed or given.errors else 0
 
@@ -166,7 +166,7 @@ class Up:
         sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
         sys.stdout.flush()
 
-    def _tell_up(self, awaited: Sequence[Awaited]) -> None:
+    def _tell_up(self, awaited: Sequence[AppliedPod]) -> None:
         own = {pod.key for pod in awaited}
         others = sorted({key.label for pod in self._pods() if (key := key_of(pod)) not in own})
         if self._options.detach:
@@ -176,8 +176,8 @@ class Up:
             end = f"Ctrl-C takes it down, also the pods of other commands: {', '.join(others)}."
         else:
             end = "Ctrl-C takes it down."
-        self._progress.say(f"The node is up. {end}")
-        self._progress.say(self._hint(awaited[0].key if awaited else None))
+        self._progress.show(f"The node is up. {end}")
+        self._progress.show(self._hint(awaited[0].key if awaited else None))
 
     def _pods(self) -> tuple[Pod, ...]:
         try:
@@ -191,10 +191,10 @@ class Up:
         place = "" if self._node.is_default else f" (each with --state-dir {where})"
         return f"Look at it with `klet ps`, `klet logs {name}`, `klet explain pod/{name}`{place}."
 
-    def _follow(self, waiter: PodWaiter, awaited: Sequence[Awaited], given: Input) -> int:
-        """Tell what happens until the user has seen enough or the node is gone; with --watch apply what changes."""
+    def _follow(self, waiter: PodWaiter, awaited: Sequence[AppliedPod], given: Input) -> int:
+        """Show what happens until Ctrl-C or until the node is gone; with --watch apply what changes."""
         while True:
-            waiter.tell(FILES_SECONDS)
+            waiter.show_records(FILES_SECONDS)
             if not self._is_supervised():
                 return self._tell_gone()
             if self._is_going():
@@ -210,18 +210,18 @@ class Up:
         return read_pid_file(self._node.paths.supervisor_pid) is not None
 
     def _is_going(self) -> bool:
-        """Whether another command takes the node down: it forgets the applied pods before it stops anything."""
+        """Return whether another command takes the node down: it forgets the applied pods before it stops anything."""
         return not self._node.paths.applied.exists()
 
     def _tell_gone(self) -> int:
         if self._is_going():
-            self._progress.say("The node was taken down by another command.")
+            self._progress.show("The node was taken down by another command.")
             return 0
         self._progress.error("the node's supervisor has ended; `klet up` starts it again, `klet down` cleans up")
         return 1
 
 
-def run_up(options: UpOptions, *, check: ManifestChecker, progress: Progress, clock: Clock) -> int:
+def run_up(options: UpOptions, *, check: ManifestChecker, progress: CommandProgress, clock: Clock) -> int:
     require_root("up")
     node = find_node(options.state)
     # A service manager's stop and a terminal that was closed are the same wish as Ctrl-C.
@@ -233,10 +233,10 @@ def run_up(options: UpOptions, *, check: ManifestChecker, progress: Progress, cl
     except KeyboardInterrupt:
         progress.waiting("")
         if options.detach:
-            progress.say("Interrupted; what was started stays. `klet down` takes it away.")
+            progress.show("Interrupted; what was started stays. `klet down` takes it away.")
             return INTERRUPTED
         if not up.is_up:
-            progress.say("Interrupted; the node is taken down.")
+            progress.show("Interrupted; the node is taken down.")
     with suppress(KeyboardInterrupt):
         run_down(options.state, should_purge=False, progress=progress, clock=clock)
         return 0 if up.is_up else INTERRUPTED

@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from klet.cli.apply_plan import Origin, find_duplicates
+from klet.cli.apply_plan import ManifestFile, find_duplicates
 from klet.cli.manifests import EXTENSIONS, STDIN, ManifestChecker, ReadManifests, expand_paths, read_manifests
 
 Signature = tuple[int, int, int]
@@ -15,12 +15,12 @@ Signature = tuple[int, int, int]
 class Input(Struct, frozen=True):
     """The user's manifests as read at one moment."""
 
-    origins: tuple[Origin, ...]
+    origins: tuple[ManifestFile, ...]
     errors: tuple[str, ...]
     warnings: tuple[str, ...]
     directories: tuple[str, ...]
     signatures: Mapping[str, Signature | None]
-    """How the files looked before they were read; whoever changes them later changes this."""
+    """How the files looked before they were read; a later change of a file changes this."""
 
 
 def read_input(arguments: Sequence[str], *, check: ManifestChecker, is_strict: bool, stdin: BinaryIO) -> Input:
@@ -47,7 +47,7 @@ def read_input(arguments: Sequence[str], *, check: ManifestChecker, is_strict: b
 
 
 def read_signatures(arguments: Sequence[str]) -> dict[str, Signature | None]:
-    """What tells that a file changed, appeared or went away."""
+    """Return what shows that a file changed, appeared or was removed."""
     files, _ = expand_paths(arguments)
     return {path: _signature(Path(path)) for path in files}
 
@@ -65,9 +65,9 @@ def _read_one(path: str, *, check: ManifestChecker, is_strict: bool, stdin: Bina
     try:
         content = stdin.read() if path == STDIN else Path(path).read_bytes()
     except OSError as error:
-        return ReadManifests(Origin(shown, (), is_complete=False), (f"{shown}: {error.strerror}",))
+        return ReadManifests(ManifestFile(shown, (), is_complete=False), (f"{shown}: {error.strerror}",))
     found = read_manifests(shown, content, check=check, is_strict=is_strict)
     if path == STDIN and not found.origin.pods and not found.errors:
         # A program that failed before the pipe writes nothing; that is no wish to remove what came before.
-        return ReadManifests(Origin(shown, (), is_complete=False), ("stdin: no manifest was written to it",))
+        return ReadManifests(ManifestFile(shown, (), is_complete=False), ("stdin: no manifest was written to it",))
     return found

@@ -57,7 +57,7 @@ def judge_pod(pod: Pod | None) -> Verdict:
 
 
 def name_cause(verdict: Pending, why: Sequence[Why]) -> Pending:
-    """The verdict with the cause that `klet explain` names first, if there is one."""
+    """Return the verdict with the cause that `klet explain` names first, if there is one."""
     first = next((one for one in why if one.kind in {"trouble", "progress"}), None)
     if first is None:
         return verdict
@@ -89,7 +89,7 @@ def _has_failed(status: ContainerStatus) -> bool:
 
 
 def _is_trouble(status: ContainerStatus) -> bool:
-    """Whether the container failed or cannot start; one that runs and is not ready yet only takes its time."""
+    """Return whether the container failed or cannot start; one that runs and is not ready yet only takes its time."""
     return status.state.running is None and bool(_trouble(status))
 
 

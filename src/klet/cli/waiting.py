@@ -1,4 +1,4 @@
-"""Waits until pods are ready, telling what happens to them meanwhile."""
+"""Waits until pods are ready, and shows what happens to them meanwhile."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -12,13 +12,13 @@ from klet.cli.apply_plan import PodKey
 from klet.cli.client import AgentError, AgentUnavailable
 from klet.cli.manifests import DIGEST_ANNOTATION
 from klet.cli.names import manifest_name
-from klet.cli.progress import Progress
+from klet.cli.progress import CommandProgress
 from klet.cli.story import brief_line
 from klet.cli.timeline import render_record
 from klet.cli.verdict import NOT_THERE, Broken, Done, Pending, Verdict, judge_pod, name_cause
 
 LOOK_SECONDS = 0.5
-"""Between two looks when the journal is silent; every record is a reason to look at once."""
+"""Between two looks when the journal has no new record; every record is a reason to look at once."""
 
 SETTLE_SECONDS = 1.0
 """How long a pod has to stay ready without a restart: one that ends at once is ready for an instant too."""
@@ -38,15 +38,15 @@ class RecordFeed(Protocol):
     def wait(self, seconds: float) -> Sequence[CauseRecord]: ...
 
 
-class Awaited(Struct, frozen=True):
-    """A pod in the form that was applied."""
+class AppliedPod(Struct, frozen=True):
+    """A pod, and the digest of the manifest that was applied."""
 
     key: PodKey
     digest: str
 
 
-class Followed(Struct):
-    """What was seen and told of one pod in one form."""
+class FollowedPod(Struct):
+    """What was seen and shown of one applied pod."""
 
     digest: str
     name: str = ""
@@ -55,8 +55,8 @@ class Followed(Struct):
     restarts: int = 0
     ready_since: float | None = None
     shown: str = ""
-    """How it was last said to be: `Ready`, or nothing."""
-    told: set[str] = field(default_factory=set)
+    """The state that was shown last: `Ready`, or nothing."""
+    printed: set[str] = field(default_factory=set)
 
     def see(self, verdict: Verdict, *, restarts: int, now: float) -> None:
         if verdict != Done("Ready") or restarts != self.restarts:
@@ -66,7 +66,7 @@ class Followed(Struct):
         self.verdict, self.restarts = verdict, restarts
 
     def settles_at(self, now: float) -> float | None:
-        """When its verdict will count, if nothing happens; None if that takes something to happen."""
+        """Return when its verdict will count, if nothing happens; None if that takes something to happen."""
         if isinstance(self.verdict, Pending):
             return None
         return now if self.ready_since is None else self.ready_since + SETTLE_SECONDS
@@ -76,9 +76,9 @@ class Followed(Struct):
         return settles_at is not None and settles_at <= now
 
     def is_news(self, text: str) -> bool:
-        """Whether the text is told for the first time; from then on it is not."""
-        is_news = text not in self.told
-        self.told.add(text)
+        """Return whether the text is new, and remember it."""
+        is_news = text not in self.printed
+        self.printed.add(text)
         return is_news
 
 
@@ -86,7 +86,14 @@ class PodWaiter:
     """Follows the pods of one `klet up`."""
 
     def __init__(
-        self, *, pods: PodLister, feed: RecordFeed, progress: Progress, clock: Clock, node_name: str, is_verbose: bool
+        self,
+        *,
+        pods: PodLister,
+        feed: RecordFeed,
+        progress: CommandProgress,
+        clock: Clock,
+        node_name: str,
+        is_verbose: bool,
     ) -> None:
         self._pods = pods
         self._feed = feed
@@ -94,9 +101,9 @@ class PodWaiter:
         self._clock = clock
         self._node_name = node_name
         self._is_verbose = is_verbose
-        self._followed: dict[PodKey, Followed] = {}
+        self._followed: dict[PodKey, FollowedPod] = {}
 
-    def wait(self, awaited: Sequence[Awaited], *, seconds: float) -> Mapping[PodKey, Verdict]:
+    def wait(self, awaited: Sequence[AppliedPod], *, seconds: float) -> Mapping[PodKey, Verdict]:
         """Wait until every pod is done or broken, or the time is up; returns the last verdicts."""
         deadline = self._clock.monotonic() + seconds
         while True:
@@ -108,10 +115,10 @@ class PodWaiter:
                 return {key: self._with_cause(key, verdict) for key, verdict in verdicts.items()}
             self._progress.waiting(f"Waiting for {', '.join(open_ones)}")
             ends = [end for one in open_ones.values() if (end := one.settles_at(now)) is not None]
-            self.tell(min(LOOK_SECONDS, max(0.0, min([deadline, *ends]) - now)))
+            self.show_records(min(LOOK_SECONDS, max(0.0, min([deadline, *ends]) - now)))
 
-    def look(self, awaited: Sequence[Awaited]) -> Mapping[PodKey, Verdict]:
-        """Judge the pods now, telling what is new."""
+    def look(self, awaited: Sequence[AppliedPod]) -> Mapping[PodKey, Verdict]:
+        """Judge the pods now, and show what is new."""
         self._follow(awaited)
         try:
             pods = self._pods.pods()
@@ -125,10 +132,10 @@ class PodWaiter:
             followed = self._followed[one.key]
             followed.name = followed.name if pod is None else pod.metadata.name
             followed.see(judge_pod(pod), restarts=_restarts(pod), now=now)
-            self._tell_verdict(one.key.label, followed, now)
+            self._show_verdict(one.key.label, followed, now)
         return {key: followed.verdict for key, followed in self._followed.items()}
 
-    def tell(self, seconds: float) -> None:
+    def show_records(self, seconds: float) -> None:
         """Show the agent's decisions that come within the time."""
         for record in self._feed.wait(seconds):
             if not record.subject.name:
@@ -136,12 +143,12 @@ class PodWaiter:
             key = PodKey(record.subject.namespace, record.subject.name.removesuffix(f"-{self._node_name}"))
             followed = self._followed.get(key)
             if self._is_verbose:
-                self._progress.say(f"{key.label}: {render_record(record)}")
+                self._progress.show(f"{key.label}: {render_record(record)}")
             elif followed is not None and (line := brief_line(record)) and followed.is_news(line):
-                self._progress.say(f"{key.label}: {line}")
+                self._progress.show(f"{key.label}: {line}")
 
     def _with_cause(self, key: PodKey, verdict: Verdict) -> Verdict:
-        """The last word on a pod says what `klet explain` says."""
+        """Return a vague verdict with the cause that `klet explain` shows."""
         if not isinstance(verdict, Pending) or not verdict.is_vague:
             return verdict
         try:
@@ -149,36 +156,36 @@ class PodWaiter:
         except (AgentError, AgentUnavailable):
             return verdict
 
-    def _follow(self, awaited: Sequence[Awaited]) -> None:
-        """Go on with the pods that are the same, and begin anew with those that changed."""
+    def _follow(self, awaited: Sequence[AppliedPod]) -> None:
+        """Go on with the pods that are the same, and start over with those that changed."""
         known = self._followed
         self._followed = {
-            pod.key: one if (one := known.get(pod.key)) and one.digest == pod.digest else Followed(pod.digest)
+            pod.key: one if (one := known.get(pod.key)) and one.digest == pod.digest else FollowedPod(pod.digest)
             for pod in awaited
         }
 
-    def _tell_verdict(self, label: str, followed: Followed, now: float) -> None:
+    def _show_verdict(self, label: str, followed: FollowedPod, now: float) -> None:
         match followed.verdict:
             case Done(how):
-                # What is ready for an instant between two crashes is not worth a word.
+                # What is ready for an instant between two crashes is not worth a line.
                 if followed.has_settled(now) and followed.shown != how:
                     followed.shown = how
-                    followed.told.clear()
-                    self._progress.say(f"{label}: {how}")
+                    followed.printed.clear()
+                    self._progress.show(f"{label}: {how}")
             case Broken(reason):
                 if followed.is_news(reason):
                     self._progress.error(f"{label}: failed: {reason}")
             case Pending() if followed.shown and followed.verdict == NOT_THERE:
                 followed.shown = ""
-                self._progress.say(f"{label}: removed or replaced by another command")
+                self._progress.show(f"{label}: removed or replaced by another command")
             case Pending(reason, is_trouble):
                 if (is_trouble or followed.shown) and followed.is_news(reason):
-                    self._progress.say(f"{label}: {'not Ready any more: ' if followed.shown else ''}{reason}")
+                    self._progress.show(f"{label}: {'not Ready any more: ' if followed.shown else ''}{reason}")
                 followed.shown = ""
 
 
-def find_applied(pods: Sequence[Pod], awaited: Awaited) -> Pod | None:
-    """The pod that was made from exactly the manifest that was applied, not from an older one."""
+def find_applied(pods: Sequence[Pod], awaited: AppliedPod) -> Pod | None:
+    """Return the pod that was made from exactly the manifest that was applied, not from an older one."""
     for pod in pods:
         if key_of(pod) == awaited.key and pod.metadata.annotations.get(DIGEST_ANNOTATION) == awaited.digest:
             return pod
@@ -186,7 +193,7 @@ def find_applied(pods: Sequence[Pod], awaited: Awaited) -> Pod | None:
 
 
 def key_of(pod: Pod) -> PodKey:
-    """The pod as its manifest names it."""
+    """Return the pod as its manifest names it."""
     return PodKey(pod.metadata.namespace, manifest_name(pod))
 
 

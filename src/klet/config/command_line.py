@@ -61,7 +61,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 ParsedCommand: TypeAlias = ShowText | Settings
 
 
-class Surroundings(Struct, frozen=True, kw_only=True):
+class HostAccess(Struct, frozen=True, kw_only=True):
     """What the settings depend on besides the command line."""
 
     read_file: ReadFile
@@ -96,14 +96,14 @@ def parse_command_line(
         return ShowText(render_help(flag_mode_configuration()))
     if version := parsed.values.get("version"):
         return ShowText(_version_text(is_raw=version == "raw"))
-    surroundings = Surroundings(
+    surroundings = HostAccess(
         read_file=read_file, list_dir=list_dir, working_directory=working_directory, cgroup_v1=cgroup_v1
     )
     with warned(parsed.warnings):
         return load_settings(parsed, surroundings)
 
 
-def load_settings(parsed: ParsedFlags, surroundings: Surroundings) -> Settings:
+def load_settings(parsed: ParsedFlags, surroundings: HostAccess) -> Settings:
     """Combine flags, files and defaults into checked settings."""
     flags = build_kubelet_flags(parsed)
     base = override_configuration(flag_mode_configuration(), parsed)
@@ -115,7 +115,7 @@ def load_settings(parsed: ParsedFlags, surroundings: Surroundings) -> Settings:
         return _check_settings(loaded, parsed, flags, surroundings)
 
 
-def _check_settings(loaded: _Loaded, parsed: ParsedFlags, flags: KubeletFlags, surroundings: Surroundings) -> Settings:
+def _check_settings(loaded: _Loaded, parsed: ParsedFlags, flags: KubeletFlags, surroundings: HostAccess) -> Settings:
     config = loaded.config
     config = replace(config, seccomp_default=config.seccomp_default or flags.seccomp_default)
     gates = _set_gates(config)
@@ -147,12 +147,12 @@ def _check_settings(loaded: _Loaded, parsed: ParsedFlags, flags: KubeletFlags, s
 
 
 def flag_mode_configuration() -> KubeletConfiguration:
-    """What holds when there is no configuration file."""
+    """Return what holds when there is no configuration file."""
     return apply_legacy_defaults(default_configuration(resolve_gates({})))
 
 
 def _load_files(
-    base: KubeletConfiguration, parsed: ParsedFlags, flags: KubeletFlags, surroundings: Surroundings
+    base: KubeletConfiguration, parsed: ParsedFlags, flags: KubeletFlags, surroundings: HostAccess
 ) -> _Loaded:
     config, asked = base, override_configuration(default_configuration(resolve_gates({})), parsed)
     warnings: tuple[str, ...] = ()
@@ -183,7 +183,7 @@ def _read_config(path: str, read_file: ReadFile) -> bytes:
         ) from error
 
 
-def _read_drop_ins(name: str, surroundings: Surroundings) -> tuple[tuple[str, bytes], ...]:
+def _read_drop_ins(name: str, surroundings: HostAccess) -> tuple[tuple[str, bytes], ...]:
     directory = posixpath.join(surroundings.working_directory, name)
     try:
         paths = list_drop_ins(directory, surroundings.list_dir)
@@ -209,7 +209,7 @@ def _set_gates(config: KubeletConfiguration) -> FeatureGates:
 
 
 def _describe_sources(parsed: ParsedFlags, flags: KubeletFlags) -> str:
-    """Where a person has to look for a setting."""
+    """Return where a person has to look for a setting."""
     has_flags = any(flag.name in parsed.values for flag in ALL_FLAGS if flag.name not in ("config", "config-dir"))
     sources = [flags.config, flags.config_dir and f"{flags.config_dir}/*.conf", "command line" if has_flags else ""]
     return ", ".join(filter(None, sources)) or "the defaults"
@@ -233,7 +233,7 @@ def _describe_oddities(config: KubeletConfiguration) -> Iterator[str]:
         yield "unsupported configuration:KubeletCgroups is not within KubeReservedCgroup"
 
 
-def _load_klet(parsed: ParsedFlags, flags: KubeletFlags, surroundings: Surroundings) -> KletConfiguration:
+def _load_klet(parsed: ParsedFlags, flags: KubeletFlags, surroundings: HostAccess) -> KletConfiguration:
     config = KletConfiguration()
     name = parsed.values.get("klet-config")
     where = ""

@@ -1,6 +1,6 @@
 """KubeletConfiguration (kubelet.config.k8s.io/v1beta1), whole and effective.
 
-A value of this type has been through defaulting, so a zero here is a zero that somebody asked for. What may still be
+A value of this type has been through defaulting, so a zero here is a zero that was asked for. What may still be
 None has no default upstream either. The field's place in the file is its section of the kubelet's documentation.
 """
 
@@ -30,7 +30,7 @@ KIND = "KubeletConfiguration"
 
 
 class KubeletConfiguration(Section, frozen=True, kw_only=True):
-    """Everything upstream's configuration file can say."""
+    """Upstream's KubeletConfiguration, complete."""
 
     # Server, authentication, TLS
     enable_server: bool = False

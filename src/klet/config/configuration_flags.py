@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from klet.config.configuration import KubeletConfiguration
-from klet.config.flagset import Flag, ParsedFlags, Target
+from klet.config.flagset import Flag, FlagTarget, ParsedFlags
 from klet.config.flagvalues import (
     BOOL,
     DURATION,
@@ -49,7 +49,7 @@ _GATES: Final = "Feature gates"
 
 def _override(section: str, name: str, kind: FlagKind, field: str, text: str, *, shorthand: str = "") -> Flag:
     deprecated = "" if name in NOT_DEPRECATED else DEPRECATED
-    return Flag(name, kind, section, text, Target.CONFIGURATION, field, shorthand, deprecated)
+    return Flag(name, kind, section, text, FlagTarget.CONFIGURATION, field, shorthand, deprecated)
 
 
 CONFIGURATION_FLAGS: Final = (
@@ -246,7 +246,7 @@ CONFIGURATION_FLAGS: Final = (
         "kernel-memcg-notification",
         BOOL,
         "kernelMemcgNotification",
-        "Let the kernel tell about memory thresholds",
+        "Let the kernel notify klet of memory thresholds",
     ),
     _override(
         _IMAGES, "container-runtime-endpoint", STRING, "containerRuntimeEndpoint", "Socket of the container runtime"

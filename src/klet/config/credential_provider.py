@@ -96,7 +96,7 @@ def load_credential_providers(files: Sequence[tuple[str, bytes]], *, use_tokens:
 
 
 def select_config_files(names: Iterable[str], *, directory: str) -> tuple[str, ...]:
-    """The files of a configuration directory, in the order in which they count."""
+    """Return the files of a configuration directory, in the order in which they count."""
     chosen = sorted(name for name in names if name.endswith(CONFIG_EXTENSIONS))
     if not chosen:
         raise ConfigError(f'no configuration files found in directory "{directory}"')
@@ -221,7 +221,7 @@ def _cache_type_errors(where: FieldPath, cache_type: str) -> FieldErrors:
 
 
 def find_pattern_problem(pattern: str) -> str:
-    """Why a pattern is not a URL without its scheme; empty when it is one."""
+    """Return why a pattern is not a URL without its scheme; empty when it is one."""
     url = f"https://{pattern}"
     if any(character < " " or character == "\x7f" for character in pattern):
         return f'parse "{url}": net/url: invalid control character in URL'

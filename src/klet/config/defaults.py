@@ -164,7 +164,7 @@ def apply_defaults(fields: JsonObject, *, gates: FeatureGates) -> dict[str, Json
 
 
 def default_configuration(gates: FeatureGates) -> KubeletConfiguration:
-    """The configuration of a file that says nothing, before its eviction thresholds."""
+    """Return the configuration of an empty file, before its eviction thresholds."""
     return decode(apply_defaults({}, gates=gates), KubeletConfiguration).value
 
 
@@ -214,7 +214,7 @@ def _is_parallel(fields: JsonObject) -> bool:
 
 
 def _status_report_follows(fields: JsonObject) -> Json:
-    """The report frequency when it is left to an update frequency that somebody chose."""
+    """Return the report frequency when it is left to a given update frequency."""
     update = fields.get("nodeStatusUpdateFrequency")
     if _is_unset(fields.get("nodeStatusReportFrequency"), keeps_zero=False) and not _is_unset(update, keeps_zero=False):
         return update

@@ -82,7 +82,7 @@ class _Pairs(list[tuple[str, "Json | _Pairs"]]):
 
 
 def _integer(text: str) -> int | None:
-    """An integer of 64 bits; a longer one is a float, as in Go."""
+    """Return an integer of 64 bits; a longer one is a float, as in Go."""
     sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
     is_octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
     try:
@@ -144,7 +144,7 @@ def _settle(value: object, path: _Path | None, duplicates: list[str]) -> Json:
 
 
 def _whole(text: str) -> str:
-    """A text that can be encoded: half of a surrogate pair, which JSON can escape, is replaced as Go does."""
+    """Return a text that can be encoded: half of a surrogate pair, which JSON can escape, is replaced as Go does."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -169,7 +169,7 @@ def _from_yaml(content: str) -> object:
 
 
 def _place(text: bytes, position: int) -> str:
-    """Where a byte is, as an editor counts."""
+    """Return where a byte is, as an editor counts."""
     *lines, last = text[:position].split(b"\n")
     return f"line {len(lines) + 1}, column {len(last.decode(errors='replace')) + 1}"
 

@@ -7,7 +7,7 @@ from klet.errors import KletError
 
 
 class ConfigError(KletError):
-    """A setting breaks a rule. The text says where, which rule, and where it helps what to do."""
+    """A setting breaks a rule. The text names the place, the rule, and where it helps what to do."""
 
     warnings: tuple[str, ...] = ()
     """What else was found on the way to the mistake; often it names the same slip from another side."""
@@ -30,7 +30,7 @@ def one_line(message: str) -> str:
 
 @contextmanager
 def prefixed(prefix: str) -> Iterator[None]:
-    """Say before each mistake found inside in which step it was found."""
+    """Prefix each mistake found inside with the step that found it."""
     try:
         yield
     except ConfigError as error:
@@ -39,7 +39,7 @@ def prefixed(prefix: str) -> Iterator[None]:
 
 @contextmanager
 def suffixed(suffix: str) -> Iterator[None]:
-    """Say after each mistake found inside where the setting came from."""
+    """Append to each mistake found inside where the setting came from."""
     try:
         yield
     except ConfigError as error:
@@ -57,6 +57,6 @@ def warned(warnings: Iterable[str]) -> Iterator[None]:
 
 
 def _retold(error: ConfigError, message: str) -> ConfigError:
-    told = ConfigError(message)
-    told.warnings = error.warnings
-    return told
+    extended = ConfigError(message)
+    extended.warnings = error.warnings
+    return extended

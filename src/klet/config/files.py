@@ -61,7 +61,7 @@ def merge_drop_ins(
 
 
 def list_drop_ins(directory: str, list_directory: ListDirectory) -> tuple[str, ...]:
-    """The drop-in files under a directory, in the order in which they apply."""
+    """Return the drop-in files under a directory, in the order in which they apply."""
     found: list[str] = []
     for entry in sorted(list_directory(directory), key=lambda entry: entry.name):
         path = posixpath.join(directory, entry.name)
@@ -80,7 +80,7 @@ def finish_document(fields: JsonObject, *, flag_gates: Mapping[str, bool]) -> Ku
 
 
 def encode_configuration(config: KubeletConfiguration) -> dict[str, Json]:
-    """The configuration as upstream writes it (`/configz`), without kind and version."""
+    """Return the configuration as upstream writes it (`/configz`), without kind and version."""
     return encode(config, keep_zero=KEEPS_ZERO)
 
 
@@ -118,7 +118,7 @@ def without_type(fields: JsonObject) -> dict[str, Json]:
 
 
 def describe_strict_problems(document: Document, decoded: Decoded[S]) -> str:
-    """What a strict decoder objects to: fields nobody knows and fields written twice; empty if there are none."""
+    """Return what a strict decoder objects to: unknown fields and fields written twice; empty if there are none."""
     names = [field.encode_name for field in msgspec.structs.fields(type(decoded.value))]
     problems = [f'duplicate field "{path}"' for path in document.duplicates]
     problems += [f'unknown field "{path}"{_suggestion(path, names)}' for path in decoded.unknown]
@@ -141,7 +141,7 @@ def require_type(fields: JsonObject, *, version: str, kind: str) -> None:
 
 
 def quote_os_error(error: OSError, path: str, *, operation: str = "open") -> str:
-    """An operating-system error as upstream words it."""
+    """Return an operating-system error as upstream words it."""
     return f"{operation} {path}: {(error.strerror or str(error)).lower()}"
 
 

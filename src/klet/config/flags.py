@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from klet.api.times import Duration
 from klet.api.validation.formats import dns_subdomain, label_key, label_value, parse_ip
 from klet.config.errors import ConfigError
-from klet.config.flagset import Flag, ParsedFlags, Target
+from klet.config.flagset import Flag, FlagTarget, ParsedFlags
 from klet.config.flagvalues import (
     BOOL,
     DURATION,
@@ -45,7 +45,7 @@ _UNSPECIFIED: Final = (IPv4Address(0), IPv6Address(0))
 
 
 class KubeletFlags(Struct, frozen=True, kw_only=True):
-    """What no configuration file can say."""
+    """Settings that only flags can set."""
 
     config: str = ""
     config_dir: str = ""
@@ -77,7 +77,7 @@ class KubeletFlags(Struct, frozen=True, kw_only=True):
 
 
 def _flag(name: str, kind: FlagKind, section: str, text: str, *, deprecated: str = "") -> Flag:
-    return Flag(name, kind, section, text, Target.FLAGS, name.replace("-", "_"), deprecated=deprecated)
+    return Flag(name, kind, section, text, FlagTarget.FLAGS, name.replace("-", "_"), deprecated=deprecated)
 
 
 _SOURCES: Final = "Where the configuration comes from"
@@ -175,14 +175,14 @@ KUBELET_FLAGS: Final = (
 
 def build_kubelet_flags(parsed: ParsedFlags) -> KubeletFlags:
     """Collect the values that belong to KubeletFlags; the root directory is cleaned."""
-    targets = {flag.name: flag.field for flag in KUBELET_FLAGS if flag.target is Target.FLAGS}
+    targets = {flag.name: flag.field for flag in KUBELET_FLAGS if flag.target is FlagTarget.FLAGS}
     given = {targets[name]: value for name, value in parsed.values.items() if name in targets}
     flags = replace(KubeletFlags(), **given)  # the table pairs each flag with its field
     return replace(flags, root_dir=clean_path(flags.root_dir))
 
 
 def clean_path(path: str) -> str:
-    """The shortest form of a path, as Go's filepath.Clean gives it; an empty one stays empty."""
+    """Return the shortest form of a path, as Go's filepath.Clean gives it; an empty one stays empty."""
     cleaned = posixpath.normpath(path) if path else ""
     return f"/{cleaned.lstrip('/')}" if cleaned.startswith("//") else cleaned
 
@@ -223,7 +223,7 @@ def check_start_flags(flags: KubeletFlags) -> None:
 
 
 def choose_node_name(flags: KubeletFlags, *, hostname: str) -> str:
-    """The name of the node: the override or the host's own name, trimmed and in lower case."""
+    """Return the name of the node: the override or the host's own name, trimmed and in lower case."""
     name = (flags.hostname_override or hostname).strip().lower()
     if not name:
         raise ConfigError("empty hostname is invalid: give the node a name with --hostname-override")
@@ -243,14 +243,14 @@ def check_node_ips(flags: KubeletFlags) -> None:
 
 
 def describe_left_out_ips(flags: KubeletFlags) -> Iterator[str]:
-    """Tell which parts of `--node-ip` are not taken."""
+    """Return which parts of `--node-ip` are not used."""
     for part in _node_ip_parts(flags.node_ip):
         if parse_ip(part) is None:
             yield f'--node-ip: "{part}" is not an IP address and is left out'
 
 
 def parse_node_ips(text: str, *, cloud_provider: str = "") -> tuple[IPv4Address | IPv6Address, ...]:
-    """The addresses of `--node-ip`: none, one, or one of each family; what is no address is left out."""
+    """Return the addresses of `--node-ip`: none, one, or one of each family; what is no address is left out."""
     addresses = tuple(address for part in _node_ip_parts(text) if (address := parse_ip(part)) is not None)
     if len(addresses) > 2 or (len(addresses) == 2 and addresses[0].version == addresses[1].version):
         raise ConfigError(f'bad --node-ip "{text}": must contain either a single IP or a dual-stack pair of IPs')

@@ -11,7 +11,7 @@ from klet.config.flagvalues import FlagKind, FlagValue
 from klet.config.places import MASK
 
 
-class Target(StrEnum):
+class FlagTarget(StrEnum):
     """Where the value of a flag goes."""
 
     CONFIGURATION = "KubeletConfiguration"
@@ -27,7 +27,7 @@ class Flag(Struct, frozen=True):
     kind: FlagKind
     section: str
     help: str
-    target: Target = Target.NONE
+    target: FlagTarget = FlagTarget.NONE
     field: str = ""
     """The field it sets: a path of wire names in a configuration, an attribute elsewhere."""
     shorthand: str = ""

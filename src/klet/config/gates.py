@@ -12,8 +12,8 @@ ALL_ALPHA = "AllAlpha"
 ALL_BETA = "AllBeta"
 
 
-class Stage(StrEnum):
-    """How far a feature has come."""
+class Maturity(StrEnum):
+    """The maturity of a feature (upstream: its prerelease stage)."""
 
     ALPHA = "ALPHA"
     BETA = "BETA"
@@ -25,7 +25,7 @@ class Gate(Struct, frozen=True):
     """A feature that can be switched, or could be before it was locked."""
 
     name: str
-    stage: Stage
+    stage: Maturity
     default: bool
     locked: bool = False
 
@@ -36,7 +36,7 @@ class FeatureGates(Struct, frozen=True):
     values: Mapping[str, bool]
 
     def enabled(self, name: str) -> bool:
-        """Say whether a known gate is on; asking for an unknown one is a mistake in klet and raises KeyError."""
+        """Return whether a known gate is on; asking for an unknown one is a mistake in klet and raises KeyError."""
         return self.values[name]
 
 
@@ -46,7 +46,7 @@ def resolve_gates(overrides: Mapping[str, bool]) -> FeatureGates:
     if problems:
         raise ConfigError(join_problems(problems))
     values = {gate.name: gate.default for gate in KNOWN_GATES.values()}
-    for group, stage in ((ALL_ALPHA, Stage.ALPHA), (ALL_BETA, Stage.BETA)):
+    for group, stage in ((ALL_ALPHA, Maturity.ALPHA), (ALL_BETA, Maturity.BETA)):
         if group in overrides:
             in_stage = [gate.name for gate in KNOWN_GATES.values() if gate.stage is stage]
             values.update(dict.fromkeys(in_stage, overrides[group]))
@@ -67,7 +67,7 @@ def find_gate_problems(overrides: Mapping[str, bool]) -> Iterator[str]:
 
 def describe_ageing_gates(overrides: Mapping[str, bool]) -> tuple[str, ...]:
     """Warn about overrides of gates that are on their way out."""
-    words = {Stage.GA: "GA", Stage.DEPRECATED: "deprecated"}
+    words = {Maturity.GA: "GA", Maturity.DEPRECATED: "deprecated"}
     return tuple(
         f"Setting {words[gate.stage]} feature gate {name}={_go(value)}. It will be removed in a future release."
         for name, value in sorted(overrides.items())
@@ -80,7 +80,7 @@ def describe_gates() -> tuple[str, ...]:
     return tuple(
         f"{gate.name}=true|false ({gate.stage.value} - default={_go(gate.default)})"
         for _, gate in sorted(KNOWN_GATES.items())
-        if gate.stage in (Stage.ALPHA, Stage.BETA)
+        if gate.stage in (Maturity.ALPHA, Maturity.BETA)
     )
 
 
@@ -93,7 +93,7 @@ def _go(value: bool) -> str:  # noqa: FBT001 - a formatter of booleans
     return "true" if value else "false"
 
 
-def _gates(names: str, stage: Stage, *, default: bool, locked: bool = False) -> tuple[Gate, ...]:
+def _gates(names: str, stage: Maturity, *, default: bool, locked: bool = False) -> tuple[Gate, ...]:
     return tuple(Gate(name, stage, default, locked) for name in names.split())
 
 
@@ -106,11 +106,11 @@ KUBELET_GATES = (
         RelaxedDNSSearchValidation RelaxedEnvironmentVariableValidation SidecarContainers SupplementalGroupsPolicy
         SystemdWatchdog
         """,
-        Stage.GA,
+        Maturity.GA,
         default=True,
         locked=True,
     ),
-    *_gates("TopologyManagerPolicyOptions", Stage.GA, default=True),
+    *_gates("TopologyManagerPolicyOptions", Maturity.GA, default=True),
     *_gates(
         """
         CPUManagerPolicyBetaOptions CSIServiceAccountTokenSecrets ContainerCheckpoint ContainerRestartRules
@@ -123,7 +123,7 @@ KUBELET_GATES = (
         ReloadKubeletServerCertificateFile RotateKubeletServerCertificate SELinuxChangePolicy
         SELinuxMountReadWriteOncePod TopologyManagerPolicyBetaOptions UserNamespacesSupport
         """,
-        Stage.BETA,
+        Maturity.BETA,
         default=True,
     ),
     *_gates(
@@ -131,7 +131,7 @@ KUBELET_GATES = (
         ClusterTrustBundleProjection LocalStorageCapacityIsolationFSQuotaMonitoring NodeLogQuery PodCertificateRequest
         SELinuxMount
         """,
-        Stage.BETA,
+        Maturity.BETA,
         default=False,
     ),
     *_gates(
@@ -145,12 +145,12 @@ KUBELET_GATES = (
         RuntimeClassInImageCriApi TaintTolerationComparisonOperators TopologyManagerPolicyAlphaOptions
         UserNamespacesHostNetworkSupport VolumeLimitScaling
         """,
-        Stage.ALPHA,
+        Maturity.ALPHA,
         default=False,
     ),
     *_gates(
         "DisableNodeKubeProxyVersion KubeletPodResourcesListUseActivePods",
-        Stage.DEPRECATED,
+        Maturity.DEPRECATED,
         default=True,
     ),
     *_gates(
@@ -158,10 +158,10 @@ KUBELET_GATES = (
         AllowDNSOnlyNodeCSR ChangeContainerStatusOnKubeletRestart GitRepoVolumeDriver
         InPlacePodVerticalScalingAllocatedStatus KubeletRegistrationGetOnExistsOnly
         """,
-        Stage.DEPRECATED,
+        Maturity.DEPRECATED,
         default=False,
     ),
-    *_gates("AllowOverwriteTerminationGracePeriodSeconds", Stage.DEPRECATED, default=False, locked=True),
+    *_gates("AllowOverwriteTerminationGracePeriodSeconds", Maturity.DEPRECATED, default=False, locked=True),
 )
 
 # Gates of the control plane that upstream's kubelet accepts and never asks about, so that one `featureGates` map can
@@ -178,7 +178,7 @@ _FOREIGN_GATES = (
         StructuredAuthenticationConfigurationEgressSelector TokenRequestServiceAccountUIDValidation
         TranslateStreamCloseWebsocketRequests UnauthenticatedHTTP2DOSMitigation WinDSR WinOverlay
         """,
-        Stage.BETA,
+        Maturity.BETA,
         default=True,
     ),
     *_gates(
@@ -186,7 +186,7 @@ _FOREIGN_GATES = (
         ClusterTrustBundle ConcurrentWatchObjectDecode CoordinatedLeaderElection DeclarativeValidationTakeover
         MutatingAdmissionPolicy WatchCacheInitializationPostStartHook
         """,
-        Stage.BETA,
+        Maturity.BETA,
         default=False,
     ),
     *_gates(
@@ -196,7 +196,7 @@ _FOREIGN_GATES = (
         StorageCapacityScoring StorageVersionAPI StrictIPCIDRValidation UnknownVersionInteroperabilityProxy
         UserNamespacesPodSecurityStandards WindowsCPUAndMemoryAffinity WindowsGracefulNodeShutdown
         """,
-        Stage.ALPHA,
+        Maturity.ALPHA,
         default=False,
     ),
 )
@@ -204,8 +204,8 @@ _FOREIGN_GATES = (
 KNOWN_GATES: Mapping[str, Gate] = {
     gate.name: gate
     for gate in (
-        Gate(ALL_ALPHA, Stage.ALPHA, default=False),
-        Gate(ALL_BETA, Stage.BETA, default=False),
+        Gate(ALL_ALPHA, Maturity.ALPHA, default=False),
+        Gate(ALL_BETA, Maturity.BETA, default=False),
         *KUBELET_GATES,
         *_FOREIGN_GATES,
     )

@@ -1,6 +1,6 @@
 """Files that a setting names and without which the agent cannot start: certificates and kubeconfigs.
 
-They are only looked at here, so that a wrong path is told before anything starts; the parts read them again.
+They are only looked at here, so that a wrong path is reported before anything starts; the parts read them again.
 """
 
 from typing import Final

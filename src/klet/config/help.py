@@ -9,7 +9,7 @@ from klet.api.times import Duration
 from klet.config.configuration import KubeletConfiguration
 from klet.config.configuration_flags import CONFIGURATION_FLAGS, DEPRECATED, get_field
 from klet.config.flags import IGNORED_SECTION, KUBELET_FLAGS, KubeletFlags
-from klet.config.flagset import Flag, Target
+from klet.config.flagset import Flag, FlagTarget
 from klet.config.gates import describe_gates
 from klet.config.klet import KLET_FLAGS
 
@@ -30,7 +30,7 @@ _FOOTNOTE: Final = (
 
 
 def render_help(defaults: KubeletConfiguration) -> str:
-    """The whole text; the defaults are those that hold without a configuration file."""
+    """Return the whole text; the defaults are those that hold without a configuration file."""
     sections: dict[str, list[Flag]] = {}
     # Flags without effect come last, whatever table they are in.
     for flag in sorted(ALL_FLAGS, key=lambda flag: flag.section == IGNORED_SECTION):
@@ -61,11 +61,11 @@ def _render_flag(flag: Flag, defaults: KubeletConfiguration) -> str:
 
 def _default(flag: Flag, defaults: KubeletConfiguration) -> str:
     match flag.target:
-        case Target.CONFIGURATION:
+        case FlagTarget.CONFIGURATION:
             return _show(get_field(defaults, flag.field))
-        case Target.FLAGS:
+        case FlagTarget.FLAGS:
             return _show(getattr(KubeletFlags(), flag.field))
-        case Target.KLET | Target.NONE:
+        case FlagTarget.KLET | FlagTarget.NONE:
             return flag.default
 
 

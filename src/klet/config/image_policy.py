@@ -47,7 +47,7 @@ def find_image_policy_problems(config: KubeletConfiguration, gates: FeatureGates
 
 
 def find_pattern_problem(pattern: str) -> str:
-    """Why a pattern of the allowlist is none; empty when it is one."""
+    """Return why a pattern of the allowlist is none; empty when it is one."""
     if pattern != pattern.strip():
         return "leading/trailing spaces are not allowed"
     if not pattern:

@@ -18,7 +18,7 @@ from klet.config.decode import decode
 from klet.config.document import parse_document
 from klet.config.errors import ConfigError, prefixed
 from klet.config.files import describe_strict_problems, require_type, without_type
-from klet.config.flagset import Flag, ParsedFlags, Target
+from klet.config.flagset import Flag, FlagTarget, ParsedFlags
 from klet.config.flagvalues import BOOL, DURATION, INT32, STRING, FlagKind
 from klet.config.places import find_socket_problem
 from klet.config.sections import NOTHING, Section
@@ -58,7 +58,7 @@ class KletConfiguration(Section, frozen=True, kw_only=True):
 
 
 def _flag(name: str, kind: FlagKind, field: str, text: str, default: str = "") -> Flag:
-    return Flag(name, kind, _SECTION, text, Target.KLET, field, default=default)
+    return Flag(name, kind, _SECTION, text, FlagTarget.KLET, field, default=default)
 
 
 KLET_FLAGS: Final = (
@@ -93,7 +93,7 @@ def load_klet_configuration(path: str, content: bytes) -> KletConfiguration:
 def finish_klet_configuration(config: KletConfiguration, parsed: ParsedFlags, *, root_dir: str) -> KletConfiguration:
     """Lay the flags over a configuration, default what is left, check the result."""
     for flag in KLET_FLAGS:
-        if flag.target is Target.KLET and flag.name in parsed.values:
+        if flag.target is FlagTarget.KLET and flag.name in parsed.values:
             config = set_field(config, flag.field, parsed.values[flag.name])
     socket = config.socket or DEFAULT_SOCKET
     config = replace(

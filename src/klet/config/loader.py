@@ -65,7 +65,7 @@ def read_credential_providers(path: str, *, use_tokens: bool) -> CredentialProvi
 
 
 def read_file(path: str) -> bytes:
-    """A whole file of a sensible size."""
+    """Read a whole file of a sensible size."""
     with Path(path).open("rb") as file:
         content = file.read(LARGEST_FILE + 1)
     if len(content) > LARGEST_FILE:

@@ -1,4 +1,4 @@
-"""Openness that nobody asked for: without `--config` upstream lets everybody in, on every address of the machine.
+"""Openness by default: without `--config` upstream lets everybody in, on every address of the machine.
 
 The same settings are decided twice: with the defaults that hold, and with those of a configuration file, which let
 nobody in. What is open with the first alone comes from a default, and klet does not start with it off loopback.
@@ -49,12 +49,12 @@ def find_open_defaults(
 
 
 def lets_everybody_in(config: KubeletConfiguration) -> bool:
-    """Whether a request without any credentials may do everything."""
+    """Return whether a request without any credentials may do everything."""
     return config.authentication.anonymous.enabled and config.authorization.mode == "AlwaysAllow"
 
 
 def lets_every_token_in(config: KubeletConfiguration) -> bool:
-    """Whether a request with any token that the API server knows may do everything."""
+    """Return whether a request with any token that the API server knows may do everything."""
     return config.authentication.webhook.enabled and config.authorization.mode == "AlwaysAllow"
 
 

@@ -1,6 +1,6 @@
-"""Where things are: sockets, URLs, files and cgroups that a setting names. Each function says what is wrong with one.
+"""Where things are: sockets, URLs, files and cgroups that a setting names. Functions return what is wrong with one.
 
-Upstream finds out about most of these when it first uses them, and then tries again for ever.
+Upstream finds out about most of these when it first uses them, and then retries without end.
 """
 
 import re
@@ -23,7 +23,7 @@ _EXAMPLE: Final = "unix:///run/containerd/containerd.sock"
 
 
 def find_endpoint_problem(endpoint: str) -> str:
-    """What keeps a text from naming a runtime's socket; nothing: it is good."""
+    """Return what keeps a text from naming a runtime's socket; nothing: it is good."""
     match = _SCHEME.fullmatch(endpoint)
     scheme, rest = (match[1], match[2]) if match else (_UNIX, endpoint)
     if scheme == "tcp":
@@ -35,7 +35,7 @@ def find_endpoint_problem(endpoint: str) -> str:
 
 
 def is_bare_path(endpoint: str) -> bool:
-    """Whether an endpoint is written without its scheme, which is deprecated."""
+    """Return whether an endpoint is written without its scheme, which is deprecated."""
     return bool(endpoint) and not _SCHEME.fullmatch(endpoint)
 
 
@@ -58,7 +58,7 @@ def find_path_problem(path: str) -> str:
 
 
 def find_url_problem(url: str) -> str:
-    """What keeps a text from being the URL of manifests."""
+    """Return what keeps a text from being the URL of manifests."""
     rule = "must be a URL such as https://example.com/pods.yaml"
     if any(character.isspace() for character in url):
         return f"{rule}, without blanks"
@@ -83,7 +83,7 @@ def hide_credentials(url: str) -> str:
 
 
 def find_header_problems(headers: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """What keeps headers from being sent. Values are secrets and never told."""
+    """Return what keeps headers from being sent. Values are secrets and never quoted."""
     for name, values in headers.items():
         if not _HEADER_NAME.fullmatch(name):
             yield f'"{name}" is not the name of a header: write letters, digits and dashes'

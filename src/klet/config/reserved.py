@@ -18,7 +18,7 @@ _PERCENT: Final = re.compile(r"[0-9]{1,3}%")
 
 
 def parse_reserved(reserved: Mapping[str, str], *, flag: str) -> Mapping[str, Quantity]:
-    """The amounts of `--kube-reserved` or `--system-reserved`."""
+    """Return the amounts of `--kube-reserved` or `--system-reserved`."""
     with prefixed(f"--{flag} value failed to parse: "):
         return {name: _reserved_amount(name, amount) for name, amount in sorted(reserved.items())}
 
@@ -34,7 +34,7 @@ def effective_reservations(config: KubeletConfiguration) -> tuple[Mapping[str, Q
 
 
 def parse_qos_reserved(reserved: Mapping[str, str]) -> Mapping[str, int]:
-    """The percentages of `--qos-reserved`; only memory can be kept back."""
+    """Return the percentages of `--qos-reserved`; only memory can be kept back."""
     percentages: dict[str, int] = {}
     for name, share in sorted(reserved.items()):
         if name != "memory":
@@ -46,7 +46,7 @@ def parse_qos_reserved(reserved: Mapping[str, str]) -> Mapping[str, int]:
 
 
 def parse_cpu_set(text: str) -> frozenset[int]:
-    """The CPUs of a list such as `0-2,7`."""
+    """Return the CPUs of a list such as `0-2,7`."""
     cpus: set[int] = set()
     for part in text.split(",") if text else ():
         first, dash, last = part.partition("-")

@@ -1,7 +1,7 @@
 """The parts of a KubeletConfiguration that are objects of their own.
 
 Every default here is the empty value: the API's defaults are applied to the document before it becomes a struct
-(`defaults.py`), because only a document can tell an unset field from a zero.
+(`defaults.py`), because only a document can distinguish an unset field from a zero.
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ class AnonymousAuthentication(Section, frozen=True, kw_only=True):
 
 
 class Authentication(Section, frozen=True, kw_only=True):
-    """Who may talk to the server."""
+    """How clients of the kubelet API authenticate."""
 
     x509: X509Authentication = X509Authentication()
     webhook: WebhookAuthentication = WebhookAuthentication()

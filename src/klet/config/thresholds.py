@@ -52,7 +52,7 @@ _NUMBER = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)")
 
 
 def parse_thresholds(config: KubeletConfiguration, *, ignore_allocatable: bool = False) -> tuple[Threshold, ...]:
-    """All thresholds of a configuration: hard, soft, then the allocatable twins of hard memory thresholds."""
+    """Return all thresholds of a configuration: hard, soft, then the allocatable twins of hard memory thresholds."""
     with suffixed(": see evictionMinimumReclaim (--eviction-minimum-reclaim)"):
         reclaim = dict(_minimum_reclaims(config.eviction_minimum_reclaim))
     with suffixed(": see evictionHard (--eviction-hard)"):

@@ -70,7 +70,7 @@ def find_unusable_values(config: KubeletConfiguration) -> Problems:
 
 
 def describe_makeshifts(config: KubeletConfiguration) -> Problems:
-    """Tell what works, but hardly as it was meant."""
+    """Return warnings for what works, but hardly as intended."""
     for field in _ENDPOINTS:
         if is_bare_path(endpoint := _text(config, field)):
             advice = "please consider using full url format"
@@ -86,12 +86,12 @@ def describe_makeshifts(config: KubeletConfiguration) -> Problems:
 
 
 def usable_servers(servers: Sequence[str]) -> tuple[str, ...]:
-    """The name servers among the entries of clusterDNS, as Go writes addresses."""
+    """Return the name servers among the entries of clusterDNS, as Go writes addresses."""
     return tuple(str(address) for server in servers if (address := parse_ip(server)) is not None)
 
 
 def named(field: str) -> str:
-    """A field as messages name it, with its flag if it has one."""
+    """Return a field as messages name it, with its flag if it has one."""
     return f"{field} (--{_FLAG_OF[field]})" if field in _FLAG_OF else field
 
 
@@ -107,7 +107,7 @@ def _control_characters(config: KubeletConfiguration) -> Problems:
 
 
 def _texts(value: object, path: str) -> Iterator[tuple[str, str]]:
-    """Every text in a value and where it is."""
+    """Yield every text in a value and where it is."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, msgspec.Struct):

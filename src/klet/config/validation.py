@@ -343,5 +343,5 @@ def _whole_milliseconds(length: timedelta) -> timedelta:
 
 
 def _number(value: float) -> str:
-    """A number as Go prints it: no trailing `.0`."""
+    """Return a number as Go prints it: no trailing `.0`."""
     return str(int(value)) if value.is_integer() else repr(value)

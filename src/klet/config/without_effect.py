@@ -1,6 +1,6 @@
 """Settings that klet takes and does not act upon yet: the one table of them, and what `klet run` warns of at start.
 
-Who builds what a setting is for removes its row; `tests/unit/config/test_without_effect.py` demands it, and demands
+A change that implements a setting removes its row; `tests/unit/config/test_without_effect.py` demands it, and demands
 a row for each setting that nothing reads.
 """
 
@@ -160,7 +160,7 @@ GATES: Final = _names(
     TopologyManagerPolicyOptions UserNamespacesHostNetworkSupport VolumeLimitScaling
     """
 )
-"""Gates that nothing asks about: what belongs to them is there or not there, whatever they say."""
+"""Gates that nothing asks about: what belongs to them is there or not there, whatever their value."""
 
 
 def describe_without_effect(
@@ -188,7 +188,7 @@ def describe_without_effect(
 
 
 def refuse_unkept_policy(config: KubeletConfiguration, gates: FeatureGates) -> None:
-    """Raise ConfigError if somebody relies on a check of image credentials that klet does not make."""
+    """Raise ConfigError if the settings rely on a check of image credentials that klet does not make."""
     policy = config.image_pull_credentials_verification_policy
     if policy not in ("", NEVER_VERIFY, default_configuration(gates).image_pull_credentials_verification_policy):
         raise ConfigError(

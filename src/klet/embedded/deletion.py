@@ -20,16 +20,16 @@ class Mark(Struct, frozen=True):
     period: int
 
 
-class Leave(Struct, frozen=True):
+class AlreadyDeleting(Struct, frozen=True):
     """It is being deleted already, and no later than asked."""
 
 
-Verdict: TypeAlias = Remove | Mark | Leave
+DeletionVerdict: TypeAlias = Remove | Mark | AlreadyDeleting
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
-def decide_pod_deletion(pod: Mapping[str, Any], requested: int | None, *, now: datetime) -> Verdict:
-    """What a DELETE of a pod does; the kubelet's own has a period of zero."""
+def decide_pod_deletion(pod: Mapping[str, Any], requested: int | None, *, now: datetime) -> DeletionVerdict:
+    """Return what a DELETE of a pod does; the kubelet's own has a period of zero."""
     metadata, held = pod["metadata"], bool(pod["metadata"].get("finalizers"))
     stored = metadata.get("deletionGracePeriodSeconds")
     if metadata.get("deletionTimestamp") is None:
@@ -40,19 +40,19 @@ def decide_pod_deletion(pod: Mapping[str, Any], requested: int | None, *, now: d
     if current == 0 or wanted == 0:
         if not held:
             return Remove()
-        return Leave() if current == 0 else Mark(now, 0)
+        return AlreadyDeleting() if current == 0 else Mark(now, 0)
     if wanted >= current:
-        return Leave()
+        return AlreadyDeleting()
     at = Time.parse(metadata["deletionTimestamp"]) - timedelta(seconds=current) + timedelta(seconds=wanted)
     return Mark(at, wanted) if at > now else Mark(now, 1)
 
 
-def decide_deletion(obj: Mapping[str, Any], *, now: datetime) -> Verdict:
-    """What a DELETE of anything else does: only finalizers hold it."""
+def decide_deletion(obj: Mapping[str, Any], *, now: datetime) -> DeletionVerdict:
+    """Return what a DELETE of anything else does: only finalizers hold it."""
     metadata = obj["metadata"]
     if not metadata.get("finalizers"):
         return Remove()
-    return Leave() if metadata.get("deletionTimestamp") is not None else Mark(now, 0)
+    return AlreadyDeleting() if metadata.get("deletionTimestamp") is not None else Mark(now, 0)
 
 
 def marked(obj: Mapping[str, Any], mark: Mark) -> dict[str, Any]:

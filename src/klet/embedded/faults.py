@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from klet.embedded.refusals import Refused
+from klet.embedded.refusals import RequestRefused
 
 
 class Ask(Struct, frozen=True):
@@ -17,13 +17,13 @@ class Ask(Struct, frozen=True):
     is_watch: bool
 
 
-class Refuse(Struct, frozen=True):
+class RefuseRequest(Struct, frozen=True):
     """Answer with an error."""
 
-    with_error: Refused
+    with_error: RequestRefused
 
 
-class Delay(Struct, frozen=True):
+class DelayAnswer(Struct, frozen=True):
     """Answer late."""
 
     by: timedelta
@@ -41,7 +41,7 @@ class FallSilent(Struct, frozen=True):
     after_events: int = 0
 
 
-Fault: TypeAlias = Refuse | Delay | Cut | FallSilent
+Fault: TypeAlias = RefuseRequest | DelayAnswer | Cut | FallSilent
 
 
 class _Planned(Struct):

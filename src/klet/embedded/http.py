@@ -1,6 +1,6 @@
 """The Kubernetes API over HTTP: paths and verbs to the registry, lists and watches to the reader.
 
-It serves JSON. Who asks is decided by the connection's certificate or a bearer token.
+It serves JSON. Clients authenticate with a certificate or a bearer token.
 """
 
 import re
@@ -18,14 +18,14 @@ from klet.api.certificates import CertificateSigningRequest
 from klet.api.codec import DecodeError, decode, encode
 from klet.api.meta import DeleteOptions
 from klet.embedded import refusals
-from klet.embedded.faults import Ask, Cut, Delay, FallSilent, Fault, Faults, Refuse
-from klet.embedded.identities import Identities, User
+from klet.embedded.faults import Ask, Cut, DelayAnswer, FallSilent, Fault, Faults, RefuseRequest
+from klet.embedded.identities import ApiUser, Identities
 from klet.embedded.nesting import DEEPEST, is_too_deep
 from klet.embedded.patching import TYPES, Patch
 from klet.embedded.questions import Questions
 from klet.embedded.reading import Reader, read_filter, read_watch_options
-from klet.embedded.refusals import Refused
-from klet.embedded.registry import Registry, Target
+from klet.embedded.refusals import RequestRefused
+from klet.embedded.registry import ObjectRegistry, ObjectTarget
 from klet.embedded.routes import Route, find_route, is_api_path
 from klet.embedded.signing_requests import requested_by
 from klet.version import KUBERNETES_VERSION
@@ -43,7 +43,7 @@ class ApiHandler:
     def __init__(
         self,
         *,
-        registry: Registry,
+        registry: ObjectRegistry,
         reader: Reader,
         questions: Questions,
         identities: Identities,
@@ -65,7 +65,7 @@ class ApiHandler:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         try:
             return await self._answer(request)
-        except Refused as error:
+        except RequestRefused as error:
             return _refusal(error)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
@@ -93,17 +93,17 @@ class ApiHandler:
 
     async def _suffer(self, fault: Fault | None, request: web.Request, *, is_watch: bool) -> None:
         match fault:
-            case Refuse():
+            case RefuseRequest():
                 raise fault.with_error
-            case Delay():
+            case DelayAnswer():
                 await self._clock.sleep(fault.by)
             case Cut() if not is_watch:
                 _cut(request)
             case FallSilent() if not is_watch:
                 await self._clock.sleep(_FOREVER)
 
-    async def _serve(self, request: web.Request, route: Route, user: User) -> web.Response:
-        target = Target(route.kind, route.namespace, route.name, route.subresource)
+    async def _serve(self, request: web.Request, route: Route, user: ApiUser) -> web.Response:
+        target = ObjectTarget(route.kind, route.namespace, route.name, route.subresource)
         match request.method, bool(route.name):
             case "GET", True:
                 return _json(self._registry.get(target))
@@ -144,7 +144,7 @@ class ApiHandler:
                     event = await anext(events)
                 except StopAsyncIteration:
                     break
-                except Refused as error:
+                except RequestRefused as error:
                     event = {"type": "ERROR", "object": error.status}
                 try:
                     await response.write(encode(event) + b"\n")
@@ -193,7 +193,7 @@ def _json(data: object, *, status: int = 200) -> web.Response:
     return web.Response(status=status, body=encode(data) + b"\n", content_type=_JSON)
 
 
-def _refusal(error: Refused) -> web.Response:
+def _refusal(error: RequestRefused) -> web.Response:
     response = web.Response(status=error.status.code, body=encode(error.status) + b"\n", content_type=_JSON)
     details = error.status.details
     if details is not None and details.retry_after_seconds:

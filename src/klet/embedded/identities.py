@@ -1,6 +1,6 @@
-"""Who asks: client certificates, fixed bearer tokens, and service-account tokens that this server made itself.
+"""Authentication: client certificates, fixed bearer tokens, and service-account tokens that this server made itself.
 
-Tokens are signed with a key of the server's own (HMAC): nobody else has to verify them, the API is asked instead.
+Tokens are signed with a key of the server's own (HMAC): no other program verifies them, clients ask the API instead.
 """
 
 import base64
@@ -24,8 +24,8 @@ _AUTHENTICATED: Final = "system:authenticated"
 _EXTRA: Final = "authentication.kubernetes.io"
 
 
-class User(Struct, frozen=True):
-    """Someone the server knows."""
+class ApiUser(Struct, frozen=True):
+    """A user that the server authenticates."""
 
     name: str
     uid: str = ""
@@ -48,22 +48,22 @@ class Bound(Struct, frozen=True):
 
 
 class Identities:
-    """Makes tokens and recognises users."""
+    """Issues tokens and authenticates users."""
 
-    def __init__(self, *, store: Store, tokens: Mapping[str, User], key: bytes, clock: Clock) -> None:
+    def __init__(self, *, store: Store, tokens: Mapping[str, ApiUser], key: bytes, clock: Clock) -> None:
         self._store = store
         self._tokens = tokens
         self._key = key
         self._clock = clock
 
-    def identify(self, authorization: str, certificate: Mapping[str, Any] | None) -> User | None:
-        """The user of a request, or None."""
+    def identify(self, authorization: str, certificate: Mapping[str, Any] | None) -> ApiUser | None:
+        """Return the user of a request, or None."""
         if certificate:
             return _named_in(certificate)
         scheme, _, token = authorization.partition(" ")
         return self.review(token.strip(), (ISSUER,)) if scheme.lower() == "bearer" else None
 
-    def review(self, token: str, audiences: Sequence[str]) -> User | None:
+    def review(self, token: str, audiences: Sequence[str]) -> ApiUser | None:
         """Whom a token stands for, if it is good now and for one of the audiences."""
         if (known := self._tokens.get(token)) is not None:
             return known
@@ -76,7 +76,7 @@ class Identities:
         return _user_of(claims)
 
     def issue(self, bound: Bound, lifetime: timedelta) -> tuple[str, datetime]:
-        """A token and when it runs out. The account and the bound object must exist."""
+        """Return a token and when it runs out. The account and the bound object must exist."""
         now = self._clock.now()
         private: Json = {"namespace": bound.namespace}
         account = self._store.get(Key("serviceaccounts", bound.namespace, bound.account))
@@ -111,7 +111,7 @@ class Identities:
         return claims
 
     def _is_alive(self, private: Mapping[str, Any]) -> bool:
-        """Whether the account and the bound objects are still the ones the token was made for."""
+        """Return whether the account and the bound objects are still the ones the token was made for."""
         namespace = private["namespace"]
         places = {
             "serviceaccount": Key("serviceaccounts", namespace, ""),
@@ -129,7 +129,7 @@ class Identities:
         return _padless(hmac.digest(self._key, signed.encode(), hashlib.sha256))
 
 
-def _user_of(claims: Json) -> User:
+def _user_of(claims: Json) -> ApiUser:
     private = claims["kubernetes.io"]
     namespace = private["namespace"]
     extra = {f"{_EXTRA}/credential-id": (f"JTI={claims['jti']}",)}
@@ -138,15 +138,15 @@ def _user_of(claims: Json) -> User:
             extra[f"{_EXTRA}/{name}-name"] = (private[name]["name"],)
             extra[f"{_EXTRA}/{name}-uid"] = (private[name]["uid"],)
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", _AUTHENTICATED)
-    return User(claims["sub"], uid=private["serviceaccount"]["uid"], groups=groups, extra=extra)
+    return ApiUser(claims["sub"], uid=private["serviceaccount"]["uid"], groups=groups, extra=extra)
 
 
-def _named_in(certificate: Mapping[str, Any]) -> User | None:
+def _named_in(certificate: Mapping[str, Any]) -> ApiUser | None:
     """Common name and organizations, as the API reads a client certificate."""
     parts = [pair for entry in certificate.get("subject", ()) for pair in entry]
     names = [value for name, value in parts if name == "commonName"]
     groups = tuple(value for name, value in parts if name == "organizationName")
-    return User(names[0], groups=(*groups, _AUTHENTICATED)) if names else None
+    return ApiUser(names[0], groups=(*groups, _AUTHENTICATED)) if names else None
 
 
 def _reference(obj: Mapping[str, Any] | None) -> Json:

@@ -28,7 +28,7 @@ class Patch(Struct, frozen=True):
     body: bytes
 
     def apply(self, obj: Mapping[str, Any], kind: Kind) -> Json:
-        """The object after the patch; raises Refused."""
+        """Return the object after the patch; raises RequestRefused."""
         try:
             change = msgspec.json.decode(self.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

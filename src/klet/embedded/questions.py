@@ -13,7 +13,7 @@ from klet.api.codec import DecodeError, decode
 from klet.api.kinds import find_kind
 from klet.api.times import Time
 from klet.embedded import refusals
-from klet.embedded.identities import Bound, Identities, User
+from klet.embedded.identities import ApiUser, Bound, Identities
 from klet.embedded.store import Key, Store
 
 T = TypeVar("T", bound=ApiObject)
@@ -39,7 +39,7 @@ class Questions:
         self._rights = rights
 
     def answer(self, method: str, path: str, body: bytes) -> ApiObject | None:
-        """The answer; None if this is no question. Raises Refused."""
+        """Return the answer; None if this is no question. Raises RequestRefused."""
         if method != "POST":
             return None
         if path == _REVIEW_OF_IDENTITY:
@@ -60,7 +60,7 @@ class Questions:
         return replace(review, status=TokenReviewStatus(authenticated=True, user=info, audiences=review.spec.audiences))
 
     def _review_access(self, review: SubjectAccessReview) -> SubjectAccessReview:
-        asked = User(review.spec.user, groups=review.spec.groups)
+        asked = ApiUser(review.spec.user, groups=review.spec.groups)
         allowed = asked.may_do_everything or self._rights.allows(review.spec)
         return replace(review, status=SubjectAccessReviewStatus(allowed=allowed))
 

@@ -12,10 +12,11 @@ from klet.aio.broadcast import Lagged
 from klet.aio.clock import Clock
 from klet.api.field_selectors import FieldSelector, check_fields, parse_field_selector, selectable_fields
 from klet.api.kinds import Kind
+from klet.api.meta import WatchEventType
 from klet.api.selectors import Selector, SelectorError, parse_label_selector
 from klet.embedded import refusals
 from klet.embedded.refusals import resource_of
-from klet.embedded.store import Change, ChangeType, Json, Store, TooOld
+from klet.embedded.store import Json, Store, StoreChange, TooOld
 
 BOOKMARK_EVERY: Final = timedelta(seconds=60)
 LONGEST_WATCH: Final = timedelta(minutes=30)
@@ -53,7 +54,7 @@ class WatchOptions(Struct, frozen=True):
 
 
 def read_filter(kind: Kind, namespace: str, name: str, query: Mapping[str, str]) -> Filter:
-    """The selectors of a request; raises Refused."""
+    """Return the selectors of a request; raises RequestRefused."""
     try:
         labels = parse_label_selector(query.get("labelSelector", ""))
         fields = check_fields(parse_field_selector(query.get("fieldSelector", "")), kind)
@@ -63,7 +64,7 @@ def read_filter(kind: Kind, namespace: str, name: str, query: Mapping[str, str])
 
 
 def read_watch_options(query: Mapping[str, str]) -> WatchOptions:
-    """How a watch is asked for; raises Refused."""
+    """Return how a watch is asked for; raises RequestRefused."""
     version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     initial = query.get("sendInitialEvents")
     if initial is None and match:
@@ -97,7 +98,7 @@ class Reader:
         self._clock = clock
 
     def all(self, wanted: Filter) -> Json:
-        """All objects that match. They come in one page, whatever the limit: a node has few."""
+        """Return all objects that match. They come in one page, whatever the limit: a node has few."""
         found = [obj for obj in self._store.all(resource_of(wanted.kind), wanted.namespace) if wanted.matches(obj)]
         items = [{name: value for name, value in obj.items() if name not in {"kind", "apiVersion"}} for obj in found]
         return {
@@ -108,7 +109,7 @@ class Reader:
         }
 
     async def watch(self, wanted: Filter, options: WatchOptions) -> AsyncGenerator[Json, None]:
-        """Events until the time is up, or the reader was too slow; raises Refused for a version that is too old."""
+        """Yield events until the time is up or the reader is too slow; raises RequestRefused for an old version."""
         deadline = self._clock.monotonic() + options.timeout.total_seconds()
         with self._store.changes() as changes:
             # No await between reading what is there and subscribing, so nothing falls in between.
@@ -124,7 +125,7 @@ class Reader:
                     continue
                 if isinstance(change, Lagged):
                     return
-                if (news := told(change, wanted)) is not None:
+                if (news := event_of(change, wanted)) is not None:
                     yield news
 
     def _beginning(self, wanted: Filter, options: WatchOptions) -> list[Json]:
@@ -133,9 +134,9 @@ class Reader:
                 changes = self._store.since(options.since)
             except TooOld as error:
                 raise refusals.expired(str(error)) from error
-            return [event for change in changes if (event := told(change, wanted)) is not None]
+            return [event for change in changes if (event := event_of(change, wanted)) is not None]
         found = self._store.all(resource_of(wanted.kind), wanted.namespace)
-        events = [_event(ChangeType.ADDED, obj) for obj in found if wanted.matches(obj)]
+        events = [_event(WatchEventType.ADDED, obj) for obj in found if wanted.matches(obj)]
         if options.marks_list_end:
             events.append(self._bookmark(wanted.kind, annotations={"k8s.io/initial-events-end": "true"}))
         return events
@@ -150,20 +151,20 @@ class Reader:
         }
 
 
-def told(change: Change, wanted: Filter) -> Json | None:
-    """How a change looks to one reader: an object may enter or leave what it selects."""
+def event_of(change: StoreChange, wanted: Filter) -> Json | None:
+    """Return how a change looks to one reader: an object may enter or leave what it selects."""
     if change.key.resource != resource_of(wanted.kind):
         return None
     matched = change.before is not None and wanted.matches(change.before)
-    matches = change.type is not ChangeType.DELETED and wanted.matches(change.obj)
+    matches = change.type is not WatchEventType.DELETED and wanted.matches(change.obj)
     if matches:
-        return _event(ChangeType.MODIFIED if matched else ChangeType.ADDED, change.obj)
+        return _event(WatchEventType.MODIFIED if matched else WatchEventType.ADDED, change.obj)
     if not matched or change.before is None:
         return None
     version = change.obj["metadata"]["resourceVersion"]
     last = {**change.before, "metadata": {**change.before["metadata"], "resourceVersion": version}}
-    return _event(ChangeType.DELETED, last)
+    return _event(WatchEventType.DELETED, last)
 
 
-def _event(change: ChangeType, obj: Mapping[str, Any]) -> Json:
+def _event(change: WatchEventType, obj: Mapping[str, Any]) -> Json:
     return {"type": change, "object": obj}

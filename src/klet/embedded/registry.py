@@ -19,11 +19,11 @@ from klet.api.times import Time
 from klet.api.validation.fieldpath import FieldPath
 from klet.api.validation.metadata import validate_object_meta
 from klet.embedded import refusals
-from klet.embedded.deletion import Leave, Mark, Remove, decide_deletion, decide_pod_deletion, marked
+from klet.embedded.deletion import AlreadyDeleting, Mark, Remove, decide_deletion, decide_pod_deletion, marked
 from klet.embedded.patching import Patch
 from klet.embedded.refusals import resource_of
 from klet.embedded.store import Json, Key, Store
-from klet.embedded.strategies import Change, Strategy, name_format_for, strategy_of
+from klet.embedded.strategies import ObjectUpdate, RestStrategy, name_format_for, strategy_of
 
 NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _STEM: Final = 58
@@ -33,7 +33,7 @@ _KEPT_FIELDS: Final = ("uid", "creationTimestamp", "generation")
 _DELETION_FIELDS: Final = ("deletionTimestamp", "deletionGracePeriodSeconds")
 
 
-class Target(Struct, frozen=True):
+class ObjectTarget(Struct, frozen=True):
     """One object, or a part of it, that a request names."""
 
     kind: Kind
@@ -46,21 +46,21 @@ class Target(Struct, frozen=True):
         return Key(resource_of(self.kind), self.namespace, self.name)
 
 
-class Registry:
+class ObjectRegistry:
     """All objects and the rules for writing them."""
 
     def __init__(self, *, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
-    def get(self, target: Target) -> Json:
+    def get(self, target: ObjectTarget) -> Json:
         found = self._store.get(target.key)
         if found is None:
             raise refusals.not_found(target.kind, target.name)
         return found
 
     def create(self, kind: Kind, namespace: str, obj: Mapping[str, Any]) -> Json:
-        """Store a new object; raises Refused."""
+        """Store a new object; raises RequestRefused."""
         metadata = {name: value for name, value in obj.get("metadata", {}).items() if name not in _SERVER_FIELDS}
         if metadata.get("resourceVersion"):
             raise refusals.bad_request("resourceVersion should not be set on objects to be created")
@@ -81,7 +81,7 @@ class Registry:
             raise refusals.already_exists(kind, key.name, leaving=leaving)
         return self._store.put(key, made)
 
-    def replace(self, target: Target, obj: Mapping[str, Any]) -> Json:
+    def replace(self, target: ObjectTarget, obj: Mapping[str, Any]) -> Json:
         """PUT."""
         name = obj.get("metadata", {}).get("name", target.name)
         if name != target.name:
@@ -89,11 +89,11 @@ class Registry:
             raise refusals.bad_request(message)
         return self._write(target, self.get(target), obj)
 
-    def patch(self, target: Target, patch: Patch) -> Json:
+    def patch(self, target: ObjectTarget, patch: Patch) -> Json:
         old = self.get(target)
         return self._write(target, old, patch.apply(old, target.kind))
 
-    def delete(self, target: Target, options: DeleteOptions) -> Json:
+    def delete(self, target: ObjectTarget, options: DeleteOptions) -> Json:
         """Delete at once, or begin to; returns the object as it is or was."""
         found = self.get(target)
         _check_preconditions(target, found, options)
@@ -103,7 +103,7 @@ class Registry:
         else:
             verdict = decide_deletion(found, now=now)
         match verdict:
-            case Leave():
+            case AlreadyDeleting():
                 return found
             case Mark():
                 return self._store.put(target.key, marked(found, verdict))
@@ -114,7 +114,7 @@ class Registry:
         gone = self._store.remove(key)
         return found if gone is None else gone
 
-    def _write(self, target: Target, old: Json, new: Mapping[str, Any]) -> Json:
+    def _write(self, target: ObjectTarget, old: Json, new: Mapping[str, Any]) -> Json:
         version = new.get("metadata", {}).get("resourceVersion")
         if version and version != old["metadata"]["resourceVersion"]:
             raise refusals.modified(target.kind, target.name)
@@ -123,7 +123,7 @@ class Registry:
             raise refusals.conflict(target.kind, target.name, _storage_error(target, uid, old["metadata"]["uid"]))
         strategy = strategy_of(target.kind)
         merged = _merge_parts(old, _typed(new, target.kind), target.subresource, strategy)
-        written = strategy.update(Change(merged, old, target.subresource))
+        written = strategy.update(ObjectUpdate(merged, old, target.subresource))
         self._check(target.kind, written)
         if _same(written, old):
             return old
@@ -169,8 +169,8 @@ def _typed(obj: Mapping[str, Any], kind: Kind) -> Json:
     return {**obj, "apiVersion": kind.api_version, "kind": kind.name}
 
 
-def _merge_parts(old: Json, new: Json, subresource: str, strategy: Strategy) -> Json:
-    """What a write may change: everything but the status, or only that; never what the server wrote itself."""
+def _merge_parts(old: Json, new: Json, subresource: str, strategy: RestStrategy) -> Json:
+    """Return what a write may change: everything but the status, or only that; never what the server wrote itself."""
     metadata = {**new.get("metadata", {}), **{name: old["metadata"][name] for name in _kept(old)}}
     metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
     if not strategy.has_status:
@@ -194,11 +194,11 @@ def _same(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
 
 
 def _may_go(kind: Kind, metadata: Mapping[str, Any]) -> bool:
-    """The last finalizer of an object that is being deleted has gone; a pod has its grace besides."""
+    """Return whether an object whose last finalizer is gone can be removed: a pod also has its grace period."""
     return kind.name != "Pod" or not metadata.get("deletionGracePeriodSeconds")
 
 
-def _check_preconditions(target: Target, found: Json, options: DeleteOptions) -> None:
+def _check_preconditions(target: ObjectTarget, found: Json, options: DeleteOptions) -> None:
     wanted, metadata = options.preconditions, found["metadata"]
     if wanted is None:
         return
@@ -209,7 +209,7 @@ def _check_preconditions(target: Target, found: Json, options: DeleteOptions) ->
         raise refusals.wrong_version(target.kind, target.name, wanted=wanted.resource_version, found=version)
 
 
-def _storage_error(target: Target, wanted: str, found: str) -> str:
+def _storage_error(target: ObjectTarget, wanted: str, found: str) -> str:
     key = "/".join(part for part in ("/registry", target.kind.plural, target.namespace, target.name) if part)
     return (
         f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg:"

@@ -20,7 +20,7 @@ class Route(Struct, frozen=True):
 
 
 def find_route(path: str) -> Route | None:
-    """The route of a path below `/api` or `/apis`; None if there is no such resource."""
+    """Return the route of a path below `/api` or `/apis`; None if there is no such resource."""
     parts = path.strip("/").split("/")
     match parts:
         case ["api", version, *rest]:
@@ -32,7 +32,7 @@ def find_route(path: str) -> Route | None:
 
 
 def is_api_path(path: str) -> bool:
-    """Whether a missing resource there is answered with a Status."""
+    """Return whether a missing resource there is answered with a Status."""
     return path.startswith(("/api/", "/apis/"))
 
 

@@ -13,10 +13,10 @@ from klet.aio.clock import Clock
 from klet.api.kinds import find_kind
 from klet.embedded.faults import Faults
 from klet.embedded.http import ApiHandler
-from klet.embedded.identities import Identities, User
+from klet.embedded.identities import ApiUser, Identities
 from klet.embedded.questions import Questions, Rights
 from klet.embedded.reading import Reader
-from klet.embedded.registry import Registry
+from klet.embedded.registry import ObjectRegistry
 from klet.embedded.store import Key, Store
 
 NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -28,15 +28,15 @@ class EmbeddedApi(Struct, frozen=True, kw_only=True):
     """One API server: its store and what tests and the single node do with it besides HTTP."""
 
     store: Store
-    registry: Registry
+    registry: ObjectRegistry
     identities: Identities
     faults: Faults
     handler: ApiHandler
 
 
-def build_api(*, store: Store, tokens: Mapping[str, User], rights: Rights, clock: Clock) -> EmbeddedApi:
+def build_api(*, store: Store, tokens: Mapping[str, ApiUser], rights: Rights, clock: Clock) -> EmbeddedApi:
     """Wire an API server over a store, and fill that if it is new."""
-    registry = Registry(store=store, clock=clock)
+    registry = ObjectRegistry(store=store, clock=clock)
     identities = Identities(store=store, tokens=tokens, key=secrets.token_bytes(32), clock=clock)
     faults = Faults()
     handler = ApiHandler(
@@ -66,7 +66,7 @@ async def serving(
         await runner.cleanup()
 
 
-def _fill(store: Store, registry: Registry) -> None:
+def _fill(store: Store, registry: ObjectRegistry) -> None:
     namespace_kind, account_kind = find_kind("v1", "Namespace"), find_kind("v1", "ServiceAccount")
     assert namespace_kind is not None
     assert account_kind is not None

@@ -10,14 +10,14 @@ from typing import Any, Final
 from klet.api.certificates import CertificateSigningRequest
 from klet.api.codec import convert
 from klet.api.kinds import kind_of
+from klet.api.meta import WatchEventType
 from klet.certs.errors import CertificateRefused
 from klet.certs.maker import AuthorityFiles, CertificateMaker
 from klet.certs.messages import Purpose
 from klet.certs.templates import SIGNERS
 from klet.embedded.refusals import resource_of
-from klet.embedded.registry import Target
+from klet.embedded.registry import ObjectTarget
 from klet.embedded.server import EmbeddedApi
-from klet.embedded.store import ChangeType
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ KIND: Final = kind_of(CertificateSigningRequest)
 _PURPOSES: Final[Mapping[str, Purpose]] = {signer: purpose for purpose, signer in SIGNERS.items()}
 
 
-class Verdict(StrEnum):
+class SigningVerdict(StrEnum):
     """What to do with a request."""
 
     SIGN = "sign"
@@ -44,7 +44,7 @@ class ClusterSigner:
         maker: CertificateMaker,
         authority: AuthorityFiles,
         lifetime: timedelta,
-        decide: Callable[[CertificateSigningRequest], Verdict] = lambda _: Verdict.SIGN,
+        decide: Callable[[CertificateSigningRequest], SigningVerdict] = lambda _: SigningVerdict.SIGN,
     ) -> None:
         self._api = api
         self._maker = maker
@@ -58,7 +58,7 @@ class ClusterSigner:
             for obj in self._api.store.all(resource_of(KIND)):
                 await self._consider(obj)
             async for change in changes.items():
-                if change.key.resource == resource_of(KIND) and change.type is ChangeType.ADDED:
+                if change.key.resource == resource_of(KIND) and change.type is WatchEventType.ADDED:
                     await self._consider(change.obj)
 
     async def _consider(self, obj: Mapping[str, Any]) -> None:
@@ -67,15 +67,15 @@ class ClusterSigner:
             return
         name = request.metadata.name
         match self._decide(request):
-            case Verdict.SIGN:
+            case SigningVerdict.SIGN:
                 self._write(name, "approval", conditions=_condition("Approved", "AutoApproved"))
                 await self._sign(request)
-            case Verdict.DENY:
+            case SigningVerdict.DENY:
                 self._write(name, "approval", conditions=_condition("Denied", "NotWanted", "the node is not known"))
-            case Verdict.FAIL:
+            case SigningVerdict.FAIL:
                 self._write(name, "approval", conditions=_condition("Approved", "AutoApproved"))
                 self._write(name, "status", conditions=_condition("Failed", "SignerValidationFailure", "no"))
-            case Verdict.LEAVE:
+            case SigningVerdict.LEAVE:
                 logger.debug("A signing request is left alone", extra={"request": name})
 
     async def _sign(self, request: CertificateSigningRequest) -> None:
@@ -93,7 +93,7 @@ class ClusterSigner:
             self._write(name, "status", certificate=base64.b64encode(certificate.encode()).decode())
 
     def _write(self, name: str, subresource: str, **status: object) -> None:
-        target = Target(KIND, "", name, subresource)
+        target = ObjectTarget(KIND, "", name, subresource)
         self._api.registry.replace(target, {"metadata": {"name": name}, "status": status})
 
 

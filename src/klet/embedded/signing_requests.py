@@ -1,4 +1,4 @@
-"""Rules for certificate signing requests: who asked, what never changes, and who writes which part of the status. Pure.
+"""Rules for certificate signing requests: requester, immutable fields, and who writes which part of the status. Pure.
 
 Approvals and denials are written through `approval` only, everything else of the status through `status` only.
 """
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from klet.api.validation.errors import FieldError, forbidden, invalid, required
 from klet.api.validation.fieldpath import SPEC, STATUS
-from klet.embedded.identities import User
+from klet.embedded.identities import ApiUser
 from klet.embedded.store import Json
 
 APPROVED: Final = "Approved"
@@ -17,8 +17,8 @@ SHORTEST_LIFE: Final = 600
 _DECISIONS: Final = frozenset({APPROVED, DENIED})
 
 
-def requested_by(obj: Mapping[str, Any], user: User) -> Json:
-    """The request with its requester written into it, whatever it said."""
+def requested_by(obj: Mapping[str, Any], user: ApiUser) -> Json:
+    """Return the request with the real requester in it, whatever it claimed."""
     spec = {name: value for name, value in obj.get("spec", {}).items() if name not in {"uid", "groups", "extra"}}
     spec["username"] = user.name
     if user.uid:
@@ -36,12 +36,12 @@ def created(obj: Json) -> Json:
 
 
 def find_errors(obj: Mapping[str, Any]) -> tuple[FieldError, ...]:
-    """What is wrong with a new request."""
+    """Return what is wrong with a new request."""
     return tuple(_errors(obj.get("spec", {})))
 
 
 def updated(new: Json, old: Mapping[str, Any], subresource: str) -> Json:
-    """What a write makes of a request: the spec stays for ever."""
+    """Return what a write makes of a request: the spec never changes."""
     status = dict(old.get("status", {}))
     given = new.get("status", {})
     decisions = _of_kind(given if subresource == "approval" else status, decides=True)
@@ -55,7 +55,7 @@ def updated(new: Json, old: Mapping[str, Any], subresource: str) -> Json:
 
 
 def find_update_errors(new: Mapping[str, Any], old: Mapping[str, Any]) -> tuple[FieldError, ...]:
-    """What is wrong with a changed status: a decision is one and final."""
+    """Return what is wrong with a changed status: a decision is one and final."""
     path = STATUS.child("conditions")
     before = {str(each.get("type")) for each in _of_kind(old.get("status", {}), decides=True)}
     after = {str(each.get("type")) for each in _of_kind(new["status"], decides=True)}

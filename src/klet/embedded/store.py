@@ -1,14 +1,13 @@
-"""Objects on SQLite with one counter of versions for all of them, and the recent changes for watches.
+"""Objects in SQLite with one counter of resource versions for all of them, and the recent changes for watches.
 
 Writes are synchronous and happen one at a time, each in one transaction with its version: after a crash no version is
-given to a second change. The history of changes is kept in memory and bounded: an older watch has to list again, as
-with any API server.
+given out twice. The history of changes is kept in memory and bounded: an older watch has to list again, as
+with upstream's API server.
 """
 
 import sqlite3
 from collections import deque
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -16,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from klet.aio.broadcast import Broadcast, Subscription
+from klet.api.meta import WatchEventType
 from klet.errors import KletError
 
 Json: TypeAlias = dict[str, Any]
@@ -46,27 +46,19 @@ class TooOld(KletError):
 
 
 class Key(NamedTuple):
-    """Where an object is: `resource` is the plural with its group, `leases.coordination.k8s.io`."""
+    """Identifies an object: `resource` is the plural with its group, `leases.coordination.k8s.io`."""
 
     resource: str
     namespace: str
     name: str
 
 
-class ChangeType(StrEnum):
-    """What happened to an object."""
-
-    ADDED = "ADDED"
-    MODIFIED = "MODIFIED"
-    DELETED = "DELETED"
-
-
-class Change(Struct, frozen=True):
+class StoreChange(Struct, frozen=True):
     """One write, with what was there before."""
 
     revision: int
     key: Key
-    type: ChangeType
+    type: WatchEventType
     obj: Mapping[str, Any]
     before: Mapping[str, Any] | None
 
@@ -77,15 +69,16 @@ class Store:
     def __init__(self, *, connection: sqlite3.Connection, revision: int) -> None:
         self._connection = connection
         self._revision = revision
-        self._history: deque[Change] = deque(maxlen=HISTORY)
+        self._history: deque[StoreChange] = deque(maxlen=HISTORY)
         self._oldest = revision
         """Changes after this version are all in the history."""
-        self._changes = Broadcast[Change]()
+        self._changes = Broadcast[StoreChange]()
 
     @classmethod
     def open(cls, path: Path | None = None) -> "Store":
-        """The store in a file, or one that lives as long as the process."""
+        """Open the store in a file, or without a path one in memory."""
         try:
+            # isolation_level=None: Python opens no transactions of its own, `_write` begins each one.
             connection = sqlite3.connect(":memory:" if path is None else path, isolation_level=None)
             connection.execute("PRAGMA journal_mode=WAL")
             # What a client has seen must be there after a power failure too, or its version is given out again.
@@ -98,6 +91,7 @@ class Store:
             [(newest,)] = connection.execute("SELECT max(revision) FROM objects")
         except sqlite3.Error as error:
             raise StoreError(f"cannot open the store {path}: {error}") from error
+        # The history starts empty: a watch from before this start gets TooOld, and lists.
         return cls(connection=connection, revision=max(1 if row is None else row[0], newest or 0))
 
     @property
@@ -111,7 +105,7 @@ class Store:
         return None if found is None else msgspec.json.decode(found[0])
 
     def all(self, resource: str, namespace: str = "") -> list[Json]:
-        """All objects of a resource in the order of their names; without a namespace those of all."""
+        """Return the objects of a resource in the order of their names; without a namespace those of all namespaces."""
         where, values = ("AND namespace = ?", (resource, namespace)) if namespace else ("", (resource,))
         rows = self._connection.execute(
             f"SELECT body FROM objects WHERE resource = ? {where} ORDER BY namespace, name",  # noqa: S608  # constants
@@ -122,6 +116,7 @@ class Store:
     def put(self, key: Key, obj: Mapping[str, Any]) -> Json:
         """Store an object under the next version and return it as stored."""
         before = self.get(key)
+        # Computed, not stored yet: `_write` moves the counter only once the transaction is committed.
         revision = self._revision + 1
         stored = _numbered(obj, revision)
         self._write(
@@ -129,7 +124,7 @@ class Store:
             (*key, revision, msgspec.json.encode(stored)),
             revision,
         )
-        self._publish(key, ChangeType.ADDED if before is None else ChangeType.MODIFIED, stored, before)
+        self._publish(key, WatchEventType.ADDED if before is None else WatchEventType.MODIFIED, stored, before)
         return stored
 
     def remove(self, key: Key) -> Json | None:
@@ -138,24 +133,25 @@ class Store:
         if before is None:
             return None
         revision = self._revision + 1
+        # Upstream too: the DELETED event carries the version of the deletion, from which a watch can resume.
         gone = _numbered(before, revision)
         self._write("DELETE FROM objects WHERE resource = ? AND namespace = ? AND name = ?", key, revision)
-        self._publish(key, ChangeType.DELETED, gone, before)
+        self._publish(key, WatchEventType.DELETED, gone, before)
         return gone
 
-    def since(self, revision: int) -> list[Change]:
-        """Changes after a version; raises TooOld."""
+    def since(self, revision: int) -> list[StoreChange]:
+        """Return the changes after a version; raises TooOld."""
         if revision < self._oldest:
             raise TooOld(revision, self._oldest)
         return [change for change in self._history if change.revision > revision]
 
     def forget_history(self) -> None:
-        """Every watch from an older version has to list again, as after a compaction."""
+        """Drop the history, as a compaction of etcd does: every watch from an older version has to list again."""
         self._history.clear()
         self._oldest = self._revision
 
-    def changes(self) -> Subscription[Change]:
-        """Changes from now on."""
+    def changes(self) -> Subscription[StoreChange]:
+        """Subscribe to the changes from now on."""
         return self._changes.subscribe(limit=HISTORY)
 
     def close(self) -> None:
@@ -172,9 +168,10 @@ class Store:
             raise StoreError(f"cannot write the store: {error}") from error
         self._revision = revision
 
-    def _publish(self, key: Key, type_: ChangeType, obj: Json, before: Json | None) -> None:
-        change = Change(self._revision, key, type_, obj, before)
-        if len(self._history) == HISTORY:
+    def _publish(self, key: Key, type_: WatchEventType, obj: Json, before: Json | None) -> None:
+        # After the commit and without an await between: a reader of `since` and `changes` sees each change once.
+        change = StoreChange(self._revision, key, type_, obj, before)
+        if len(self._history) == HISTORY:  # the append below drops the oldest
             self._oldest = self._history[0].revision
         self._history.append(change)
         self._changes.send(change)

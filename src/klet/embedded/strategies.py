@@ -19,7 +19,7 @@ from klet.embedded.store import Json
 from klet.model.qos import compute_qos
 
 
-class Change(Struct, frozen=True):
+class ObjectUpdate(Struct, frozen=True):
     """A write to an object that is there: what it would become, what it is, and which part was written."""
 
     new: Json
@@ -27,8 +27,8 @@ class Change(Struct, frozen=True):
     subresource: str
 
 
-class Strategy(Struct, frozen=True, kw_only=True):
-    """How objects of a kind are written; as they come, if nothing else is said."""
+class RestStrategy(Struct, frozen=True, kw_only=True):
+    """How objects of a kind are written (upstream: its REST strategy); unchanged by default."""
 
     has_status: bool = False
     """Whether the status is written apart from the rest."""
@@ -37,17 +37,17 @@ class Strategy(Struct, frozen=True, kw_only=True):
     metadata_with_status: tuple[str, ...] = ("labels", "annotations", "finalizers", "ownerReferences", "managedFields")
     """What of the metadata a write of the status may change."""
     create: Callable[[Json], Json] = lambda obj: obj
-    update: Callable[[Change], Json] = lambda change: change.new
+    update: Callable[[ObjectUpdate], Json] = lambda change: change.new
     name_format: Callable[[Json], NameFormat] | None = None
     """The rule for the name of one object, where it depends on the object."""
 
 
-def strategy_of(kind: Kind) -> Strategy:
+def strategy_of(kind: Kind) -> RestStrategy:
     return _STRATEGIES.get(kind.name, _PLAIN)
 
 
 def name_format_for(kind: Kind, obj: Json) -> NameFormat:
-    """The rule for the name of an object."""
+    """Return the rule for the name of an object."""
     of_object = strategy_of(kind).name_format
     return name_format_of(kind.name) if of_object is None else of_object(obj)
 
@@ -61,7 +61,7 @@ def _create_pod(obj: Json) -> Json:
     return {**obj, "metadata": metadata, "spec": to_builtins(pod.spec), "status": status}
 
 
-def _update_pod(change: Change) -> Json:
+def _update_pod(change: ObjectUpdate) -> Json:
     before, after = _pod(change.old), default_pod(_pod(change.new))
     if errors := _pod_errors(after, before, change.subresource):
         raise refusals.invalid(_POD, before.metadata.name, errors)
@@ -99,14 +99,14 @@ def _create_signing_request(obj: Json) -> Json:
     return signing_requests.created(obj)
 
 
-def _update_signing_request(change: Change) -> Json:
+def _update_signing_request(change: ObjectUpdate) -> Json:
     written = signing_requests.updated(change.new, change.old, change.subresource)
     if errors := signing_requests.find_update_errors(written, change.old):
         raise refusals.invalid(_SIGNING_REQUEST, change.old["metadata"]["name"], errors)
     return written
 
 
-def _update_trust_bundle(change: Change) -> Json:
+def _update_trust_bundle(change: ObjectUpdate) -> Json:
     if errors := tuple(trust_bundles.find_update_errors(change.new, change.old)):
         raise refusals.invalid(_TRUST_BUNDLE, change.old["metadata"]["name"], errors)
     return change.new
@@ -128,7 +128,7 @@ def _found(api_version: str, name: str) -> Kind:
 _POD: Final = _found("v1", "Pod")
 _SIGNING_REQUEST: Final = _found("certificates.k8s.io/v1", "CertificateSigningRequest")
 _TRUST_BUNDLE: Final = _found("certificates.k8s.io/v1beta1", "ClusterTrustBundle")
-_PLAIN: Final = Strategy()
+_PLAIN: Final = RestStrategy()
 _WITH_STATUS: Final = (
     "Node",
     "Service",
@@ -139,20 +139,20 @@ _WITH_STATUS: Final = (
     "VolumeAttachment",
     "ResourceClaim",
 )
-_STRATEGIES: Final[Mapping[str, Strategy]] = {
-    **dict.fromkeys(_WITH_STATUS, Strategy(has_status=True)),
-    "Pod": Strategy(
+_STRATEGIES: Final[Mapping[str, RestStrategy]] = {
+    **dict.fromkeys(_WITH_STATUS, RestStrategy(has_status=True)),
+    "Pod": RestStrategy(
         has_status=True,
         metadata_with_status=("labels", "annotations", "finalizers", "managedFields"),
         create=_create_pod,
         update=_update_pod,
     ),
-    "CertificateSigningRequest": Strategy(
+    "CertificateSigningRequest": RestStrategy(
         has_status=True,
         status_parts=("status", "approval"),
         create=_create_signing_request,
         update=_update_signing_request,
     ),
-    "ClusterTrustBundle": Strategy(update=_update_trust_bundle, name_format=trust_bundles.name_format),
-    "Namespace": Strategy(has_status=True, create=_create_namespace),
+    "ClusterTrustBundle": RestStrategy(update=_update_trust_bundle, name_format=trust_bundles.name_format),
+    "Namespace": RestStrategy(has_status=True, create=_create_namespace),
 }

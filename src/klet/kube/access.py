@@ -15,7 +15,7 @@ class Material:
     path: Path | None = None
 
     def read(self) -> bytes:
-        """The text as it is now; raises OSError."""
+        """Return the text as it is now; raises OSError."""
         return self.data if self.path is None else self.path.read_bytes()
 
 
@@ -49,7 +49,7 @@ class ExecPlugin:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     install_hint: str = ""
     cluster: Mapping[str, object] | None = None
-    """What it is told of the cluster, if it asks for that."""
+    """What the plugin gets of the cluster, if it asks for that (provideClusterInfo)."""
 
 
 @dataclass(frozen=True, slots=True)

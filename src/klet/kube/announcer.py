@@ -1,6 +1,6 @@
-"""Says in the log when the API server does not answer, and when it does again: one voice for all who ask it.
+"""Logs when the API server stops answering and when it answers again: once for all clients of the agent.
 
-Who meets such an error logs it for debugging only (`klet.errors.level_for`), and tries again in its own time.
+The clients log such an error at debug level only (`klet.errors.level_for`), and retry on their own schedule.
 """
 
 import asyncio
@@ -20,18 +20,18 @@ FIRST_PAUSE: Final = 30.0
 """Seconds between the first line about a loss and the next; then twice as long each time."""
 LONGEST_PAUSE: Final = 600.0
 LOSSES_APART: Final = 60.0
-"""Seconds: a connection that comes and goes is told lost at most so often."""
+"""Seconds: a connection that comes and goes is logged as lost at most so often."""
 
 
 class Lost(Struct, frozen=True):
-    """Nobody answers, for the first time."""
+    """The server does not answer, for the first time."""
 
     why: str
     attempts: int
 
 
 class StillLost(Struct, frozen=True):
-    """Nobody has answered since."""
+    """The server has not answered since."""
 
     why: str
     attempts: int
@@ -39,64 +39,64 @@ class StillLost(Struct, frozen=True):
 
 
 class Back(Struct, frozen=True):
-    """It answers again."""
+    """The server answers again."""
 
     attempts: int
     seconds: float
 
 
-Word: TypeAlias = Lost | StillLost | Back
+Announcement: TypeAlias = Lost | StillLost | Back
 
 
-class Told(Struct, frozen=True):
-    """What the log says so far."""
+class Announced(Struct, frozen=True):
+    """What has been logged so far."""
 
     lost_at: float | None = None
     """When the first attempt failed; None while the server answers."""
     attempts: int = 0
     """How many have failed since then."""
-    is_said: bool = False
-    """Whether the log says that it is lost."""
+    is_logged: bool = False
+    """Whether the loss has been logged."""
     failed_at: float = 0
-    said_at: float | None = None
+    logged_at: float | None = None
     pause: float = FIRST_PAUSE
 
 
-def heed(told: Told, why: str, *, now: float) -> tuple[Told, Word | None]:
-    """What to say after an attempt: `why` nobody answered, or empty if somebody did."""
+def decide_announcement(announced: Announced, why: str, *, now: float) -> tuple[Announced, Announcement | None]:
+    """Return what to log after an attempt: `why` it failed, empty if the server answered."""
     if not why:
-        return _heed_answer(told, now=now)
-    if told.lost_at is None and now - told.failed_at >= LONGEST_PAUSE:
-        told = Told()  # a loss that has nothing to do with the ones before
-    lost_at = now if told.lost_at is None else told.lost_at
-    told = replace(told, lost_at=lost_at, attempts=told.attempts + 1, failed_at=now)
-    if told.is_said:
-        if told.said_at is not None and now - told.said_at < told.pause:
-            return told, None
-        told = replace(told, said_at=now, pause=min(2 * told.pause, LONGEST_PAUSE))
-        return told, StillLost(why, told.attempts, now - lost_at)
-    if told.said_at is not None and now - told.said_at < LOSSES_APART:
-        return told, None
-    return replace(told, is_said=True, said_at=now, pause=FIRST_PAUSE), Lost(why, told.attempts)
+        return _decide_after_answer(announced, now=now)
+    if announced.lost_at is None and now - announced.failed_at >= LONGEST_PAUSE:
+        announced = Announced()  # a new loss, long after the previous one
+    lost_at = now if announced.lost_at is None else announced.lost_at
+    announced = replace(announced, lost_at=lost_at, attempts=announced.attempts + 1, failed_at=now)
+    if announced.is_logged:
+        if announced.logged_at is not None and now - announced.logged_at < announced.pause:
+            return announced, None
+        announced = replace(announced, logged_at=now, pause=min(2 * announced.pause, LONGEST_PAUSE))
+        return announced, StillLost(why, announced.attempts, now - lost_at)
+    if announced.logged_at is not None and now - announced.logged_at < LOSSES_APART:
+        return announced, None
+    return replace(announced, is_logged=True, logged_at=now, pause=FIRST_PAUSE), Lost(why, announced.attempts)
 
 
-def _heed_answer(told: Told, *, now: float) -> tuple[Told, Word | None]:
-    if told.lost_at is None:
-        return told, None
-    if not told.is_said:
-        return replace(told, lost_at=None), None
-    word = Back(told.attempts, now - told.lost_at)
-    return replace(told, lost_at=None, attempts=0, is_said=False), word
+def _decide_after_answer(announced: Announced, *, now: float) -> tuple[Announced, Announcement | None]:
+    if announced.lost_at is None:
+        return announced, None
+    if not announced.is_logged:
+        return replace(announced, lost_at=None), None
+    announcement = Back(announced.attempts, now - announced.lost_at)
+    return replace(announced, lost_at=None, attempts=0, is_logged=False), announcement
 
 
 class Announcer:
-    """Writes the lines. All the connections of one server have one of it."""
+    """Writes the log lines, for all connections to one server."""
 
     def __init__(self, *, server: str, reaches: Sequence[Reach], clock: Clock) -> None:
         self._server = server
         self._reaches = reaches
         self._clock = clock
-        self._told = Told()
+        self._announced = Announced()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -106,13 +106,13 @@ class Announcer:
     async def _follow(self, reach: Reach) -> None:
         with reach.troubles() as troubles:
             async for why in troubles.items():
-                self._told, word = heed(self._told, why, now=self._clock.monotonic())
-                if word is not None:
-                    self._say(word)
+                self._announced, announcement = decide_announcement(self._announced, why, now=self._clock.monotonic())
+                if announcement is not None:
+                    self._log(announcement)
 
-    def _say(self, word: Word) -> None:
-        where = {"server": self._server, "attempts": word.attempts}
-        match word:
+    def _log(self, announcement: Announcement) -> None:
+        where = {"server": self._server, "attempts": announcement.attempts}
+        match announcement:
             case Lost(why):
                 logger.warning("The API server does not answer; trying again", extra={**where, "error": why})
             case StillLost(why, seconds=seconds):

@@ -15,14 +15,14 @@ from klet.api.meta import DeleteOptions, ObjectList, Preconditions, Status
 from klet.kube.errors import ApiError, KubeError, Unauthorized, api_error
 from klet.kube.reach import Reach
 from klet.kube.throttle import Throttle
-from klet.kube.transport import Answer, Request, Transport
+from klet.kube.transport import HttpAnswer, HttpRequest, Transport
 
 T = TypeVar("T", bound=ApiObject)
 S = TypeVar("S", bound=ApiObject)
 
 PAGE: Final = 500
 REQUEST_TIMEOUT: Final = timedelta(seconds=30)
-"""What a request may take that nobody is in a hurry for."""
+"""The timeout of a request that is not urgent."""
 RETRIES: Final = 10
 """How often an answer that names a time to try again is followed by another try."""
 _SHOWN: Final = 1024
@@ -53,12 +53,12 @@ class KubeClient:
 
     async def get(self, struct: type[T], name: str, namespace: str = "", *, resource_version: str = "") -> T:
         query = (("resourceVersion", resource_version),) if resource_version else ()
-        return await self._ask(struct, Request("GET", kind_of(struct).path(namespace, name), query))
+        return await self._ask(struct, HttpRequest("GET", kind_of(struct).path(namespace, name), query))
 
     async def list(
         self, struct: type[T], namespace: str = "", *, query: Sequence[tuple[str, str]] = ()
     ) -> "ObjectList[T]":
-        """All of it, page by page. The version is that of the first page."""
+        """Return all of it, page by page. The version is that of the first page."""
         path = kind_of(struct).path(namespace)
         items: list[T] = []
         first: ObjectList[T] | None = None
@@ -67,7 +67,7 @@ class KubeClient:
             pages = (("limit", str(PAGE)), *((("continue", token),) if token else ()))
             # A continue token carries its version with it.
             asked = [pair for pair in query if not (token and pair[0].startswith("resourceVersion"))]
-            page: ObjectList[T] = await self._ask(of_type(struct), Request("GET", path, (*asked, *pages)))
+            page: ObjectList[T] = await self._ask(of_type(struct), HttpRequest("GET", path, (*asked, *pages)))
             first = page if first is None else first
             items.extend(page.items)
             token = page.metadata.continue_
@@ -75,21 +75,21 @@ class KubeClient:
 
     async def create(self, obj: T, namespace: str = "") -> T:
         path = kind_of(type(obj)).path(namespace)
-        return await self._ask(type(obj), Request("POST", path, body=_body(obj)))
+        return await self._ask(type(obj), HttpRequest("POST", path, body=_body(obj)))
 
     async def create_sub(self, struct: type[ApiObject], name: str, namespace: str, subresource: str, body: S) -> S:
         """Post to a subresource that answers with what was posted (`token`, `eviction`, `binding`)."""
         path = f"{kind_of(struct).path(namespace, name)}/{subresource}"
-        return await self._ask(type(body), Request("POST", path, body=encode(body)))
+        return await self._ask(type(body), HttpRequest("POST", path, body=encode(body)))
 
     async def review(self, path: str, body: S) -> S:
         """Ask a question that is not stored (TokenReview, SubjectAccessReview)."""
-        return await self._ask(type(body), Request("POST", path, body=encode(body)))
+        return await self._ask(type(body), HttpRequest("POST", path, body=encode(body)))
 
     async def update(self, obj: T, name: str, namespace: str = "") -> T:
         """Replace a whole object. Only for kinds that klet knows completely: what it does not know would be lost."""
         path = kind_of(type(obj)).path(namespace, name)
-        return await self._ask(type(obj), Request("PUT", path, body=_body(obj)))
+        return await self._ask(type(obj), HttpRequest("PUT", path, body=_body(obj)))
 
     async def patch(
         self,
@@ -102,7 +102,7 @@ class KubeClient:
         subresource: str = "",
     ) -> T:
         path = kind_of(struct).path(namespace, name) + (f"/{subresource}" if subresource else "")
-        return await self._ask(struct, Request("PATCH", path, body=encode(patch), content_type=how))
+        return await self._ask(struct, HttpRequest("PATCH", path, body=encode(patch), content_type=how))
 
     async def delete(
         self, struct: type[ApiObject], name: str, namespace: str = "", *, grace: int | None = None, uid: str = ""
@@ -114,20 +114,20 @@ class KubeClient:
             grace_period_seconds=grace,
             preconditions=Preconditions(uid=uid) if uid else None,
         )
-        await self._send(Request("DELETE", kind_of(struct).path(namespace, name), body=encode(options)))
+        await self._send(HttpRequest("DELETE", kind_of(struct).path(namespace, name), body=encode(options)))
 
     async def read(self, path: str) -> bytes:
-        """The body of any path, such as `/healthz`."""
-        return (await self._send(Request("GET", path))).body
+        """Return the body of any path, such as `/healthz`."""
+        return (await self._send(HttpRequest("GET", path))).body
 
-    async def _ask(self, struct: type[S], request: Request) -> S:
+    async def _ask(self, struct: type[S], request: HttpRequest) -> S:
         answer = await self._send(request)
         try:
             return decode(struct, answer.body)
         except DecodeError as error:
             raise KubeError(f'{request.method} "{request.path}": the answer cannot be read: {error}') from error
 
-    async def _send(self, request: Request) -> Answer:
+    async def _send(self, request: HttpRequest) -> HttpAnswer:
         renewals, retries = 1, RETRIES
         while True:
             await self._throttle.wait()
@@ -145,12 +145,12 @@ class KubeClient:
 
 
 def of_type(struct: type[T]) -> type["ObjectList[T]"]:
-    """The list of a struct, as a type to decode with."""
+    """Return the list of a struct, as a type to decode with."""
     return ObjectList[struct]  # type: ignore[valid-type]  # the parameter is only known at run time
 
 
-def refusal(answer: Answer) -> ApiError:
-    """The error that an answer stands for; proxies and overloaded servers answer without a Status."""
+def refusal(answer: HttpAnswer) -> ApiError:
+    """Return the error that an answer stands for; proxies and overloaded servers answer without a Status."""
     seconds = answer.retry_after.strip()
     retry_after = timedelta(seconds=int(seconds)) if seconds.isdecimal() else None
     try:

@@ -21,7 +21,7 @@ OUTPUT_LIMIT: Final = 1 << 20
 """How long an answer may be."""
 _CHUNK: Final = 1 << 16
 _SHOWN: Final = 500
-"""How much of what a plugin says on standard error goes into an error."""
+"""How much of a plugin's standard error goes into an error."""
 _LAST_WORDS: Final = timedelta(seconds=1)
 """How long the output of a plugin that has ended may stay open."""
 
@@ -48,7 +48,7 @@ async def run_plugin(plugin: ExecPlugin, environment: Mapping[str, str], *, time
             errors.close_write_end()
         try:
             async with asyncio.timeout(timeout.total_seconds()):
-                answer, said = await _collect(process, output.reader, errors.reader)
+                answer, stderr = await _collect(process, output.reader, errors.reader)
         except TimeoutError as error:
             raise CredentialError(f"{name}: no answer within {timeout}") from error
         finally:
@@ -57,18 +57,18 @@ async def run_plugin(plugin: ExecPlugin, environment: Mapping[str, str], *, time
     if len(answer) > OUTPUT_LIMIT:
         raise CredentialError(f"{name}: its answer is longer than {OUTPUT_LIMIT} bytes")
     if code != 0:
-        raise CredentialError(f"{name}: exit code {code}{_shown(said)}{hint}")
+        raise CredentialError(f"{name}: exit code {code}{_shown(stderr)}{hint}")
     return answer
 
 
 async def _collect(
     process: asyncio.subprocess.Process, output: asyncio.StreamReader, errors: asyncio.StreamReader
 ) -> tuple[bytes, bytes]:
-    """Return the answer, cut a little above what is allowed, and the end of what was said on standard error."""
-    answer, said = bytearray(), bytearray()
+    """Return the answer, cut a little above what is allowed, and the end of standard error."""
+    answer, stderr = bytearray(), bytearray()
     async with asyncio.TaskGroup() as group:
         reading = group.create_task(_read_all(output, answer))
-        listening = group.create_task(_keep_end(errors, said))
+        listening = group.create_task(_keep_end(errors, stderr))
         ending = group.create_task(process.wait())
         await asyncio.wait((reading, ending), return_when=asyncio.FIRST_COMPLETED)
         if len(answer) > OUTPUT_LIMIT:
@@ -80,7 +80,7 @@ async def _collect(
         await asyncio.wait((reading, listening), timeout=_LAST_WORDS.total_seconds())
         reading.cancel()
         listening.cancel()
-    return bytes(answer), bytes(said)
+    return bytes(answer), bytes(stderr)
 
 
 async def _read_all(stream: asyncio.StreamReader, read: bytearray) -> None:
@@ -94,8 +94,8 @@ async def _keep_end(stream: asyncio.StreamReader, end: bytearray) -> None:
         del end[:-_SHOWN]
 
 
-def _shown(said: bytes) -> str:
-    text = " ".join(said.decode(errors="replace").split())
+def _shown(stderr: bytes) -> str:
+    text = " ".join(stderr.decode(errors="replace").split())
     return f": {''.join(each if each.isprintable() else '?' for each in text)}" if text else ""
 
 

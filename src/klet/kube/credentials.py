@@ -33,7 +33,7 @@ _LOOK: Final = timedelta(milliseconds=100)
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class CredentialSet:
     """One set of credentials: a bearer token, a certificate with its key, or both."""
 
     token: str = field(default="", repr=False)
@@ -50,21 +50,21 @@ class Credentials:
         self._token = _TokenFile(login.token_file, clock) if login.token_file is not None else None
         self._plugin = _Plugin(login.plugin, clock) if login.plugin is not None else None
 
-    async def current(self) -> Shown:
-        """What to show now; raises CredentialError."""
-        shown = Shown(token=self._login.token)
+    async def current(self) -> CredentialSet:
+        """Return the credentials to use now; raises CredentialError."""
+        shown = CredentialSet(token=self._login.token)
         if self._token is not None:
             # A token beside its file is what to use while the file cannot be read.
-            shown = Shown(token=self._token.read(otherwise=self._login.token))
+            shown = CredentialSet(token=self._token.read(otherwise=self._login.token))
         if self._plugin is not None:
             shown = await self._plugin.answer()
         if self._login.pair is None:
             return shown
         certificate, key = await self._read_pair(self._login.pair)
-        return Shown(token=shown.token, certificate=certificate, key=key)
+        return CredentialSet(token=shown.token, certificate=certificate, key=key)
 
     async def _read_pair(self, pair: KeyPair) -> tuple[bytes, bytes]:
-        """A node that joins has its certificate any moment: who asks meanwhile waits a little, and goes on at once."""
+        """A node that joins has its certificate any moment: a request meanwhile waits a little, and goes on at once."""
         give_up = self._clock.monotonic() + PAIR_PATIENCE.total_seconds()
         while True:
             try:
@@ -126,17 +126,17 @@ class _Plugin:
     def __init__(self, plugin: ExecPlugin, clock: Clock) -> None:
         self._plugin = plugin
         self._clock = clock
-        self._answer: Shown | None = None
+        self._answer: CredentialSet | None = None
         self._until: datetime | None = None
         self._turn = asyncio.Lock()
 
-    async def answer(self) -> Shown:
+    async def answer(self) -> CredentialSet:
         # The lock keeps many requests from starting the program many times; no board is behind it.
         async with self._turn:
             if self._answer is None or (self._until is not None and self._clock.now() >= self._until):
                 status = await self._run()
                 self._until = status.expiration_timestamp
-                self._answer = Shown(
+                self._answer = CredentialSet(
                     token=status.token,
                     certificate=status.client_certificate_data.encode(),
                     key=status.client_key_data.encode(),

@@ -4,7 +4,7 @@ KubeError
 ├── KubeconfigError   settings that cannot be used; names the file and the field
 ├── CredentialError   no token or client certificate could be had
 ├── Unreachable       no answer: refused, cut, timed out, TLS
-└── ApiError          an answer that says no, with its Status
+└── ApiError          an error response, with its Status
     ├── NotFound  ├── AlreadyExists  ├── Conflict  ├── Invalid
     ├── Unauthorized  ├── Forbidden
     ├── Expired       a resource version or continue token that is too old
@@ -119,7 +119,7 @@ _BY_CODE: Final[Mapping[int, type[ApiError]]] = {
 
 
 def api_error(status: Status, *, retry_after: timedelta | None = None) -> ApiError:
-    """The error for a Status: its reason decides, its code where the reason is unknown."""
+    """Return the error for a Status: its reason decides, its code where the reason is unknown."""
     seconds = status.details.retry_after_seconds if status.details is not None else 0
     if retry_after is None and seconds > 0:
         retry_after = timedelta(seconds=seconds)

@@ -1,4 +1,4 @@
-"""Kubeconfig files: read them, and say which server and which credentials a context means.
+"""Kubeconfig files: read them, and find the server and the credentials of a context.
 
 Paths in the file are relative to it. Inline data wins over a file, as in client-go.
 """
@@ -124,7 +124,7 @@ def load_kubeconfig(path: Path, *, context: str = "") -> Access:
 
 
 def parse_kubeconfig(text: str, *, path: Path, context: str = "") -> Access:
-    """What the text of a kubeconfig at `path` means."""
+    """Return what the text of a kubeconfig at `path` means."""
     try:
         config = convert(Kubeconfig, parse_document(text.encode()).fields if text.strip() else {})
     except (ConfigError, DecodeError) as error:
@@ -236,7 +236,7 @@ class _Reader:
 
 
 def _is_address(text: str) -> bool:
-    """Whether it is the URL of a server, with a port that there is and nothing that cannot be written."""
+    """Return whether it is the URL of a server, with a port that there is and nothing that cannot be written."""
     try:
         parts = urlsplit(text)
         port = parts.port

@@ -7,7 +7,7 @@ from klet.api.node import Node, RuntimeClass
 from klet.api.pod import Pod
 from klet.api.service import Service
 from klet.kube.informer import Informer, InformerSettings
-from klet.kube.watch import Scope
+from klet.kube.watch import WatchScope
 
 
 class NodeInformers(Struct, frozen=True, kw_only=True):
@@ -27,15 +27,15 @@ class NodeInformers(Struct, frozen=True, kw_only=True):
 
 
 def build_informers(settings: InformerSettings, node_name: str) -> NodeInformers:
-    """The informers of a node of that name; each is a part of its own."""
+    """Return the informers of a node of that name; each is a part of its own."""
     own = (("fieldSelector", f"metadata.name={node_name}"),)
     bound = (("fieldSelector", f"spec.nodeName={node_name}"),)
-    # Headless services have no address that could be told to containers.
+    # Headless services have no address for the environment of containers.
     with_address = (("fieldSelector", "spec.clusterIP!=None"),)
     return NodeInformers(
-        node=Informer(struct=Node, scope=Scope(selectors=own), settings=settings),
-        pods=Informer(struct=Pod, scope=Scope(selectors=bound), settings=settings),
-        services=Informer(struct=Service, scope=Scope(selectors=with_address), settings=settings),
-        runtime_classes=Informer(struct=RuntimeClass, scope=Scope(), settings=settings),
-        trust_bundles=Informer(struct=ClusterTrustBundle, scope=Scope(), settings=settings),
+        node=Informer(struct=Node, scope=WatchScope(selectors=own), settings=settings),
+        pods=Informer(struct=Pod, scope=WatchScope(selectors=bound), settings=settings),
+        services=Informer(struct=Service, scope=WatchScope(selectors=with_address), settings=settings),
+        runtime_classes=Informer(struct=RuntimeClass, scope=WatchScope(), settings=settings),
+        trust_bundles=Informer(struct=ClusterTrustBundle, scope=WatchScope(), settings=settings),
     )

@@ -1,6 +1,6 @@
 """Whether an API server answers: a board that the transports write.
 
-A refusal is an answer. A server, or a proxy before it, that says 5xx cannot answer for the cluster.
+A refusal is an answer. A server, or a proxy before it, that answers 5xx cannot answer for the cluster.
 """
 
 from typing import Final
@@ -32,7 +32,7 @@ class Reach:
         return self._outcomes.subscribe()
 
     def troubles(self) -> Subscription[str]:
-        """Of each request from now on: why nobody was there to answer it; empty if somebody was."""
+        """Subscribe to the result of each request from now on: why it was not answered, or an empty text."""
         return self._troubles.subscribe()
 
     def _tell(self, *, is_answered: bool) -> None:

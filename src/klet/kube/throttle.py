@@ -25,7 +25,7 @@ class Unlimited:
 
 
 class TokenBucket:
-    """`rate` requests a second on average, `burst` at once. Who gives up waiting takes no token."""
+    """`rate` requests a second on average, `burst` at once. A cancelled wait takes no token."""
 
     def __init__(self, *, rate: float, burst: int, clock: Clock) -> None:
         self._rate = rate
@@ -34,7 +34,7 @@ class TokenBucket:
         self._tokens = float(burst)
         self._counted_at = clock.monotonic()
         self._first = asyncio.Lock()
-        """Held by the first of those who wait; the others wait for it in their order."""
+        """Held by the first waiter; the others wait for it in order."""
 
     async def wait(self) -> None:
         async with self._first:
@@ -50,5 +50,5 @@ class TokenBucket:
 
 
 def throttle_for(qps: int, burst: int, clock: Clock) -> Throttle:
-    """The limit that a pair of settings means: no queries a second means no limit."""
+    """Return the limit that a pair of settings means: no queries a second means no limit."""
     return TokenBucket(rate=qps, burst=max(burst, 1), clock=clock) if qps > 0 else Unlimited()

@@ -4,12 +4,12 @@ import os
 import ssl
 
 from klet.kube.access import Authority, Material, NoVerification
-from klet.kube.credentials import Shown
+from klet.kube.credentials import CredentialSet
 from klet.kube.errors import CredentialError, KubeconfigError
 
 
-def client_context(authority: Authority, shown: Shown) -> ssl.SSLContext:
-    """The context for one server and one set of credentials."""
+def client_context(authority: Authority, shown: CredentialSet) -> ssl.SSLContext:
+    """Return the context for one server and one set of credentials."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     match authority:
@@ -33,7 +33,7 @@ def _trust(context: ssl.SSLContext, authority: Material) -> None:
         raise KubeconfigError(f"certificate-authority: {source}: {error}") from error
 
 
-def _load_pair(context: ssl.SSLContext, shown: Shown) -> None:
+def _load_pair(context: ssl.SSLContext, shown: CredentialSet) -> None:
     """OpenSSL reads pairs from files only: an anonymous one keeps the key off the disk."""
     descriptor = os.memfd_create("klet-client", os.MFD_CLOEXEC)
     try:

@@ -18,7 +18,7 @@ import aiohttp
 from yarl import URL
 
 from klet.kube.access import Access
-from klet.kube.credentials import Credentials, Shown
+from klet.kube.credentials import Credentials, CredentialSet
 from klet.kube.errors import CredentialError, KubeconfigError, Unreachable
 from klet.kube.reach import Reach
 from klet.kube.tls import client_context
@@ -38,7 +38,7 @@ _KEEP_ALIVE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """One HTTP request below the server's address."""
 
     method: str
@@ -49,8 +49,8 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A whole answer."""
+class HttpAnswer:
+    """A complete HTTP response."""
 
     code: int
     retry_after: str
@@ -65,8 +65,8 @@ class Transport:
         self._credentials = credentials
         self._base = URL(access.server)
         self._session: aiohttp.ClientSession | None = None
-        self._shown = Shown()
-        self._useless = Shown()
+        self._shown = CredentialSet()
+        self._useless = CredentialSet()
         self._open: set[aiohttp.ClientResponse] = set()
         self._reach = Reach()
 
@@ -75,29 +75,29 @@ class Transport:
         """Whether the server answers what is sent here."""
         return self._reach
 
-    async def send(self, request: Request, *, timeout: timedelta) -> Answer:
-        """The answer, whatever it says; raises Unreachable or CredentialError. `timeout` covers it all."""
+    async def send(self, request: HttpRequest, *, timeout: timedelta) -> HttpAnswer:
+        """Return the answer, whatever its status; raises Unreachable or CredentialError. `timeout` covers it all."""
         try:
             async with asyncio.timeout(timeout.total_seconds()), self._exchange(request) as response:
                 body = await response.read()
                 self._reach.answered(response.status)
-                return Answer(response.status, response.headers.get("Retry-After", ""), body)
+                return HttpAnswer(response.status, response.headers.get("Retry-After", ""), body)
         except TimeoutError as error:
             raise self._unreachable(request, f"no answer within {timeout.total_seconds():g} s") from error
-        except _MadeAnew as error:
+        except _ConnectionsReplaced as error:
             raise _unreachable(request, str(error)) from error
         except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
             raise self._unreachable(request, str(error) or type(error).__name__) from error
 
     @asynccontextmanager
-    async def stream(self, request: Request, *, silence: timedelta) -> AsyncIterator["Stream"]:
+    async def stream(self, request: HttpRequest, *, silence: timedelta) -> AsyncIterator["Stream"]:
         """An answer that is read as it comes; raises Unreachable if it does not even begin for too long."""
         try:
             async with AsyncExitStack() as opened:
                 async with asyncio.timeout(silence.total_seconds()):
                     response = await opened.enter_async_context(self._exchange(request))
                 yield Stream(response, request, self._reach)
-        except _MadeAnew as error:
+        except _ConnectionsReplaced as error:
             raise _unreachable(request, str(error)) from error
         except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
             raise self._unreachable(request, str(error) or type(error).__name__) from error
@@ -106,8 +106,8 @@ class Transport:
         """Close every connection; whatever runs on one breaks off."""
         session, self._session = self._session, None
         for response in self._open:
-            # A session that closes does not wake who reads from it.
-            response.content.set_exception(_MadeAnew("connections are made anew"))
+            # Closing a session does not wake its readers.
+            response.content.set_exception(_ConnectionsReplaced("connections are replaced"))
         if session is not None:
             await session.close()
 
@@ -120,7 +120,7 @@ class Transport:
         await self.reconnect()
 
     @asynccontextmanager
-    async def _exchange(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _exchange(self, request: HttpRequest) -> AsyncIterator[aiohttp.ClientResponse]:
         shown = await self._credentials.current()
         session = await self._session_for(shown)
         headers = {"Accept": "application/json", "User-Agent": USER_AGENT}
@@ -146,7 +146,7 @@ class Transport:
                 self._open.discard(response)
                 _cut_off(response)
 
-    async def _session_for(self, shown: Shown) -> aiohttp.ClientSession:
+    async def _session_for(self, shown: CredentialSet) -> aiohttp.ClientSession:
         if self._session is not None and self._is_of(shown):
             return self._session
         try:
@@ -168,24 +168,24 @@ class Transport:
             self._shown = shown
         return self._session
 
-    def _unreachable(self, request: Request, why: str) -> Unreachable:
+    def _unreachable(self, request: HttpRequest, why: str) -> Unreachable:
         error = _unreachable(request, why)
         self._reach.failed(str(error))
         return error
 
-    def _is_of(self, shown: Shown) -> bool:
-        """Whether the connections show this client certificate."""
+    def _is_of(self, shown: CredentialSet) -> bool:
+        """Return whether the connections show this client certificate."""
         return (self._shown.certificate, self._shown.key) == (shown.certificate, shown.key)
 
 
-class _MadeAnew(aiohttp.ClientConnectionError):
-    """A connection that the agent itself has given up: that says nothing of the server."""
+class _ConnectionsReplaced(aiohttp.ClientConnectionError):
+    """The agent itself has closed the connection: no sign of trouble with the server."""
 
 
 class Stream:
     """The body of an answer while it arrives."""
 
-    def __init__(self, response: aiohttp.ClientResponse, request: Request, reach: Reach) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, request: HttpRequest, reach: Reach) -> None:
         self._response = response
         self._request = request
         self._reach = reach
@@ -194,11 +194,11 @@ class Stream:
     def code(self) -> int:
         return self._response.status
 
-    async def answer(self) -> Answer:
-        """All of it, for an answer that turns out to be an error."""
+    async def answer(self) -> HttpAnswer:
+        """Return all of it, for an answer that turns out to be an error."""
         body = await self._response.read()
         self._reach.answered(self.code)
-        return Answer(self.code, self._response.headers.get("Retry-After", ""), body)
+        return HttpAnswer(self.code, self._response.headers.get("Retry-After", ""), body)
 
     async def lines(self, *, silence: timedelta) -> AsyncGenerator[bytes, None]:
         """Line by line, however long they are; raises Unreachable when nothing comes for too long."""
@@ -242,5 +242,5 @@ def _cut_off(response: aiohttp.ClientResponse) -> None:
         connection.transport.abort()
 
 
-def _unreachable(request: Request, why: str) -> Unreachable:
+def _unreachable(request: HttpRequest, why: str) -> Unreachable:
     return Unreachable(f'{request.method} "{request.path}": {why}')

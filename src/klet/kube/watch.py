@@ -4,7 +4,6 @@ import random
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import timedelta
-from enum import StrEnum
 from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
@@ -12,47 +11,39 @@ from msgspec import Struct
 from klet.api.base import ApiObject
 from klet.api.codec import DecodeError, decode
 from klet.api.kinds import kind_of
-from klet.api.meta import ObjectMeta, Status, WatchEvent
+from klet.api.meta import ObjectMeta, Status, WatchEvent, WatchEventType
 from klet.kube.client import refusal
 from klet.kube.errors import KubeError, api_error
 from klet.kube.throttle import Throttle
-from klet.kube.transport import Request, Transport
+from klet.kube.transport import HttpRequest, Transport
 
 T = TypeVar("T", bound=ApiObject)
 
 SILENCE: Final = timedelta(minutes=3)
-"""A server that sends bookmarks says something each minute or so: a stream quieter than this is dead."""
+"""An API server sends a bookmark about each minute: a stream without any line for longer than this is broken."""
 WATCH_LAG: Final = timedelta(minutes=1)
-"""A watch that shows less than the answer to our own write for longer than that is no longer late: who runs the API
-server may have put an older state of it back."""
+"""A watch that shows less than the answer to our own write for longer than that is no longer late: the API
+server may have been restored from a backup."""
 _INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 _ERROR: Final = "ERROR"
 
 
-class ChangeType(StrEnum):
-    """What happened to an object."""
+class ObjectChange(Struct, Generic[T], frozen=True):
+    """An object was added, modified or deleted."""
 
-    ADDED = "ADDED"
-    MODIFIED = "MODIFIED"
-    DELETED = "DELETED"
-
-
-class Change(Struct, Generic[T], frozen=True):
-    """An object came, changed or went."""
-
-    type: ChangeType
+    type: WatchEventType
     obj: T
 
 
 class Bookmark(Struct, frozen=True):
-    """Nothing older than this version will come any more."""
+    """The server has sent everything up to this version."""
 
     resource_version: str
     ends_list: bool
-    """Everything that was there when the watch began has been sent."""
+    """Whether the initial events of the watch are complete with it."""
 
 
-class Scope(Struct, frozen=True):
+class WatchScope(Struct, frozen=True):
     """Which objects: a namespace, and selectors as query parameters."""
 
     namespace: str = ""
@@ -75,9 +66,9 @@ class Watcher:
         self._silence = silence
 
     async def watch(
-        self, struct: type[T], scope: Scope, *, resource_version: str = "", with_list: bool = False
-    ) -> AsyncGenerator[Change[T] | Bookmark, None]:
-        """Changes after a version; with `with_list` first everything there is. Ends when the server closes it.
+        self, struct: type[T], scope: WatchScope, *, resource_version: str = "", with_list: bool = False
+    ) -> AsyncGenerator[ObjectChange[T] | Bookmark, None]:
+        """Yield the changes after a version; with `with_list` first all objects. Ends when the server closes it.
 
         Raises Expired for a version that the server no longer knows, Unreachable when the stream breaks.
         """
@@ -91,9 +82,12 @@ class Watcher:
         if resource_version:
             query.append(("resourceVersion", resource_version))
         if with_list:
+            # Upstream's WatchList, which requires NotOlderThan. Without a version the initial events are as new as the
+            # request at least.
             query += [("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")]
         await self._throttle.wait()
-        request = Request("GET", kind_of(struct).path(scope.namespace), query)
+        request = HttpRequest("GET", kind_of(struct).path(scope.namespace), query)
+        # The silence ends a stream whose connection died without a FIN: TCP alone would wait for many minutes.
         async with self._transport.stream(request, silence=self._silence) as stream:
             if stream.code >= 400:
                 raise refusal(await stream.answer())
@@ -103,14 +97,16 @@ class Watcher:
                         yield _event(struct, line)
 
 
-def _event(struct: type[T], line: bytes) -> Change[T] | Bookmark:
+def _event(struct: type[T], line: bytes) -> ObjectChange[T] | Bookmark:
     try:
         event = decode(WatchEvent, line)
+        # An error after the headers comes as an event, with code 200 on the stream: 410 Gone above all.
         if event.type == _ERROR:
             raise api_error(decode(Status, bytes(event.object)))
         if event.type == "BOOKMARK":
             metadata = decode(_Marked, bytes(event.object)).metadata
             return Bookmark(metadata.resource_version, metadata.annotations.get(_INITIAL_EVENTS_END) == "true")
-        return Change(ChangeType(event.type), decode(struct, bytes(event.object)))
+        return ObjectChange(WatchEventType(event.type), decode(struct, bytes(event.object)))
     except (DecodeError, ValueError) as error:
+        # Skipping the event would lose a change for good. The error ends the watch, and it is retried.
         raise KubeError(f"watch of {kind_of(struct).plural}: an event cannot be read: {error}") from error

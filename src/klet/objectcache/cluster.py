@@ -13,7 +13,7 @@ from klet.api.field_selectors import FieldTerm
 from klet.api.node import Node
 from klet.api.pod import Pod
 from klet.kube.informer import Informer, InformerSettings
-from klet.kube.watch import Scope
+from klet.kube.watch import WatchScope
 from klet.model.objects import ObjectKind, ObjectRef, pod_config_maps, pod_secrets
 from klet.model.pods import PodUID, uid_of
 from klet.objectcache.errors import UnknownStrategy
@@ -146,4 +146,4 @@ def build_cluster_objects(
 def follow_one(struct: type[T], settings: InformerSettings, namespace: str, name: str) -> Informer[T]:
     """Return an informer of a single object."""
     selector = str(FieldTerm("metadata.name", name))
-    return Informer(struct=struct, scope=Scope(namespace, (("fieldSelector", selector),)), settings=settings)
+    return Informer(struct=struct, scope=WatchScope(namespace, (("fieldSelector", selector),)), settings=settings)

@@ -1,6 +1,6 @@
-"""Stands between the API server's pods and the agent: what the agent is told is on disk before.
+"""Stands between the API server's pods and the agent: pods are on disk before the agent gets them.
 
-A disk that fails or hangs is told and holds up nobody for long: the pods go on, and the writing is tried again.
+A disk that fails or hangs is logged and delays pods only for a short time: they go on, and the write is retried.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class PodKeeper:
         self._sink = sink
         self._node_name = node_name
         self._on_kept = on_kept
-        """Told of what is on disk now, so that what no pod needs can be removed."""
+        """Notified of what is on disk now, so that what no pod needs can be removed."""
         self._kept = {uid_of(pod): pod for pod in kept}
         self._clock = clock
         self._news: tuple[str, tuple[Pod, ...]] | None = None

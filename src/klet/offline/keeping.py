@@ -27,14 +27,14 @@ class Offline(Struct, frozen=True, kw_only=True):
     clock: Clock
 
     def keep_objects(self, inner: ReferredObjects) -> KeptObjects:
-        """The same config maps and secrets, also without the API server. It is a part, too."""
+        """Return the same config maps and secrets, also without the API server. It is a part, too."""
         store = self.store
         return KeptObjects(
             inner=inner, config_maps=store.config_maps, secrets=store.secrets, is_away=self.outage.is_away
         )
 
     def keep_tokens(self, inner: TokenClient) -> KeptTokens:
-        """The same client, whose tokens outlive the agent."""
+        """Return the same client, whose tokens outlive the agent."""
         return KeptTokens(inner=inner, files=self.store.tokens, is_away=self.outage.is_away, clock=self.clock)
 
     def keep_pods(self, sink: PodSink) -> PodKeeper:

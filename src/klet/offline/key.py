@@ -1,4 +1,4 @@
-"""The key of the node: made once, readable by root only. Whoever can read it can read what it sealed."""
+"""The key of the node: made once, readable by root only. A process that can read it can read what it sealed."""
 
 import logging
 import os
@@ -19,7 +19,7 @@ MODE: Final = 0o600
 
 
 def ensure_key(path: Path) -> bytes:
-    """The key in this file; a new one if there is none. Blocks."""
+    """Return the key in this file; a new one if there is none. Blocks."""
     try:
         key = read_bytes(path)
     except FileMissing:

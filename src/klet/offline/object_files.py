@@ -70,7 +70,7 @@ class ObjectFiles(Generic[T]):
         self._items: dict[str, _Item] = {}
 
     async def keep(self, owner: str, value: T | None, *, version: str) -> None:
-        """Put it on disk, unless that version is there. A failure is told: what runs does not depend on it."""
+        """Write it to disk, unless that version is there. A failure is only logged: what runs does not depend on it."""
         item = self._items.setdefault(owner, _Item())
         async with item.writing:
             if item.version == version:
@@ -85,7 +85,7 @@ class ObjectFiles(Generic[T]):
                 item.version = version
 
     async def find(self, owner: str) -> Known[T] | None:
-        """What was kept; None if that is nothing, or damaged, which is told and set aside."""
+        """Return what was kept; None if that is nothing, or damaged, which is logged and set aside."""
         file = self._file(owner)
         try:
             loaded = await self._threads.run(file.load)
@@ -113,7 +113,7 @@ def file_name(owner: str) -> str:
 
 
 def file_stem(owner: str) -> str:
-    """How the names of files begin whose owners begin so."""
+    """Return how the names of files begin whose owners begin so."""
     return "".join(char if char.isascii() and (char.isalnum() or char == "-") else "_" for char in owner[:_SHOWN])
 
 

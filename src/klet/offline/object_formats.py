@@ -26,7 +26,7 @@ class Sealer(Protocol):
 
 
 class Known(Struct, Generic[T], frozen=True):
-    """What the API server said last: the object, or None if it said that there is none."""
+    """The last answer of the API server: the object, or None if there is none."""
 
     value: T | None
 

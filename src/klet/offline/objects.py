@@ -55,7 +55,7 @@ class KeptObjects:
         return await self._read(ref, self._inner.secret, self._secrets)
 
     async def run(self) -> None:
-        """Keep changes that nobody reads at once, such as those of environments."""
+        """Keep changes that no part reads at once, such as those of environments."""
         with self.changes() as changes:
             async for ref in changes.items():
                 try:
@@ -64,7 +64,7 @@ class KeptObjects:
                     else:
                         await self.secret(ref.namespace, ref.name)
                 except KletError:
-                    continue  # whoever needs it will be told
+                    continue  # a pod that needs it gets the error
 
     async def _read(self, ref: ObjectRef, read: Callable[[str, str], Awaitable[T]], files: Files[T]) -> T:
         if self._is_away() and ref in self._remembered and (kept := await _find(files, ref)) is not None:

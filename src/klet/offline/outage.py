@@ -122,7 +122,7 @@ class OutageWatch:
             Reason.API_SERVER_AWAY,
             f"the API server has not answered since {since:%Y-%m-%dT%H:%M:%SZ}; pods go on as they are",
             since=since,
-            next_step="tell it what happened when it is back",
+            next_step="report to it what happened when it is back",
         )
         await first_of(_until(outcomes, answered=True), self._keep_asking(every=ASK_WHILE_AWAY))
         self._outage.end()

@@ -19,7 +19,7 @@ def read_payload(kind: type[T], payload: bytes) -> T:
 
 
 def read_object(struct: type[T], data: bytes) -> T:
-    """An object of the API, as it came."""
+    """Return an object of the API, as it came."""
     try:
         return decode(struct, data)
     except DecodeError as error:

@@ -15,7 +15,7 @@ from klet.model.pods import PodUID, is_mirror, is_static, uid_of
 from klet.model.trust_bundles import choose_bundles
 
 KUBERNETES = ("default", "kubernetes")
-"""The service that every container is told of."""
+"""The service that is in the environment of every container."""
 TERMINAL = frozenset({"Succeeded", "Failed"})
 
 
@@ -28,7 +28,7 @@ class Urgency(Enum):
 
 
 def choose_pods(pods: Iterable[Pod]) -> tuple[Pod, ...]:
-    """Those that only the API server knows. A mirror shows a static pod, which has a manifest of its own."""
+    """Return those that only the API server knows. A mirror shows a static pod, which has a manifest of its own."""
     return tuple(pod for pod in pods if not is_mirror(pod) and not is_static(pod))
 
 
@@ -43,7 +43,7 @@ def compare_pods(kept: Mapping[PodUID, Pod], pods: Sequence[Pod]) -> Urgency:
 
 
 def find_objects(pods: Iterable[Pod]) -> frozenset[ObjectRef]:
-    """The config maps and secrets that these pods refer to."""
+    """Return the config maps and secrets that these pods refer to."""
     found: set[ObjectRef] = set()
     for pod in pods:
         namespace = pod.metadata.namespace
@@ -53,13 +53,13 @@ def find_objects(pods: Iterable[Pod]) -> frozenset[ObjectRef]:
 
 
 def choose_services(services: Iterable[Service], pods: Iterable[Pod]) -> tuple[Service, ...]:
-    """Those that containers of these pods are told of."""
+    """Return the services that are in the environment of these pods' containers."""
     namespaces = {pod.metadata.namespace for pod in pods}
     return tuple(each for each in services if each.metadata.namespace in namespaces or _place(each) == KUBERNETES)
 
 
 def choose_bundles_shown(bundles: Sequence[ClusterTrustBundle], pods: Iterable[Pod]) -> tuple[ClusterTrustBundle, ...]:
-    """The trust bundles that volumes of these pods show."""
+    """Return the trust bundles that volumes of these pods show."""
     chosen: set[str] = set()
     for source in (
         projection.cluster_trust_bundle
@@ -79,13 +79,13 @@ def choose_bundles_shown(bundles: Sequence[ClusterTrustBundle], pods: Iterable[P
 
 
 def lasting_node(node: Node) -> Node:
-    """A node without what changes by itself: its heartbeats and its images."""
+    """Return a node without what changes by itself: its heartbeats and its images."""
     status = NodeStatus(addresses=node.status.addresses, capacity=node.status.capacity)
     return replace(node, metadata=_lasting_meta(node.metadata), status=status)
 
 
 def _wanted(pod: Pod) -> tuple[Pod, bool]:
-    """A pod without what its node reports, but for whether it is over: such a pod must not run again."""
+    """Return a pod without what its node reports, but for whether it is over: such a pod must not run again."""
     lasting = replace(pod, metadata=_lasting_meta(pod.metadata), status=PodStatus())
     return lasting, pod.status.phase in TERMINAL
 

@@ -1,4 +1,4 @@
-"""What the API server said last that the node went by, and how it stands in a file."""
+"""The last state of the cluster that the node used, and its format on disk."""
 
 import logging
 from datetime import datetime
@@ -36,8 +36,8 @@ class AcceptedPods(Struct, frozen=True, kw_only=True):
     pods: tuple[Pod, ...]
 
 
-class Surroundings(Struct, frozen=True, kw_only=True):
-    """What else the agent reads to start pods."""
+class KeptCluster(Struct, frozen=True, kw_only=True):
+    """The cluster objects, besides pods, that the agent needs to start pods."""
 
     node_name: str
     at: datetime
@@ -63,7 +63,7 @@ class _Pods(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pods: tuple[msgspec.Raw, ...]
 
 
-class _Surroundings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _KeptCluster(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     node_name: str
     at: datetime
     nodes: tuple[msgspec.Raw, ...]
@@ -99,14 +99,14 @@ class PodsFormat:
         return known if known is not None and known[0] is pod else (pod, _raw(pod))
 
 
-class SurroundingsFormat:
-    """Surroundings as klet's own checkpoint."""
+class KeptClusterFormat:
+    """The kept cluster as klet's own checkpoint."""
 
     def __init__(self) -> None:
         self._envelope = Envelope(kind="OfflineSurroundings", version=VERSION, payload=msgspec.Raw)
 
-    def encode(self, value: Surroundings) -> bytes:
-        payload = _Surroundings(
+    def encode(self, value: KeptCluster) -> bytes:
+        payload = _KeptCluster(
             node_name=value.node_name,
             at=value.at,
             nodes=tuple(map(_raw, value.nodes)),
@@ -116,9 +116,9 @@ class SurroundingsFormat:
         )
         return self._envelope.encode(msgspec.Raw(msgspec.json.encode(payload)))
 
-    def decode(self, data: bytes) -> Surroundings:
-        read = read_payload(_Surroundings, self._envelope.decode(data))
-        return Surroundings(
+    def decode(self, data: bytes) -> KeptCluster:
+        read = read_payload(_KeptCluster, self._envelope.decode(data))
+        return KeptCluster(
             node_name=read.node_name,
             at=read.at,
             nodes=_all(Node, read.nodes),
@@ -133,6 +133,6 @@ def _all(kind: type[T], raws: tuple[msgspec.Raw, ...]) -> tuple[T, ...]:
 
 
 def _raw(obj: ApiObject) -> msgspec.Raw:
-    """Without the record of who set which field: it is long, and nobody here reads it."""
+    """Drop the managed fields: they are long, and the agent does not read them."""
     slim = replace(obj, metadata=replace(metadata_of(obj), managed_fields=()))
     return msgspec.Raw(encode(slim))

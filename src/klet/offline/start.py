@@ -54,7 +54,7 @@ class StartFromKept:
             self._restore(since)
         while is_news and self._offline.outage.is_away():
             await self._offline.clock.sleep(CIDR_RETRY)
-            is_news = await self._cidrs.apply(cidrs)  # who did not take them gets them again
+            is_news = await self._cidrs.apply(cidrs)  # a part that did not take them gets them again
 
     async def _until_listed(self) -> None:
         await self._informers.node.until_synced()

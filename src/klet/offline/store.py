@@ -1,4 +1,4 @@
-"""The directory of what is kept: who may read it, what is in it, and what of it can be used at a start.
+"""The directory of what is kept: its permissions, its content, and what of it can be used at a start.
 
 klet-offline/        0700
   key                32 random bytes, 0600
@@ -28,7 +28,7 @@ from klet.host.files import remove_file
 from klet.offline.key import ensure_key
 from klet.offline.object_files import Files, NoFiles, ObjectFiles
 from klet.offline.object_formats import PlainFormat, SealedFormat, Sealer
-from klet.offline.snapshot import AcceptedPods, PodsFormat, Surroundings, SurroundingsFormat
+from klet.offline.snapshot import AcceptedPods, KeptCluster, KeptClusterFormat, PodsFormat
 
 logger = logging.getLogger(__name__)
 
@@ -67,18 +67,18 @@ class OfflineStore(Struct, frozen=True, kw_only=True):
     """Where things are kept, and what the previous run of the agent has left."""
 
     pods: AcceptedFile
-    surroundings: CheckpointFile[Surroundings]
+    surroundings: CheckpointFile[KeptCluster]
     config_maps: Files[ConfigMap]
     secrets: Files[Secret]
     tokens: Files[TokenRequest]
     left_pods: AcceptedPods | None
-    left_surroundings: Surroundings | None
+    left_surroundings: KeptCluster | None
 
 
 async def open_store(
     directory: Path, *, node_name: str, make_sealer: MakeSealer, threads: Threads, clock: Clock
 ) -> OfflineStore:
-    """Make the directory and read what is there. Whatever is wrong with it is told, and the agent starts without."""
+    """Make the directory and read what is there. A fault is logged, and the agent starts without it."""
     await threads.run(_prepare, directory)
     sealer = await threads.run(_open_sealer, directory / "key", make_sealer)
 
@@ -90,7 +90,7 @@ async def open_store(
 
     pods = CheckpointFile(path=directory / "pods.json", form=PodsFormat(), threads=threads, clock=clock)
     surroundings = CheckpointFile(
-        path=directory / "surroundings.json", form=SurroundingsFormat(), threads=threads, clock=clock
+        path=directory / "surroundings.json", form=KeptClusterFormat(), threads=threads, clock=clock
     )
     return OfflineStore(
         pods=AcceptedFile(file=pods, threads=threads),
@@ -123,7 +123,7 @@ def _open_sealer(key: Path, make_sealer: MakeSealer) -> Sealer | None:
         return None
 
 
-L = TypeVar("L", AcceptedPods, Surroundings)
+L = TypeVar("L", AcceptedPods, KeptCluster)
 
 
 def _load(file: CheckpointFile[L], node_name: str) -> L | None:

@@ -33,7 +33,7 @@ class KeptTokens:
         return await self._inner.read(path)
 
     async def create_sub(self, struct: type[ApiObject], name: str, namespace: str, subresource: str, body: S) -> S:
-        """Ask, unless nobody would answer and a token that is still good is there."""
+        """Request a token, unless the API server is away and a kept one is still valid."""
         owner = _owner(name, namespace, subresource, body)
         if owner is not None and self._is_away() and (kept := await self._find(owner, body)) is not None:
             return kept

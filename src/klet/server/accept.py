@@ -1,7 +1,7 @@
 """Takes in the connections of a listening socket, all that wait at once.
 
 uvloop takes one connection in each turn of the loop. In a flood the others would wait in the kernel, in the order they
-came, where nobody can prefer one to another.
+came, where no client can be preferred to another.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ async def accept_connections(
 
 
 def _waiting(listener: socket.socket) -> Iterator[socket.socket]:
-    """The connections that wait. Raises OSError."""
+    """Yield the connections that wait. Raises OSError."""
     for _ in range(_AT_ONCE):
         try:
             connection, _address = listener.accept()

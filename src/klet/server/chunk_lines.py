@@ -30,7 +30,7 @@ class ChunkLines:
         self._is_over = False
 
     def are_plain(self, piece: bytes) -> bool:
-        """Take the next bytes; say whether every line so far means the same to everybody."""
+        """Take the next bytes; return whether every parser reads all lines so far in the same way."""
         at = 0
         while at < len(piece) and not self._is_over:
             if self._skipped:

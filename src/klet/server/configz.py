@@ -17,7 +17,7 @@ def encode_configuration(config: KubeletConfiguration) -> bytes:
 
 
 def _as_plain(value: object) -> str:
-    """What msgspec has no form for. It knows `timedelta`, but no class derived from it."""
+    """Convert what msgspec has no form for. It knows `timedelta`, but no class derived from it."""
     return _duration(value) if isinstance(value, timedelta) else str(value)
 
 

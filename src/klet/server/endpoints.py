@@ -33,9 +33,9 @@ class Door(StrEnum):
     API = "API"
     """Port 10250: a client must be known and have the endpoint's right; anonymous users if that is configured."""
     READERS = "readers"
-    """`readOnlyPort`: everybody who can connect."""
+    """`readOnlyPort`: every client that can connect."""
     HEALTH = "health"
-    """Port 10248: everybody who can connect."""
+    """Port 10248: every client that can connect."""
     SOCKET = "socket"
     """`klet.sock`: its owner, without a further check."""
 
@@ -53,7 +53,7 @@ class Standing(StrEnum):
 
     SERVED = "served"
     NOT_YET = "not yet"
-    """The path is known, so that who asks must be allowed to; the answer is 404."""
+    """The path is known, so the client must be authorized; the answer is 404."""
     GATED = "gated"
     """Behind an alpha gate of upstream that is off: there is no such path."""
 
@@ -75,7 +75,7 @@ HEALTHZ: Final = Right("healthz", or_proxy=True)
 CONFIGZ: Final = Right("configz", or_proxy=True)
 
 
-class Endpoint(Struct, frozen=True):
+class KubeletEndpoint(Struct, frozen=True):
     """One thing that can be asked for, under one or more paths."""
 
     paths: tuple[str, ...]
@@ -104,13 +104,13 @@ class Area(Struct, frozen=True, kw_only=True):
     """The path in labels of metrics: never what a client has written."""
     is_long_running: bool = False
     """As the label of upstream's metrics has it."""
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[KubeletEndpoint, ...]
 
     @property
     def segments(self) -> tuple[str, ...]:
         return tuple(self.root.strip("/").split("/"))
 
-    def doors_of(self, endpoint: Endpoint) -> frozenset[Door]:
+    def doors_of(self, endpoint: KubeletEndpoint) -> frozenset[Door]:
         return self.doors if endpoint.doors is None else endpoint.doors
 
 
@@ -156,10 +156,12 @@ AREAS: Final[tuple[Area, ...]] = (
         without_debugging=_KEPT,
         label="healthz",
         endpoints=(
-            Endpoint(("/healthz",), _ANY, _CHECK_ALL, "all checks; `verbose`, `exclude=<check>`", frozenset(Door)),
-            Endpoint(("/healthz/ping",), _ANY, _CHECK_ONE, "one check", frozenset(Door)),
-            Endpoint(("/healthz/log", "/healthz/syncloop"), _ANY, _CHECK_ONE, "one check"),
-            Endpoint(("/healthz/device-plugin",), _ANY, _CHECK_ONE, "one check", standing=_NOT_YET),
+            KubeletEndpoint(
+                ("/healthz",), _ANY, _CHECK_ALL, "all checks; `verbose`, `exclude=<check>`", frozenset(Door)
+            ),
+            KubeletEndpoint(("/healthz/ping",), _ANY, _CHECK_ONE, "one check", frozenset(Door)),
+            KubeletEndpoint(("/healthz/log", "/healthz/syncloop"), _ANY, _CHECK_ONE, "one check"),
+            KubeletEndpoint(("/healthz/device-plugin",), _ANY, _CHECK_ONE, "one check", standing=_NOT_YET),
         ),
     ),
     Area(
@@ -169,7 +171,7 @@ AREAS: Final[tuple[Area, ...]] = (
         without_debugging=_KEPT,
         label="pods",
         endpoints=(
-            Endpoint(
+            KubeletEndpoint(
                 ("/pods", "/pods/"),
                 _GET,
                 _by(PodRoutes, PodRoutes.list_pods),
@@ -182,7 +184,7 @@ AREAS: Final[tuple[Area, ...]] = (
         right=PODS,
         label="runningpods",
         endpoints=(
-            Endpoint(
+            KubeletEndpoint(
                 ("/runningpods/",),
                 _GET,
                 _by(NodeRoutes, NodeRoutes.list_running),
@@ -194,7 +196,7 @@ AREAS: Final[tuple[Area, ...]] = (
         root="/containerLogs",
         label="containerLogs",
         endpoints=(
-            Endpoint(
+            KubeletEndpoint(
                 ("/containerLogs/{namespace}/{pod}/{container}",),
                 _GET,
                 _by(PodRoutes, PodRoutes.read_logs),
@@ -208,7 +210,7 @@ AREAS: Final[tuple[Area, ...]] = (
         label="exec",
         is_long_running=True,
         endpoints=(
-            Endpoint(
+            KubeletEndpoint(
                 _containers("/exec"),
                 _GET_POST,
                 _by(StreamRoutes, StreamRoutes.exec),
@@ -221,14 +223,16 @@ AREAS: Final[tuple[Area, ...]] = (
         right=REACH_IN,
         label="attach",
         is_long_running=True,
-        endpoints=(Endpoint(_containers("/attach"), _GET_POST, _by(StreamRoutes, StreamRoutes.attach), _STREAMS),),
+        endpoints=(
+            KubeletEndpoint(_containers("/attach"), _GET_POST, _by(StreamRoutes, StreamRoutes.attach), _STREAMS),
+        ),
     ),
     Area(
         root="/portForward",
         right=REACH_IN,
         label="portForward",
         endpoints=(
-            Endpoint(
+            KubeletEndpoint(
                 ("/portForward/{namespace}/{pod}", "/portForward/{namespace}/{pod}/{uid}"),
                 _GET_POST,
                 _by(StreamRoutes, StreamRoutes.port_forward),
@@ -241,7 +245,7 @@ AREAS: Final[tuple[Area, ...]] = (
         right=REACH_IN,
         label="run",
         endpoints=(
-            Endpoint(
+            KubeletEndpoint(
                 _containers("/run"),
                 _POST,
                 _by(StreamRoutes, StreamRoutes.run),
@@ -255,7 +259,9 @@ AREAS: Final[tuple[Area, ...]] = (
         right=CONFIGZ,
         without_debugging=_GONE,
         label="configz",
-        endpoints=(Endpoint(("/configz",), _ANY, _by(NodeRoutes, NodeRoutes.show_configuration), _CONFIGURATION),),
+        endpoints=(
+            KubeletEndpoint(("/configz",), _ANY, _by(NodeRoutes, NodeRoutes.show_configuration), _CONFIGURATION),
+        ),
     ),
     Area(
         root="/klet",
@@ -263,26 +269,28 @@ AREAS: Final[tuple[Area, ...]] = (
         without_debugging=_KEPT,
         label="klet",
         endpoints=(
-            Endpoint(
+            KubeletEndpoint(
                 (klet_v1.PODS,),
                 _GET,
                 _by(KletRoutes, KletRoutes.list_pods),
                 "`/pods`, and those that are still terminating",
             ),
-            Endpoint(
+            KubeletEndpoint(
                 (klet_v1.JOURNAL,),
                 _GET,
                 _by(KletRoutes, KletRoutes.read_journal),
                 "cause records, one on each line; `follow`, `namespace`, `name`, `since`",
             ),
-            Endpoint((klet_v1.NODE,), _GET, _by(KletRoutes, KletRoutes.explain_node), "why the node is ready or not"),
-            Endpoint(
+            KubeletEndpoint(
+                (klet_v1.NODE,), _GET, _by(KletRoutes, KletRoutes.explain_node), "why the node is ready or not"
+            ),
+            KubeletEndpoint(
                 (klet_v1.EXPLAIN,),
                 _GET,
                 _by(KletRoutes, KletRoutes.list_recorded),
                 "the pods that there are records about",
             ),
-            Endpoint(
+            KubeletEndpoint(
                 (f"{klet_v1.EXPLAIN}/{{namespace}}/{{pod}}",),
                 _GET,
                 _by(KletRoutes, KletRoutes.explain_pod),
@@ -297,7 +305,7 @@ AREAS: Final[tuple[Area, ...]] = (
         without_debugging=_KEPT,
         label="stats",
         endpoints=(
-            Endpoint(
+            KubeletEndpoint(
                 ("/stats/summary", "/stats/summary/"), _GET_POST, None, "usage of node and pods", standing=_NOT_YET
             ),
         ),
@@ -310,16 +318,16 @@ AREAS: Final[tuple[Area, ...]] = (
         without_debugging=_KEPT,
         label="metrics",
         endpoints=(
-            Endpoint(("/metrics",), _ANY, _by(MetricRoutes, MetricRoutes.show), "metrics of the agent"),
+            KubeletEndpoint(("/metrics",), _ANY, _by(MetricRoutes, MetricRoutes.show), "metrics of the agent"),
             *(
-                Endpoint((f"/{label}",), _ANY, None, about, label=label, standing=_NOT_YET)
+                KubeletEndpoint((f"/{label}",), _ANY, None, about, label=label, standing=_NOT_YET)
                 for label, about in (
                     ("metrics/cadvisor", "usage of containers"),
                     ("metrics/resource", "CPU and memory of node, pods and containers"),
                     ("metrics/probes", "results of probes"),
                 )
             ),
-            Endpoint(("/metrics/slis",), _ANY, None, "results of checks", label="other", standing=_NOT_YET),
+            KubeletEndpoint(("/metrics/slis",), _ANY, None, "results of checks", label="other", standing=_NOT_YET),
         ),
     ),
     Area(
@@ -327,7 +335,7 @@ AREAS: Final[tuple[Area, ...]] = (
         right=Right("log"),
         label="logs",
         endpoints=(
-            Endpoint(("/logs/", "/logs/{path}"), _GET, None, "files of `/var/log`, services", standing=_NOT_YET),
+            KubeletEndpoint(("/logs/", "/logs/{path}"), _GET, None, "files of `/var/log`, services", standing=_NOT_YET),
         ),
     ),
     Area(
@@ -336,7 +344,7 @@ AREAS: Final[tuple[Area, ...]] = (
         without_debugging=_GONE,
         label="checkpoint",
         endpoints=(
-            Endpoint(
+            KubeletEndpoint(
                 ("/checkpoint/{namespace}/{pod}/{container}",),
                 _POST,
                 None,
@@ -349,7 +357,9 @@ AREAS: Final[tuple[Area, ...]] = (
         root="/debug/pprof/",
         label="debug",
         is_long_running=True,
-        endpoints=(Endpoint(("/debug/pprof/{profile}",), _GET, None, "profiles of the process", standing=_NOT_YET),),
+        endpoints=(
+            KubeletEndpoint(("/debug/pprof/{profile}",), _GET, None, "profiles of the process", standing=_NOT_YET),
+        ),
     ),
     Area(
         root="/debug/flags/v",
@@ -357,7 +367,7 @@ AREAS: Final[tuple[Area, ...]] = (
         without_debugging=_GONE,
         label="debug",
         is_long_running=True,
-        endpoints=(Endpoint(("/debug/flags/v",), ("PUT",), None, "how much the agent logs", standing=_NOT_YET),),
+        endpoints=(KubeletEndpoint(("/debug/flags/v",), ("PUT",), None, "how much the agent logs", standing=_NOT_YET),),
     ),
     Area(
         root="/flagz",
@@ -365,7 +375,7 @@ AREAS: Final[tuple[Area, ...]] = (
         right=Right("configz"),
         without_debugging=_GONE,
         label="other",
-        endpoints=(Endpoint(("/flagz",), _GET, None, "gate ComponentFlagz", standing=Standing.GATED),),
+        endpoints=(KubeletEndpoint(("/flagz",), _GET, None, "gate ComponentFlagz", standing=Standing.GATED),),
     ),
     Area(
         root="/statusz",
@@ -374,6 +384,6 @@ AREAS: Final[tuple[Area, ...]] = (
         doors=_READ,
         without_debugging=_KEPT,
         label="other",
-        endpoints=(Endpoint(("/statusz",), _GET, None, "gate ComponentStatusz", standing=Standing.GATED),),
+        endpoints=(KubeletEndpoint(("/statusz",), _GET, None, "gate ComponentStatusz", standing=Standing.GATED),),
     ),
 )

@@ -1,8 +1,7 @@
-"""The front of the HTTP server: reads requests, hands them to aiohttp one by one, lets go of upgraded connections.
+"""The front of the HTTP server: reads requests, passes them to aiohttp one by one, hands over upgraded connections.
 
-aiohttp knows no upgrade to SPDY. The front keeps the bytes behind an upgrade request to itself until a handler has
-taken the connection over (`take_over`). If none does, the connection closes and these bytes are dropped: nobody can
-say in which protocol they are.
+aiohttp knows no upgrade to SPDY. The front keeps the bytes after an upgrade request until a handler takes the
+connection over (`take_over`). If none does, the connection closes and drops them: their protocol is unknown.
 """
 
 import asyncio
@@ -16,8 +15,8 @@ from aiohttp.web_protocol import RequestHandler
 from msgspec import Struct
 
 from klet.server.http1 import (
+    HttpRefusal,
     MessageLimits,
-    Refusal,
     RequestHead,
     RequestMessage,
     RequestReader,
@@ -34,14 +33,14 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class FrontLimits(Struct, frozen=True, kw_only=True):
-    """What a client may take for one request: bytes, and time from the connection (or the first byte) to its end."""
+    """Limits of one request: its bytes, and the time from the connection (or the first byte) to its end."""
 
     message: MessageLimits = MessageLimits()
     request_time: timedelta = timedelta(seconds=15)
 
 
 class Taker(Protocol):
-    """Gets the connection once it has been taken over."""
+    """Receives the data of a connection that was taken over."""
 
     def client_data(self, data: bytes) -> None: ...
 
@@ -50,7 +49,7 @@ class Taker(Protocol):
     def client_gone(self) -> None: ...
 
     def client_is_full(self, *, is_full: bool) -> None:
-        """Whether the client takes its bytes too slowly."""
+        """Report whether the client reads too slowly."""
         ...
 
 
@@ -74,16 +73,19 @@ class Front(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._taker: Taker | None = None
         self._is_busy = False
+        """Whether aiohttp has a request. The next one waits: aiohttp sees no pipelining."""
         self._is_deaf = False
+        """Whether further bytes are dropped, since the connection is about to close."""
         self._is_held = False
+        """Whether reading is paused."""
         self._has_ended = False
         self._has_continued = False
         self._unsent = 0
-        """Bytes of answers that the client does not take; 0 while it keeps up."""
+        """Bytes of responses that the client has not read; 0 while it keeps up."""
         self.is_retired = False
         """Whether no further request is served on this connection."""
         self.upgrade: RequestHead | None = None
-        """The request in hand, if it asks for another protocol."""
+        """The current request, if it asks for another protocol."""
         self.upgrade_body = b""
 
     @property
@@ -97,19 +99,20 @@ class Front(asyncio.Protocol):
         return self._visit
 
     def admitted(self, *, is_known: bool) -> None:
-        """The request in hand may be served; with credentials that count the client is no stranger any more."""
+        """Mark the current request as authorized, and with `is_known` the client as authenticated."""
         if is_known:
             self.visit.vouch()
         else:
             self.visit.serve()
 
     def done(self) -> None:
-        """The handler of the request in hand has finished."""
+        """Go on to the next request, since the handler of the current one has returned."""
         if self._taker is not None:
             return
         self.visit.rest()
         if self.upgrade is not None:
-            # aiohttp closes the connection behind its answer.
+            # The upgrade was refused, and aiohttp closes the connection after its response (`write_plain` asked for
+            # that). What follows may be SPDY or WebSocket data: read as HTTP it could be a smuggled request.
             self._is_deaf = True
             self._reader.take_rest()
             return
@@ -117,23 +120,25 @@ class Front(asyncio.Protocol):
         self._advance()
 
     def retire(self) -> None:
-        """Serve no further request: close now, or when the request in hand has been answered."""
+        """Serve no further request: close now, or after the current response."""
         self.is_retired = True
         if not self._is_busy:
             self.transport.close()
 
     def take_over(self, taker: Taker) -> bytes:
-        """Give all that arrives from now on to the taker; return what has arrived behind the request already."""
+        """Pass all data from now on to the taker; return what has already arrived after the request."""
         self._taker = taker
         self.visit.vouch()
+        # A client that sent much early was paused in `_advance`, which does not run for this connection again.
         self.transport.resume_reading()
-        if self._has_ended:
+        if self._has_ended:  # the end of file came before the taker; it gets it after the bytes returned here
             asyncio.get_running_loop().call_soon(taker.client_eof)
         return self._reader.take_rest()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are not derived from it
         self._visit = self._welcome(self._transport)
+        # The handshake counts: a client cannot spend its limit once for TLS and once more for the request.
         self._start_timer(self._limits.request_time - self._visit.age)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -164,7 +169,7 @@ class Front(asyncio.Protocol):
             return True
         self._has_ended = True
         if self.upgrade is not None and not self._is_deaf:
-            return True  # it may have said all it has to say, and waits for the answer
+            return True  # half-closed: the client may have sent everything, and wait for the response
         return None
 
     def data_received(self, data: bytes) -> None:
@@ -175,16 +180,17 @@ class Front(asyncio.Protocol):
             self._advance()
 
     def _advance(self) -> None:
-        """Begin the next request if it is complete; hold up a client that sends much while one is in hand."""
+        """Start the next request if it is complete; pause reading from a client that sends much during another."""
         if not (self._is_busy or self._is_deaf):
             match self._reader.read():
                 case RequestMessage() as message:
                     self._begin(message)
-                case Refusal() as refusal:
+                case HttpRefusal() as refusal:
                     self._refuse(refusal)
                     return
                 case None:
                     self._await_more()
+        # Accounting may close this connection, if it holds the most bytes of all unauthenticated ones.
         self.visit.keep(self._reader.size + self._unsent)
         is_much = self._reader.size > _BUFFER_LIMIT and self._is_busy
         if is_much != self._is_held:
@@ -197,6 +203,7 @@ class Front(asyncio.Protocol):
         self._has_continued = False
         if message.head.is_upgrade:
             self.upgrade, self.upgrade_body = message.head, message.body
+        # Made with the first whole request only: an idle connection costs no aiohttp handler and task.
         if self._handler is None:
             self._handler = self._make_handler()
             self._handler.connection_made(self.transport)
@@ -215,7 +222,7 @@ class Front(asyncio.Protocol):
         self._unsent = size
         self.visit.keep(self._reader.size + size)
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: HttpRefusal) -> None:
         logger.warning("Request refused", extra={"error": refusal.reason, "client": _name_of(self.transport)})
         self._stop_timer()
         self._is_deaf = True
@@ -234,7 +241,7 @@ class Front(asyncio.Protocol):
 
 
 def front_of(request: web.BaseRequest) -> Front | None:
-    """The front that a request came through, if it did and its client is still there."""
+    """Return the front of a request, if it came through one and its client is still connected."""
     protocol = request.transport.get_protocol() if request.transport is not None else None
     return protocol if isinstance(protocol, Front) else None
 

@@ -1,4 +1,4 @@
-"""What happens to every request before its handler: is there such a path, who asks, and may they."""
+"""What happens to every request before its handler: routing, authentication, authorization."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,7 +18,7 @@ _NOSNIFF: Final = {"X-Content-Type-Options": "nosniff"}
 
 
 class Gatekeeper(Protocol):
-    """Decides who comes in."""
+    """Authenticates and authorizes requests."""
 
     async def admit(self, asked: Asked) -> Admission: ...
 
@@ -26,7 +26,7 @@ class Gatekeeper(Protocol):
 def build_application(
     routes: Sequence[Routes], *, door: Door, gate: Gatekeeper | None = None, has_debugging: bool = True
 ) -> web.Application:
-    """The endpoints of one listener. On all but the API's own port everybody who can connect comes in, without a gate.
+    """Return the endpoints of one listener. On all but the API's own port every client is served, without a gate.
 
     `has_debugging` is `enableDebuggingHandlers`.
     """
@@ -92,7 +92,7 @@ def _guard(gate: Gatekeeper | None, find: Callable[[str], Place]) -> Middleware:
 
 
 async def _forget_server(_request: web.Request, response: web.StreamResponse) -> None:
-    """Upstream does not say what it is made of, and strangers need not know it."""
+    """Drop aiohttp's Server header: upstream sends none, and it would only help an attacker."""
     response.headers.popall("Server", None)
 
 

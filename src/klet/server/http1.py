@@ -1,7 +1,7 @@
 """HTTP/1 messages on a connection. h11 alone decides where each one begins and ends. Pure.
 
-The HTTP server behind gets every request written again, with one length (`write_plain`), so there is no second opinion
-about framing. What is refused here never reaches it.
+aiohttp gets every request rewritten with one Content-Length (`write_plain`), so the two parsers cannot disagree about
+framing (request smuggling). What is refused here never reaches aiohttp.
 """
 
 import re
@@ -18,22 +18,24 @@ FIELD_LIMIT: Final = 100
 BODY_LIMIT: Final = 64 << 10
 _HEAD_END: Final = re.compile(rb"\n\r?\n")
 _FOLDED: Final = re.compile(rb"\n[ \t]")
-"""A line that continues the one before it. Not all read it as that: to some it is a header of its own."""
+"""A line that continues the one before it (obs-fold). Some parsers read it as a header of its own."""
+# Possessive: a long run of empty lines is matched once, without backtracking.
 _EMPTY_LINES: Final = re.compile(rb"(?:\r?\n)*+")
 _FORBIDDEN: Final = bytes({*range(0x20), 0x7F} - set(b"\t\n\r"))
 PIECE: Final = 1024
 """Bytes of a body that h11 gets at once, and the most that trailers may have."""
 _MOST_CHUNKS: Final = 4096
+"""Of a body: one-byte chunks would cost much more time than their bytes suggest."""
 _SUPPORTED: Final = ("1.0", "1.1")
 _BAD_REQUEST: Final = 400
 _TOO_LARGE: Final = 431
 _FRAMING: Final = frozenset({"connection", "upgrade", "content-length", "transfer-encoding", "expect", "te", "trailer"})
 _UNWANTED: Final = _FRAMING | {"content-encoding", "sec-websocket-key1"}
-"""What the server behind does not get. By the last two it would unpack a body, or refuse a request in its own words."""
+"""Headers that aiohttp does not get. The last two would make it decompress a body, or refuse a request by itself."""
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
 _WHOLE_URL: Final = re.compile(r"https?://[^/?]*", re.ASCII | re.IGNORECASE)
 _MOST_SEGMENTS: Final = 64
-"""Of a path; the longest of the API has six. The router behind costs what they are in number, squared."""
+"""Of a path; the longest of the API has six. The cost of aiohttp's router grows with their square."""
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -46,7 +48,7 @@ class MessageLimits(Struct, frozen=True, kw_only=True):
     body_bytes: int = BODY_LIMIT
 
 
-class Refusal(Struct, frozen=True):
+class HttpRefusal(Struct, frozen=True):
     """Why a request is not served: an HTTP status and its reason phrase."""
 
     status: int
@@ -63,7 +65,7 @@ class RequestHead(Struct, frozen=True):
 
     @property
     def is_upgrade(self) -> bool:
-        """Whether the client wants to switch to another protocol."""
+        """Whether the client asks for another protocol."""
         return self.version == "1.1" and bool(self.all("upgrade")) and "upgrade" in self._connection_options()
 
     @property
@@ -84,7 +86,7 @@ class RequestHead(Struct, frozen=True):
         return rest if rest.startswith("/") else f"/{rest}"
 
     def all(self, name: str) -> tuple[str, ...]:
-        """The values of a header, given in lower case."""
+        """Return the values of a header, given in lower case."""
         return tuple(value for each, value in self.headers if each.lower() == name)
 
     def _connection_options(self) -> frozenset[str]:
@@ -112,7 +114,7 @@ class RequestReader:
 
     @property
     def size(self) -> int:
-        """How many bytes are kept here."""
+        """The number of bytes in memory for this connection."""
         return len(self._head_bytes.buffer) + len(self._body)
 
     @property
@@ -129,12 +131,12 @@ class RequestReader:
         self._head_bytes.buffer += data
 
     def take_rest(self) -> bytes:
-        """Remove and return what arrived behind the last request."""
+        """Remove and return what arrived after the last request."""
         rest = bytes(self._head_bytes.buffer)
         self._head_bytes.buffer.clear()
         return rest
 
-    def read(self) -> RequestMessage | Refusal | None:
+    def read(self) -> RequestMessage | HttpRefusal | None:
         """Return the next request, or None while it is incomplete."""
         try:
             if self._head is None:
@@ -148,12 +150,13 @@ class RequestReader:
             is_too_long = self._lines is not None and self._lines.is_too_long
             return refuse(_TOO_LARGE if is_too_long else error.error_status_hint)
 
-    def _read_head(self) -> RequestHead | Refusal | None:
+    def _read_head(self) -> RequestHead | HttpRefusal | None:
         data = self._head_bytes.take()
         if not isinstance(data, bytes):
             return data
-        if _FOLDED.search(data) is not None:
+        if _FOLDED.search(data) is not None:  # h11 would join the lines
             return refuse(_BAD_REQUEST)
+        # A new parser for each request: nothing of the previous one, such as an upgrade, carries over.
         self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=PIECE)
         self._h11.receive_data(data)
         event = self._h11.next_event()
@@ -167,7 +170,7 @@ class RequestReader:
         )
         return _why_not(head) or head
 
-    def _read_body(self, head: RequestHead) -> RequestMessage | Refusal | None:
+    def _read_body(self, head: RequestHead) -> RequestMessage | HttpRefusal | None:
         assert self._h11 is not None
         look = self._lines.are_plain if self._lines is not None else None
         for event in read_events(self._h11, self._head_bytes.buffer, look):
@@ -185,6 +188,7 @@ class RequestReader:
 
     def _finish(self, head: RequestHead, behind: bytes) -> RequestMessage:
         message = RequestMessage(head, bytes(self._body))
+        # h11 was fed in pieces, so it may hold the beginning of the next request: that goes back in front.
         self._head_bytes.buffer[:0] = behind
         self._h11 = self._head = None
         self._body.clear()
@@ -201,7 +205,7 @@ class HeadBytes:
         self._searched = 0
         self._lines = 0
 
-    def take(self) -> bytes | Refusal | None:
+    def take(self) -> bytes | HttpRefusal | None:
         """Remove and return a head with its empty line; None while it is incomplete."""
         if self._searched == 0:
             # Some clients send an empty line behind a body.
@@ -209,6 +213,8 @@ class HeadBytes:
             del self.buffer[: empty.end() if empty is not None else 0]
             if self.buffer == b"\r":
                 return None  # half of an empty line
+        # Only new bytes are searched, and the two before them where an end may have begun: a client that sends byte by
+        # byte does not make this quadratic.
         found = _HEAD_END.search(self.buffer, max(0, self._searched - 2))
         end = len(self.buffer) if found is None else found.end()
         self._lines += self.buffer.count(b"\n", self._searched, end)
@@ -223,19 +229,19 @@ class HeadBytes:
         return refuse(_BAD_REQUEST) if _has_forbidden_bytes(head) else head
 
 
-def refuse(status: int) -> Refusal:
-    return Refusal(status, _REASONS.get(status, _REASONS[_BAD_REQUEST]))
+def refuse(status: int) -> HttpRefusal:
+    return HttpRefusal(status, _REASONS.get(status, _REASONS[_BAD_REQUEST]))
 
 
-def write_refusal(refusal: Refusal) -> bytes:
-    """An answer in plain text after which the connection closes, as Go's server writes it."""
+def write_refusal(refusal: HttpRefusal) -> bytes:
+    """Return a plain-text response after which the connection closes, as Go's server writes it."""
     text = f"{refusal.status} {refusal.reason}"
     headers = "Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
     return f"HTTP/1.1 {text}\r\n{headers}{text}".encode()
 
 
 def write_plain(message: RequestMessage) -> bytes:
-    """The same request without an upgrade, framed by one length. After a refused upgrade the connection closes."""
+    """Return the request without an upgrade, framed by one length. After a refused upgrade the connection closes."""
     head = message.head
     lines = [f"{head.method} {head.path_and_query} HTTP/{head.version}"]
     lines += [f"{name}: {value}" for name, value in head.headers if name.lower() not in _UNWANTED]
@@ -254,9 +260,9 @@ def decode_headers(event: h11.Request | h11.Response | h11.InformationalResponse
 def read_events(
     connection: h11.Connection, buffer: bytearray, look: Callable[[bytes], bool] | None = None
 ) -> Iterator[h11.Event | type[h11.PAUSED]]:
-    """What h11 reads, fed from the buffer piece by piece until it wants more than there is.
+    """Yield the events of h11, fed from the buffer piece by piece until it needs more than there is.
 
-    Each piece is looked at first; raises RemoteProtocolError for one that does not pass.
+    Each piece is checked first; raises RemoteProtocolError for one that does not pass.
     """
     while True:
         event = connection.next_event()
@@ -286,12 +292,12 @@ _REASONS: Final = {
 
 
 def _has_forbidden_bytes(head: bytes) -> bool:
-    """h11 refuses them too, but looks for them with a pattern whose cost is quadratic in the spaces before them."""
+    """Check for bytes that h11 refuses too, but finds with a pattern of quadratic cost in the spaces before them."""
     return len(head.translate(None, _FORBIDDEN)) < len(head) or head.count(b"\r") > head.count(b"\r\n")
 
 
-def _why_not(head: RequestHead) -> Refusal | None:
-    """What h11 allows and this server does not."""
+def _why_not(head: RequestHead) -> HttpRefusal | None:
+    """Return the refusal of what h11 allows and this server does not."""
     if head.version not in _SUPPORTED:
         return refuse(505)
     if head.method == "CONNECT":

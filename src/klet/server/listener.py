@@ -40,7 +40,7 @@ IDLE: Final = 90.0
 HANDSHAKE_WITHIN: Final = timedelta(seconds=10)
 LISTEN_AGAIN: Final = timedelta(seconds=5)
 _PLAIN: Final = LobbyLimits(connections=512)
-"""Without TLS nobody is known: all that is not being served at the moment."""
+"""Without TLS no client is authenticated: all connections count that are not being served."""
 _READERS: Final = LobbyLimits(connections=512, bytes_kept=32 << 20)
 """The list of pods is sent whole: it must fit."""
 _OWNER: Final = LobbyLimits(connections=512, bytes_kept=128 << 20)
@@ -61,23 +61,23 @@ class Contexts(Protocol):
 
 
 class DoorLimits(Struct, frozen=True, kw_only=True):
-    """What clients may take: each for a request, strangers all together, and time for a handshake."""
+    """What clients may take: each for a request, unauthenticated ones all together, and time for a handshake."""
 
     front: FrontLimits = FrontLimits()
     lobby: LobbyLimits = LobbyLimits()
     handshake: timedelta = HANDSHAKE_WITHIN
 
 
-class Address(Struct, frozen=True, kw_only=True):
+class ListenAddress(Struct, frozen=True, kw_only=True):
     """Where to listen; port 0 is any that is free."""
 
     host: str
     port: int
     name: str
-    """The settings that say so, for the message if it fails."""
+    """The settings that name it, for the message if it fails."""
 
 
-def take(address: Address) -> socket.socket:
+def take(address: ListenAddress) -> socket.socket:
     """Listen on an address; `::` is every address of both families. Raises ListenError."""
     # The libraries of C read leading zeros as octal numbers: another address than the one that was checked.
     host = str(parse_ip(address.host) or address.host)
@@ -110,9 +110,9 @@ class SocketListener:
             self._path.unlink(missing_ok=True)
 
     def _bind(self) -> socket.socket:
-        """Bind with mode 0600 from the first instant, in place of the socket of an earlier life.
+        """Bind with mode 0600 from the first instant, in place of the socket of a previous run.
 
-        Under its own name it appears only when it listens: whoever sees it come can connect.
+        It appears under its name only when it listens: a client that sees it can connect.
         """
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -131,7 +131,7 @@ class SocketListener:
 
 
 class SecureListener:
-    """The API with TLS, for the API server and everybody else who is allowed (port 10250)."""
+    """The API with TLS, for the API server and every other authorized client (port 10250)."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class SecureListener:
 
 
 class ReadOnlyListener:
-    """What may be read by everybody who can connect, without TLS (`readOnlyPort`)."""
+    """What every client that can connect may read, without TLS (`readOnlyPort`)."""
 
     def __init__(self, *, listener: socket.socket, routes: Sequence[Routes], clock: Clock) -> None:
         self._listener = listener
@@ -200,7 +200,7 @@ class ReadOnlyListener:
 class HealthListener:
     """`/healthz` without TLS, on a port that only the node itself should reach (port 10248)."""
 
-    def __init__(self, *, address: Address, routes: Sequence[Routes], clock: Clock) -> None:
+    def __init__(self, *, address: ListenAddress, routes: Sequence[Routes], clock: Clock) -> None:
         self._address = address
         self._routes = routes
         self._clock = clock
@@ -271,12 +271,12 @@ def _where(listener: socket.socket) -> dict[str, object]:
     return {"host": host, "port": port}
 
 
-def _shown(address: Address) -> str:
+def _shown(address: ListenAddress) -> str:
     return f"[{address.host}]:{address.port}" if ":" in address.host else f"{address.host}:{address.port}"
 
 
-def _why(error: OSError, address: Address) -> str:
-    """What is wrong and what to do about it. The message of the error itself repeats the address."""
+def _why(error: OSError, address: ListenAddress) -> str:
+    """Return what is wrong and what to do about it. The message of the error itself repeats the address."""
     why = error.strerror or str(error)
     if error.errno == errno.EADDRINUSE:
         holder = find_listener(address.port)

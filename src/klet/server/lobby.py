@@ -1,8 +1,8 @@
-"""Connections of clients that have not proved who they are: how many, how much memory, how much of the agent's time.
+"""Limits for unauthenticated connections: their number, their memory, and their share of the event loop.
 
-A client leaves the lobby for good when it has shown a certificate or a token that counts, and for the time that a
-request of its is served. Where room is needed, the address with the most connections gives it: a flood pushes out
-itself, and the client with a certificate gets in behind it.
+A connection leaves the lobby for good once its client has a valid certificate or token, and for as long as a request of
+it is served. At a limit the address with the most connections loses one: a flood closes its own connections, and a
+client with a certificate still gets in.
 """
 
 import asyncio
@@ -18,30 +18,30 @@ from msgspec import Struct
 from klet.aio.clock import Clock
 
 _SLICE: Final = 0.003
-"""Seconds of work for strangers without a pause."""
+"""Seconds of work for unauthenticated clients without a pause."""
 _PAUSE: Final = 0.25
-"""The pause behind a slice, in units of the work: a fifth of the loop stays free for the rest of the agent."""
+"""The pause after a slice, as a share of its work: a fifth of the loop stays free for the rest of the agent."""
 _SHORTEST_PAUSE: Final = 0.001
 _OTHERS_IN_A_SLICE: Final = 4
-"""So many requests of strangers at most: serving them is work that no slice sees."""
+"""The most unauthenticated requests started in a slice: serving them goes on outside of it, unmeasured."""
 _NETWORK: Final = 8
 """Bytes of an IPv6 address that name its network."""
 
 
 class LobbyLimits(Struct, frozen=True, kw_only=True):
-    """What strangers may take of a listener, all together."""
+    """What all unauthenticated clients of a listener may use together."""
 
     connections: int = 4096
     """That have sent nothing yet: each costs about 3 KiB."""
     handshakes: int = 128
     """In the middle of the TLS handshake, as those with a certificate are at first: 20 KiB each."""
     sessions: int = 128
-    """Behind the handshake, and without a certificate: 20 KiB each."""
+    """After the handshake, and without a certificate: 20 KiB each."""
     bytes_kept: int = 2 << 20
 
 
-class Stage(StrEnum):
-    """How far a stranger has come."""
+class ConnectionStage(StrEnum):
+    """How far an unauthenticated connection is."""
 
     CONNECTED = "connected"
     HANDSHAKE = "handshake"
@@ -49,16 +49,16 @@ class Stage(StrEnum):
 
 
 class Visit:
-    """One connection's place in the lobby."""
+    """One connection, as the lobby counts it."""
 
     def __init__(self, *, lobby: "Lobby", address: str, close: Callable[[], None]) -> None:
         self._lobby = lobby
         self.address = address
         self.close = close
         self.bytes_kept = 0
-        self.stage = Stage.CONNECTED
+        self.stage = ConnectionStage.CONNECTED
         self.is_waiting = False
-        """Whether it waits for work of this side, rather than this side for the client."""
+        """Whether it waits for the agent, rather than the agent for the client."""
         self._since = lobby.clock.monotonic()
         self._is_known = False
         self._is_over = False
@@ -68,8 +68,8 @@ class Visit:
         """The time since the client connected."""
         return timedelta(seconds=self._lobby.clock.monotonic() - self._since)
 
-    def reach(self, stage: Stage) -> None:
-        """The connection has come further."""
+    def reach(self, stage: ConnectionStage) -> None:
+        """Move the connection to a later stage."""
         self._lobby.move(self, stage)
 
     def keep(self, size: int) -> None:
@@ -77,107 +77,107 @@ class Visit:
         self._lobby.keep(self, size)
 
     def soon(self, work: Callable[[], None]) -> None:
-        """Do something for a stranger when its turn comes."""
+        """Do work for an unauthenticated client when its turn comes."""
         self._lobby.soon(self, work)
 
     @property
-    def is_stranger(self) -> bool:
+    def is_unauthenticated(self) -> bool:
         return not self._is_known
 
     def vouch(self) -> None:
-        """The client is known: the connection leaves the lobby for good."""
+        """Take the connection out of the lobby for good: its client is authenticated."""
         self._is_known = True
         self._lobby.leave(self)
 
     def serve(self) -> None:
-        """A request has been admitted: until `rest` only what it does not read can push the connection out."""
+        """Close the connection only for what it does not read itself, until `rest`: a request of it is served."""
         if not self._is_over:
             self._lobby.serve(self)
 
     def rest(self) -> None:
-        """The request has been served."""
+        """Count the connection again after its request."""
         if not (self._is_known or self._is_over):
             self._lobby.enter(self)
 
     def end(self) -> None:
-        """The connection is gone."""
+        """Forget the connection, which is closed."""
         self._is_over = True
         self._lobby.forget(self)
-        self.close = _nothing  # the way to the connection, which would keep it until the garbage collector comes
+        self.close = _nothing  # drops the reference cycle, so that memory is freed at once
 
 
 class Lobby:
-    """The strangers of one listener."""
+    """The unauthenticated connections of one listener."""
 
     def __init__(self, *, limits: LobbyLimits, clock: Clock) -> None:
         self.clock = clock
         self._bytes_limit = limits.bytes_kept
         self._slices = Slices(clock=clock)
-        self._rooms = {
-            Stage.CONNECTED: _Room(limits.connections),
-            Stage.HANDSHAKE: _Room(limits.handshakes),
-            Stage.SESSION: _Room(limits.sessions),
+        self._pools = {
+            ConnectionStage.CONNECTED: _Pool(limits.connections),
+            ConnectionStage.HANDSHAKE: _Pool(limits.handshakes),
+            ConnectionStage.SESSION: _Pool(limits.sessions),
         }
         self._bytes = 0
         self._served: set[Visit] = set()
         self._served_bytes = 0
 
     def __len__(self) -> int:
-        return sum(room.count for room in self._rooms.values())
+        return sum(pool.count for pool in self._pools.values())
 
     def welcome(self, peer: object, close: Callable[[], None]) -> Visit:
-        """Take in a new connection. `close` ends it at once."""
+        """Add a new connection. `close` ends it at once."""
         visit = Visit(lobby=self, address=_group(peer), close=close)
         self.enter(visit)
         return visit
 
     def serve(self, visit: Visit) -> None:
         self.leave(visit)
-        if visit.is_stranger:
+        if visit.is_unauthenticated:
             self._served.add(visit)
             self._served_bytes += visit.bytes_kept
 
     def enter(self, visit: Visit) -> None:
         self._stop_serving(visit)
-        room = self._rooms[visit.stage]
-        if not room.holds(visit):
+        pool = self._pools[visit.stage]
+        if not pool.holds(visit):
             self._bytes += visit.bytes_kept
-            room.add(visit)
-            self._push_out(room.surplus())
+            pool.add(visit)
+            self._push_out(pool.surplus())
 
     def leave(self, visit: Visit) -> None:
         self._stop_serving(visit)
-        room = self._rooms[visit.stage]
-        if room.holds(visit):
+        pool = self._pools[visit.stage]
+        if pool.holds(visit):
             self._bytes -= visit.bytes_kept
-            room.remove(visit)
+            pool.remove(visit)
 
-    def move(self, visit: Visit, stage: Stage) -> None:
-        is_here = self._rooms[visit.stage].holds(visit)
+    def move(self, visit: Visit, stage: ConnectionStage) -> None:
+        is_here = self._pools[visit.stage].holds(visit)
         self.leave(visit)
         visit.stage = stage
         if is_here:
             self.enter(visit)
 
     def keep(self, visit: Visit, size: int) -> None:
-        room = self._rooms[visit.stage]
-        if room.holds(visit):
-            room.touch(visit)
+        pool = self._pools[visit.stage]
+        if pool.holds(visit):
+            pool.touch(visit)
             self._bytes += size - visit.bytes_kept
         elif visit in self._served:
             self._served_bytes += size - visit.bytes_kept
         visit.bytes_kept = size
         while self._bytes > self._bytes_limit and _kept(largest := self._largest()):
             self._push_out(largest)
-        # Answers that strangers ask for and do not read.
+        # Responses that unauthenticated clients asked for and do not read.
         while self._served_bytes > self._bytes_limit:
             self._push_out(max(self._served, key=_kept))
 
     def soon(self, visit: Visit, work: Callable[[], None]) -> None:
-        self._slices.add(visit, work, is_urgent=visit.stage is not Stage.SESSION)
+        self._slices.add(visit, work, is_urgent=visit.stage is not ConnectionStage.SESSION)
 
     def forget(self, visit: Visit) -> None:
-        """Take a connection that is gone out of everything."""
+        """Remove a closed connection from everything."""
         self.leave(visit)
         self._slices.discard(visit)
 
@@ -187,7 +187,7 @@ class Lobby:
             self._served_bytes -= visit.bytes_kept
 
     def _largest(self) -> Visit | None:
-        return max((room.largest() for room in self._rooms.values()), key=_kept)
+        return max((pool.largest() for pool in self._pools.values()), key=_kept)
 
     def _push_out(self, visit: Visit | None) -> None:
         if visit is not None:
@@ -195,8 +195,8 @@ class Lobby:
             visit.close()
 
 
-class _Room:
-    """Connections by address, those that were active last at the end."""
+class _Pool:
+    """The connections of one stage by address, the most recently active last."""
 
     def __init__(self, limit: int) -> None:
         self.count = 0
@@ -221,13 +221,13 @@ class _Room:
         self._visits[visit.address].move_to_end(visit)
 
     def largest(self) -> Visit | None:
-        """The connection that most bytes are kept for."""
+        """Return the connection that holds the most bytes."""
         return max((visit for visits in self._visits.values() for visit in visits), key=_kept, default=None)
 
     def surplus(self) -> Visit | None:
-        """The connection that is one too many: of the address that has most, the one that was silent for longest.
+        """Return the connection to close at the limit: of the address with the most, the one inactive for longest.
 
-        A client that waits for this side is not silent.
+        A client that waits for the agent is not inactive.
         """
         if self.count <= self._limit:
             return None
@@ -238,7 +238,7 @@ class _Room:
 class Slices:
     """Does work in short slices, one address after the other, so that no flood holds up the loop.
 
-    Handshakes are urgent: behind one of them may be a client with a certificate, behind the rest is none. Of one
+    Handshakes are urgent: one of them may bring a client certificate, the rest cannot. Of one
     address the newest and the oldest alternate: if more arrive than can be served, some are served at once.
     """
 
@@ -271,7 +271,7 @@ class Slices:
                     others_left -= 1
                 work()
             if others_left == _OTHERS_IN_A_SLICE and (work := self._others.next()) is not None:
-                work()  # handshakes took all of the time, and must not always
+                work()  # handshakes took all of the time: the others must not starve
         finally:
             self._is_scheduled = bool(self._urgent or self._others)
             if self._is_scheduled:
@@ -319,7 +319,7 @@ def _nothing() -> None:
 
 
 def _group(peer: object) -> str:
-    """The client's address; of IPv6 its network, since one client may use all of the addresses there."""
+    """Return the client's address, or its /64 network for IPv6, of which one client may use all addresses."""
     host = str(peer[0]).partition("%")[0] if isinstance(peer, tuple) else ""
     if ":" not in host or "." in host:
         return host

@@ -12,7 +12,7 @@ from klet.model.log_query import LogQuery
 from klet.model.runtime import ContainerId
 
 
-class Refusal(Struct, frozen=True):
+class LogRefusal(Struct, frozen=True):
     """Why there is no log to show: an HTTP status and its body."""
 
     status: int
@@ -20,11 +20,11 @@ class Refusal(Struct, frozen=True):
 
 
 _NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
-_UNDECODABLE = Refusal(400, '{"message": "Unable to decode query."}')
-_INVALID = Refusal(422, '{"message": "Invalid request."}')
+_UNDECODABLE = LogRefusal(400, '{"message": "Unable to decode query."}')
+_INVALID = LogRefusal(422, '{"message": "Invalid request."}')
 
 
-def parse_log_query(query: Mapping[str, str]) -> LogQuery | Refusal:
+def parse_log_query(query: Mapping[str, str]) -> LogQuery | LogRefusal:
     """Read the options that upstream knows; the legacy `tail` wins over `tailLines`."""
     stream = query.get("stream", "All")
     if stream != "All":
@@ -32,7 +32,7 @@ def parse_log_query(query: Mapping[str, str]) -> LogQuery | Refusal:
             f'unable to return the given log stream: "{stream}". '
             "Please enable PodLogsQuerySplitStreams feature gate in kubelet"
         )
-        return Refusal(400, body)
+        return LogRefusal(400, body)
     try:
         tail = _number(query, "tail" if query.get("tail") else "tailLines") if query.get("tail") != "all" else None
         parsed = LogQuery(
@@ -54,7 +54,7 @@ def _flag(query: Mapping[str, str], name: str) -> bool:
 
 
 def _number(query: Mapping[str, str], name: str) -> int | None:
-    """A number as Go reads it: digits and a sign, within 64 bits."""
+    """Return a number as Go reads it: digits and a sign, within 64 bits."""
     text = query.get(name)
     if not text:
         return None
@@ -70,32 +70,32 @@ def _is_valid(query: LogQuery) -> bool:
     return all(value is None or value >= least for value, least in at_least)
 
 
-def choose_instance(pod: Pod, container: str, *, previous: bool) -> ContainerId | Refusal:
+def choose_instance(pod: Pod, container: str, *, previous: bool) -> ContainerId | LogRefusal:
     """Find the instance of a container whose log is meant, by the pod's status."""
     names = {spec.name for spec in (*pod.spec.containers, *pod.spec.init_containers)}
     names |= {spec.name for spec in pod.spec.ephemeral_containers}
     if container not in names:
-        return Refusal(404, f'container "{container}" not found in pod "{pod.metadata.name}"')
+        return LogRefusal(404, f'container "{container}" not found in pod "{pod.metadata.name}"')
     where = f'container "{container}" in pod "{pod.metadata.name}"'
     status = _status_of(pod, container)
     if status is None:
-        return Refusal(400, f"{where} is not available")
+        return LogRefusal(400, f"{where} is not available")
     last = status.last_state.terminated
     last_id = _instance(last.container_id) if last is not None else None
     if previous:
-        return last_id or Refusal(400, f"previous terminated {where} not found")
+        return last_id or LogRefusal(400, f"previous terminated {where} not found")
     if status.state.running is not None:
-        return _instance(status.container_id) or Refusal(400, f"{where} is not available")
+        return _instance(status.container_id) or LogRefusal(400, f"{where} is not available")
     if status.state.terminated is not None:
         own = _instance(status.state.terminated.container_id)
-        return own or last_id or Refusal(400, f"{where} is terminated")
+        return own or last_id or LogRefusal(400, f"{where} is terminated")
     if status.state.waiting is None:
-        return Refusal(400, f"{where} is waiting to start - no logs yet")
+        return LogRefusal(400, f"{where} is waiting to start - no logs yet")
     if last is not None:
-        return last_id or Refusal(400, f"{where} is terminated")
+        return last_id or LogRefusal(400, f"{where} is terminated")
     words = {"ErrImagePull": "image can't be pulled", "ImagePullBackOff": "trying and failing to pull image"}
     reason = status.state.waiting.reason
-    return Refusal(400, f"{where} is waiting to start: {words.get(reason, reason)}")
+    return LogRefusal(400, f"{where} is waiting to start: {words.get(reason, reason)}")
 
 
 def _status_of(pod: Pod, container: str) -> ContainerStatus | None:

@@ -1,4 +1,4 @@
-"""Which paths the API has at all, before anybody is asked who they are: upstream's multiplexer. Pure.
+"""Which paths the API has at all, before authentication: upstream's multiplexer. Pure.
 
 The table of endpoints is indexed once, so that a path costs the same however many endpoints there are.
 """
@@ -14,7 +14,7 @@ OTHER: Final = "other"
 
 
 class Inside(Struct, frozen=True):
-    """A path of the API, if only to say that nothing is there: whoever asks must be allowed to."""
+    """A path of the API, even if only for a 404: the client must be authorized."""
 
 
 class Outside(Struct, frozen=True):
@@ -31,7 +31,7 @@ Place: TypeAlias = Inside | Outside | Moved
 
 
 class PathLabels(Struct, frozen=True):
-    """What labels of metrics say of a path: words of the table, never what a client has written."""
+    """The label of a path in metrics: a word of the table, never text of a client."""
 
     path: str
     is_long_running: bool = False
@@ -79,12 +79,12 @@ def find_place(path: str, *, has_debugging: bool) -> Place:
 
 
 def find_health(path: str) -> Place:
-    """The paths of the listener that tells of health alone."""
+    """Return the paths of the health listener."""
     return Inside() if path in _HEALTH else Outside()
 
 
 def label_path(path: str) -> PathLabels:
-    """The labels of a request for metrics."""
+    """Return the labels of a request for metrics."""
     return _ALL.labels(path)
 
 

@@ -12,7 +12,7 @@ _OWN_BYTES: Final = re.compile(r":?\n|:? b?['\"]")
 
 
 class PlainComplaints(logging.Filter):
-    """Tells of a request that is no HTTP in one line: its trace would only show where aiohttp found out."""
+    """Logs a request that is not HTTP in one line: its traceback would only show where aiohttp noticed."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
@@ -24,7 +24,7 @@ class PlainComplaints(logging.Filter):
 
 
 def request_logger() -> logging.Logger:
-    """The logger that aiohttp is given."""
+    """Return the logger that aiohttp is given."""
     logger = logging.getLogger("klet.server.requests")
     if not any(isinstance(each, PlainComplaints) for each in logger.filters):
         logger.addFilter(PlainComplaints())

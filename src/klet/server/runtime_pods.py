@@ -15,7 +15,7 @@ class RuntimePods:
         self._runtime = runtime
 
     async def running_container(self, pod_uid: str, name: str) -> str | None:
-        """The id of a pod's container, if it runs."""
+        """Return the id of a pod's container, if it runs."""
         labels = {POD_UID: pod_uid, CONTAINER_NAME: name}
         state = cri.ContainerStateValue(state=cri.CONTAINER_RUNNING)
         wanted = cri.ContainerFilter(state=state, label_selector=labels)
@@ -23,12 +23,12 @@ class RuntimePods:
         return max(found, key=lambda each: each.created_at).id if found else None
 
     async def ready_sandbox(self, pod_uid: str) -> str | None:
-        """The id of a pod's sandbox, if it is ready."""
+        """Return the id of a pod's sandbox, if it is ready."""
         found = await self._ready_sandboxes({POD_UID: pod_uid})
         return max(found, key=lambda each: each.created_at).id if found else None
 
     async def running_pods(self) -> tuple[Pod, ...]:
-        """Every pod that has something running, with no more than the runtime knows of it."""
+        """Return every pod that has something running, with no more than the runtime knows of it."""
         state = cri.ContainerStateValue(state=cri.CONTAINER_RUNNING)
         request = cri.ListContainersRequest(filter=cri.ContainerFilter(state=state))
         by_sandbox: dict[str, list[Container]] = {}

@@ -18,11 +18,11 @@ class PodView(Protocol):
     def find(self, namespace: str, name: str) -> Pod | None: ...
 
     def runtime_uid(self, uid: str) -> str:
-        """The UID by which the runtime knows a pod: for the mirror of a static pod, that of the static pod."""
+        """Return the UID by which the runtime knows a pod: for the mirror of a static pod, that of the static pod."""
         ...
 
     def terminating(self) -> tuple[Pod, ...]:
-        """Pods that nobody wants any more, as long as something of them runs."""
+        """Pods that no source wants any more, as long as something of them runs."""
         ...
 
 
@@ -48,13 +48,13 @@ class JournalView(Protocol):
         ...
 
     async def explain(self, *, namespace: str, name: str) -> klet_v1.Explanation | None:
-        """Why a pod is as it is, and its causal timeline; None if nothing is known of it."""
+        """Return why a pod is as it is, and its causal timeline; None if nothing is known of it."""
         ...
 
     async def explain_node(self) -> klet_v1.NodeExplanation:
-        """Why the node is ready or not, condition by condition, and its causal timeline."""
+        """Return why the node is ready or not, condition by condition, and its causal timeline."""
         ...
 
     async def pods(self) -> klet_v1.RecordedPods:
-        """The pods that there are records about, also those that are gone."""
+        """Return the pods that there are records about, also those that are gone."""
         ...

@@ -5,6 +5,6 @@ from klet.simulation.memory import MemoryDns as MemoryDns
 from klet.simulation.memory import MemoryFiles as MemoryFiles
 from klet.simulation.memory import MemoryLogs as MemoryLogs
 from klet.simulation.memory import MemoryTerminationFiles as MemoryTerminationFiles
+from klet.simulation.node import DrivenPodSource as DrivenPodSource
 from klet.simulation.node import RunningAgent as RunningAgent
 from klet.simulation.node import SimulatedNode as SimulatedNode
-from klet.simulation.node import WantedPods as WantedPods

@@ -13,7 +13,7 @@ from klet.runtime import labels
 from klet.simulation.commands import Attempt, Commands, attempt_of
 from klet.simulation.lives import LONGEST_HOOK
 from klet.testing.fake_runtime.machine import FakeRuntime
-from klet.testing.fake_runtime.world import Container as RuntimeContainer
+from klet.testing.fake_runtime.world import FakeContainer as RuntimeContainer
 from klet.testing.fake_runtime.world import Sandbox
 
 
@@ -30,7 +30,7 @@ class Instance(Struct, eq=False):
     """The pod as it was wanted then: one that comes back under the same UID is another."""
     attempt: Attempt
     is_unnoticed: bool = False
-    """It was started by a call that nobody waited for any more, and removed as one that never was."""
+    """It was started by a call whose caller had given up, and removed as unknown."""
 
     @property
     def is_alive(self) -> bool:
@@ -51,7 +51,7 @@ class Departure(Struct, eq=False):
 
     wanted_since: datetime
     is_heard: bool = False
-    """Whether an agent has heard of it: whoever comes back before is taken for one that never was away."""
+    """Whether an agent has seen it: a pod that comes back before counts as never removed."""
 
 
 class History(Struct, eq=False, kw_only=True):
@@ -67,7 +67,7 @@ class History(Struct, eq=False, kw_only=True):
     comes_back: bool = False
     """It was wanted before under the same UID, and may still be on its way out."""
     life: int = 0
-    """Of the agent that was told of it, or will be."""
+    """Of the agent that got it, or will get it."""
     instances: list[Instance] = field(default_factory=list)
     phase: str = ""
     restart_counts: dict[str, int] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class History(Struct, eq=False, kw_only=True):
         return next((each for each in (*spec.init_containers, *spec.containers) if each.name == name), None)
 
     def newest(self, name: str) -> Instance | None:
-        """What counts as the container now: of an earlier life under the same UID only what has not been removed."""
+        """What counts as the container now: of an earlier pod with the same UID only what has not been removed."""
         for each in reversed(self.instances):
             if each.name == name and (each.made_for is self or each.exists):
                 return each

@@ -20,7 +20,7 @@ PRE_STOP = "pre-stop"
 
 
 class Habits(Struct, frozen=True, kw_only=True):
-    """What the commands of one container do at each attempt; the last of each goes on for ever after."""
+    """What the commands of one container do at each attempt; the last of each is repeated."""
 
     startup_failures: tuple[int, ...] = (0,)
     """How many startup probes fail before the first good one."""
@@ -78,14 +78,14 @@ class Commands:
         return self._records[attempt]
 
     def unready(self, uid: PodUID) -> dict[str, datetime]:
-        """The containers of a pod that fail their readiness probes, and since when."""
+        """Return the containers of a pod that fail their readiness probes, and since when."""
         return {name: since for (owner, name), since in self._unready.items() if owner == uid}
 
     def sick_since(self, attempt: Attempt) -> datetime | None:
         return self._sick.get(attempt)
 
     def is_reason_to_kill(self, attempt: Attempt) -> bool:
-        """Whether a probe or a hook of the instance has failed, so that it may be stopped."""
+        """Return whether a probe or a hook of the instance has failed, so that it may be stopped."""
         record = self._records[attempt]
         post_start = record.hooks.get(POST_START)
         return (

@@ -13,7 +13,7 @@ from klet.errors import KletError
 T = TypeVar("T")
 
 
-class Refuse(Struct, frozen=True):
+class FailCall(Struct, frozen=True):
     """The call fails: before its effect, or after it."""
 
     after_effect: bool = False
@@ -25,7 +25,7 @@ class TakeLong(Struct, frozen=True):
     by: timedelta
 
 
-HostEffect: TypeAlias = Refuse | TakeLong
+HostEffect: TypeAlias = FailCall | TakeLong
 
 
 class HostFault(Struct, eq=False):
@@ -37,7 +37,7 @@ class HostFault(Struct, eq=False):
     hits: int = 0
 
 
-class Gate(Protocol):
+class CallGate(Protocol):
     """Where every call of a living agent passes, and no call of a dead one."""
 
     async def before_call(self) -> bool:
@@ -68,12 +68,12 @@ class HostFaults:
                 return fault
         return None
 
-    def wrap(self, port: T, name: str, *, gate: Gate, error: Callable[[str], KletError]) -> T:
-        """The port as one life of the agent has it: each call that waits may fail, be late, or be its last."""
+    def wrap(self, port: T, name: str, *, gate: CallGate, error: Callable[[str], KletError]) -> T:
+        """Return the port as one life of the agent has it: each call that waits may fail, be late, or be its last."""
         return cast("T", _Wrapped(self, port, name, gate, error))
 
     async def call(
-        self, name: str, call: Callable[[], Awaitable[Any]], *, gate: Gate, error: Callable[[str], KletError]
+        self, name: str, call: Callable[[], Awaitable[Any]], *, gate: CallGate, error: Callable[[str], KletError]
     ) -> Any:
         dies_after = await gate.before_call()
         fault = self.take(name)
@@ -86,19 +86,19 @@ class HostFaults:
         if isinstance(effect, TakeLong):
             await self._clock.sleep(effect.by)
             await gate.before_call()
-        if isinstance(effect, Refuse) and not effect.after_effect:
+        if isinstance(effect, FailCall) and not effect.after_effect:
             raise error("injected fault")
         answer = await call()
         if dies_after:
             await gate.die()
-        if isinstance(effect, Refuse):
+        if isinstance(effect, FailCall):
             raise error("injected fault after the effect")
         return answer
 
 
 class _Wrapped:
     def __init__(
-        self, faults: HostFaults, port: object, name: str, gate: Gate, error: Callable[[str], KletError]
+        self, faults: HostFaults, port: object, name: str, gate: CallGate, error: Callable[[str], KletError]
     ) -> None:
         self._faults = faults
         self._port = port

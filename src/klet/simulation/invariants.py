@@ -104,7 +104,7 @@ class RuntimeWatch:
                     check_start(self._chronicle, instance)
 
     def _judge_create(self, request: pb.CreateContainerRequest) -> None:
-        """Whoever looked before would not start what runs; calls that nobody waits for may come in between."""
+        """A caller that looked before would not start what runs; abandoned calls may come in between."""
         uid, name = PodUID(request.sandbox_config.metadata.uid), request.config.metadata.name
         newest = self._chronicle.histories[uid].newest(name)
         if name in DEBUGGERS and newest is not None and newest.made_for is self._chronicle.histories[uid]:
@@ -205,7 +205,7 @@ def _check_initialized(chronicle: Chronicle, history: History, instance: Instanc
 
 
 def has_started(chronicle: Chronicle, history: History, instance: Instance) -> bool:
-    """Whether the instance has passed its startup probe, if there is one."""
+    """Return whether the instance has passed its startup probe, if there is one."""
     container = history.container(instance.name)
     if container is None or container.startup_probe is None:
         return True
@@ -307,7 +307,7 @@ def check_sick(chronicle: Chronicle) -> None:
 
 
 def is_sick(chronicle: Chronicle, history: History, instance: Instance) -> bool:
-    """Whether the instance has a liveness probe that fails, and is probed at all."""
+    """Return whether the instance has a liveness probe that fails, and is probed at all."""
     container = history.container(instance.name)
     return (
         container is not None

@@ -5,42 +5,42 @@ from datetime import timedelta
 
 from klet.cri.errors import Code
 from klet.simulation.commands import Habits
-from klet.testing.fake_runtime import Life, OnTerm, RpcFailure
+from klet.testing.fake_runtime import ContainerLife, OnTerm, RpcFailure
 from klet.testing.fake_runtime.lives import ExecResult
 
 LONGEST_HOOK = timedelta(seconds=15)
 FOR_EVER = timedelta(minutes=10)
-"""Longer than any grace: whoever waits for it has to give up."""
+"""Longer than any grace period: a caller that waits for it has to give up."""
 STARTUP_FAILURES = (0, 0, 1, 2, 9)
 """Nine is more than any startup probe forgives."""
 
 
-def draw_regular_lives(rng: random.Random, policy: str) -> list[Life]:
+def draw_regular_lives(rng: random.Random, policy: str) -> list[ContainerLife]:
     crashes = [_crash(rng) for _ in range(rng.choices((0, 1, 2, 3), (6, 2, 1, 1))[0])]
     on_term = _on_term(rng)
-    forever = Life(on_term=on_term)
+    forever = ContainerLife(on_term=on_term)
     if policy == "Always" or rng.random() < 0.4:
         last = forever
     elif policy == "OnFailure":
-        last = Life(lasts=_seconds(rng, 20), on_term=on_term)
+        last = ContainerLife(lasts=_seconds(rng, 20), on_term=on_term)
     else:
-        last = Life(lasts=_seconds(rng, 30), exit_code=rng.choice((0, 0, 1, 2)), on_term=on_term)
+        last = ContainerLife(lasts=_seconds(rng, 30), exit_code=rng.choice((0, 0, 1, 2)), on_term=on_term)
     return [last] if policy == "Never" else [*crashes, last]
 
 
-def draw_sidecar_lives(rng: random.Random) -> list[Life]:
+def draw_sidecar_lives(rng: random.Random) -> list[ContainerLife]:
     crashes = [_crash(rng) for _ in range(rng.choices((0, 1), (3, 1))[0])]
-    return [*crashes, Life(on_term=_on_term(rng))]
+    return [*crashes, ContainerLife(on_term=_on_term(rng))]
 
 
-def draw_init_lives(rng: random.Random) -> list[Life]:
+def draw_init_lives(rng: random.Random) -> list[ContainerLife]:
     crashes = [_crash(rng) for _ in range(rng.choices((0, 1), (4, 1))[0])]
-    return [*crashes, Life(lasts=_seconds(rng, 3))]
+    return [*crashes, ContainerLife(lasts=_seconds(rng, 3))]
 
 
-def draw_debugger_lives(rng: random.Random) -> list[Life]:
+def draw_debugger_lives(rng: random.Random) -> list[ContainerLife]:
     lasts = None if rng.random() < 0.5 else _seconds(rng, 20)
-    return [Life(lasts=lasts, exit_code=rng.choice((0, 1)), on_term=_on_term(rng))]
+    return [ContainerLife(lasts=lasts, exit_code=rng.choice((0, 1)), on_term=_on_term(rng))]
 
 
 def draw_habits(rng: random.Random) -> Habits:
@@ -63,13 +63,13 @@ def _hook(rng: random.Random, longest: timedelta) -> ExecResult:
     return ExecResult(exit_code=rng.choice((0, 1)), takes=longest)
 
 
-def _crash(rng: random.Random) -> Life:
+def _crash(rng: random.Random) -> ContainerLife:
     kind = rng.random()
     if kind < 0.2:
-        return Life(start_failure=RpcFailure(Code.UNKNOWN, "failed to create containerd task: no such file"))
+        return ContainerLife(start_failure=RpcFailure(Code.UNKNOWN, "failed to create containerd task: no such file"))
     if kind < 0.3:
-        return Life(lasts=_seconds(rng, 5), exit_code=137, oom_killed=True)
-    return Life(lasts=_seconds(rng, 5), exit_code=rng.choice((1, 2, 139)), on_term=_on_term(rng))
+        return ContainerLife(lasts=_seconds(rng, 5), exit_code=137, oom_killed=True)
+    return ContainerLife(lasts=_seconds(rng, 5), exit_code=rng.choice((1, 2, 139)), on_term=_on_term(rng))
 
 
 def _on_term(rng: random.Random) -> OnTerm | None:

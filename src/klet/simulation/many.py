@@ -8,15 +8,15 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from klet.simulation.story import Alteration, Outcome, leave_as_is, run_seed
+from klet.simulation.story import Alteration, StoryOutcome, leave_as_is, run_seed
 
 CHUNK = 8
 
 
 def run_seeds(
     seeds: Sequence[int], *, jobs: int = 1, alter: Alteration = leave_as_is, verbose: bool = False
-) -> Iterator[Outcome]:
-    """Tell the stories of seeds. Whoever stops listening ends the work after what has begun."""
+) -> Iterator[StoryOutcome]:
+    """Run the stories of seeds. A caller that stops iterating ends the work after what has begun."""
     run = partial(_run_alone, alter=alter, verbose=verbose)
     if jobs == 1:
         prepare_process()
@@ -35,7 +35,7 @@ def run_seeds(
 
 
 def processors() -> int:
-    """How many stories can be told at once."""
+    """Return how many stories can run at once."""
     return len(os.sched_getaffinity(0))
 
 
@@ -47,7 +47,7 @@ def prepare_process() -> None:
     gc.disable()
 
 
-def _run_alone(seed: int, *, alter: Alteration, verbose: bool) -> Outcome:
+def _run_alone(seed: int, *, alter: Alteration, verbose: bool) -> StoryOutcome:
     """Nothing is left of a story for the next, which then finds the same memory still in the processor's cache."""
     outcome = run_seed(seed, alter=alter, verbose=verbose)
     gc.collect()

@@ -111,7 +111,7 @@ class MemoryLogs:
                 self._sink.remove(path)
 
     async def make_way(self, log: str) -> None:
-        """Nobody but the fake runtime writes here."""
+        """Only the fake runtime writes here."""
 
     async def directories(self) -> tuple[LogDirectory, ...]:
         logs = [path.removeprefix(_PREFIX) for path in self._sink.paths() if path.startswith(_PREFIX)]
@@ -219,7 +219,7 @@ class MemoryVolumes:
         self.volumes: set[tuple[PodUID, str]] = set()
 
     def owners(self) -> frozenset[PodUID]:
-        """The pods that have something mounted."""
+        """Return the pods that have something mounted."""
         return frozenset({mount[0] for mount in self.mounts} | {volume[0] for volume in self.volumes})
 
     async def make(self, uid: PodUID, name: str) -> None:
@@ -302,7 +302,7 @@ class MemoryMachine:
         return SystemVersions("6.1.0", "Debian")
 
     async def read(self, *, name: str, prefer: int, lookup: bool) -> AddressFacts:  # noqa: ARG002 - the port's signature
-        """The addresses."""
+        """Return the addresses."""
         return AddressFacts(local=frozenset({ADDRESS}), default=ADDRESS)
 
     async def storage(self) -> int:

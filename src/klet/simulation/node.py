@@ -75,8 +75,8 @@ def as_it_is(port: T, _name: str, /) -> T:
     return port
 
 
-class WantedPods:
-    """A source that a test drives: what it wants is what it was last told."""
+class DrivenPodSource:
+    """A source that a test drives: it wants what it was last given."""
 
     def __init__(self) -> None:
         self._pods: dict[PodUID, Pod] = {}
@@ -167,7 +167,7 @@ class SimulatedNode:
         objects: NodeObjects | None = None,
         recorder: CauseRecorder | None = None,
     ) -> Ports:
-        """The ports of this machine. `wrap` may put something around them."""
+        """Return the ports of this machine. `wrap` may put something around them."""
         randomness = random.Random(seed)
         objects = objects or standalone_objects({})
         volumes = wrap(self.volumes, "sub paths")

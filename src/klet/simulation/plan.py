@@ -11,13 +11,13 @@ from msgspec import Struct
 
 from klet.cri.errors import Code
 from klet.model.probes import ProbeKind
-from klet.simulation.host_faults import HostEffect, Refuse, TakeLong
+from klet.simulation.host_faults import FailCall, HostEffect, TakeLong
 from klet.simulation.pods import API, FILE, PodPlan, plan_pod
 from klet.testing.fake_runtime.faults import (
     ANY,
     CallEffect,
-    Delay,
-    Drop,
+    DelayCall,
+    DropEvent,
     EventEffect,
     Fail,
     HalfDone,
@@ -158,7 +158,7 @@ class Timed(Struct, frozen=True):
     step: Step
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class StoryPlan(Struct, frozen=True, kw_only=True):
     """Everything that is random in a story, but for the agent's own jitter."""
 
     seed: int
@@ -179,7 +179,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     """The streams are open and silent, for good."""
 
 
-def make_plan(seed: int) -> Plan:
+def make_plan(seed: int) -> StoryPlan:
     """Draw a story."""
     rng = random.Random(seed)
     lasts = rng.uniform(20, 90)
@@ -191,7 +191,7 @@ def make_plan(seed: int) -> Plan:
         drawn.steps.append(Timed(_at(rng.uniform(0, lasts)), _trouble(rng)))
     for _ in range(rng.choices((0, 1, 2, 3), (3, 4, 3, 1))[0]):
         drawn.steps.append(Timed(_at(rng.uniform(0, lasts)), _kill(rng)))
-    return Plan(
+    return StoryPlan(
         seed=seed,
         pods=tuple(drawn.pods),
         steps=tuple(sorted(drawn.steps, key=lambda timed: timed.at)),
@@ -226,7 +226,7 @@ class _Drawing:
             number = len(self.pods) - 1 if source == FILE else number
 
     def _go_on(self, number: int, source: str, at: float) -> float:
-        """One more thing that happens to a pod; when it is over."""
+        """Return one more thing that happens to a pod; when it is over."""
         rng = self._rng
         kind = rng.random()
         if source == API and kind < 0.35:
@@ -309,8 +309,8 @@ def _call_effect(rng: random.Random) -> CallEffect:
             Fail(code),
             HalfDone(),
             HalfDone(Code.UNKNOWN),
-            Delay(some_time),
-            Delay(some_time, after_effect=True),
+            DelayCall(some_time),
+            DelayCall(some_time, after_effect=True),
             Hang(after_effect=rng.random() < 0.5),
             Twice(),
         )
@@ -319,8 +319,8 @@ def _call_effect(rng: random.Random) -> CallEffect:
 
 def _host_effect(rng: random.Random) -> HostEffect:
     some_time = timedelta(milliseconds=rng.choice((5, 300, 4000)))
-    return rng.choice((Refuse(), Refuse(after_effect=True), TakeLong(some_time)))
+    return rng.choice((FailCall(), FailCall(after_effect=True), TakeLong(some_time)))
 
 
 def _event_effect(rng: random.Random) -> EventEffect:
-    return rng.choice((Drop(), Drop(), Late(timedelta(milliseconds=rng.choice((1, 100, 5000)))), Repeat()))
+    return rng.choice((DropEvent(), DropEvent(), Late(timedelta(milliseconds=rng.choice((1, 100, 5000)))), Repeat()))

@@ -22,7 +22,7 @@ from klet.simulation.lives import (
     draw_sidecar_lives,
 )
 from klet.testing.builders import IMAGE, make_container, make_pod
-from klet.testing.fake_runtime import FakeImage, Life
+from klet.testing.fake_runtime import ContainerLife, FakeImage
 from klet.testing.fake_runtime.images import Registry
 from klet.testing.fake_runtime.lives import LifeChooser
 from klet.wire import cri_v1_pb2 as pb
@@ -41,11 +41,11 @@ PERIODS = {ProbeKind.READINESS: (1, 5), ProbeKind.LIVENESS: (2, 10), ProbeKind.S
 
 
 class PodPlan(Struct, frozen=True, kw_only=True):
-    """A pod and what its containers do at each attempt; the last life of a container goes on for ever after."""
+    """A pod and what its containers do at each attempt; the last life of a container is repeated."""
 
     pod: Pod
     source: str
-    lives: Mapping[str, Sequence[Life]]
+    lives: Mapping[str, Sequence[ContainerLife]]
     habits: Mapping[str, Habits]
 
     @property
@@ -72,10 +72,10 @@ def plan_pod(rng: random.Random, *, number: int, name: str, source: str) -> PodP
 
 
 def choose_life(plans: Sequence[PodPlan]) -> LifeChooser:
-    """The script of all containers."""
+    """Return the script of all containers."""
     lives = {(plan.uid, name): each for plan in plans for name, each in plan.lives.items()}
 
-    def choose(config: pb.ContainerConfig) -> Life:
+    def choose(config: pb.ContainerConfig) -> ContainerLife:
         attempt = attempt_of(config)
         chosen = lives[attempt.uid, attempt.container]
         return chosen[min(attempt.number, len(chosen) - 1)]
@@ -88,12 +88,12 @@ def habits_of(plans: Sequence[PodPlan]) -> dict[tuple[PodUID, str], Habits]:
 
 
 def registry(*, pull_time: timedelta) -> Registry:
-    """What can be pulled: everything but the missing image."""
+    """Return what can be pulled: everything but the missing image."""
     return lambda name: None if name == MISSING_IMAGE else FakeImage(name=name, pull_time=pull_time)
 
 
 def with_other_image(pod: Pod, *, index: int) -> Pod:
-    """The pod with one container changed."""
+    """Return the pod with one container changed."""
     containers = list(pod.spec.containers)
     index %= len(containers)
     image = IMAGE if containers[index].image == OTHER_IMAGE else OTHER_IMAGE
@@ -102,7 +102,7 @@ def with_other_image(pod: Pod, *, index: int) -> Pod:
 
 
 def with_debugger(pod: Pod) -> Pod:
-    """The pod with one more ephemeral container; there are only so many."""
+    """Return the pod with one more ephemeral container; there are only so many."""
     taken = pod.spec.ephemeral_containers
     added = tuple(
         EphemeralContainer(name=name, image=IMAGE, image_pull_policy="IfNotPresent")
@@ -129,7 +129,7 @@ def _init_container(rng: random.Random, index: int) -> Container:
 
 
 def _watched(rng: random.Random, container: Container) -> Container:
-    """The container with some probes and hooks."""
+    """Return the container with some probes and hooks."""
     if rng.random() < 0.25:
         container = replace(container, readiness_probe=_probe(rng, ProbeKind.READINESS))
     if rng.random() < 0.2:

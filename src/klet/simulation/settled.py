@@ -29,7 +29,7 @@ class Holdings(Struct, frozen=True, kw_only=True):
 def unsettled(
     chronicle: Chronicle, runtime: FakeRuntime, holdings: Holdings, status_of: Callable[[PodUID], PodStatus | None]
 ) -> Iterator[str]:
-    """Everything that is not yet as it should be."""
+    """Yield everything that is not yet as it should be."""
     chronicle.look()
     if chronicle.in_flight:
         yield f"{chronicle.in_flight} calls are under way"
@@ -45,7 +45,7 @@ def unsettled(
 
 
 def _unowned(chronicle: Chronicle, runtime: FakeRuntime, holdings: Holdings) -> Iterator[str]:
-    """Every sandbox, container, address, cgroup and directory has a pod that is wanted."""
+    """Yield each sandbox, container, address, cgroup and directory without a pod that is wanted."""
     wanted = {uid for uid, history in chronicle.histories.items() if history.is_wanted}
     for sandbox in runtime.sandboxes():
         uid = sandbox.config.metadata.uid
@@ -134,7 +134,7 @@ def _runs(history: History, name: str) -> bool:
 
 
 def _expected_phase(chronicle: Chronicle, uid: PodUID, history: History) -> str | None:
-    """The phase that follows from the containers, or None while something should still happen."""
+    """Return the phase that follows from the containers, or None while something should still happen."""
     spec = history.pod.spec
     regular = [history.newest(container.name) for container in spec.containers if container.image != MISSING_IMAGE]
     init = [history.newest(container.name) for container in spec.init_containers if not is_sidecar(container)]
@@ -169,14 +169,14 @@ def _expected_phase(chronicle: Chronicle, uid: PodUID, history: History) -> str 
 
 
 def _must_not_begin_again(chronicle: Chronicle, uid: PodUID, history: History) -> bool:
-    """A pod that is never restarted and lost its sandbox half-way waits for ever, as upstream has it."""
+    """A pod that is never restarted and lost its sandbox half-way waits without end, as upstream has it."""
     return history.pod.spec.restart_policy == "Never" and bool(history.instances) and _has_no_place(chronicle, uid)
 
 
 def _is_taken_for_over(chronicle: Chronicle, history: History, status: PodStatus) -> bool:
     """The agent that knew of its return died, and the next one saw only how its life before had ended.
 
-    Nothing on the node tells the two lives apart, as upstream has it; what is left of the first may go later.
+    Nothing on the node distinguishes the two pods, as upstream has it; what is left of the first may go later.
     """
     is_untouched = all(each.made_for is not history for each in history.instances)
     return history.comes_back and chronicle.life > history.life and is_untouched and status.phase in TERMINAL
@@ -187,14 +187,14 @@ def _has_no_place(chronicle: Chronicle, uid: PodUID) -> bool:
 
 
 def _is_remade(history: History, instance: Instance) -> bool:
-    """A changed container that was made anew and not started counts as ended, and not well, as upstream has it."""
+    """A changed container that was recreated and not started counts as ended, and not well, as upstream has it."""
     if _has_begun(instance):
         return False
     return any(each.name == instance.name and each.container.finished_at for each in history.instances)
 
 
 def _may_begin(policy: str, history: History, instance: Instance) -> bool:
-    """Whether it is started, or started again. Of one that was made anew and not started its last end decides."""
+    """Whether it is started, or started again. Of one that was recreated and not started its last end decides."""
     if policy == "Never":
         return False
     ended = [each for each in history.instances if each.name == instance.name and each.container.finished_at]

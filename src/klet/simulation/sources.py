@@ -14,7 +14,7 @@ from klet.app.wiring import Agent
 from klet.model.pods import PodUID, uid_of
 from klet.simulation import plan as steps
 from klet.simulation.chronicle import Chronicle
-from klet.simulation.plan import Plan, PodStep
+from klet.simulation.plan import PodStep, StoryPlan
 from klet.simulation.pods import API, FILE, with_debugger, with_other_image
 from klet.sources.config import PodConfig
 from klet.sync.ledger import WorkerLedger
@@ -22,9 +22,9 @@ from klet.sync.worker_state import Stage
 
 
 class SimulatedSources:
-    """The wanted pods. They outlive the agent, which hears of them through its PodConfig."""
+    """The wanted pods. They outlive the agent, which gets them through its PodConfig."""
 
-    def __init__(self, *, plan: Plan, chronicle: Chronicle, clock: Clock, randomness: random.Random) -> None:
+    def __init__(self, *, plan: StoryPlan, chronicle: Chronicle, clock: Clock, randomness: random.Random) -> None:
         self._plan = plan
         self._chronicle = chronicle
         self._clock = clock
@@ -36,9 +36,9 @@ class SimulatedSources:
         """What was reported last."""
 
     async def open(self, config: PodConfig) -> None:
-        """Let an agent hear of the pods.
+        """Connect an agent to the pods.
 
-        One source may be heard later than the other; until then none of its pods may be taken for gone.
+        One source may deliver later than the other; until then none of its pods may be treated as removed.
         """
         later = self._random.choice((FILE, API))
         pause = timedelta(seconds=self._random.choice((0.0, 0.0, 5.0)) * self._random.random())
@@ -50,7 +50,7 @@ class SimulatedSources:
         self._send(later)
 
     def close(self, agent: Agent) -> None:
-        """The agent is gone. What it did not come to act on it has not heard."""
+        """Disconnect the agent, which is gone. What it did not act on was not delivered."""
         self._config = None
         for uid, history in self._chronicle.histories.items():
             if history.went is not None:

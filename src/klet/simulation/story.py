@@ -1,4 +1,4 @@
-"""Tells one story: a simulated machine, agents that live and die on it, and everything that goes wrong around them."""
+"""Runs one story: a simulated machine, agents that start and crash on it, and all that goes wrong around them."""
 
 import asyncio
 import random
@@ -27,7 +27,7 @@ from klet.simulation.invariants import RuntimeWatch, check_leftovers, check_reac
 from klet.simulation.memory import MemoryFiles
 from klet.simulation.mortal import Lifeline, MortalTransport
 from klet.simulation.node import SimulatedNode, simulated_settings
-from klet.simulation.plan import Plan, RuntimeStep, Step, make_plan
+from klet.simulation.plan import RuntimeStep, Step, StoryPlan, make_plan
 from klet.simulation.pods import API, FILE, LOADED, choose_life, habits_of, registry
 from klet.simulation.settled import Holdings, unsettled
 from klet.simulation.sources import SimulatedSources
@@ -35,7 +35,7 @@ from klet.simulation.telling import tell
 from klet.sources.config import PodConfig
 from klet.testing.fake_runtime import (
     ANY,
-    Drop,
+    DropEvent,
     EventFault,
     FakeRuntime,
     Fault,
@@ -70,8 +70,8 @@ Alteration = Callable[[Agent], None]
 """Done to each agent before it runs: how tests plant bugs."""
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
-    """What came of a story."""
+class StoryOutcome(Struct, frozen=True, kw_only=True):
+    """The result of a story."""
 
     seed: int
     violations: tuple[str, ...]
@@ -87,8 +87,8 @@ def leave_as_is(_agent: Agent) -> None:
     """No alteration."""
 
 
-def run_seed(seed: int, *, alter: Alteration = leave_as_is, verbose: bool = False) -> Outcome:
-    """Tell the story of a seed. The same seed gives the same story."""
+def run_seed(seed: int, *, alter: Alteration = leave_as_is, verbose: bool = False) -> StoryOutcome:
+    """Run the story of a seed. The same seed gives the same story."""
     plan = make_plan(seed)
     story = Story(plan, alter=alter)
     chronicle = story.chronicle
@@ -97,7 +97,7 @@ def run_seed(seed: int, *, alter: Alteration = leave_as_is, verbose: bool = Fals
     except StuckError as error:
         chronicle.violations.append(str(error))
     wants_story = verbose or bool(chronicle.violations)
-    return Outcome(
+    return StoryOutcome(
         seed=seed,
         violations=tuple(chronicle.violations),
         lives=chronicle.instances(),
@@ -124,14 +124,14 @@ def _latency(longest: timedelta) -> Latency:
 
 
 def _wrap(faults: HostFaults, lifeline: Lifeline, port: T, name: str) -> T:
-    """A port of the machine as one life of the agent has it."""
+    """Return a port of the machine as one life of the agent has it."""
     return faults.wrap(port, name, gate=lifeline, error=PORT_ERRORS.get(name, HostError))
 
 
 class Story:
     """Carries out a plan and watches over the invariants."""
 
-    def __init__(self, plan: Plan, *, alter: Alteration) -> None:
+    def __init__(self, plan: StoryPlan, *, alter: Alteration) -> None:
         self._plan = plan
         self._alter = alter
         self._random = random.Random(f"story {plan.seed}")
@@ -234,14 +234,14 @@ class Story:
                     group.create_task(part.run(), name=type(part).__name__)
                 group.create_task(self._follow_statuses(agent), name="statuses")
                 group.create_task(self._sources.open(config), name="sources")
-        except Exception as error:  # noqa: BLE001 - whatever it is, the story tells it
+        except Exception as error:  # noqa: BLE001 - whatever it is, the story reports it
             self.chronicle.violate(f"the agent ended: {''.join(traceback.format_exception(error))}")
 
     async def _follow_statuses(self, agent: Agent) -> None:
         with agent.statuses.changes() as changes:
             async for uid in changes.items():
                 if self._lifeline.died.is_set():
-                    return  # nobody hears what a dead agent says
+                    return  # what a killed agent still raises is lost
                 status = agent.statuses.get(uid)
                 check_status(self.chronicle, uid, status)
                 if status is not None:
@@ -373,7 +373,7 @@ class Story:
             self.node.runtime.kill_sandbox(victim)
 
     def _silence_events(self) -> None:
-        self.node.runtime.faults.add_to_events(EventFault(ANY, Drop(), count=None))
+        self.node.runtime.faults.add_to_events(EventFault(ANY, DropEvent(), count=None))
 
     def _lingers(self, _rpc: str) -> bool:
         return self._random.random() < self._plan.lingering

@@ -7,7 +7,7 @@ from google.protobuf.message import Message
 from klet.api.container import Container
 from klet.model.causes import Cause
 from klet.simulation.commands import Habits
-from klet.simulation.plan import Plan
+from klet.simulation.plan import StoryPlan
 from klet.testing.fake_runtime.calls import AnswerRecord, CallRecord
 from klet.testing.fake_runtime.events import FakeEvent
 from klet.testing.fake_runtime.lives import ExecResult
@@ -16,9 +16,9 @@ from klet.wire import cri_v1_pb2 as pb
 
 
 def tell(
-    plan: Plan, causes: Iterable[Cause], history: Iterable[CallRecord | AnswerRecord | FakeEvent]
+    plan: StoryPlan, causes: Iterable[Cause], history: Iterable[CallRecord | AnswerRecord | FakeEvent]
 ) -> tuple[str, ...]:
-    """The plan first, then the timeline."""
+    """Return the plan first, then the timeline."""
     lines: list[tuple[int, str]] = [(nanoseconds(cause.at), _cause(cause)) for cause in causes]
     for record in history:
         match record:
@@ -32,7 +32,7 @@ def tell(
     return (*_planned(plan), *(f"{_clock(stamp)} {text}" for stamp, text in lines))
 
 
-def _planned(plan: Plan) -> list[str]:
+def _planned(plan: StoryPlan) -> list[str]:
     first = (
         f"seed {plan.seed}: latency {plan.latency}, view lag {plan.view_lag}, pull time {plan.pull_time}, longest"
         f" back-off {plan.longest_backoff}, {plan.parallel_starts} starts at once, lingering {plan.lingering},"
@@ -58,7 +58,7 @@ def _planned(plan: Plan) -> list[str]:
 
 
 def _watched(container: Container, habits: Habits) -> Iterator[str]:
-    """The probes and hooks of a container."""
+    """Yield the probes and hooks of a container."""
     for kind, probe in (
         ("startup", container.startup_probe),
         ("readiness", container.readiness_probe),

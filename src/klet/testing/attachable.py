@@ -51,5 +51,5 @@ class AttachableDisks(AttachablePlugin):
 
 
 def disk_name(disk: str) -> VolumeName | None:
-    """What the node's status calls a disk."""
+    """Return what the node's status calls a disk."""
     return None if disk.startswith("local") else VolumeName(f"{DISK}/{disk}")

@@ -39,7 +39,7 @@ def make_pod(
     source: str = "",
     deleted: bool = False,
 ) -> Pod:
-    """A defaulted pod. Containers may be given by name alone."""
+    """Return a defaulted pod. Containers may be given by name alone."""
     made = tuple(make_container(c) if isinstance(c, str) else c for c in containers or ("main",))
     made_init = tuple(make_container(c) if isinstance(c, str) else c for c in init)
     return Pod(
@@ -97,7 +97,7 @@ def make_record(
     spec_hash: int | None = None,
     sandbox: str = "sandbox-0",
 ) -> ContainerRecord:
-    """A record of one of the pod's containers, with the hash of its spec unless another is given."""
+    """Return a record of one of the pod's containers, with the hash of its spec unless another is given."""
     every: list[Container | EphemeralContainer] = [*pod.spec.containers, *pod.spec.init_containers]
     every += pod.spec.ephemeral_containers
     spec = next(container for container in every if container.name == name)

@@ -49,11 +49,11 @@ class ManualClock:
         await first_of(what, self.sleep(at_most))
 
     def sleepers(self) -> int:
-        """How many tasks wait for this clock."""
+        """Return how many tasks wait for this clock."""
         return sum(not waiter.done() for _, _, waiter in self._sleepers)
 
     def next_wake(self) -> datetime | None:
-        """When the earliest sleeper is due."""
+        """Return when the earliest sleeper is due."""
         while self._sleepers and self._sleepers[0][2].done():
             heapq.heappop(self._sleepers)
         return self._sleepers[0][0] if self._sleepers else None

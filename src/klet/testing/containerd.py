@@ -71,7 +71,7 @@ class PrivateContainerd(Struct, frozen=True):
 
 
 def why_impossible() -> str:
-    """What this machine lacks for a private containerd, and how to get it; empty if nothing."""
+    """Return what this machine lacks for a private containerd, and how to get it; empty if nothing."""
     return describe_missing(
         is_installed=lambda name: bool(_cni_directory() if name == _CNI_PLUGINS else shutil.which(name)),
         is_root=os.geteuid() == 0,

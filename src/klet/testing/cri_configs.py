@@ -15,7 +15,7 @@ def build_sandbox_config(
     shared_processes: bool = False,
     host_network: bool = False,
 ) -> pb.PodSandboxConfig:
-    """A sandbox of the pod `default/<name>` with the uid `<name>-uid`."""
+    """Return a sandbox of the pod `default/<name>` with the uid `<name>-uid`."""
     namespaces = pb.NamespaceOption(
         network=pb.NODE if host_network else pb.POD, pid=pb.POD if shared_processes else pb.CONTAINER
     )
@@ -34,7 +34,7 @@ def build_sandbox_config(
 def build_container_config(
     *, name: str, command: Sequence[str], image: str = BUSYBOX_IMAGE, shared_processes: bool = False
 ) -> pb.ContainerConfig:
-    """A first attempt whose log is `<name>.log` in the sandbox's log directory."""
+    """Return a first attempt whose log is `<name>.log` in the sandbox's log directory."""
     namespaces = pb.NamespaceOption(pid=pb.POD if shared_processes else pb.CONTAINER)
     return pb.ContainerConfig(
         metadata=pb.ContainerMetadata(name=name),

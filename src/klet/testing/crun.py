@@ -13,7 +13,7 @@ exec unshare --mount --propagation slave sh -c 'umount {unified} && exec "$0" "$
 
 
 def find_crun(directory: Path, path: str, *, unified: Path = UNIFIED) -> str | None:
-    """The program to give to containerd; None if the machine has no crun.
+    """Return the program to give to containerd; None if the machine has no crun.
 
     crun refuses a machine where version 2 of cgroups has a controller beside version 1. There it gets a wrapper, in
     the directory, that hides version 2 from it.

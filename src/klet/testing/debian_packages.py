@@ -23,7 +23,7 @@ class PackagesMissing(KletError):
 
 
 def find_cache() -> Path:
-    """Where what was fetched is kept for the next time."""
+    """Return where what was fetched is kept for the next time."""
     return Path(os.environ.get("KLET_CACHE") or Path.home() / ".cache" / "klet")
 
 
@@ -60,7 +60,7 @@ def alone(path: Path) -> Iterator[None]:
 
 
 def _download(scratch: Path, suite: str, packages: Sequence[str], *, with_needs: bool) -> list[Path]:
-    """The packages, and all they need as if nothing were installed, if that is wanted."""
+    """Return the packages, and all they need as if nothing were installed, if that is wanted."""
     environment = _set_up_apt(scratch, suite)
     if not with_needs:
         run_tool("apt-get", "download", "-qq", *packages, environment=environment, directory=scratch)
@@ -104,7 +104,7 @@ def _set_up_apt(scratch: Path, suite: str, *, kind: str = "deb") -> dict[str, st
 
 
 def find_mirror() -> str:
-    """Where the machine gets its own release from; later releases are there too."""
+    """Return where the machine gets its own release from; later releases are there too."""
     listed = run_tool("apt-get", "update", "--print-uris", environment={**os.environ, "LC_ALL": "C"})
     return choose_mirror(listed, codename=own_suite())
 
@@ -120,7 +120,7 @@ def choose_mirror(listed: str, *, codename: str) -> str:
 
 
 def own_suite() -> str:
-    """The code name of the machine's own release; empty if it has none."""
+    """Return the code name of the machine's own release; empty if it has none."""
     pairs = (line.partition("=") for line in Path("/etc/os-release").read_text().splitlines())
     return {name: value.strip('"') for name, _, value in pairs}.get("VERSION_CODENAME", "")
 
@@ -131,7 +131,7 @@ def run_tool(
     directory: Path | None = None,
     patience: int = PATIENCE_SECONDS,
 ) -> str:
-    """What a program prints; raises PackagesMissing if it fails."""
+    """Return what a program prints; raises PackagesMissing if it fails."""
     try:
         done = subprocess.run(
             command,

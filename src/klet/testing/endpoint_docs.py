@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from klet.server.endpoints import AREAS, PROXY, Area, Door, Endpoint, Right, Standing
+from klet.server.endpoints import AREAS, PROXY, Area, Door, KubeletEndpoint, Right, Standing
 
 PATHS: Final = "paths"
 MISSING: Final = "missing"
@@ -60,11 +60,11 @@ def _rights() -> Iterator[str]:
     yield f"| everything else | {_right_cell(PROXY)} |"
 
 
-def _endpoints() -> Iterator[tuple[Area, Endpoint]]:
+def _endpoints() -> Iterator[tuple[Area, KubeletEndpoint]]:
     return ((area, endpoint) for area in AREAS for endpoint in area.endpoints)
 
 
-def _path_cell(endpoint: Endpoint) -> str:
+def _path_cell(endpoint: KubeletEndpoint) -> str:
     return ", ".join(f"`{path}`" for path in endpoint.paths)
 
 

@@ -5,12 +5,12 @@ import socket
 from typing import Final
 
 _FIRST, _LAST = 12000, 19999
-"""Below what the kernel hands out to clients, and below the ports of `klet up`: nobody takes one in between."""
+"""Below what the kernel hands out to clients, and below the ports of `klet up`: no process takes one in between."""
 _LOOPBACK: Final = "127.0.0.1"
 
 
 def find_free_ports(count: int) -> tuple[int, ...]:
-    """Ports of the loopback that nobody listens on."""
+    """Return free ports of the loopback."""
     found: list[int] = []
     for port in random.SystemRandom().sample(range(_FIRST, _LAST), k=_LAST - _FIRST):
         if len(found) == count:

@@ -67,7 +67,7 @@ def undo_mounts(directory: Path) -> None:
 
 
 def _daemons(directory: Path) -> list[int]:
-    """The daemon and its shims: their command lines name a file in the directory."""
+    """Return the daemon and its shims: their command lines name a file in the directory."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it ended while we looked

@@ -36,7 +36,7 @@ _RESOLUTION = 1e-7
 
 
 class StuckError(KletError):
-    """The simulation cannot go on: nobody will ever wake, or time never moves again."""
+    """The simulation cannot go on: no task will ever wake, or time never moves again."""
 
 
 class VirtualLoop(base_events.BaseEventLoop):
@@ -177,7 +177,7 @@ class VirtualLoop(base_events.BaseEventLoop):
             alarm()
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps in a selector, so nobody needs a wake-up byte."""
+        """Do nothing: the loop never sleeps in a selector, so it needs no wake-up byte."""
 
     def _stuck(self, why: str) -> NoReturn:
         tasks = sorted(asyncio.all_tasks(self), key=lambda task: task.get_name())

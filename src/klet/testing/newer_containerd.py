@@ -18,7 +18,7 @@ BOUND = ("runc", "crun")
 
 
 def find_newer_containerd(cache: Path | None = None) -> Path:
-    """The directory of its programs, ready to stand first in PATH; fetched if it is not there yet."""
+    """Return the directory of its programs, ready to stand first in PATH; fetched if it is not there yet."""
     base = cache or find_cache()
     root = base / f"containerd-{SUITE}"
     programs = root / "programs"

@@ -31,18 +31,18 @@ class RegistryFailed(KletError):
     """The registry did not come up."""
 
 
-class Registry(Struct, frozen=True):
+class ImageRegistry(Struct, frozen=True):
     """One that runs. Runtimes speak plain HTTP with it, since it is on the loopback."""
 
     address: str
 
     def docker_config(self, *, password: str = PASSWORD) -> bytes:
-        """The login for it, as Docker keeps one."""
+        """Return the login for it, as Docker keeps one."""
         return json.dumps({"auths": {self.address: {"username": USER, "password": password}}}).encode()
 
 
 def find_registry(cache: Path | None = None) -> Path:
-    """The program, fetched if it is not there yet; raises PackagesMissing."""
+    """Return the program, fetched if it is not there yet; raises PackagesMissing."""
     base = cache or find_cache()
     root = base / _PACKAGE
     program = root / "usr/bin" / _PACKAGE
@@ -57,10 +57,10 @@ def find_registry(cache: Path | None = None) -> Path:
 
 
 @asynccontextmanager
-async def run_registry(directory: Path, *, program: Path, clock: Clock | None = None) -> AsyncIterator[Registry]:
+async def run_registry(directory: Path, *, program: Path, clock: Clock | None = None) -> AsyncIterator[ImageRegistry]:
     """A registry without any image, with everything it keeps in a directory."""
     [port] = find_free_ports(1)
-    registry = Registry(f"127.0.0.1:{port}")
+    registry = ImageRegistry(f"127.0.0.1:{port}")
     process = _start(directory, program, registry.address)
     try:
         await _until_it_answers(registry.address, process, clock=clock or SystemClock())
@@ -97,7 +97,7 @@ async def _until_it_answers(address: str, process: "subprocess.Popen[bytes]", *,
         while True:
             try:
                 async with session.get(f"http://{address}/v2/") as answer:
-                    assert answer.status == HTTPStatus.UNAUTHORIZED  # nobody gets in without a login
+                    assert answer.status == HTTPStatus.UNAUTHORIZED  # a pull without a login is refused
                     return
             except aiohttp.ClientConnectionError:
                 if process.poll() is not None or clock.now() > give_up:

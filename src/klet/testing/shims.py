@@ -12,7 +12,7 @@ from klet.wire import cri_v1_pb2 as pb
 
 
 async def shim_of(client: CriClient, uid: str, containerd: PrivateContainerd) -> int:
-    """The process of the shim that keeps a pod."""
+    """Return the process of the shim that keeps a pod."""
     wanted = pb.PodSandboxFilter(label_selector={"io.kubernetes.pod.uid": uid})
     [sandbox] = (await client.list_pod_sandbox(pb.ListPodSandboxRequest(filter=wanted))).items
     return _find_shim(sandbox.id, str(containerd.settings.socket))

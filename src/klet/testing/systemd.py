@@ -97,7 +97,7 @@ class FakeSystemd:
         return Message.new_method_return(message)
 
     def _answer_with_job(self, message: Message, unit: str) -> bool:
-        """The reply, and right behind it the signal, as systemd sends them."""
+        """Return the reply, and right behind it the signal, as systemd sends them."""
         self._jobs += 1
         job = f"{PATH}/job/{self._jobs}"
         self._send(Message.new_method_return(message, "o", [job]))

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from klet.aio.clock import LoopClock
 from klet.api.container import ContainerPort
-from klet.simulation import SimulatedNode, WantedPods
+from klet.simulation import DrivenPodSource, SimulatedNode
 from klet.testing.builders import IMAGE, make_container, make_pod
 from klet.testing.fake_runtime import FakeImage, FakeRuntime
 from klet.testing.loop import EPOCH, run_virtual
@@ -29,7 +29,7 @@ def test_two_pods_cannot_have_one_port_of_the_host():
     clock = LoopClock(epoch=EPOCH)
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with node.run_agent(wanted) as running:
             wanted.add(on_port("uid-1", "first"))
             await clock.sleep(A_WHILE)
@@ -58,7 +58,7 @@ def test_a_pod_that_takes_the_place_of_another_may_have_its_port():
     clock = LoopClock(epoch=EPOCH)
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with node.run_agent(wanted) as running:
             wanted.add(on_port("uid-1", "pod"))
             await clock.sleep(A_WHILE)
@@ -76,11 +76,11 @@ def test_a_new_agent_rejects_nobody_who_runs():
     pods = (on_port("uid-1", "first"), on_port("uid-2", "second"))
 
     async def story():
-        first = WantedPods()
+        first = DrivenPodSource()
         async with node.run_agent(first):
             first.add(*pods)
             await clock.sleep(A_WHILE)
-        second = WantedPods()
+        second = DrivenPodSource()
         async with node.run_agent(second) as running:
             second.add(*reversed(pods))
             await clock.sleep(A_WHILE)

@@ -12,7 +12,7 @@ from klet.aio.clock import LoopClock
 from klet.api.handlers import ExecAction, Probe
 from klet.api.pod import PodStatus
 from klet.model.pods import PodUID
-from klet.simulation import RunningAgent, SimulatedNode, WantedPods
+from klet.simulation import DrivenPodSource, RunningAgent, SimulatedNode
 from klet.testing.builders import IMAGE, make_container, make_pod
 from klet.testing.fake_runtime import ExecResult, FakeImage, FakeRuntime, Script
 from klet.testing.fake_runtime.lives import by_name, crashes, in_turn, runs_for
@@ -48,7 +48,7 @@ async def until(running: RunningAgent, condition: Callable[[PodStatus], bool]) -
 
 async def statuses_of_next_life(machine: SimulatedNode, pod, *, seconds: float) -> list[PodStatus]:
     """Every status that the next agent reports in its first seconds."""
-    wanted = WantedPods()
+    wanted = DrivenPodSource()
     wanted.add(pod)
     recorded: list[PodStatus] = []
     async with machine.run_agent(wanted) as running, asyncio.TaskGroup() as group:
@@ -116,7 +116,7 @@ def test_the_first_status_equals_the_last(pod, lives, condition):
     machine = node(**lives)
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             wanted.add(pod)
             await until(running, condition)
@@ -136,7 +136,7 @@ def test_a_container_that_is_ready_stays_so_beside_one_that_is_not():
     pod = make_pod(*containers, uid=UID, source="file")
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             wanted.add(pod)
             last = await until(running, lambda status: any(c.ready for c in status.container_statuses))
@@ -154,14 +154,14 @@ def test_a_crash_loop_waits_on_for_what_is_left_of_its_back_off():
 
     async def story():
         clock = LoopClock(epoch=EPOCH)
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             wanted.add(pod)
             status = await until(running, is_backing_off)
             assert status.container_statuses[0].restart_count == 1
             since = clock.now()
             await pause(4)
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         wanted.add(pod)
         async with machine.run_agent(wanted) as running:
             await until(running, lambda status: status.container_statuses[0].state.running is not None)
@@ -182,7 +182,7 @@ def test_a_pull_that_has_just_failed_is_told_first_and_not_tried_again_before_it
     machine = node()
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             wanted.add(WITHOUT_IMAGE)
             last = await until(running, waits_for("ErrImagePull"))
@@ -201,7 +201,7 @@ def test_pulls_wait_on_for_what_is_left_of_their_back_off():
 
     async def story():
         for _ in range(12):  # lives of ten seconds
-            wanted = WantedPods()
+            wanted = DrivenPodSource()
             wanted.add(WITHOUT_IMAGE)
             async with machine.run_agent(wanted):
                 await pause(10)
@@ -219,7 +219,7 @@ def test_a_readiness_that_is_about_to_fail_does_not_flip_before_it_has_failed_of
     pod = make_pod(replace(make_container("main"), readiness_probe=PROBE), uid=UID, source="file")
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             wanted.add(pod)
             last = await until(running, is_ready)
@@ -242,13 +242,13 @@ def test_a_pod_that_comes_back_after_it_was_gone_is_a_new_one():
     pod = make_pod("main", uid=UID, source="file", restart_policy="Never")
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             wanted.add(pod)
             await until(running, lambda status: status.phase == "Succeeded")
             await pause(1)
         assert UID in machine.checkpoint.left.statuses
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             await pause(5)
             assert running.agent.statuses.get(UID) is None
@@ -264,7 +264,7 @@ def test_the_api_server_knows_better_than_the_checkpoint():
     pod = make_pod("main", uid=UID)
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             wanted.add(pod)
             last = await until(running, is_ready)
@@ -282,7 +282,7 @@ def test_a_pod_that_was_over_gives_back_the_network_of_a_sandbox_that_nobody_sto
     pod = make_pod("main", uid=UID, restart_policy="Never")
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             wanted.add(pod)
             last = await until(running, is_ready)
@@ -290,7 +290,7 @@ def test_a_pod_that_was_over_gives_back_the_network_of_a_sandbox_that_nobody_sto
         machine.runtime.kill_sandbox(sandbox.id)
         for container in machine.runtime.containers():
             machine.runtime.end_container(container.id, 1)
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         wanted.add(replace(pod, status=replace(last, phase="Failed")))
         async with machine.run_agent(wanted):
             assert sandbox.has_network

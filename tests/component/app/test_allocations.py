@@ -12,7 +12,7 @@ from klet.api.container_status import ContainerStatus
 from klet.api.pod import Pod
 from klet.model.allocation import desired_allocation
 from klet.model.pods import PodUID
-from klet.simulation import RunningAgent, SimulatedNode, WantedPods
+from klet.simulation import DrivenPodSource, RunningAgent, SimulatedNode
 from klet.testing.builders import IMAGE, make_container, make_pod, with_resources
 from klet.testing.fake_runtime import FakeImage, FakeRuntime
 from klet.testing.loop import EPOCH, run_virtual
@@ -75,7 +75,7 @@ def test_the_board_decides_and_not_the_spec():
     large = desired_allocation(pod_with(LARGE))
 
     async def story() -> None:
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             wanted.add(pod_with(SMALL))
             await until(running, is_reported(running, 0))
@@ -103,7 +103,7 @@ def test_the_spec_of_a_pod_that_runs_changes_nothing():
     machine = node()
 
     async def story() -> None:
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             wanted.add(pod_with(SMALL))
             await until(running, is_reported(running, 0))
@@ -128,7 +128,7 @@ def test_what_was_handed_on_is_kept_and_forgotten_with_the_pod():
     small = desired_allocation(pod_with(SMALL))
 
     async def story() -> None:
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             wanted.add(pod_with(SMALL))
             await until(running, is_reported(running, 0))

@@ -12,7 +12,7 @@ from klet.api.handlers import ExecAction, LifecycleHandler, Probe
 from klet.api.pod import Pod, PodStatus
 from klet.model.pods import PodUID
 from klet.runtime.start_turns import LONGEST_STEP
-from klet.simulation import RunningAgent, SimulatedNode, WantedPods
+from klet.simulation import DrivenPodSource, RunningAgent, SimulatedNode
 from klet.testing.builders import IMAGE, make_container, make_pod
 from klet.testing.fake_runtime import ExecResult, FakeImage, FakeRuntime, Fault, Hang, Script, registry_of
 from klet.testing.fake_runtime.lives import by_name, crashes, in_turn, runs_for
@@ -76,7 +76,7 @@ def hang_starts_of(machine: SimulatedNode, rpc: str) -> Fault:
     return machine.runtime.faults.add(Fault(rpc, Hang(), matches=is_stuck, count=None))
 
 
-async def hang_all(machine: SimulatedNode, wanted: WantedPods, fault: Fault) -> None:
+async def hang_all(machine: SimulatedNode, wanted: DrivenPodSource, fault: Fault) -> None:
     """More starts than there are turns hang, and hold every turn there is."""
     wanted.add(*(pod(f"stuck-{number}") for number in range(HUNG)))
     await until(machine, lambda: fault.hits == SLOTS)
@@ -88,7 +88,7 @@ def test_hung_starts_do_not_keep_others_from_starting(rpc):
     fault = hang_starts_of(machine, rpc)
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted, parallel_starts=2 * SLOTS) as running:
             await hang_all(machine, wanted, fault)
             wanted.add(*(pod(f"well-{number}") for number in range(10)))
@@ -114,7 +114,7 @@ def test_pulls_keep_nobody_from_starting(hangs):
         machine.runtime.faults.add(Fault("PullImage", Hang(), count=None))
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted, parallel_starts=1) as running:
             wanted.add(*(pod(f"pulls-{number}", make_container("main", image=REMOTE)) for number in range(3)))
             await until(machine, lambda: sum(call.rpc == "PullImage" for call in machine.runtime.calls) == 3)
@@ -131,7 +131,7 @@ def test_hooks_keep_nobody_from_starting():
     hooked = replace(make_container("main"), lifecycle=Lifecycle(post_start=hook))
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted, parallel_starts=1) as running:
             wanted.add(pod("hooked", hooked), pod("well"))
             await until(machine, lambda: is_ready(running, "well"))
@@ -144,7 +144,7 @@ def test_stops_do_not_wait_for_starts():
     fault = hang_starts_of(machine, "RunPodSandbox")
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted, parallel_starts=2 * SLOTS) as running:
             wanted.add(pod("old"))
             await until(machine, lambda: is_ready(running, "old"))
@@ -160,7 +160,7 @@ def test_ends_and_crash_loops_are_told_while_starts_hang():
     fault = hang_starts_of(machine, "RunPodSandbox")
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted, parallel_starts=2 * SLOTS) as running:
             wanted.add(pod("job", "job", restart_policy="Never"), pod("crash", "crash"))
             await machine.clock.sleep(19 * SECOND)  # the job is done, and the other runs for the second time
@@ -188,7 +188,7 @@ def test_probes_do_not_wait_for_starts():
     probed = replace(make_container("main"), readiness_probe=replace(probe, success_threshold=1))
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted, parallel_starts=2 * SLOTS) as running:
             wanted.add(pod("probed", probed))
             await until(machine, lambda: is_ready(running, "probed"), within=3 * SECOND)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from klet.aio.clock import LoopClock
 from klet.api.handlers import ExecAction, Lifecycle, LifecycleHandler, SleepAction
 from klet.model.pods import PodUID
-from klet.simulation import MemoryFiles, SimulatedNode, WantedPods
+from klet.simulation import DrivenPodSource, MemoryFiles, SimulatedNode
 from klet.testing.builders import IMAGE, make_container, make_pod
 from klet.testing.fake_runtime import ExecResult, FakeImage, FakeRuntime, MemorySink, Script
 from klet.testing.fake_runtime.lives import by_name, crashes, runs_for
@@ -41,7 +41,7 @@ def test_of_a_crashing_container_one_end_is_kept_beside_the_running_instance():
     machine = node(main=crashes(3))
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             wanted.add(make_pod("main", uid=UID, source="file"))
             await until(machine, lambda: decisions(machine).count("Started") == 4, within=200 * SECOND)
@@ -65,7 +65,7 @@ def test_a_hook_runs_before_a_removed_pod_is_stopped():
     hook = LifecycleHandler(sleep=SleepAction(seconds=6))
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted):
             container = replace(make_container("main"), lifecycle=Lifecycle(pre_stop=hook))
             wanted.add(make_pod(container, uid=UID, source="file"))
@@ -85,7 +85,7 @@ def test_a_failing_hook_after_the_start_counts_as_a_crash():
     hook = LifecycleHandler(exec=ExecAction(command=("greet",)))
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             container = replace(make_container("main"), lifecycle=Lifecycle(post_start=hook))
             wanted.add(make_pod(container, uid=UID, source="file"))
@@ -106,7 +106,7 @@ def test_last_words_are_in_the_status():
     machine = node(main=lambda _config: runs_for(SECOND, 3).leaving("broken"))
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             container = replace(make_container("main"), termination_message_path="/dev/termination-log")
             wanted.add(make_pod(container, uid=UID, source="file", restart_policy="Never"))

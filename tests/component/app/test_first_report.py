@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from klet.aio.clock import LoopClock
 from klet.api.pod import PodStatus
-from klet.simulation import SimulatedNode, WantedPods
+from klet.simulation import DrivenPodSource, SimulatedNode
 from klet.testing.builders import IMAGE, make_pod
 from klet.testing.fake_runtime import FakeImage, FakeRuntime
 from klet.testing.loop import EPOCH, run_virtual
@@ -18,7 +18,7 @@ def test_a_new_pod_is_not_told_as_adopted():
     pod = replace(make_pod("main", uid="uid-1", source="file"), status=PodStatus(phase="Pending"))
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with node.run_agent(wanted) as running:
             wanted.add(pod)
             await LoopClock(epoch=EPOCH).sleep(timedelta(seconds=10))

@@ -5,7 +5,7 @@ import asyncio
 import aiohttp
 
 from klet.aio.clock import SystemClock
-from klet.simulation import SimulatedNode, WantedPods
+from klet.simulation import DrivenPodSource, SimulatedNode
 from klet.testing.builders import IMAGE, make_pod
 from klet.testing.fake_runtime import FakeImage, FakeRuntime
 
@@ -21,7 +21,7 @@ async def read_metrics(socket) -> dict[str, float]:
 
 
 async def test_running_pods_and_started_sandboxes_are_counted(tmp_path):
-    clock, wanted = SystemClock(), WantedPods()
+    clock, wanted = SystemClock(), DrivenPodSource()
     machine = SimulatedNode(clock=clock, runtime=FakeRuntime(start=clock.now(), images=(FakeImage(name=IMAGE),)))
     wanted.add(make_pod("main", name="one", uid="u-1"), make_pod("main", name="two", uid="u-2"))
     async with machine.run_agent(wanted, socket=tmp_path / "klet.sock") as running, asyncio.timeout(30):

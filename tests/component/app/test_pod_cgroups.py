@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from klet.aio.clock import LoopClock
 from klet.api.container import ContainerRestartRule, ContainerRestartRuleOnExitCodes
 from klet.model.pods import PodUID
-from klet.simulation import RunningAgent, SimulatedNode, WantedPods
+from klet.simulation import DrivenPodSource, RunningAgent, SimulatedNode
 from klet.testing.builders import IMAGE, make_container, make_pod
 from klet.testing.fake_runtime import Fail, FakeImage, FakeRuntime, Fault
 from klet.testing.loop import EPOCH, run_virtual
@@ -65,7 +65,7 @@ def test_a_pod_that_lost_its_cgroup_starts_anew_in_one():
     machine = node()
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         pod = make_pod("main", uid=UID, source="file")
         async with machine.run_agent(wanted) as running:
             wanted.add(pod)
@@ -92,12 +92,12 @@ def test_a_pod_whose_cgroup_is_there_is_left_alone():
     machine = node()
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         pod = make_pod("main", uid=UID, source="file")
         async with machine.run_agent(wanted) as running:
             wanted.add(pod)
             await until(running, lambda: phase(running) == "Running")
-        again = WantedPods()
+        again = DrivenPodSource()
         async with machine.run_agent(again) as running:
             again.add(pod)
             await until(running, lambda: phase(running) == "Running")
@@ -118,7 +118,7 @@ def test_a_pod_that_runs_once_and_lost_its_cgroup(container, ends):
     machine = node()
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         pod = make_pod(container, uid=UID, restart_policy="Never", source="file")
         async with machine.run_agent(wanted) as running:
             wanted.add(pod)
@@ -136,7 +136,7 @@ def test_a_pod_that_cannot_be_killed_gets_its_cgroup_all_the_same():
     machine = node()
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         pod = make_pod("main", uid=UID, source="file")
         async with machine.run_agent(wanted) as running:
             wanted.add(pod)
@@ -155,7 +155,7 @@ def test_a_pod_without_a_cgroup_does_not_start():
     machine = node()
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         machine.cgroups.refuses = "no space left"
         async with machine.run_agent(wanted) as running:
             wanted.add(make_pod("main", uid=UID, source="file"))
@@ -176,7 +176,7 @@ def test_the_node_is_shared_out_among_the_pods_that_are_there():
     machine = node()
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             wanted.add(make_pod("main", name="a", uid="a", source="file"))
             wanted.add(make_pod("main", name="b", uid="b", source="file"))
@@ -194,7 +194,7 @@ def test_classes_that_cannot_be_updated_hold_no_pod_up():
     machine = node()
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         machine.qos.refuses = "no"
         async with machine.run_agent(wanted) as running:
             wanted.add(make_pod("main", uid=UID, source="file"))
@@ -207,7 +207,7 @@ def test_leftovers_whose_volumes_cannot_be_removed_keep_a_cgroup_with_little_cpu
     machine = node()
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         machine.files.refuses = "a mount is in the way"
         machine.cgroups.pods.add(UID)
         machine.files.pods.add(UID)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from klet.aio.clock import LoopClock
 from klet.api.handlers import ExecAction, Probe
 from klet.model.pods import PodUID
-from klet.simulation import RunningAgent, SimulatedNode, WantedPods
+from klet.simulation import DrivenPodSource, RunningAgent, SimulatedNode
 from klet.testing.builders import IMAGE, make_container, make_pod
 from klet.testing.fake_runtime import ExecResult, FakeImage, FakeRuntime, Script
 from klet.testing.loop import EPOCH, run_virtual
@@ -66,7 +66,7 @@ def test_a_pod_is_ready_while_its_probe_passes():
     health = Health()
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with build(health).run_agent(wanted) as running:
             wanted.add(make_pod(replace(make_container("main"), readiness_probe=probe()), uid=UID, source="file"))
             await until(running, lambda: "Unhealthy" in decisions(running))
@@ -84,7 +84,7 @@ def test_a_container_that_fails_its_liveness_probe_is_restarted_and_the_probe_is
     node = build(health)
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with node.run_agent(wanted) as running:
             wanted.add(make_pod(replace(make_container("main"), liveness_probe=probe()), uid=UID, source="file"))
             await until(running, lambda: "KillContainer" in decisions(running))

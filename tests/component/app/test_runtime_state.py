@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from klet.aio.clock import LoopClock
 from klet.cri.errors import Code
 from klet.model.pods import PodUID
-from klet.simulation import RunningAgent, SimulatedNode, WantedPods
+from klet.simulation import DrivenPodSource, RunningAgent, SimulatedNode
 from klet.testing.builders import IMAGE, make_pod
 from klet.testing.fake_runtime import FakeImage, FakeRuntime, Fault
 from klet.testing.fake_runtime.faults import ANY, Fail
@@ -46,7 +46,7 @@ def test_without_a_network_only_pods_on_the_nodes_own_start():
     machine.runtime.set_condition("NetworkReady", status=False, reason="NetworkPluginNotReady", message=NO_CNI)
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             wanted.add(make_pod("main", uid=UID, source="file"))
             host = make_pod("main", uid="host", name="host", source="file")
@@ -74,7 +74,7 @@ def test_while_the_runtime_is_not_ready_no_pod_is_taken_in():
     machine = node()
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             wanted.add(make_pod("main", uid=UID, source="file"))
             await until(machine, lambda: phase(running) == "Running")
@@ -96,7 +96,7 @@ def test_a_runtime_that_is_away_is_down_after_half_a_minute_and_the_loop_ill_aft
     machine = node()
 
     async def story():
-        async with machine.run_agent(WantedPods()) as running:
+        async with machine.run_agent(DrivenPodSource()) as running:
             agent = running.agent
             await machine.clock.sleep(2 * SECOND)
             assert agent.runtime.errors() == ()
@@ -121,7 +121,7 @@ def test_an_agent_with_nothing_to_do_is_well():
     machine = node()
 
     async def story():
-        async with machine.run_agent(WantedPods()) as running:
+        async with machine.run_agent(DrivenPodSource()) as running:
             await machine.clock.sleep(3600 * SECOND)
             assert running.agent.loop.health_error() is None
             assert running.agent.runtime.errors() == ()

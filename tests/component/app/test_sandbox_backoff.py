@@ -6,7 +6,7 @@ from itertools import pairwise
 from klet.aio.clock import LoopClock
 from klet.cri.errors import Code
 from klet.model.pods import PodUID
-from klet.simulation import SimulatedNode, WantedPods
+from klet.simulation import DrivenPodSource, SimulatedNode
 from klet.testing.builders import IMAGE, make_pod
 from klet.testing.fake_runtime import Fail, FakeImage, FakeRuntime, Fault
 from klet.testing.loop import EPOCH, run_virtual
@@ -18,7 +18,7 @@ def test_failed_sandboxes_come_ever_more_seldom():
     node = SimulatedNode(clock=LoopClock(epoch=EPOCH), runtime=runtime)
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with node.run_agent(wanted) as running:
             wanted.add(make_pod("main", uid="uid-1", source="file"))
             for _ in range(600):

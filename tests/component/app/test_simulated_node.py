@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from klet.aio.clock import LoopClock
 from klet.model.pods import PodUID
-from klet.simulation import RunningAgent, SimulatedNode, WantedPods
+from klet.simulation import DrivenPodSource, RunningAgent, SimulatedNode
 from klet.testing.builders import IMAGE, make_container, make_pod
 from klet.testing.fake_runtime import FakeImage, FakeRuntime, Fault, Hang, Script
 from klet.testing.fake_runtime.lives import by_name, crashes, in_turn, runs_for
@@ -49,7 +49,7 @@ def test_a_pod_starts_runs_and_leaves_nothing():
     machine = node()
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             wanted.add(make_pod("one", "two", uid=UID, source="file"))
             await until(running, lambda: phase(running) == "Running")
@@ -67,7 +67,7 @@ def test_a_job_ends_and_its_containers_stay_for_the_logs():
     machine = node(main=in_turn(runs_for(3 * SECOND)))
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             wanted.add(make_pod("main", uid=UID, restart_policy="Never", source="file"))
             await until(running, lambda: phase(running) == "Succeeded")
@@ -80,7 +80,7 @@ def test_init_containers_run_before_the_others():
     machine = node(setup=in_turn(runs_for(2 * SECOND)))
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             wanted.add(make_pod("main", init=("setup",), uid=UID, source="file"))
             await until(running, lambda: live(machine) == ["setup"])
@@ -95,7 +95,7 @@ def test_a_crashing_container_backs_off_and_comes_back():
     machine = node(main=crashes(2, after=SECOND))
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             wanted.add(make_pod("main", uid=UID, source="file"))
 
@@ -120,7 +120,7 @@ def test_a_replaced_static_pod_waits_for_the_old_one():
     machine = node()
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             old = make_pod("main", uid="old", source="file")
             new = make_pod("main", uid="new", source="file")
@@ -140,12 +140,12 @@ def test_a_restarted_agent_leaves_running_pods_alone():
 
     async def story():
         pod = make_pod("main", uid=UID, source="file")
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             wanted.add(pod)
             await until(running, lambda: phase(running) == "Running")
         before = [(c.id, c.state) for c in machine.runtime.containers()]
-        again = WantedPods()
+        again = DrivenPodSource()
         async with machine.run_agent(again) as running:
             again.add(pod)
             await until(running, lambda: phase(running) == "Running")
@@ -159,11 +159,11 @@ def test_an_orphan_of_an_earlier_life_is_stopped_and_removed():
     machine = node()
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             wanted.add(make_pod("main", uid=UID, source="file"))
             await until(running, lambda: phase(running) == "Running")
-        async with machine.run_agent(WantedPods()) as running:
+        async with machine.run_agent(DrivenPodSource()) as running:
             await until(running, lambda: not machine.runtime.sandboxes(), within=60 * SECOND)
             assert not machine.cgroups.pods
 
@@ -177,7 +177,7 @@ def test_a_hung_pod_blocks_only_itself():
     )
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             wanted.add(make_pod("main", uid="stuck", name="stuck", source="file"))
             wanted.add(make_pod("main", uid=UID, source="file"))
@@ -191,7 +191,7 @@ def test_a_missing_image_is_told_and_tried_again():
     machine = node()
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             container = replace(make_container("main", image="klet.local/none:1"), image_pull_policy="Never")
             wanted.add(make_pod(container, uid=UID, source="file"))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from klet.aio.clock import LoopClock
 from klet.api.pod import PodCondition, PodStatus
 from klet.model.pods import PodUID
-from klet.simulation import RunningAgent, SimulatedNode, WantedPods
+from klet.simulation import DrivenPodSource, RunningAgent, SimulatedNode
 from klet.sync.workers import KillTimeout
 from klet.testing.builders import IMAGE, make_container, make_pod
 from klet.testing.fake_runtime import FakeImage, FakeRuntime, Fault, Hang, Script
@@ -59,7 +59,7 @@ def test_a_pod_that_is_removed_while_its_image_is_pulled_is_gone_at_once():
     machine = node(fast=in_turn(runs_for(10_000 * SECOND)))
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted):
             wanted.add(slow_pod())
             await until(machine, lambda: "Pulling" in decisions(machine))
@@ -76,7 +76,7 @@ def test_a_pod_that_waits_for_its_turn_to_start_stops_without_one():
     machine = node()
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted, parallel_starts=1):
             wanted.add(slow_pod("first"))
             await until(machine, lambda: "Pulling" in decisions(machine))
@@ -94,7 +94,7 @@ def test_a_sandbox_that_is_being_made_is_waited_for():
     hang = machine.runtime.faults.add(Fault("RunPodSandbox", Hang()))
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted):
             wanted.add(make_pod("main", uid=UID, source="file"))
             await until(machine, lambda: hang.hits == 1)
@@ -113,7 +113,7 @@ def test_a_pod_whose_time_is_up_fails_on_the_second():
     machine = node()
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             pod = make_pod("main", uid=UID, source="file")
             wanted.add(replace(pod, spec=replace(pod.spec, active_deadline_seconds=20)))
@@ -140,7 +140,7 @@ def test_a_pod_that_is_killed_says_why_to_the_end():
     machine = node()
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             pod = make_pod("main", uid=UID)
             wanted.add(pod)
@@ -162,7 +162,7 @@ def test_a_kill_that_hangs_is_told_after_the_grace_and_half_of_it():
     hang = machine.runtime.faults.add(Fault("StopContainer", Hang()))
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             pod = make_pod("main", uid=UID, source="file")
             wanted.add(pod)
@@ -191,7 +191,7 @@ def test_pods_whose_removal_hangs_hold_up_no_other(rpc):
         return sandbox is not None and sandbox.config.metadata.uid.startswith("stuck")
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with machine.run_agent(wanted) as running:
             uids = [PodUID(f"stuck-{number}") for number in range(6)]
             pods = [make_pod("main", name=uid, uid=uid, source="file", restart_policy="Never") for uid in uids]

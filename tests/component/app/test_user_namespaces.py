@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from klet.aio.clock import LoopClock
 from klet.model.pods import PodUID
-from klet.simulation import SimulatedNode, WantedPods
+from klet.simulation import DrivenPodSource, SimulatedNode
 from klet.testing.builders import IMAGE, make_pod
 from klet.testing.fake_runtime import FakeImage, FakeRuntime
 from klet.testing.fake_runtime.world import Features
@@ -39,7 +39,7 @@ def test_ids_live_as_long_as_the_pod():
     node = machine()
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with node.run_agent(wanted) as running:
             wanted.add(POD)
             await pause(5)
@@ -57,7 +57,7 @@ def test_the_next_agent_keeps_them():
     node = machine()
 
     async def life(seed: int):
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         wanted.add(POD)
         async with node.run_agent(wanted, seed=seed):
             await pause(5)
@@ -80,11 +80,11 @@ def test_an_orphan_gives_its_ids_back_too():
     node = machine()
 
     async def story():
-        wanted = WantedPods()
+        wanted = DrivenPodSource()
         async with node.run_agent(wanted):
             wanted.add(POD)
             await pause(5)
-        async with node.run_agent(WantedPods()):
+        async with node.run_agent(DrivenPodSource()):
             await pause(60)
         assert not node.files.mappings.written
         assert not node.runtime.sandboxes()

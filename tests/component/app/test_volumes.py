@@ -12,7 +12,7 @@ from klet.aio.threads import Threads
 from klet.api.codec import convert
 from klet.api.pod import Pod
 from klet.host.inotify import watch_directory
-from klet.simulation import SimulatedNode, WantedPods
+from klet.simulation import DrivenPodSource, SimulatedNode
 from klet.simulation.node import RealDirectories
 from klet.testing.builders import IMAGE
 from klet.testing.fake_runtime import FakeImage, FakeRuntime, Script
@@ -127,7 +127,7 @@ async def test_a_pod_has_its_volumes_before_its_container_is_made(machine, tmp_p
         {"name": "unused", "emptyDir": {}},
         mounts=[{"name": name, "mountPath": f"/{name}"} for name in ("scratch", "memory", "host", "down", "all")],
     )
-    wanted = WantedPods()
+    wanted = DrivenPodSource()
     async with machine.agent(wanted) as agent:
         wanted.add(pod)
         await until_phase(agent, "Running")
@@ -157,7 +157,7 @@ async def test_a_pod_has_its_volumes_before_its_container_is_made(machine, tmp_p
 
 async def test_a_pod_that_is_over_loses_its_volumes_while_it_is_still_wanted(tmp_path, threads):
     machine = Machine(tmp_path / "root", threads, c=always(runs_for(timedelta(milliseconds=100))))
-    wanted = WantedPods()
+    wanted = DrivenPodSource()
     async with machine.agent(wanted) as agent:
         wanted.add(pod_with({"name": "memory", "emptyDir": {"medium": "Memory"}}, restartPolicy="Never"))
         await machine.recorded("Created")
@@ -195,7 +195,7 @@ async def test_a_pod_that_is_over_loses_its_volumes_while_it_is_still_wanted(tmp
     ],
 )
 async def test_what_cannot_be_had_holds_the_pod_up_and_says_why(machine, volume, message):
-    wanted = WantedPods()
+    wanted = DrivenPodSource()
     async with machine.agent(wanted) as agent:
         wanted.add(pod_with({"name": "v"} | volume))
         assert await machine.recorded("FailedMount") == [message]
@@ -212,13 +212,13 @@ async def test_the_next_agent_goes_on_with_what_is_there(machine):
         {"name": "down", "downwardAPI": {"defaultMode": 0o644, "items": [LABELS]}},
     )
     volumes = machine.root / "pods/u/volumes"
-    wanted = WantedPods()
+    wanted = DrivenPodSource()
     async with machine.agent(wanted) as agent:
         wanted.add(pod)
         await until_phase(agent, "Running")
     (volumes / "kubernetes.io~empty-dir/scratch/file").write_text("kept")
     before = dict(machine.mounts.mounts)
-    wanted = WantedPods()
+    wanted = DrivenPodSource()
     async with machine.agent(wanted) as agent:
         wanted.add(pod)
         changed = replace(pod, metadata=replace(pod.metadata, labels={"app": "y"}))
@@ -234,11 +234,11 @@ async def test_the_next_agent_goes_on_with_what_is_there(machine):
 
 
 async def test_what_an_agent_left_of_a_pod_that_is_gone_is_taken_down(machine):
-    wanted = WantedPods()
+    wanted = DrivenPodSource()
     async with machine.agent(wanted) as agent:
         wanted.add(pod_with({"name": "memory", "emptyDir": {"medium": "Memory"}}))
         await until_phase(agent, "Running")
-    async with machine.agent(WantedPods()) as agent:
+    async with machine.agent(DrivenPodSource()) as agent:
         await until_gone(machine, agent)
         assert machine.mounts.mounts == {}
         assert machine.left() == ["pods"]

@@ -23,7 +23,7 @@ from klet.certs.maker import AuthorityFiles, CertificateMaker
 from klet.certs.messages import Pair, Purpose, Template
 from klet.certs.store import CLIENT_PREFIX, PairStore
 from klet.certs.templates import build_client_template
-from klet.embedded.identities import User
+from klet.embedded.identities import ApiUser
 from klet.embedded.questions import Everything
 from klet.embedded.server import EmbeddedApi, build_api
 from klet.embedded.signer import ClusterSigner
@@ -38,7 +38,7 @@ from klet.testing.clock import HastyClock
 
 NODE = "edge-1"
 TOKEN = "abcdef.0123456789abcdef"
-BOOTSTRAPPER = User("system:bootstrap:abcdef", groups=("system:bootstrappers", "system:authenticated"))
+BOOTSTRAPPER = ApiUser("system:bootstrap:abcdef", groups=("system:bootstrappers", "system:authenticated"))
 DAY = timedelta(days=1)
 PROMPTLY = 30
 

@@ -15,9 +15,9 @@ from klet.api.node import Node
 from klet.certs.errors import NotIssued, SigningFailed
 from klet.certs.identity import open_identity
 from klet.certs.templates import build_client_template
-from klet.embedded.faults import Cut, Refuse
+from klet.embedded.faults import Cut, RefuseRequest
 from klet.embedded.refusals import unauthorized
-from klet.embedded.signer import Verdict
+from klet.embedded.signer import SigningVerdict
 from klet.embedded.store import Key
 from klet.kube.errors import KubeconfigError
 
@@ -127,12 +127,12 @@ async def test_a_node_that_has_its_certificate_asks_nobody(cluster, home, tools)
     ("verdict", "message"),
     [
         pytest.param(
-            Verdict.DENY,
+            SigningVerdict.DENY,
             "certificate signing request is denied, reason: NotWanted, message: the node is not known",
             id="a denied request",
         ),
         pytest.param(
-            Verdict.FAIL,
+            SigningVerdict.FAIL,
             "certificate signing request failed, reason: SignerValidationFailure, message: no",
             id="a request that cannot be signed",
         ),
@@ -150,7 +150,7 @@ async def test_a_refusal_ends_the_bootstrap_with_its_reason(cluster, home, tools
 
 async def test_a_token_that_is_not_known_is_told_at_once(cluster, home, tools):
     async with cluster.listening():
-        cluster.api.faults.plan(Refuse(unauthorized()), applies=lambda ask: ask.method == "POST", times=2)
+        cluster.api.faults.plan(RefuseRequest(unauthorized()), applies=lambda ask: ask.method == "POST", times=2)
         home.write_bootstrap(cluster.server)
         with pytest.raises(SigningFailed, match="cannot create certificate signing request: Unauthorized"):
             async with open_identity(home.settings, tools):

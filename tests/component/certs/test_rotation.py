@@ -20,13 +20,13 @@ from klet.certs.identity import (
     open_serving,
 )
 from klet.certs.maker import CertificateMaker
-from klet.embedded.signer import Verdict
+from klet.embedded.signer import SigningVerdict
 from klet.journal.memory import MemoryJournal
 from klet.kube.errors import CredentialError
 from klet.kube.informer import InformerSettings
 from klet.kube.kubeconfig import load_kubeconfig
 from klet.kube.throttle import Unlimited
-from klet.kube.watch import Scope, Watcher
+from klet.kube.watch import Watcher, WatchScope
 from klet.testing.clock import ManualClock
 
 PROMPTLY = 30
@@ -68,7 +68,7 @@ async def test_open_connections_change_to_the_new_certificate(cluster, home, too
         async with open_identity(home.rotating, tools) as identity, connected(identity.access) as (client, transport):
             await client.list(Node)
             watcher = Watcher(transport=transport, throttle=Unlimited(), randomness=random.Random(1))
-            stream = watcher.watch(Node, Scope(), with_list=True)
+            stream = watcher.watch(Node, WatchScope(), with_list=True)
             await anext(stream)
             old = cluster.serials[-1]
             watch = build_identity_watch(identity, (transport,), tools)
@@ -304,7 +304,7 @@ async def test_a_request_for_addresses_that_changed_is_not_waited_for(served, cl
     served.set_addresses(InternalIP="10.0.0.1")
     parts = await served.open()
     async with running(*parts):
-        async with cluster.signing(decide=lambda _: Verdict.LEAVE):
+        async with cluster.signing(decide=lambda _: SigningVerdict.LEAVE):
             await cluster.until_requests(1)
             # The request, the patience with it, and the look at the addresses.
             await served.clock.until_asleep(2)
@@ -314,7 +314,7 @@ async def test_a_request_for_addresses_that_changed_is_not_waited_for(served, cl
         left = {each["metadata"]["name"] for each in cluster.requests()}
 
         def decide(request):
-            return Verdict.LEAVE if request.metadata.name in left else Verdict.SIGN
+            return SigningVerdict.LEAVE if request.metadata.name in left else SigningVerdict.SIGN
 
         async with cluster.signing(maker=served.maker, decide=decide):
             served.clock.advance(3 * SECOND)

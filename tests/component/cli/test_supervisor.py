@@ -16,7 +16,7 @@ from klet.cli.node.processes import (
     unnoted_daemons,
     wait_for_exit,
 )
-from klet.cli.node.services import Service, write_services
+from klet.cli.node.services import NodeService, write_services
 from klet.cli.node.supervisor import BUSY, Supervisor, sole_supervisor, supervise, trim_log
 
 SECOND = timedelta(seconds=1)
@@ -35,7 +35,7 @@ class Bench:
         return Supervisor(services=self.file, pids=self.pids, clock=SystemClock())
 
     def service(self, name, *argv, revision=""):
-        return Service(name=name, argv=argv, log=str(self.log / name), revision=revision)
+        return NodeService(name=name, argv=argv, log=str(self.log / name), revision=revision)
 
     def sleeper(self, name, revision=""):
         return self.service(name, "sleep", "1000", revision=revision)

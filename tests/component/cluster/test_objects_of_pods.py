@@ -8,7 +8,7 @@ from klet.api.meta import ObjectMeta
 from klet.api.node import RuntimeClass
 from klet.api.pod import Pod
 from klet.api.service import Service, ServicePort, ServiceSpec
-from klet.embedded.identities import User
+from klet.embedded.identities import ApiUser
 
 BUDGET = 1.0
 """Seconds from a change at the API server to the file."""
@@ -45,7 +45,7 @@ async def test_a_default_pod_has_a_token_the_root_certificate_and_its_namespace(
         assert (files / "ca.crt").read_text() == "a certificate"
         assert (files / "namespace").read_text() == "default"
         user = cluster.api.identities.review((files / "token").read_text(), ())
-        assert isinstance(user, User)
+        assert isinstance(user, ApiUser)
         assert user.name == "system:serviceaccount:default:default"
         await cluster.client.delete(Pod, "p", "default", grace=0)
         await node.until(lambda found: found is None)

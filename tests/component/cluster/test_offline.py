@@ -18,8 +18,8 @@ from klet.api.meta import ObjectMeta
 from klet.api.node import Node
 from klet.api.pod import Pod
 from klet.embedded import refusals
-from klet.embedded.faults import FallSilent, Refuse
-from klet.embedded.identities import User
+from klet.embedded.faults import FallSilent, RefuseRequest
+from klet.embedded.identities import ApiUser
 from klet.embedded.questions import Everything
 from klet.embedded.server import build_api, serving
 from klet.embedded.store import Store
@@ -67,7 +67,7 @@ class MortalCluster:
 @pytest.fixture
 async def cluster(unused_tcp_port):
     clock = HastyClock()
-    tokens = {"secret": User("admin", groups=("system:masters",))}
+    tokens = {"secret": ApiUser("admin", groups=("system:masters",))}
     api = build_api(store=Store.open(), tokens=tokens, rights=Everything(), clock=clock)
     login = Login(token="secret")
     access = Access(server=f"http://127.0.0.1:{unused_tcp_port}", login=login)
@@ -327,7 +327,9 @@ async def test_a_deletion_that_began_before_the_outage_is_finished_after_it(offl
         await node.until_running("kept")
         await node.until_running("leaving")
     await cluster.client.delete(Pod, "leaving", "default", grace=30)
-    cluster.api.faults.plan(Refuse(refusals.internal("boom")), applies=lambda ask: ask.method != "GET", times=100_000)
+    cluster.api.faults.plan(
+        RefuseRequest(refusals.internal("boom")), applies=lambda ask: ask.method != "GET", times=100_000
+    )
     async with node.run():
         with node.machine.journal.follow() as news:
             async with asyncio.timeout(30):
@@ -386,7 +388,7 @@ async def test_a_server_that_refuses_is_not_away(offline, cluster):
         await node.bind()
         await node.until_running()
     reboot(node)
-    cluster.api.faults.plan(Refuse(refusals.unauthorized()), times=1_000_000)
+    cluster.api.faults.plan(RefuseRequest(refusals.unauthorized()), times=1_000_000)
     async with node.run():
         await node.clock.sleep(4 * PATIENCE)
         assert not node.pods.is_synced

@@ -8,7 +8,7 @@ import pytest
 from klet.aio.clock import SystemClock
 from klet.api.event import Event
 from klet.kube.informer import Informer, InformerSettings
-from klet.kube.watch import Scope
+from klet.kube.watch import WatchScope
 
 PORT = {"ports": [{"containerPort": 80, "hostPort": 8080}]}
 TUNED = {"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}}
@@ -17,7 +17,7 @@ TUNED = {"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}
 async def first_warning(cluster, name):
     """The first warning about a pod."""
     settings = InformerSettings(cluster.client, cluster.watcher, SystemClock(), random.Random(1))
-    events = Informer(struct=Event, scope=Scope("default"), settings=settings)
+    events = Informer(struct=Event, scope=WatchScope("default"), settings=settings)
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
         task = group.create_task(events.run())
         with events.changes() as changes:

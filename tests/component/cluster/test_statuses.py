@@ -15,13 +15,13 @@ from klet.api.node import Node
 from klet.api.pod import Pod, PodCondition, PodIP, PodStatus
 from klet.api.pod_annotations import HASH_ANNOTATION, MIRROR_ANNOTATION, SOURCE_ANNOTATION
 from klet.embedded import refusals
-from klet.embedded.faults import Cut, Refuse
+from klet.embedded.faults import Cut, RefuseRequest
 from klet.events.event_api import ApiEvents
 from klet.events.recorder import EventingRecorder, EventWriter
 from klet.journal.memory import MemoryJournal
 from klet.kube.errors import NotFound
 from klet.kube.informer import Informer, InformerSettings
-from klet.kube.watch import Scope
+from klet.kube.watch import WatchScope
 from klet.model.causes import Finding, Subject
 from klet.model.pods import uid_of
 from klet.model.reasons import Reason
@@ -52,8 +52,8 @@ class Bench:
         self.client = cluster.client
         self.pods, self.board = PodStore(), StatusBoard(clock=clock)
         settings = InformerSettings(cluster.client, cluster.watcher, clock, random.Random(1))
-        self.followed = Informer(struct=Pod, scope=Scope(), settings=settings)
-        self.nodes = Informer(struct=Node, scope=Scope(), settings=settings)
+        self.followed = Informer(struct=Pod, scope=WatchScope(), settings=settings)
+        self.nodes = Informer(struct=Node, scope=WatchScope(), settings=settings)
         self.running: set[str] = set()
         self.looks_left = 0
         self.publisher = StatusManager(
@@ -124,7 +124,9 @@ async def test_a_status_arrives_and_others_conditions_stay(bench):
 
 async def test_the_newest_status_wins_over_a_server_that_fails(bench):
     pod = await bench.bound_pod()
-    bench.cluster.api.faults.plan(Refuse(refusals.internal("boom")), applies=lambda ask: ask.method == "PATCH", times=2)
+    bench.cluster.api.faults.plan(
+        RefuseRequest(refusals.internal("boom")), applies=lambda ask: ask.method == "PATCH", times=2
+    )
     bench.board.put(uid_of(pod), status(phase="Pending", message="first"))
     bench.board.put(uid_of(pod), status(phase="Running", message="second"))
     found = await bench.until(lambda each: each is not None and each.status.phase == "Running")
@@ -152,7 +154,7 @@ async def test_a_pod_that_the_watch_has_seen_go_is_not_asked_for(bench):
     pod = await bench.bound_pod()
     await bench.client.delete(Pod, "p", "default", grace=0)
     await bench.until(lambda each: each is None)
-    bench.cluster.api.faults.plan(Refuse(refusals.internal("nobody should ask")), times=99)
+    bench.cluster.api.faults.plan(RefuseRequest(refusals.internal("nobody should ask")), times=99)
     with pytest.raises(PodGone):
         await ApiPods(client=bench.client, pods=bench.followed).read(pod)
 
@@ -263,7 +265,7 @@ async def test_an_event_is_written_once_and_then_counted(bench):
     subject = Subject(namespace="default", name="p", uid=pod.metadata.uid, container="main")
     started = Finding(subject=subject, decider="d", decision=Reason.STARTED, message="Container started")
     settings = InformerSettings(bench.client, bench.cluster.watcher, SystemClock(), random.Random(1))
-    events = Informer(struct=Event, scope=Scope("default"), settings=settings)
+    events = Informer(struct=Event, scope=WatchScope("default"), settings=settings)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(part.run()) for part in (writer, events)]
         await events.until_synced()

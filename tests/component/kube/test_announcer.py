@@ -16,7 +16,7 @@ from klet.kube.credentials import Credentials
 from klet.kube.informer import Informer, InformerSettings
 from klet.kube.throttle import Unlimited
 from klet.kube.transport import Transport
-from klet.kube.watch import Scope, Watcher
+from klet.kube.watch import Watcher, WatchScope
 from klet.node.lease import LeaseKeeper, LeaseTerms
 from klet.testing.clock import HastyClock
 
@@ -35,7 +35,7 @@ async def test_a_lost_server_is_two_lines_however_many_ask_it(cluster, unused_tc
     watcher = Watcher(transport=transport, throttle=Unlimited(), randomness=randomness)
     settings = InformerSettings(client, watcher, clock, randomness)
     informers = [
-        Informer(struct=ConfigMap, scope=Scope(namespace), settings=settings)
+        Informer(struct=ConfigMap, scope=WatchScope(namespace), settings=settings)
         for namespace in ("default", "kube-system", "other")
     ]
     lease = LeaseKeeper(

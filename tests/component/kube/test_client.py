@@ -11,8 +11,8 @@ from klet.api.config import ConfigMap, ServiceAccount
 from klet.api.coordination import Lease
 from klet.api.meta import ObjectMeta, Status, StatusDetails
 from klet.api.pod import Pod, PodStatus
-from klet.embedded.faults import Cut, Delay, Refuse
-from klet.embedded.refusals import Refused
+from klet.embedded.faults import Cut, DelayAnswer, RefuseRequest
+from klet.embedded.refusals import RequestRefused
 from klet.kube.access import Access, Login
 from klet.kube.client import KubeClient, PatchType
 from klet.kube.credentials import Credentials
@@ -31,9 +31,9 @@ from klet.kube.transport import Transport
 from klet.testing.builders import make_pod
 
 
-def busy(code: int = 429, *, seconds: int = 0) -> Refused:
+def busy(code: int = 429, *, seconds: int = 0) -> RequestRefused:
     details = StatusDetails(retry_after_seconds=seconds) if seconds else None
-    return Refused(Status(kind="Status", code=code, reason="", message="busy", details=details))
+    return RequestRefused(Status(kind="Status", code=code, reason="", message="busy", details=details))
 
 
 async def test_an_object_is_made_read_changed_and_deleted(cluster):
@@ -97,7 +97,7 @@ async def test_only_the_status_of_a_pod_is_written_by_its_subresource(cluster):
 
 async def test_an_answer_that_names_a_time_is_followed_by_another_try(cluster):
     await cluster.put("a")
-    cluster.api.faults.plan(Refuse(busy(seconds=1)))
+    cluster.api.faults.plan(RefuseRequest(busy(seconds=1)))
     assert (await cluster.client.get(ConfigMap, "a", "default")).metadata.name == "a"
 
 
@@ -105,7 +105,7 @@ async def test_an_answer_that_names_a_time_is_followed_by_another_try(cluster):
     ("code", "cls"), [(429, TryLater), (500, ApiError), (503, TryLater)], ids=["overload", "internal", "unavailable"]
 )
 async def test_an_error_without_a_time_is_told_at_once(cluster, code, cls):
-    cluster.api.faults.plan(Refuse(busy(code)), times=2)
+    cluster.api.faults.plan(RefuseRequest(busy(code)), times=2)
     with pytest.raises(cls) as caught:
         await cluster.client.get(ConfigMap, "a", "default")
     assert caught.value.code == code
@@ -118,7 +118,7 @@ async def test_a_cut_connection_is_unreachable(cluster):
 
 
 async def test_a_slow_server_is_given_up_on(cluster):
-    cluster.api.faults.plan(Delay(timedelta(minutes=1)))
+    cluster.api.faults.plan(DelayAnswer(timedelta(minutes=1)))
     impatient = KubeClient(
         transport=cluster.transport, throttle=Unlimited(), timeout=timedelta(seconds=0.05), clock=SystemClock()
     )

@@ -12,7 +12,7 @@ import uvloop
 from klet.aio.clock import SystemClock
 from klet.kube.access import ExecPlugin, Login
 from klet.kube.credential_plugin import OUTPUT_LIMIT, run_plugin
-from klet.kube.credentials import Credentials, Shown
+from klet.kube.credentials import Credentials, CredentialSet
 from klet.kube.errors import CredentialError
 from klet.testing.clock import ManualClock
 
@@ -62,7 +62,7 @@ sys.stdout.write(sys.argv[2])
 async def test_an_answer_may_come_in_pieces():
     pieces = (HEAD, '"status":{"token":"a-token"}}')
     login = Login(plugin=ExecPlugin(api_version=VERSION, command=sys.executable, args=("-c", TWICE, *pieces)))
-    assert await Credentials(login=login, clock=SystemClock()).current() == Shown(token="a-token")
+    assert await Credentials(login=login, clock=SystemClock()).current() == CredentialSet(token="a-token")
 
 
 def test_so_it_is_on_the_loop_of_the_agent():
@@ -72,7 +72,7 @@ def test_so_it_is_on_the_loop_of_the_agent():
 async def test_a_long_answer_is_read_to_its_end():
     token = "t" * 300_000
     script = f"""printf '%s' '{HEAD}"status":{{"token":"'; head -c 300000 /dev/zero | tr '\\0' t; printf '"}}}}'"""
-    assert await shown_by(script) == Shown(token=token)
+    assert await shown_by(script) == CredentialSet(token=token)
 
 
 async def test_an_answer_without_end_is_refused_and_its_program_ended(tmp_path):
@@ -106,7 +106,7 @@ async def test_what_a_program_leaves_running_is_ended(tmp_path):
     # It also keeps standard error open: that must not hold up the answer.
     script = f"""sleep 1000 > /dev/null & echo $! > {pid}; printf '%s' '{HEAD}"status":{{"token":"a"}}}}'"""
     async with asyncio.timeout(10):
-        assert await shown_by(script) == Shown(token="a")
+        assert await shown_by(script) == CredentialSet(token="a")
     assert ends(int(pid.read_text()))
 
 
@@ -149,7 +149,7 @@ async def test_a_program_runs_again_when_its_answer_runs_out_or_is_refused(tmp_p
     counts = []
     for change in (lambda: None, lambda: clock.advance(timedelta(minutes=59)), credentials.refuse):
         change()
-        assert await credentials.current() == Shown(token="a")
+        assert await credentials.current() == CredentialSet(token="a")
         counts.append(len(runs.read_text().splitlines()))
     clock.advance(timedelta(minutes=1))
     await credentials.current()

@@ -9,10 +9,10 @@ import pytest
 
 from klet.api.config import ConfigMap
 from klet.embedded import refusals
-from klet.embedded.faults import Cut, Delay, FallSilent, Refuse
+from klet.embedded.faults import Cut, DelayAnswer, FallSilent, RefuseRequest
 from klet.kube.informer import FIRST_DELAY, Informer, InformerSettings, ObjectKey
 from klet.kube.throttle import Unlimited
-from klet.kube.watch import Scope, Watcher
+from klet.kube.watch import Watcher, WatchScope
 from klet.testing.clock import HastyClock
 
 A = ObjectKey("default", "a")
@@ -82,7 +82,7 @@ OLD_STORAGE = (
 )
 async def test_a_server_without_streaming_lists_is_listed(cluster, refusal):
     await cluster.put("a")
-    cluster.api.faults.plan(Refuse(refusal), applies=lambda ask: ask.is_watch)
+    cluster.api.faults.plan(RefuseRequest(refusal), applies=lambda ask: ask.is_watch)
     informer = cluster.informer()
     async with asyncio.TaskGroup() as group:
         task = group.create_task(informer.run())
@@ -94,7 +94,7 @@ async def test_a_server_without_streaming_lists_is_listed(cluster, refusal):
     assert len(informer.all()) == 2
 
 
-@pytest.mark.parametrize("fault", [Refuse(refusals.internal("boom")), Cut()], ids=["an error", "a cut"])
+@pytest.mark.parametrize("fault", [RefuseRequest(refusals.internal("boom")), Cut()], ids=["an error", "a cut"])
 async def test_what_was_there_stays_readable_while_the_server_is_away(cluster, following, fault):
     with following.changes() as changes:
         await cluster.put("a")
@@ -111,7 +111,7 @@ async def test_what_was_there_stays_readable_while_the_server_is_away(cluster, f
     "fault",
     [
         pytest.param(FallSilent(after_events=1), id="after some events"),
-        pytest.param(Delay(timedelta(hours=1)), id="before any answer"),
+        pytest.param(DelayAnswer(timedelta(hours=1)), id="before any answer"),
     ],
 )
 async def test_a_watch_that_silently_dies_is_noticed(cluster, fault):
@@ -123,7 +123,7 @@ async def test_a_watch_that_silently_dies_is_noticed(cluster, fault):
         silence=timedelta(milliseconds=300),
     )
     settings = InformerSettings(cluster.client, watcher, HastyClock(), random.Random(1))
-    informer = Informer(struct=ConfigMap, scope=Scope("default"), settings=settings)
+    informer = Informer(struct=ConfigMap, scope=WatchScope("default"), settings=settings)
     cluster.api.faults.plan(fault, applies=lambda ask: ask.is_watch)
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         task = group.create_task(informer.run())
@@ -150,7 +150,7 @@ class PatientClock(HastyClock):
 
 async def test_an_answer_to_somebody_else_ends_the_wait_for_a_server_that_was_away(cluster):
     settings = InformerSettings(cluster.client, cluster.watcher, PatientClock(), random.Random(1))
-    informer = Informer(struct=ConfigMap, scope=Scope("default"), settings=settings)
+    informer = Informer(struct=ConfigMap, scope=WatchScope("default"), settings=settings)
     cluster.api.faults.plan(Cut(), times=1_000)
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         with cluster.client.reach.troubles() as troubles:
@@ -186,7 +186,7 @@ class EndingWatcher:
 async def test_a_server_that_was_away_and_is_back_ends_the_wait_after_a_watch_that_just_ended(cluster):
     watcher = EndingWatcher(cluster.watcher, ends=2)
     settings = InformerSettings(cluster.client, watcher, PatientClock(), random.Random(1))
-    informer = Informer(struct=ConfigMap, scope=Scope("default"), settings=settings)
+    informer = Informer(struct=ConfigMap, scope=WatchScope("default"), settings=settings)
     await cluster.put("a")
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         task = group.create_task(informer.run())
@@ -202,12 +202,12 @@ async def test_a_server_that_was_away_and_is_back_ends_the_wait_after_a_watch_th
 
 async def test_what_a_server_has_forgotten_is_listed_soon_however_often_it_was_away(cluster):
     settings = InformerSettings(cluster.client, cluster.watcher, PatientClock(), random.Random(1))
-    informer = Informer(struct=ConfigMap, scope=Scope("default"), settings=settings)
+    informer = Informer(struct=ConfigMap, scope=WatchScope("default"), settings=settings)
     await cluster.put("a")
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         task = group.create_task(informer.run())
         await informer.until_synced()
-        for fault in (Cut(), Cut(), Refuse(refusals.expired("too old resource version"))):
+        for fault in (Cut(), Cut(), RefuseRequest(refusals.expired("too old resource version"))):
             cluster.api.faults.plan(fault, applies=lambda ask: ask.is_watch)
         await cluster.transport.reconnect()
         await cluster.put("b")

@@ -18,7 +18,7 @@ from klet.journal.memory import MemoryJournal
 from klet.kube.client import KubeClient
 from klet.kube.informer import Informer
 from klet.kube.node_informers import build_informers
-from klet.kube.watch import Scope
+from klet.kube.watch import WatchScope
 from klet.node.board import NodeBoard
 from klet.node.lease import LeaseKeeper
 from klet.node.pod_cidrs import PodCidrs, RuntimeCidrs
@@ -138,7 +138,7 @@ def build_agent(cluster, settings: ReportSettings) -> Agent:
     clock, chance = HastyClock(), random.Random(1)
     clients = simulated_clients(cluster.client, cluster.watcher, cluster.transport, clock=clock, randomness=chance)
     informer = build_informers(clients.informers, NAME).node
-    leases = Informer(struct=Lease, scope=Scope("kube-node-lease"), settings=clients.informers)
+    leases = Informer(struct=Lease, scope=WatchScope("kube-node-lease"), settings=clients.informers)
     journal, machine, runtime, disks = MemoryJournal(clock=clock), MemoryMachine(), QuietRuntime(), AttachableDisks()
     state = RuntimeState(pleg_error=lambda: None, clock=clock)
     pressures: set[str] = set()

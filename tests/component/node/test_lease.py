@@ -6,12 +6,12 @@ from msgspec.structs import replace
 from klet.api.coordination import Lease, LeaseSpec
 from klet.api.meta import ObjectMeta, Status
 from klet.api.node import Node
-from klet.embedded.faults import Cut, Refuse
-from klet.embedded.refusals import Refused
+from klet.embedded.faults import Cut, RefuseRequest
+from klet.embedded.refusals import RequestRefused
 
 
-def refuse(code: int, reason: str) -> Refuse:
-    return Refuse(Refused(Status(kind="Status", code=code, reason=reason, message=f"no: {reason}")))
+def refuse(code: int, reason: str) -> RefuseRequest:
+    return RefuseRequest(RequestRefused(Status(kind="Status", code=code, reason=reason, message=f"no: {reason}")))
 
 
 async def put_node(agent) -> Node:

@@ -7,8 +7,8 @@ import pytest
 from klet.api.meta import ObjectMeta, Status
 from klet.api.node import Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo
 from klet.api.quantity import Quantity
-from klet.embedded.faults import Cut, Refuse
-from klet.embedded.refusals import Refused
+from klet.embedded.faults import Cut, RefuseRequest
+from klet.embedded.refusals import RequestRefused
 from klet.node.conditions import find_condition, is_ready
 from klet.node.runtime_state import RuntimeReport
 from klet.node.settings import NodeSettings, ReportTimes
@@ -28,8 +28,8 @@ def ready(node: Node) -> bool:
     return is_ready(node.status.conditions)
 
 
-def refuse(code: int, reason: str) -> Refuse:
-    return Refuse(Refused(Status(kind="Status", code=code, reason=reason, message=f"no: {reason}")))
+def refuse(code: int, reason: str) -> RefuseRequest:
+    return RefuseRequest(RequestRefused(Status(kind="Status", code=code, reason=reason, message=f"no: {reason}")))
 
 
 async def put_node(agent, **parts) -> Node:

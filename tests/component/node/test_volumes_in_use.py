@@ -6,8 +6,8 @@ from klet.api.codec import convert
 from klet.api.meta import Status
 from klet.api.node import Node
 from klet.api.pod import Pod
-from klet.embedded.faults import Refuse
-from klet.embedded.refusals import Refused
+from klet.embedded.faults import RefuseRequest
+from klet.embedded.refusals import RequestRefused
 from klet.node.conditions import is_ready
 
 DISK = "kubernetes.io/gce-pd/a"
@@ -50,7 +50,7 @@ async def test_a_volume_is_named_before_it_is_set_up_and_until_it_is_gone(ready_
 
 
 async def test_a_volume_waits_as_long_as_the_status_cannot_be_told(ready_agent):
-    no = Refuse(Refused(Status(kind="Status", code=500, reason="InternalError", message="no")))
+    no = RefuseRequest(RequestRefused(Status(kind="Status", code=500, reason="InternalError", message="no")))
     async with ready_agent.running(ready_agent.volumes):
         await ready_agent.registrar.register()
         ready_agent.volumes.process(pod_with_disk())

@@ -15,7 +15,7 @@ from klet.api.config import ConfigMap, Secret
 from klet.api.meta import ObjectMeta
 from klet.api.pod import Pod
 from klet.embedded import refusals
-from klet.embedded.faults import Cut, Refuse
+from klet.embedded.faults import Cut, RefuseRequest
 from klet.kube.informer import InformerSettings
 from klet.model.objects import ObjectKind, ObjectMissing, ObjectRef
 from klet.objectcache.cluster import ChangeDetectionStrategy, ClusterObjects, build_cluster_objects
@@ -140,13 +140,13 @@ async def test_a_watch_that_is_too_old_finds_what_changed(cluster, objects):
 
 
 async def test_what_was_seen_stays_readable_while_the_server_is_away(cluster, objects):
-    cluster.api.faults.plan(Refuse(refusals.internal("boom")), times=1_000)
+    cluster.api.faults.plan(RefuseRequest(refusals.internal("boom")), times=1_000)
     await cluster.transport.reconnect()
     assert (await objects.config_map("default", "cfg")).data == {"x": "1"}
 
 
 async def test_what_was_never_seen_cannot_be_had_while_the_server_is_away(cluster):
-    cluster.api.faults.plan(Refuse(refusals.internal("boom")), times=1_000)
+    cluster.api.faults.plan(RefuseRequest(refusals.internal("boom")), times=1_000)
     async with running(build(cluster)) as objects:
         objects.register(POD)
         with pytest.raises(NotSynced):

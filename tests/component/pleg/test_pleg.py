@@ -27,7 +27,7 @@ from klet.simulation import MemoryTerminationFiles
 from klet.testing.builders import IMAGE, make_pod
 from klet.testing.fake_runtime import (
     ANY,
-    Drop,
+    DropEvent,
     EventFault,
     FakeImage,
     FakeRuntime,
@@ -39,7 +39,7 @@ from klet.testing.fake_runtime import (
     Repeat,
     Script,
 )
-from klet.testing.fake_runtime.faults import Delay, Fail
+from klet.testing.fake_runtime.faults import DelayCall, Fail
 from klet.testing.fake_runtime.lives import LifeChooser, always, lives_forever, runs_for
 from klet.testing.in_process import run_in_process
 from klet.testing.loop import EPOCH, run_virtual
@@ -236,7 +236,7 @@ def test_when_no_stream_is_left_the_runtime_is_listed_every_second():
 def test_lost_events_are_made_up_for_by_the_relist():
     async def test(bench: Bench) -> None:
         await bench.sleep(2)
-        bench.runtime.faults.add_to_events(EventFault(ANY, Drop(), count=None))
+        bench.runtime.faults.add_to_events(EventFault(ANY, DropEvent(), count=None))
         await bench.make()
         await bench.sleep(1)
         assert bench.state() is None
@@ -290,7 +290,7 @@ def test_a_stream_that_falls_silent_leaves_the_relist_of_each_minute():
     async def test(bench: Bench) -> None:
         sandbox, container = await bench.make("old")
         await bench.sleep(5)
-        bench.runtime.faults.add_to_events(EventFault(ANY, Drop(), count=None))
+        bench.runtime.faults.add_to_events(EventFault(ANY, DropEvent(), count=None))
         _, other = await bench.make("new")
         bench.end(container, 1)
         await bench.sleep(60)
@@ -367,7 +367,7 @@ def test_an_event_that_comes_after_those_that_followed_it_turns_nothing_back(top
 def test_a_broken_stream_is_opened_again_and_what_it_missed_is_listed():
     async def test(bench: Bench) -> None:
         await bench.sleep(10)
-        bench.runtime.faults.add_to_events(EventFault(ANY, Drop(), count=None))
+        bench.runtime.faults.add_to_events(EventFault(ANY, DropEvent(), count=None))
         await bench.make("missed")
         bench.runtime.faults.clear()
         before = len(bench.relists())
@@ -621,7 +621,7 @@ def test_a_slow_reading_does_not_replace_a_newer_one():
     async def test(bench: Bench) -> None:
         _, container = await bench.make()
         await bench.sleep(5)
-        slow = Fault("ContainerStatus", Delay(timedelta(seconds=5), after_effect=True))
+        slow = Fault("ContainerStatus", DelayCall(timedelta(seconds=5), after_effect=True))
         bench.runtime.faults.add(slow)
         async with asyncio.TaskGroup() as group:
             old = group.create_task(bench.pleg.fresh_status(PodUID("u-1"), newer_than=bench.pleg.mark()))
@@ -784,7 +784,7 @@ def test_whoever_asks_after_a_change_shares_the_reading_that_follows_it():
     async def test(bench: Bench) -> None:
         await bench.sleep(5)
         bench.runtime.faults.add(
-            Fault("ListPodSandbox", Delay(timedelta(seconds=1)), matches=of_pod("u-1"), count=None)
+            Fault("ListPodSandbox", DelayCall(timedelta(seconds=1)), matches=of_pod("u-1"), count=None)
         )
         before = bench.reads()
         with bench.pleg.changing(PodUID("u-1")):
@@ -808,7 +808,9 @@ def test_a_reading_that_began_too_early_is_not_shared():
         await bench.sleep(5)
         _, container = await bench.make("u-1")
         await bench.sleep(5)
-        bench.runtime.faults.add(Fault("ListPodSandbox", Delay(timedelta(seconds=1)), matches=of_pod("u-1"), count=2))
+        bench.runtime.faults.add(
+            Fault("ListPodSandbox", DelayCall(timedelta(seconds=1)), matches=of_pod("u-1"), count=2)
+        )
         async with asyncio.TaskGroup() as group:
             first = group.create_task(bench.pleg.read_now(PodUID("u-1")))
             await bench.sleep(0.5)

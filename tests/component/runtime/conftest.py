@@ -36,7 +36,7 @@ from klet.runtime.config.security import SecuritySettings
 from klet.runtime.environment.env_sources import KnownResources
 from klet.runtime.executor import SyncOutcome
 from klet.simulation.memory import LOGS, MemoryFiles
-from klet.simulation.node import SimulatedNode, WantedPods, simulated_settings
+from klet.simulation.node import DrivenPodSource, SimulatedNode, simulated_settings
 from klet.testing.builders import IMAGE
 from klet.testing.fake_runtime import FakeImage, FakeRuntime, MemorySink, Script
 from klet.testing.fake_runtime.machine import CallRecord
@@ -158,7 +158,7 @@ class RuntimeBench:
         self.journal, self.logs, self.mappings = machine.journal, machine.logs, machine.files.mappings
         self.files, self.volumes, self.images, self.dns = Files(), Volumes(), Images(), Dns()
         self.http, self.host_ports = Server(), HeldPorts()
-        ports = machine.build_ports(client, WantedPods(), seed=1, objects=standalone_objects({"quick": "crun"}))
+        ports = machine.build_ports(client, DrivenPodSource(), seed=1, objects=standalone_objects({"quick": "crun"}))
         containers = replace(
             ports.containers,
             resources=KnownResources(allocatable={"cpu": Quantity.parse("4")}),

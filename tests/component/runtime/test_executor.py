@@ -15,7 +15,7 @@ from klet.network.dns import ResolvConfError
 from klet.runtime.actions import ContainerKill, PodActions
 from klet.testing.builders import make_container, make_pod
 from klet.testing.fake_runtime import FakeImage, Fault, Script
-from klet.testing.fake_runtime.faults import Delay, Fail, HalfDone
+from klet.testing.fake_runtime.faults import DelayCall, Fail, HalfDone
 from klet.testing.fake_runtime.lives import by_name, fails_to_create, lives_forever, runs_for
 
 QUICK = Script(lives=by_name({"init": lambda _: runs_for(timedelta(seconds=1))}))
@@ -348,7 +348,7 @@ def test_a_pod_on_the_hosts_network_has_no_addresses_of_its_own(on_bench):
 @pytest.mark.parametrize(("pods", "seconds"), [(2, 1), (3, 2), (5, 3)])
 def test_only_so_many_pods_start_at_once(on_bench, pods, seconds):
     async def test(bench) -> None:
-        bench.runtime.faults.add(Fault("RunPodSandbox", Delay(timedelta(seconds=1)), count=None))
+        bench.runtime.faults.add(Fault("RunPodSandbox", DelayCall(timedelta(seconds=1)), count=None))
         async with asyncio.TaskGroup() as group:
             for number in range(pods):
                 group.create_task(bench.sync(make_pod("a", name=f"p{number}", uid=f"u-{number}")))

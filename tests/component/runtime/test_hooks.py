@@ -27,7 +27,7 @@ from klet.runtime.labels import restore_pod
 from klet.testing.builders import make_container, make_pod
 from klet.testing.fake_runtime import ExecResult, Script
 from klet.testing.fake_runtime.calls import RpcFailure
-from klet.testing.fake_runtime.lives import IGNORES_TERM, Life, OnTerm, always, by_name
+from klet.testing.fake_runtime.lives import IGNORES_TERM, ContainerLife, OnTerm, always, by_name
 from klet.testing.loop import EPOCH
 
 HANGS = LifecycleHandler(sleep=SleepAction(seconds=100_000))
@@ -297,8 +297,8 @@ def test_a_container_that_the_spec_no_longer_has_still_gets_its_hook(on_bench):
     on_bench(test)
 
 
-def slow(seconds: float) -> Life:
-    return Life(on_term=OnTerm(after=timedelta(seconds=seconds)))
+def slow(seconds: float) -> ContainerLife:
+    return ContainerLife(on_term=OnTerm(after=timedelta(seconds=seconds)))
 
 
 def sidecar(name: str, **fields):

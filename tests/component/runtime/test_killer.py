@@ -11,11 +11,11 @@ from klet.journal.records import CauseQuery
 from klet.model.reasons import Reason
 from klet.runtime.actions import KillReason
 from klet.testing.builders import make_container, make_pod
-from klet.testing.fake_runtime import Fault, Life, OnTerm, Script
+from klet.testing.fake_runtime import ContainerLife, Fault, OnTerm, Script
 from klet.testing.fake_runtime.faults import Fail
 from klet.testing.fake_runtime.lives import IGNORES_TERM, always, by_name
 
-SLOW = Script(lives=always(Life(on_term=OnTerm(after=timedelta(seconds=3)))))
+SLOW = Script(lives=always(ContainerLife(on_term=OnTerm(after=timedelta(seconds=3)))))
 
 
 @pytest.mark.parametrize(

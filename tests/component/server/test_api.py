@@ -12,7 +12,7 @@ import pytest
 from yarl import URL
 
 from klet.aio.clock import SystemClock
-from klet.server.listener import Address, HealthListener, ListenError, ReadOnlyListener, take
+from klet.server.listener import HealthListener, ListenAddress, ListenError, ReadOnlyListener, take
 from klet.testing.clock import ManualClock
 
 
@@ -130,7 +130,7 @@ async def test_without_debugging_a_line_break_is_a_character_like_any_other(star
 
 
 async def test_a_port_that_is_taken(kubelet):
-    address = Address(host="127.0.0.1", port=kubelet.port, name="address, port")
+    address = ListenAddress(host="127.0.0.1", port=kubelet.port, name="address, port")
     told = rf"^cannot listen on 127\.0\.0\.1:{kubelet.port} \(address, port\): \S+ \(pid {os.getpid()}\) has the port: "
     with pytest.raises(ListenError, match=told):
         take(address)
@@ -145,11 +145,11 @@ async def test_a_port_that_is_taken(kubelet):
 )
 def test_an_address_of_another_machine(host, expected):
     with pytest.raises(ListenError, match=f"^{re.escape(expected)}"):
-        take(Address(host=host, port=1, name="address"))
+        take(ListenAddress(host=host, port=1, name="address"))
 
 
 async def test_the_listener_for_readers(kubelet, logged):
-    taken = take(Address(host="127.0.0.1", port=0, name="address, readOnlyPort"))
+    taken = take(ListenAddress(host="127.0.0.1", port=0, name="address, readOnlyPort"))
     async with asyncio.TaskGroup() as group:
         async with logged("for readers"):
             task = group.create_task(ReadOnlyListener(listener=taken, routes=kubelet.routes, clock=SystemClock()).run())
@@ -168,7 +168,7 @@ async def test_the_listener_for_readers(kubelet, logged):
 
 
 async def test_the_listener_of_health(kubelet, unused_tcp_port, logged):
-    address = Address(host="127.0.0.1", port=unused_tcp_port, name="healthzBindAddress, healthzPort")
+    address = ListenAddress(host="127.0.0.1", port=unused_tcp_port, name="healthzBindAddress, healthzPort")
     listener = HealthListener(address=address, routes=kubelet.routes, clock=SystemClock())
     async with asyncio.TaskGroup() as group:
         async with logged("Serving health"):
@@ -187,7 +187,7 @@ async def test_the_listener_of_health(kubelet, unused_tcp_port, logged):
 
 async def test_a_port_of_health_that_is_taken_is_tried_again(kubelet, unused_tcp_port, logged):
     clock = ManualClock()
-    address = Address(host="127.0.0.1", port=unused_tcp_port, name="healthzBindAddress, healthzPort")
+    address = ListenAddress(host="127.0.0.1", port=unused_tcp_port, name="healthzBindAddress, healthzPort")
     listener = HealthListener(address=address, routes=kubelet.routes, clock=clock)
     async with asyncio.TaskGroup() as group:
         with socket.create_server(("127.0.0.1", unused_tcp_port)):
@@ -199,7 +199,7 @@ async def test_a_port_of_health_that_is_taken_is_tried_again(kubelet, unused_tcp
 
 
 def test_leading_zeros_of_an_address_are_no_octal_numbers():
-    with take(Address(host="0127.0.0.01", port=0, name="address, port")) as taken:
+    with take(ListenAddress(host="0127.0.0.01", port=0, name="address, port")) as taken:
         assert taken.getsockname()[0] == "127.0.0.1"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from klet.aio.clock import SystemClock
 from klet.server.endpoints import AREAS, Door, Standing, WithoutDebugging
-from klet.server.listener import Address, HealthListener, ReadOnlyListener, take
+from klet.server.listener import HealthListener, ListenAddress, ReadOnlyListener, take
 from klet.server.routes.klet import KletRoutes
 
 VALUES = {"namespace": "default", "pod": "web", "container": "main", "uid": "web-uid"}
@@ -101,7 +101,7 @@ async def test_without_debugging_the_api_serves_what_the_table_says(start):
 
 
 async def test_the_port_for_readers_serves_what_the_table_says(kubelet, logged):
-    taken = take(Address(host="127.0.0.1", port=0, name="address, readOnlyPort"))
+    taken = take(ListenAddress(host="127.0.0.1", port=0, name="address, readOnlyPort"))
     listener = ReadOnlyListener(listener=taken, routes=all_routes(kubelet), clock=SystemClock())
     async with asyncio.TaskGroup() as group:
         async with logged("for readers"):
@@ -113,7 +113,7 @@ async def test_the_port_for_readers_serves_what_the_table_says(kubelet, logged):
 
 
 async def test_the_port_of_health_serves_what_the_table_says(kubelet, unused_tcp_port, logged):
-    address = Address(host="127.0.0.1", port=unused_tcp_port, name="healthzBindAddress, healthzPort")
+    address = ListenAddress(host="127.0.0.1", port=unused_tcp_port, name="healthzBindAddress, healthzPort")
     listener = HealthListener(address=address, routes=all_routes(kubelet), clock=SystemClock())
     async with asyncio.TaskGroup() as group:
         async with logged("Serving health"):

@@ -8,7 +8,7 @@ import pytest
 import uvloop
 
 from klet.aio.clock import SystemClock
-from klet.embedded.identities import User
+from klet.embedded.identities import ApiUser
 from klet.embedded.server import build_api, serving
 from klet.embedded.store import Store
 from klet.kube.access import Access, Login
@@ -27,7 +27,7 @@ class OnlyHealth:
 
 async def test_the_api_server_decides(start):
     clock = SystemClock()
-    tokens = {"probe": User("prober"), "admin": User("admin", groups=("system:masters",))}
+    tokens = {"probe": ApiUser("prober"), "admin": ApiUser("admin", groups=("system:masters",))}
     store = Store.open()
     api = build_api(store=store, tokens=tokens, rights=OnlyHealth(), clock=clock)
     async with serving(api, host="127.0.0.1") as port:

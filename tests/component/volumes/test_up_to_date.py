@@ -11,7 +11,7 @@ import pytest
 from klet.api.config import ConfigMap, Secret
 from klet.api.meta import ObjectMeta
 from klet.embedded import refusals
-from klet.embedded.faults import Cut, Refuse
+from klet.embedded.faults import Cut, RefuseRequest
 from klet.host.inotify import watch_directory
 from klet.volumes.atomic_writer import GRACE
 
@@ -135,7 +135,9 @@ async def test_a_token_lives_on_over_days_and_an_outage(volume_node, cluster, po
             token = await until_other(path, "token", token)
             assert token not in seen
             seen.add(token)
-        cluster.api.faults.plan(Refuse(refusals.internal("no tokens today")), applies=is_token_request, times=100_000)
+        cluster.api.faults.plan(
+            RefuseRequest(refusals.internal("no tokens today")), applies=is_token_request, times=100_000
+        )
         node.journal.findings.clear()
         node.clock.ahead += timedelta(hours=5)
         async with asyncio.timeout(20):

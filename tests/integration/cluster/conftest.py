@@ -24,7 +24,7 @@ from klet.kube.client import KubeClient
 from klet.kube.errors import KubeError, NotFound
 from klet.kube.informer import Informer, InformerSettings
 from klet.kube.throttle import Unlimited
-from klet.kube.watch import Scope, Watcher
+from klet.kube.watch import Watcher, WatchScope
 from klet.testing.containerd import REQUEST_TIMEOUT, remove_pods
 from klet.testing.control_plane.cluster import ControlPlane, run_control_plane
 from klet.testing.control_plane.furniture import furnish
@@ -73,7 +73,7 @@ class Api:
     async def until_event(self, reason: str, *, about: str) -> Event:
         """An Event of this reason, about the object of this name."""
         selector = (("fieldSelector", f"involvedObject.name={about},reason={reason}"),)
-        async with self._informer(Event, Scope("default", selector)) as events:
+        async with self._informer(Event, WatchScope("default", selector)) as events:
             found = await self._until(events, events.all, bool, f"{about}: Event {reason}")
         return found[0]
 
@@ -120,7 +120,7 @@ class Api:
 
 
 @asynccontextmanager
-async def informing(client: KubeClient, plane: ControlPlane, *wanted: tuple[type, Scope]):
+async def informing(client: KubeClient, plane: ControlPlane, *wanted: tuple[type, WatchScope]):
     """Informers that run until the block is left."""
     chance = random.Random(1)
     async with plane.transport() as transport, asyncio.TaskGroup() as group:
@@ -158,7 +158,7 @@ async def control_plane(tmp_path_factory):
 async def api(control_plane):
     async with (
         control_plane.client() as client,
-        informing(client, control_plane, (Pod, Scope()), (Node, Scope())) as (pods, nodes),
+        informing(client, control_plane, (Pod, WatchScope()), (Node, WatchScope())) as (pods, nodes),
     ):
         yield Api(client=client, pods=pods, nodes=nodes, plane=control_plane)
 

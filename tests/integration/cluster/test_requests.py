@@ -14,7 +14,7 @@ from klet.kube.client import PAGE, PatchType
 from klet.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from klet.kube.informer import Informer, InformerSettings
 from klet.kube.throttle import Unlimited
-from klet.kube.watch import Scope, Watcher
+from klet.kube.watch import Watcher, WatchScope
 from klet.testing.control_plane.identities import node_user
 
 MINE = "requests"
@@ -88,7 +88,7 @@ async def test_an_informer_follows_and_is_not_confused_by_a_restart_of_its_conne
         chance = random.Random(1)
         watcher = Watcher(transport=transport, throttle=Unlimited(), randomness=chance)
         settings = InformerSettings(api.client, watcher, control_plane.clock, chance)
-        informer = Informer(struct=ConfigMap, scope=Scope(space), settings=settings)
+        informer = Informer(struct=ConfigMap, scope=WatchScope(space), settings=settings)
         task = group.create_task(informer.run())
         await informer.until_synced()
         assert {each.metadata.name for each in informer.all()} >= {"a"}

@@ -2,7 +2,7 @@ import pytest
 
 from klet.cli.apply_plan import (
     Applied,
-    Origin,
+    ManifestFile,
     PodKey,
     PodManifest,
     file_name,
@@ -15,7 +15,7 @@ A, B, C = (PodKey("default", name) for name in "abc")
 
 
 def origin(path, *pods, complete=True):
-    return Origin(
+    return ManifestFile(
         path,
         tuple(PodManifest(key, number, content) for number, (key, content) in enumerate(pods, start=1)),
         is_complete=complete,

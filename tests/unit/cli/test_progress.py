@@ -42,7 +42,7 @@ def test_a_reader_that_went_away_stops_nothing(monkeypatch):
     os.close(reading)
     with open(writing, "w") as pipe:
         monkeypatch.setattr(sys, "stderr", pipe)
-        PlainProgress(clock=StillClock()).say("into the void")
+        PlainProgress(clock=StillClock()).show("into the void")
         # What is left in the buffer would be complained about once more when the file is closed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), writing)
 
@@ -53,7 +53,7 @@ def test_a_terminal_gets_marks_and_text_is_not_taken_for_markup():
     progress = TerminalProgress(console=console, clock=StillClock())
     with progress.step("Images [1]") as step:
         step.note("[red]")
-    progress.say("[bold]as it is")
+    progress.show("[bold]as it is")
     progress.waiting("a")
     progress.waiting("b")
     progress.waiting("")

@@ -8,9 +8,9 @@ from klet.api.pod import PodCondition
 from klet.cli.apply_plan import PodKey
 from klet.cli.client import AgentError, AgentUnavailable
 from klet.cli.verdict import Broken, Done, Pending
-from klet.cli.waiting import Awaited, PodWaiter, find_applied
+from klet.cli.waiting import AppliedPod, PodWaiter, find_applied
 
-WEB = Awaited(PodKey("default", "web"), "d1")
+WEB = AppliedPod(PodKey("default", "web"), "d1")
 
 
 class Lister:
@@ -53,7 +53,7 @@ class Lines:
     def __init__(self):
         self.said = []
 
-    def say(self, text):
+    def show(self, text):
         self.said.append(text)
 
     def error(self, text):

@@ -13,7 +13,7 @@ from klet.config.configuration import KubeletConfiguration
 from klet.config.configuration_flags import CONFIGURATION_FLAGS, override_configuration
 from klet.config.errors import ConfigError
 from klet.config.flags import KUBELET_FLAGS, KubeletFlags, build_kubelet_flags
-from klet.config.flagset import Target, parse_flags
+from klet.config.flagset import FlagTarget, parse_flags
 from klet.config.gates import KNOWN_GATES, resolve_gates
 from klet.config.help import ALL_FLAGS
 from klet.config.validation import validate_configuration
@@ -209,4 +209,4 @@ def test_gate_moves_unless_locked(name):
 
 def test_every_flag_has_a_target_that_exists():
     for flag in ALL_FLAGS:
-        assert flag.target is Target.NONE or flag.field
+        assert flag.target is FlagTarget.NONE or flag.field

@@ -1,19 +1,19 @@
 import pytest
 
 from klet.config.errors import ConfigError
-from klet.config.gates import KNOWN_GATES, Stage, describe_ageing_gates, describe_gates, resolve_gates
+from klet.config.gates import KNOWN_GATES, Maturity, describe_ageing_gates, describe_gates, resolve_gates
 
 
 def test_all_alpha_moves_every_alpha_gate_that_is_not_named():
     gates = resolve_gates({"AllAlpha": True, "EventedPLEG": False})
-    alpha = {gate.name for gate in KNOWN_GATES.values() if gate.stage is Stage.ALPHA}
+    alpha = {gate.name for gate in KNOWN_GATES.values() if gate.stage is Maturity.ALPHA}
     assert {name for name in alpha if not gates.enabled(name)} == {"EventedPLEG"}
     assert not gates.enabled("NodeLogQuery")
 
 
 def test_all_beta_moves_every_beta_gate_that_is_not_named():
     gates = resolve_gates({"AllBeta": False, "KubeletPSI": True})
-    beta = {gate.name for gate in KNOWN_GATES.values() if gate.stage is Stage.BETA}
+    beta = {gate.name for gate in KNOWN_GATES.values() if gate.stage is Maturity.BETA}
     assert {name for name in beta if gates.enabled(name)} == {"KubeletPSI"}
     assert gates.enabled("NodeSwap")
 

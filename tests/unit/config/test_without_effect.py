@@ -10,7 +10,7 @@ import pytest
 import klet
 from klet.config.configuration import KubeletConfiguration
 from klet.config.flags import KUBELET_FLAGS, KubeletFlags
-from klet.config.flagset import Target
+from klet.config.flagset import FlagTarget
 from klet.config.gates import KUBELET_GATES
 from klet.config.klet import KletConfiguration
 from klet.config.without_effect import FIELDS, FLAGS, GATES, POLICY
@@ -94,7 +94,7 @@ def test_what_acts_through_the_configuration_is_called():
 
 def test_every_flag_acts_or_stands_in_the_table(outside):
     rows = {row.name for row in FLAGS}
-    fields = {flag.field: flag.name for flag in KUBELET_FLAGS if flag.target is Target.FLAGS}
+    fields = {flag.field: flag.name for flag in KUBELET_FLAGS if flag.target is FlagTarget.FLAGS}
     assert fields.keys() == {field.name for field in msgspec.structs.fields(KubeletFlags)}
     acting = {name for field, name in fields.items() if field in FLAGS_IN_CONFIG or is_read(outside, "flags", field)}
     assert acting & rows == set()

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from klet.api.times import Time
-from klet.embedded.deletion import Leave, Mark, Remove, decide_deletion, decide_pod_deletion, marked
+from klet.embedded.deletion import AlreadyDeleting, Mark, Remove, decide_deletion, decide_pod_deletion, marked
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -39,18 +39,18 @@ def in_seconds(seconds):
         pytest.param(pod(grace=-1), None, Mark(in_seconds(1), 1), id="a negative grace is one second"),
         pytest.param(pod(), 0, Remove(), id="no grace wanted"),
         pytest.param(pod(finalizers=("a/b",)), 0, Mark(NOW, 0), id="a finalizer holds it"),
-        pytest.param(pod(deleting=30), 30, Leave(), id="as long as before changes nothing"),
-        pytest.param(pod(deleting=30), 60, Leave(), id="longer than before changes nothing"),
-        pytest.param(pod(deleting=30), None, Leave(), id="a second delete without a wish changes nothing"),
+        pytest.param(pod(deleting=30), 30, AlreadyDeleting(), id="as long as before changes nothing"),
+        pytest.param(pod(deleting=30), 60, AlreadyDeleting(), id="longer than before changes nothing"),
+        pytest.param(pod(deleting=30), None, AlreadyDeleting(), id="a second delete without a wish changes nothing"),
         pytest.param(
             pod(deleting=30), 5, Mark(in_seconds(5), 5), id="shorter than before counts from the first delete"
         ),
         pytest.param(pod(deleting=30, passed=20), 5, Mark(NOW, 1), id="a shorter time that is over leaves one second"),
-        pytest.param(pod(deleting=-1), 1, Leave(), id="a stored negative grace is one second"),
+        pytest.param(pod(deleting=-1), 1, AlreadyDeleting(), id="a stored negative grace is one second"),
         pytest.param(pod(deleting=-1), 0, Remove(), id="no grace ends a stored negative one"),
         pytest.param(pod(deleting=30), 0, Remove(), id="the kubelet's last word"),
         pytest.param(pod(deleting=0), 30, Remove(), id="nothing is left of the grace"),
-        pytest.param(pod(deleting=0, finalizers=("a/b",)), 0, Leave(), id="only the finalizer is missing"),
+        pytest.param(pod(deleting=0, finalizers=("a/b",)), 0, AlreadyDeleting(), id="only the finalizer is missing"),
     ],
 )
 def test_decide_pod_deletion(stored, requested, verdict):
@@ -62,7 +62,7 @@ def test_decide_pod_deletion(stored, requested, verdict):
     [
         pytest.param({}, Remove(), id="gone at once"),
         pytest.param({"finalizers": ["a/b"]}, Mark(NOW, 0), id="a finalizer holds it"),
-        pytest.param({"finalizers": ["a/b"], "deletionTimestamp": "x"}, Leave(), id="being deleted already"),
+        pytest.param({"finalizers": ["a/b"], "deletionTimestamp": "x"}, AlreadyDeleting(), id="being deleted already"),
     ],
 )
 def test_decide_deletion(metadata, verdict):

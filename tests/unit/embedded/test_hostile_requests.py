@@ -12,7 +12,7 @@ from klet.embedded.identities import Identities
 from klet.embedded.nesting import DEEPEST, is_too_deep
 from klet.embedded.patching import MERGE_PATCH, TYPES, Patch
 from klet.embedded.reading import LONGEST_WATCH, read_watch_options
-from klet.embedded.refusals import Refused
+from klet.embedded.refusals import RequestRefused
 from klet.embedded.store import Store
 
 DEEP = msgspec.json.decode(b'{"a":' * 900 + b"1" + b"}" * 900)
@@ -31,14 +31,14 @@ def test_no_number_of_seconds_breaks_a_watch(seconds):
 
 @pytest.mark.parametrize("version", ["1" * 5000, "٣", "-1", "x"])
 def test_a_version_that_is_no_number_is_refused(version):
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         read_watch_options({"resourceVersion": version})
 
 
 @pytest.mark.parametrize("type_", TYPES)
 def test_a_patch_in_a_thousand_levels_is_applied_or_refused(type_):
     change = [{"op": "copy", "from": "/x", "path": "/x/a"}] * 2000 if type_ == TYPES[0] else {"x": DEEP}
-    with suppress(Refused):
+    with suppress(RequestRefused):
         Patch(type_, msgspec.json.encode(change)).apply({"metadata": {}, "x": DEEP}, kind_of(ConfigMap))
 
 
@@ -51,5 +51,5 @@ def test_objects_that_could_not_be_read_again_are_too_deep(shape, levels, is_dee
 
 def test_a_patch_does_not_make_an_object_too_deep():
     change = msgspec.json.encode({"x": DEEP})
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         Patch(MERGE_PATCH, change).apply({"metadata": {}}, kind_of(ConfigMap))

@@ -4,9 +4,9 @@ import pytest
 
 from klet.api.certificates import CertificateSigningRequest
 from klet.api.kinds import kind_of
-from klet.embedded.identities import User
-from klet.embedded.refusals import Refused
-from klet.embedded.registry import Registry, Target
+from klet.embedded.identities import ApiUser
+from klet.embedded.refusals import RequestRefused
+from klet.embedded.registry import ObjectRegistry, ObjectTarget
 from klet.embedded.signing_requests import requested_by
 from klet.embedded.store import Store
 from klet.testing.clock import ManualClock
@@ -21,7 +21,7 @@ FAILED = {"type": "Failed", "status": "True"}
 @pytest.fixture
 def registry():
     store = Store.open()
-    yield Registry(store=store, clock=ManualClock())
+    yield ObjectRegistry(store=store, clock=ManualClock())
     store.close()
 
 
@@ -31,7 +31,7 @@ def write(registry):
     registry.create(KIND, "", {"metadata": {"name": "Node_csr"}, "spec": SPEC, "status": {"certificate": "AAAA"}})
 
     def put(subresource, spec=SPEC, **status):
-        target = Target(KIND, "", "Node_csr", subresource)
+        target = ObjectTarget(KIND, "", "Node_csr", subresource)
         return registry.replace(target, {"metadata": {"name": "Node_csr"}, "spec": spec, "status": status})
 
     return put
@@ -39,12 +39,12 @@ def write(registry):
 
 def test_the_requester_is_written_by_the_server():
     lied = {"spec": {**SPEC, "username": "admin", "groups": ["system:masters"], "extra": {"a": ["b"]}}}
-    user = User("system:bootstrap:a", uid="u", groups=("g",))
+    user = ApiUser("system:bootstrap:a", uid="u", groups=("g",))
     assert requested_by(lied, user)["spec"] == {**SPEC, "username": "system:bootstrap:a", "uid": "u", "groups": ["g"]}
 
 
 def test_a_new_request_is_open(registry, write):
-    assert registry.get(Target(KIND, "", "Node_csr"))["status"] == {}
+    assert registry.get(ObjectTarget(KIND, "", "Node_csr"))["status"] == {}
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_new_request_is_open(registry, write):
     ],
 )
 def test_what_is_not_taken(registry, spec, message):
-    with pytest.raises(Refused, match=message):
+    with pytest.raises(RequestRefused, match=message):
         registry.create(KIND, "", {"metadata": {"name": "r"}, "spec": {**SPEC, **spec}})
 
 
@@ -79,7 +79,7 @@ def test_the_request_itself_never_changes(write):
 
 def test_a_decision_is_final(write):
     write("approval", conditions=[APPROVED])
-    with pytest.raises(Refused, match="conditions may not remove Approved"):
+    with pytest.raises(RequestRefused, match="conditions may not remove Approved"):
         write("approval", conditions=[])
-    with pytest.raises(Refused, match="Approved and Denied conditions are mutually exclusive"):
+    with pytest.raises(RequestRefused, match="Approved and Denied conditions are mutually exclusive"):
         write("approval", conditions=[APPROVED, DENIED])

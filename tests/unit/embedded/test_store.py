@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from klet.embedded.store import HISTORY, ChangeType, Key, Store, StoreError, TooOld
+from klet.api.meta import WatchEventType
+from klet.embedded.store import HISTORY, Key, Store, StoreError, TooOld
 
 A, B = Key("pods", "default", "a"), Key("pods", "other", "b")
 
@@ -51,7 +52,7 @@ def test_changes_since_a_version(store):
     store.put(A, obj(x=2))
     store.remove(A)
     changes = store.since(start)
-    assert [each.type for each in changes] == [ChangeType.ADDED, ChangeType.MODIFIED, ChangeType.DELETED]
+    assert [each.type for each in changes] == [WatchEventType.ADDED, WatchEventType.MODIFIED, WatchEventType.DELETED]
     assert changes[1].before["x"] == 1
     assert store.since(store.revision) == []
 

@@ -4,8 +4,8 @@ import pytest
 
 from klet.api.certificates import ClusterTrustBundle
 from klet.api.kinds import kind_of
-from klet.embedded.refusals import Refused
-from klet.embedded.registry import Registry, Target
+from klet.embedded.refusals import RequestRefused
+from klet.embedded.registry import ObjectRegistry, ObjectTarget
 from klet.embedded.store import Store
 from klet.testing.clock import ManualClock
 
@@ -16,7 +16,7 @@ SIGNER = "example.com/signer"
 @pytest.fixture
 def registry():
     store = Store.open()
-    yield Registry(store=store, clock=ManualClock())
+    yield ObjectRegistry(store=store, clock=ManualClock())
     store.close()
 
 
@@ -34,7 +34,7 @@ def bundle(signer="", **metadata):
 )
 def test_names_that_are_taken(registry, signer, name):
     assert registry.create(KIND, "", bundle(signer, name=name))["metadata"]["name"] == name
-    assert registry.get(Target(KIND, "", name))
+    assert registry.get(ObjectTarget(KIND, "", name))
 
 
 def test_a_name_that_the_server_completes(registry):
@@ -54,14 +54,14 @@ def test_a_name_that_the_server_completes(registry):
     ],
 )
 def test_names_that_are_not_taken(registry, signer, name, message):
-    with pytest.raises(Refused, match=message):
+    with pytest.raises(RequestRefused, match=message):
         registry.create(KIND, "", bundle(signer, name=name))
 
 
 def test_a_bundle_stays_that_of_its_signer(registry):
     registry.create(KIND, "", bundle(SIGNER, name="example.com:signer:a"))
-    target = Target(KIND, "", "example.com:signer:a")
-    with pytest.raises(Refused, match=r"spec\.signerName: Invalid value: .*: field is immutable"):
+    target = ObjectTarget(KIND, "", "example.com:signer:a")
+    with pytest.raises(RequestRefused, match=r"spec\.signerName: Invalid value: .*: field is immutable"):
         registry.replace(target, bundle("example.com/other", name="example.com:signer:a"))
     changed = {"metadata": {"name": "example.com:signer:a"}, "spec": {"signerName": SIGNER, "trustBundle": "y"}}
     assert registry.replace(target, changed)["spec"]["trustBundle"] == "y"

@@ -1,13 +1,22 @@
 import pytest
 
-from klet.kube.announcer import FIRST_PAUSE, LONGEST_PAUSE, LOSSES_APART, Back, Lost, StillLost, Told, heed
+from klet.kube.announcer import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    LOSSES_APART,
+    Announced,
+    Back,
+    Lost,
+    StillLost,
+    decide_announcement,
+)
 
 
 def words(*attempts):
     """What is said of attempts, each an instant and why it failed, with when it is said."""
-    told, said = Told(), []
+    told, said = Announced(), []
     for now, why in attempts:
-        told, word = heed(told, why, now=now)
+        told, word = decide_announcement(told, why, now=now)
         if word is not None:
             said.append((now, word))
     return said

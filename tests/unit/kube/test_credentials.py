@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from klet.kube.access import KeyPair, Login, Material
-from klet.kube.credentials import PAIR_PATIENCE, Credentials, Shown
+from klet.kube.credentials import PAIR_PATIENCE, Credentials, CredentialSet
 from klet.kube.errors import CredentialError
 from klet.testing.loop import LoopClock, run_virtual
 
@@ -22,11 +22,11 @@ def of_file(file) -> Login:
     return Login(pair=KeyPair(Material(path=file), Material(path=file)))
 
 
-async def ask(login: Login) -> tuple[Shown | str, timedelta]:
+async def ask(login: Login) -> tuple[CredentialSet | str, timedelta]:
     """What is shown, or why nothing is, and how long that took."""
     clock = LoopClock(epoch=EPOCH)
     try:
-        answer: Shown | str = await Credentials(login=login, clock=clock).current()
+        answer: CredentialSet | str = await Credentials(login=login, clock=clock).current()
     except CredentialError as error:
         answer = str(error)
     return answer, clock.now() - EPOCH
@@ -37,13 +37,13 @@ def test_a_certificate_that_is_to_come_is_waited_for(file):
         await LoopClock(epoch=EPOCH).sleep(timedelta(seconds=3))
         file.write_bytes(b"pair")
 
-    async def story() -> tuple[Shown | str, timedelta]:
+    async def story() -> tuple[CredentialSet | str, timedelta]:
         async with asyncio.TaskGroup() as group:
             group.create_task(come())
             return await ask(of_file(file))
 
     answer, took = run_virtual(story())
-    assert answer == Shown(certificate=b"pair", key=b"pair")
+    assert answer == CredentialSet(certificate=b"pair", key=b"pair")
     assert timedelta(seconds=3) <= took < timedelta(seconds=3.2)
 
 

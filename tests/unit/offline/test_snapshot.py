@@ -10,7 +10,7 @@ from klet.api.node import Node, RuntimeClass
 from klet.api.pod import Pod
 from klet.api.service import Service
 from klet.checkpoint import CheckpointDamaged, CheckpointVersion, Envelope
-from klet.offline.snapshot import AcceptedPods, PodsFormat, Surroundings, SurroundingsFormat
+from klet.offline.snapshot import AcceptedPods, KeptCluster, KeptClusterFormat, PodsFormat
 from klet.testing.builders import make_pod
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
@@ -70,7 +70,7 @@ def test_who_set_which_field_is_not_kept():
 
 
 def test_surroundings_are_read_as_they_were_written():
-    around = Surroundings(
+    around = KeptCluster(
         node_name="n",
         at=AT,
         nodes=(convert(Node, {"metadata": {"name": "n"}, "spec": {"podCIDRs": ["10.0.0.0/24"]}}),),
@@ -78,13 +78,13 @@ def test_surroundings_are_read_as_they_were_written():
         runtime_classes=(convert(RuntimeClass, {"metadata": {"name": "r"}, "handler": "crun"}),),
         trust_bundles=(convert(ClusterTrustBundle, {"metadata": {"name": "t"}, "spec": {"trustBundle": "x"}}),),
     )
-    form = SurroundingsFormat()
+    form = KeptClusterFormat()
     assert form.decode(form.encode(around)) == around
 
 
 def test_surroundings_from_before_trust_bundles_were_kept_are_read():
     payload = {"nodeName": "n", "at": "2030-01-01T00:00:00Z", "nodes": [], "services": [], "runtimeClasses": []}
-    assert SurroundingsFormat().decode(envelope(payload, kind="OfflineSurroundings")).trust_bundles == ()
+    assert KeptClusterFormat().decode(envelope(payload, kind="OfflineSurroundings")).trust_bundles == ()
 
 
 def envelope(payload, *, kind="AcceptedPods", version=1):

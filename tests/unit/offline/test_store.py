@@ -13,7 +13,7 @@ from klet.checkpoint import CheckpointError, Envelope
 from klet.offline.object_files import NoFiles
 from klet.offline.object_formats import Known
 from klet.offline.sealing import load_sealer
-from klet.offline.snapshot import AcceptedPods, PodsFormat, Surroundings
+from klet.offline.snapshot import AcceptedPods, KeptCluster, PodsFormat
 from klet.offline.store import open_store
 from klet.testing.builders import make_pod
 from klet.testing.clock import ManualClock
@@ -38,7 +38,7 @@ def open_again(tmp_path, threads):
 async def test_a_later_life_finds_everything(open_again, tmp_path):
     store = await open_again()
     assert (store.left_pods, store.left_surroundings) == (None, None)
-    around = Surroundings(node_name="n", at=AT, nodes=(), services=(), runtime_classes=())
+    around = KeptCluster(node_name="n", at=AT, nodes=(), services=(), runtime_classes=())
     await store.pods.save(accepted("p"))
     await store.surroundings.save(around)
     await store.config_maps.keep("ns/c", ConfigMap(data={"a": "1"}), version="1")

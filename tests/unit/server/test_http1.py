@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from klet.server.http1 import (
+    HttpRefusal,
     MessageLimits,
-    Refusal,
     RequestHead,
     RequestMessage,
     RequestReader,
@@ -29,7 +29,7 @@ def read_all(data, *, size=1 << 20):
         reader.feed(data[start : start + size])
         while (message := reader.read()) is not None:
             found.append(message)
-            if isinstance(message, Refusal):
+            if isinstance(message, HttpRefusal):
                 return found
     return found
 
@@ -94,7 +94,7 @@ def head(*lines, first="GET / HTTP/1.1", host=True):
 def test_what_is_refused(data, status, size):
     *before, refusal = read_all(data, size=size)
     assert before == []
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, HttpRefusal)
     assert refusal.status == status
     assert write_refusal(refusal).startswith(f"HTTP/1.1 {status} {refusal.reason}\r\n".encode())
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from klet.server.lobby import Lobby, LobbyLimits, Stage
+from klet.server.lobby import ConnectionStage, Lobby, LobbyLimits
 from klet.testing.clock import ManualClock
 
 SMALL = LobbyLimits(connections=3, sessions=2, bytes_kept=1000)
@@ -72,7 +72,7 @@ def test_sessions_are_counted_apart():
     door = Door()
     visits = [door.come(name) for name in ("a", "b", "c")]
     for visit in visits:
-        visit.reach(Stage.SESSION)
+        visit.reach(ConnectionStage.SESSION)
     assert door.closed == ["a"]
     door.come("d")
     assert door.closed == ["a"]
@@ -143,9 +143,9 @@ def test_the_age_of_a_visit():
 @pytest.mark.parametrize(
     ("stage", "order"),
     [
-        pytest.param(Stage.CONNECTED, [3, "client", 2, 0, 1], id="handshakes: the newest and the oldest"),
-        pytest.param(Stage.HANDSHAKE, [3, "client", 2, 0, 1], id="handshakes that go on: the same"),
-        pytest.param(Stage.SESSION, [0, "client", 1, 2, 3], id="requests: as they came"),
+        pytest.param(ConnectionStage.CONNECTED, [3, "client", 2, 0, 1], id="handshakes: the newest and the oldest"),
+        pytest.param(ConnectionStage.HANDSHAKE, [3, "client", 2, 0, 1], id="handshakes that go on: the same"),
+        pytest.param(ConnectionStage.SESSION, [0, "client", 1, 2, 3], id="requests: as they came"),
     ],
 )
 def test_work_is_done_in_turns_by_address_and_with_pauses(stage, order):
@@ -199,7 +199,7 @@ def test_handshakes_come_before_requests_and_do_not_starve_them():
 
         visits = [door.come(name) for name in "rrrrrrhhhhhh"]
         for visit in visits:
-            visit.reach(Stage.SESSION if visit.name == "r" else Stage.HANDSHAKE)
+            visit.reach(ConnectionStage.SESSION if visit.name == "r" else ConnectionStage.HANDSHAKE)
             visit.soon(lambda visit=visit: work(visit.name))
         await asyncio.wait_for(is_done.wait(), 10)
         assert "".join(done) == "hhrhhrhhrrrr"
@@ -212,7 +212,7 @@ def test_a_slice_serves_few_requests():
         door, done = Door(LobbyLimits()), []
         for number in range(20):
             visit = door.come(number)
-            visit.reach(Stage.SESSION)
+            visit.reach(ConnectionStage.SESSION)
             visit.soon(lambda number=number: done.append(number))
         await asyncio.sleep(0)
         assert done == [0, 1, 2, 3]

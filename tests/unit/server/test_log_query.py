@@ -15,11 +15,11 @@ from klet.api.container_status import (
 )
 from klet.api.pod import PodStatus
 from klet.model.log_query import LogQuery
-from klet.server.log_query import Refusal, choose_instance, parse_log_query
+from klet.server.log_query import LogRefusal, choose_instance, parse_log_query
 from klet.testing.builders import make_pod
 
-UNDECODABLE = Refusal(400, '{"message": "Unable to decode query."}')
-INVALID = Refusal(422, '{"message": "Invalid request."}')
+UNDECODABLE = LogRefusal(400, '{"message": "Unable to decode query."}')
+INVALID = LogRefusal(422, '{"message": "Invalid request."}')
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ INVALID = Refusal(422, '{"message": "Invalid request."}')
         pytest.param({"sinceSeconds": "5", "sinceTime": "2030-01-02T03:04:05Z"}, INVALID, id="since twice"),
         pytest.param(
             {"stream": "Stdout"},
-            Refusal(
+            LogRefusal(
                 400,
                 'unable to return the given log stream: "Stdout". '
                 "Please enable PodLogsQuerySplitStreams feature gate in kubelet",
@@ -126,11 +126,11 @@ def test_instances(state, last, previous, expected):
         status = ContainerStatus(name="c", state=state, last_state=last, container_id="containerd://now")
         pod = replace(pod, status=PodStatus(container_statuses=(status,)))
     found = choose_instance(pod, "c", previous=previous)
-    assert found == (Refusal(400, expected) if expected.startswith(("container", "previous")) else expected)
+    assert found == (LogRefusal(400, expected) if expected.startswith(("container", "previous")) else expected)
 
 
 def test_a_container_that_the_spec_does_not_have():
-    expected = Refusal(404, 'container "x" not found in pod "p"')
+    expected = LogRefusal(404, 'container "x" not found in pod "p"')
     assert choose_instance(make_pod("c", name="p"), "x", previous=False) == expected
 
 

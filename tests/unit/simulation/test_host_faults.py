@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from klet.host.errors import HostError
-from klet.simulation.host_faults import HostFault, HostFaults, Refuse, TakeLong
+from klet.simulation.host_faults import FailCall, HostFault, HostFaults, TakeLong
 from klet.testing.loop import EPOCH, VirtualClock, run_virtual
 
 
@@ -47,8 +47,8 @@ def test_a_port_without_faults_is_as_it_was():
 @pytest.mark.parametrize(
     ("effect", "written"),
     [
-        pytest.param(Refuse(), ["second"], id="it fails and does nothing"),
-        pytest.param(Refuse(after_effect=True), ["first", "second"], id="it fails when it has done it"),
+        pytest.param(FailCall(), ["second"], id="it fails and does nothing"),
+        pytest.param(FailCall(after_effect=True), ["first", "second"], id="it fails when it has done it"),
     ],
 )
 def test_a_call_that_fails(effect, written):
@@ -78,8 +78,8 @@ def test_a_call_that_takes_long():
 def test_faults_are_of_one_port_and_end():
     async def main():
         faults, disk = HostFaults(clock=VirtualClock()), Disk()
-        faults.add(HostFault("tape", Refuse(), count=9))
-        faults.add(HostFault("disk", Refuse(), count=9))
+        faults.add(HostFault("tape", FailCall(), count=9))
+        faults.add(HostFault("disk", FailCall(), count=9))
         faults.clear()
         await wrapped(faults, disk).write("fine")
         return disk.written

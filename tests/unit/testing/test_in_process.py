@@ -12,7 +12,16 @@ import pytest
 from klet.aio.clock import LoopClock
 from klet.cri.errors import CriNotFound, DeadlineExceeded, Unavailable
 from klet.cri.events import ContainerdEvents, CriEvents, EventKind
-from klet.testing.fake_runtime import FakeImage, FakeRuntime, Fault, Features, Hang, Life, Script, random_latency
+from klet.testing.fake_runtime import (
+    ContainerLife,
+    FakeImage,
+    FakeRuntime,
+    Fault,
+    Features,
+    Hang,
+    Script,
+    random_latency,
+)
 from klet.testing.fake_runtime.lives import runs_for
 from klet.testing.in_process import run_in_process
 from klet.testing.loop import EPOCH, run_virtual
@@ -135,7 +144,7 @@ async def simulate(seed, pods=20):
     clock = LoopClock(epoch=EPOCH)
     runtime = build_runtime(
         seed=seed,
-        lives=lambda config: Life(lasts=SECOND * (1 + len(config.metadata.name)), exit_code=3),
+        lives=lambda config: ContainerLife(lasts=SECOND * (1 + len(config.metadata.name)), exit_code=3),
         latency=random_latency(timedelta(milliseconds=5)),
     )
 

@@ -1,7 +1,7 @@
 """Where the registry of tests comes from, and how to log in to it."""
 
 from klet.images.docker_config import RegistryLogin, parse_docker_config_json
-from klet.testing.registry import Registry, find_registry
+from klet.testing.registry import ImageRegistry, find_registry
 
 
 def test_what_is_there_is_not_fetched_again(tmp_path):
@@ -12,5 +12,5 @@ def test_what_is_there_is_not_fetched_again(tmp_path):
 
 
 def test_its_login_is_one_of_docker():
-    config = Registry("127.0.0.1:5000").docker_config(password="p")
+    config = ImageRegistry("127.0.0.1:5000").docker_config(password="p")
     assert parse_docker_config_json(config) == {"127.0.0.1:5000": RegistryLogin("user", "p")}

@@ -33,7 +33,7 @@ _OLD_ANNOTATIONS: Final = frozenset(
 
 
 def default_pod(pod: Pod) -> Pod:
-    """The pod with every field filled in that has a default."""
+    """Return the pod with every field filled in that has a default."""
     return replace(pod, metadata=_metadata(pod.metadata), spec=_spec(pod.spec), status=_status(pod.status))
 
 

@@ -1,7 +1,7 @@
 """Why a patch cannot be applied.
 
 PatchError            the patch does not fit the object or the rules
-├── MissingMergeKey   an element of a merge list cannot be told from the others
+├── MissingMergeKey   an element of a merge list cannot be distinguished from the others
 └── TooManyOperations a JSON patch that is refused for its size
 """
 

@@ -85,7 +85,7 @@ _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 def _pointer(operation: Mapping[str, Any], name: str) -> list[str]:
-    """The steps of a JSON pointer, of which the first leads from the holder to the document."""
+    """Return the steps of a JSON pointer, of which the first leads from the holder to the document."""
     text = operation.get(name)
     if not isinstance(text, str) or (text and not text.startswith("/")) or re.search(r"~(?![01])", text):
         raise PatchError(f"{name} of a JSON patch operation must be a JSON pointer, not {text!r}")

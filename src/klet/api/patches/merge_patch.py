@@ -19,7 +19,7 @@ def apply_merge_patch(data: Any, patch: Any) -> Any:
 
 
 def create_merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """The smallest patch that makes `new` of `old`; neither may hold nulls, which a merge patch cannot set."""
+    """Return the smallest patch that makes `new` of `old`; neither may hold nulls, which a merge patch cannot set."""
     patch: dict[str, Any] = {key: None for key in old if key not in new}
     for key, value in new.items():
         before = old.get(key)

@@ -31,7 +31,7 @@ class MergeList(Struct, frozen=True):
 
 
 def merge_list(struct: type[ApiObject], field: str) -> MergeList | None:
-    """How the list in a field merges; None if it is replaced as a whole."""
+    """Return how the list in a field merges; None if it is replaced as a whole."""
     return _MERGE_LISTS.get(struct, {}).get(field)
 
 

@@ -26,7 +26,7 @@ Json = dict[str, Any]
 
 
 def apply_strategic_patch(data: Mapping[str, Any], patch: Mapping[str, Any], struct: type[ApiObject]) -> Json:
-    """The object, as plain data, with the patch applied."""
+    """Return the object, as plain data, with the patch applied."""
     return _merge_map(data, patch, Object(struct))
 
 
@@ -35,7 +35,7 @@ def list_strategy(shape: Shape, field: str) -> MergeList | None:
 
 
 def shape_in(shape: Shape, field: str) -> Shape:
-    """What a field holds; of data without a known type, nothing is known further down."""
+    """Return what a field holds; of data without a known type, nothing is known further down."""
     match shape:
         case Object():
             known = shape.fields.get(field)
@@ -51,7 +51,7 @@ def item_shape(shape: Shape) -> Shape:
 
 
 def merge_key_of(element: Any, key: str) -> Any:
-    """The value that names an element of a merge list."""
+    """Return the value that names an element of a merge list."""
     if not isinstance(element, Mapping):
         raise PatchError(f"expected a map in a list merged by {key}, found {_show(element)}")
     if key not in element:
@@ -98,7 +98,7 @@ def _merge_value(before: Any, value: Any, shape: Shape, field: str) -> Any:
 
 
 def _retained(data: Mapping[str, Any], patch: Mapping[str, Any]) -> Json:
-    """The fields that `$retainKeys` leaves; a patch may not set others than those."""
+    """Return the fields that `$retainKeys` leaves; a patch may not set others than those."""
     if RETAIN_KEYS not in patch:
         return dict(data)
     keys = patch[RETAIN_KEYS]
@@ -110,7 +110,7 @@ def _retained(data: Mapping[str, Any], patch: Mapping[str, Any]) -> Json:
 
 
 def _lists(patch: Mapping[str, Any], prefix: str, name: str) -> list[tuple[str, list[Any]]]:
-    """The directives that run beside a list: the field each is about, and its own list."""
+    """Return the directives that run beside a list: the field each is about, and its own list."""
     found = []
     for key, value in patch.items():
         if key.startswith(prefix):
@@ -121,7 +121,7 @@ def _lists(patch: Mapping[str, Any], prefix: str, name: str) -> list[tuple[str, 
 
 
 def _merge_in_order(before: Any, changes: Any, order: list[Any], shape: Shape, field: str) -> list[Any] | None:
-    """Merge a list and put it in the order that was asked for; elements that nobody named keep their place."""
+    """Merge a list and put it in the order that was asked for; elements that it does not name keep their place."""
     strategy = list_strategy(shape, field) or MergeList()
     if not all(value is None or isinstance(value, list) for value in (before, changes)):
         raise PatchError("invalid patch format of setElementOrder list")
@@ -163,7 +163,7 @@ def _merge_list(before: list[Any], changes: list[Any], key: str, item: Shape) ->
 
 
 def _follow_directives(before: list[Any], changes: list[Any], key: str) -> tuple[list[Any], list[Any]]:
-    """What is left of a list after its deletions, and the changes that are none."""
+    """Return what is left of a list after its deletions, and the changes that are none."""
     wanted, kept, replaced = [], before, False
     for change in changes:
         match change.get(DIRECTIVE) if isinstance(change, Mapping) else None:
@@ -199,7 +199,7 @@ def _arrange(merged: list[Any], order: Sequence[Any], before: Sequence[Any], key
 
 
 def _places(elements: Sequence[Any], key: str) -> dict[Any, int]:
-    """Where each element comes first in a list."""
+    """Return where each element comes first in a list."""
     places: dict[Any, int] = {}
     for index, element in enumerate(elements):
         places.setdefault(_identity(element, key), index)
@@ -207,13 +207,13 @@ def _places(elements: Sequence[Any], key: str) -> dict[Any, int]:
 
 
 def _identity(element: Any, key: str) -> Any:
-    """What names an element among the others: its merge key, or itself."""
+    """Return what names an element among the others: its merge key, or itself."""
     name = merge_key_of(element, key) if key else element
     return name if isinstance(name, str | int | float | None) else _show(name)
 
 
 def _without_directives(value: Any) -> Any:
-    """What a patch adds where nothing was: its values without nulls and directives."""
+    """Return what a patch adds where nothing was: its values without nulls and directives."""
     if isinstance(value, Mapping):
         if value.get(DIRECTIVE) == "delete":
             return {}
@@ -226,7 +226,7 @@ def _without_directives(value: Any) -> Any:
 
 
 def _show(value: Any) -> str:
-    """A value as Go prints it."""
+    """Return a value as Go prints it."""
     match value:
         case Mapping():
             return f"map[{' '.join(f'{key}:{_show(inner)}' for key, inner in sorted(value.items()))}]"

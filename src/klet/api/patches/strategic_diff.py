@@ -24,7 +24,7 @@ State = ApiObject | Mapping[str, Any]
 
 
 def create_strategic_patch(old: State, new: State, struct: type[ApiObject]) -> Json:
-    """The patch that makes `new` of `old`; empty if they do not differ."""
+    """Return the patch that makes `new` of `old`; empty if they do not differ."""
     if isinstance(old, ApiObject) and isinstance(new, ApiObject):
         old, new = _differing(old, new)
     return _diff_map(_plain(old), _plain(new), Object(struct), retain_keys=False)

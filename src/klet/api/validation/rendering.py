@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-# The API server has no such limits; but nobody reads more, and each of many messages would hold it all.
+# The API server has no such limits; but a reader needs no more, and each of many messages would hold it all.
 _LONGEST_TEXT: Final = 128 * 1024
 _MOST_ITEMS: Final = 100
 _ESCAPES: Final = {

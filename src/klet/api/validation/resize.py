@@ -72,7 +72,7 @@ def _moved_containers(new: PodSpec, old: PodSpec) -> FieldErrors:
 
 
 def _is_supported_by_node(pod: Pod) -> bool:
-    """A kubelet that can resize reports the resources of running containers; the first running one tells."""
+    """A kubelet that can resize reports the resources of running containers; the first running one shows it."""
     for status in pod.status.container_statuses:
         if status.state.running is not None:
             return status.resources is not None

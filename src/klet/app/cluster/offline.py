@@ -14,10 +14,10 @@ from klet.model.causes import CauseRecorder
 from klet.model.pods import uid_of
 from klet.model.roles import Part, PodCidrTaker
 from klet.offline.keeping import Offline
+from klet.offline.kept_cluster import ClusterKeeper, FollowedCluster
 from klet.offline.outage import Outage, OutageWatch
 from klet.offline.start import StartFromKept
 from klet.offline.store import open_store
-from klet.offline.surroundings import FollowedCluster, SurroundingsKeeper
 from klet.status.api_status import restore_status
 from klet.status.board import StatusBoard
 
@@ -60,7 +60,7 @@ def build_offline_parts(
         recorder=recorder,
         clock=offline.clock,
     )
-    keeper = SurroundingsKeeper(
+    keeper = ClusterKeeper(
         store=offline.store.surroundings,
         followed=FollowedCluster(informers=informers, node_name=offline.node_name, kept=left, clock=offline.clock),
         kept=left,

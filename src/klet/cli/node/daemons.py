@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from klet.aio.clock import Clock
-from klet.cli.node.node import Node, NodeError, last_lines
+from klet.cli.node.node import LocalNode, NodeError, last_lines
 from klet.cli.node.packages import SYSTEM_PATH
 from klet.cli.node.processes import (
     ProcessIdentity,
@@ -17,7 +17,7 @@ from klet.cli.node.processes import (
     stop,
     unnoted_daemons,
 )
-from klet.cli.node.services import Service, write_services
+from klet.cli.node.services import NodeService, write_services
 from klet.cli.node.supervisor import BUSY, OWN_NAME
 
 CONTAINERD = "containerd"
@@ -29,8 +29,8 @@ STOP_GRACE = timedelta(seconds=60)
 POLL = timedelta(milliseconds=20)
 
 
-def containerd_service(node: Node, *, program: str, revision: str) -> Service:
-    return Service(
+def containerd_service(node: LocalNode, *, program: str, revision: str) -> NodeService:
+    return NodeService(
         name=CONTAINERD,
         argv=(program, "--config", str(node.paths.containerd_configuration)),
         log=str(node.paths.logs / "containerd.log"),
@@ -38,8 +38,8 @@ def containerd_service(node: Node, *, program: str, revision: str) -> Service:
     )
 
 
-def agent_service(node: Node, *, revision: str) -> Service:
-    return Service(
+def agent_service(node: LocalNode, *, revision: str) -> NodeService:
+    return NodeService(
         name=AGENT,
         argv=(
             *(sys.executable, "-P", "-m", "klet", "run"),
@@ -54,12 +54,12 @@ def agent_service(node: Node, *, revision: str) -> Service:
     )
 
 
-def daemon(node: Node, name: str) -> ProcessIdentity | None:
-    """The daemon's process, if it lives."""
+def daemon(node: LocalNode, name: str) -> ProcessIdentity | None:
+    """Return the daemon's process, if it lives."""
     return read_pid_file(node.paths.pids / name)
 
 
-async def run_services(node: Node, services: Sequence[Service], *, clock: Clock) -> None:
+async def run_services(node: LocalNode, services: Sequence[NodeService], *, clock: Clock) -> None:
     """Make the supervisor run exactly these daemons, starting it first if it does not live."""
     write_services(node.paths.services, services)
     log = node.paths.logs / "supervisor.log"
@@ -77,7 +77,7 @@ async def run_services(node: Node, services: Sequence[Service], *, clock: Clock)
         send_signal(supervisor, signal.SIGHUP)
 
 
-async def stop_daemon(node: Node, name: str, *, clock: Clock) -> None:
+async def stop_daemon(node: LocalNode, name: str, *, clock: Clock) -> None:
     """End a daemon that no supervisor looks after, also one that no pid file names."""
     process = daemon(node, name)
     if process is not None:
@@ -86,7 +86,7 @@ async def stop_daemon(node: Node, name: str, *, clock: Clock) -> None:
         await stop(stray, grace=STOP_GRACE, clock=clock)
 
 
-def _commands(node: Node) -> Mapping[str, tuple[str, ...]]:
+def _commands(node: LocalNode) -> Mapping[str, tuple[str, ...]]:
     return {
         OWN_NAME: _supervisor_command(node),
         AGENT: agent_service(node, revision="").argv,
@@ -94,12 +94,12 @@ def _commands(node: Node) -> Mapping[str, tuple[str, ...]]:
     }
 
 
-def _supervisor_command(node: Node) -> tuple[str, ...]:
+def _supervisor_command(node: LocalNode) -> tuple[str, ...]:
     module = (sys.executable, "-P", "-m", "klet.cli.node.supervisor")
     return (*module, str(node.paths.services), str(node.paths.pids))
 
 
-def _start_supervisor(node: Node) -> subprocess.Popen[bytes]:
+def _start_supervisor(node: LocalNode) -> subprocess.Popen[bytes]:
     environment = daemon_environment(node.paths.pids / OWN_NAME)
     environment["PATH"] = f"{SYSTEM_PATH}:{environment.get('PATH', '')}"
     with open(node.paths.logs / "supervisor.log", "ab") as output:

@@ -61,7 +61,7 @@ class HostLedger:
                 remove_tree(self._directory)
 
     def _members(self) -> list[Path]:
-        """The nodes that still exist: one whose state directory was deleted cannot leave any more."""
+        """Return the nodes that still exist: one whose state directory was deleted cannot leave any more."""
         if not self._nodes.exists():
             return []
         return [entry for entry in self._nodes.iterdir() if Path(entry.read_text()).is_dir()]

@@ -1,6 +1,6 @@
 """Who may use the kubelet API of a node: an authority of the node's own, and the certificate of the node's owner.
 
-There is no API server to ask about anybody: whoever has a certificate of this authority may do everything.
+There is no API server for reviews: a client with a certificate of this authority may do everything.
 """
 
 from datetime import timedelta

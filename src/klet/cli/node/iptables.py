@@ -29,14 +29,14 @@ def parse_save(text: str) -> tuple[Table, ...]:
 
 
 def shared_chains(tables: Sequence[Table]) -> frozenset[str]:
-    """Which of the chains that CNI networks share exist."""
+    """Return which of the chains that CNI networks share exist."""
     return frozenset(chain for table in tables for chain in table.chains if chain in SHARED_CHAINS)
 
 
 def plan_cleanup(
     tables: Sequence[Table], *, network: str, keep: frozenset[str], own: frozenset[str] = frozenset()
 ) -> str:
-    """The input of `iptables-restore --noflush` that removes a network's rules; empty when there are none.
+    """Return the input of `iptables-restore --noflush` that removes a network's rules; empty when there are none.
 
     `keep` holds the shared chains that are not ours to remove, `own` the chains of sandboxes that are known: a plugin
     that was stopped half way leaves its chain without the rule that names the network.
@@ -45,7 +45,7 @@ def plan_cleanup(
 
 
 def container_chains(network: str, containers: Iterable[str]) -> frozenset[str]:
-    """The chains that the bridge and portmap plugins make for sandboxes; their names are a hash."""
+    """Return the chains that the bridge and portmap plugins make for sandboxes; their names are a hash."""
     return frozenset(
         chain
         for container in containers

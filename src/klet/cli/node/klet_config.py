@@ -1,5 +1,5 @@
 """The KletConfiguration of a `klet up` node: a runtime class for each runtime that the machine has, and a kernel that
-stays as it is: the machine is somebody's, and the node may go again.
+stays as it is: the machine has other users, and the node may be removed again.
 """
 
 import json
@@ -12,7 +12,7 @@ CRUN = "crun"
 
 
 def build_klet_configuration(*, handlers: Iterable[str]) -> str:
-    """The file as text: JSON, which is YAML too. Each class has the name of its handler."""
+    """Return the file as text: JSON, which is YAML too. Each class has the name of its handler."""
     classes = [
         {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": handler}, "handler": handler}
         for handler in handlers

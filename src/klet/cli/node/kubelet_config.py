@@ -14,7 +14,7 @@ SYSTEMD_RESOLV_CONF = "/run/systemd/resolve/resolv.conf"
 
 
 def build_kubelet_configuration(*, paths: NodePaths, names: NodeNames, record: NodeRecord, resolv_conf: str) -> str:
-    """The file as text: JSON, which is YAML too."""
+    """Return the file as text: JSON, which is YAML too."""
     configuration = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -48,7 +48,7 @@ def build_kubelet_configuration(*, paths: NodePaths, names: NodeNames, record: N
 
 
 def choose_resolv_conf(text: str, *, has_systemd_resolv_conf: bool) -> str:
-    """Where pods get their name servers from: a stub on the host's loopback is out of their reach."""
+    """Return where pods get their name servers from: a stub on the host's loopback is out of their reach."""
     servers = _name_servers(text)
     if has_systemd_resolv_conf and servers and all(_is_loopback(server) for server in servers):
         return SYSTEMD_RESOLV_CONF

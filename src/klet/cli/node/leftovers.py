@@ -30,7 +30,7 @@ async def kill_shims(address: str) -> None:
 
 
 def shim_sockets(containerd_state: Path) -> list[Path]:
-    """The sockets of shims, which containerd keeps outside of its own directories; each task notes its own."""
+    """Return the sockets of shims, which containerd keeps outside of its own directories; each task notes its own."""
     sockets = []
     for note in (containerd_state / TASKS).glob("*/*/address"):
         address = note.read_text().removeprefix("unix://")
@@ -40,27 +40,27 @@ def shim_sockets(containerd_state: Path) -> list[Path]:
 
 
 def known_sandboxes(containerd_state: Path, leases: Path) -> list[str]:
-    """The sandboxes that left something on the disk."""
+    """Return the sandboxes that left something on the disk."""
     directory = containerd_state / SANDBOXES
     kept = [entry.name for entry in directory.iterdir()] if directory.is_dir() else []
     return sorted({*kept, *leased_containers(leases)})
 
 
 def leased_containers(leases: Path) -> list[str]:
-    """The sandboxes that hold an address of the network."""
+    """Return the sandboxes that hold an address of the network."""
     files = leases.iterdir() if leases.is_dir() else ()
     # Beside one file for each address there are a lock and the last address that was given out.
     return [lease.read_text().split()[0] for lease in files if _LEASE.fullmatch(lease.name)]
 
 
 def cni_results(network: str, containers: Collection[str]) -> list[Path]:
-    """What libcni noted about sandboxes of the network, in a directory that all networks share."""
+    """Return what libcni noted about sandboxes of the network, in a directory that all networks share."""
     notes = [CNI_RESULTS / f"cni-loopback-{container}-lo" for container in containers]
     return notes + [CNI_RESULTS / f"{network}-{container}-eth0" for container in containers]
 
 
 def bandwidth_links(network: str, containers: Iterable[str]) -> list[str]:
-    """The interfaces that the bandwidth plugin made for sandboxes of the network; their names are a hash."""
+    """Return the interfaces that the bandwidth plugin made for sandboxes of the network; their names are a hash."""
     ours = {f"bwp{hashlib.sha512((network + container).encode()).hexdigest()[:12]}" for container in containers}
     return [name for name in links.names("bwp") if name in ours]
 

@@ -20,7 +20,7 @@ _LINK = struct.Struct("=BBHiII")
 _ERROR = struct.Struct("=i")
 
 
-class LinkError(HostError):
+class InterfaceError(HostError):
     """The kernel refused to delete an interface."""
 
 
@@ -29,7 +29,7 @@ def exists(name: str) -> bool:
 
 
 def members(bridge: str) -> list[str]:
-    """The interfaces that are plugged into a bridge."""
+    """Return the interfaces that are plugged into a bridge."""
     ports = SYS_NET / bridge / "brif"
     return sorted(entry.name for entry in ports.iterdir()) if ports.is_dir() else []
 
@@ -52,4 +52,4 @@ def delete(name: str) -> None:
         answer = netlink.recv(4096)
     (code,) = _ERROR.unpack_from(answer, _HEADER.size)
     if -code not in {0, errno.ENODEV}:
-        raise LinkError(f"cannot delete interface {name}: {os.strerror(-code)}")
+        raise InterfaceError(f"cannot delete interface {name}: {os.strerror(-code)}")

@@ -16,7 +16,7 @@ class NodeError(KletError):
     """The node cannot be made, used or taken down; the message says why and what to do."""
 
 
-class Node(Struct, frozen=True):
+class LocalNode(Struct, frozen=True):
     """Where one node lives."""
 
     paths: NodePaths
@@ -27,8 +27,8 @@ class Node(Struct, frozen=True):
         return not self.names.tag
 
 
-def find_node(state: Path) -> Node:
-    """The node of a state directory, which need not exist yet."""
+def find_node(state: Path) -> LocalNode:
+    """Return the node of a state directory, which need not exist yet."""
     # strict=False follows links as far as there is something; one directory must be one node.
     try:
         absolute = state.absolute().resolve()
@@ -38,10 +38,10 @@ def find_node(state: Path) -> Node:
         raise NodeError(problem)
     if absolute.exists() and not absolute.is_dir():
         raise NodeError(f"--state-dir {absolute} is not a directory")
-    return Node(paths=node_paths(absolute), names=node_names(absolute))
+    return LocalNode(paths=node_paths(absolute), names=node_names(absolute))
 
 
-def make_state_directory(node: Node) -> None:
+def make_state_directory(node: LocalNode) -> None:
     """Make the state directory; one that holds anything but a node is refused, for a node's end is its removal."""
     paths = node.paths
     try:
@@ -58,7 +58,7 @@ def make_state_directory(node: Node) -> None:
 
 
 @contextlib.contextmanager
-def locked(node: Node) -> Iterator[None]:
+def locked(node: LocalNode) -> Iterator[None]:
     """Hold the node for one command; the state directory itself is the lock, so a killed command holds nothing."""
     descriptor = os.open(node.paths.state, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -77,7 +77,7 @@ def require_root(command: str) -> None:
 
 
 def last_lines(log: Path, *, count: int = 8) -> str:
-    """The end of a log, for a message about the daemon that wrote it."""
+    """Return the end of a log, for a message about the daemon that wrote it."""
     try:
         with open(log, "rb") as file:
             file.seek(max(0, log.stat().st_size - 8192))

@@ -45,7 +45,7 @@ async def import_missing(
 
 
 def image_id(archive: bytes) -> str:
-    """The id by which the CRI knows an image: the digest of its configuration."""
+    """Return the id by which the CRI knows an image: the digest of its configuration."""
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         member = tar.extractfile("manifest.json")
         assert member is not None, "klet's own archives have a manifest"
@@ -54,7 +54,7 @@ def image_id(archive: bytes) -> str:
 
 
 def is_static_executable(program: bytes) -> bool:
-    """Whether an ELF file runs without a loader, as it must in an image that holds nothing else."""
+    """Return whether an ELF file runs without a loader, as it must in an image that holds nothing else."""
     if program[:5] != b"\x7fELF\x02":
         return False
     table, size, count = (int.from_bytes(program[at : at + n], "little") for at, n in ((32, 8), (54, 2), (56, 2)))

@@ -12,7 +12,7 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where the programs of a node are, also when the user's own PATH leaves out the system directories."""
 
 
-class Requirement(Struct, frozen=True):
+class PackageRequirement(Struct, frozen=True):
     """A Debian package, and the programs of it that a node calls."""
 
     package: str
@@ -20,11 +20,11 @@ class Requirement(Struct, frozen=True):
 
 
 REQUIREMENTS = (
-    Requirement("containerd", ("containerd", "containerd-shim-runc-v2", "ctr")),
-    Requirement("runc", ("runc",)),
-    Requirement("containernetworking-plugins", CNI_PLUGINS),
-    Requirement("busybox-static", ("busybox",)),
-    Requirement("iptables", ("iptables",)),
+    PackageRequirement("containerd", ("containerd", "containerd-shim-runc-v2", "ctr")),
+    PackageRequirement("runc", ("runc",)),
+    PackageRequirement("containernetworking-plugins", CNI_PLUGINS),
+    PackageRequirement("busybox-static", ("busybox",)),
+    PackageRequirement("iptables", ("iptables",)),
 )
 
 
@@ -67,7 +67,7 @@ def plan_packages(found: Mapping[str, Path | None], *, may_install: bool, has_ap
 
 
 def find_programs(which: Callable[[str], Path | None], has_plugin: Callable[[Path], bool]) -> dict[str, Path | None]:
-    """Where each needed program is; CNI plugins are looked for in their own directories."""
+    """Return where each needed program is; CNI plugins are looked for in their own directories."""
     found: dict[str, Path | None] = {}
     directory = choose_cni_directory(has_plugin)
     for requirement in REQUIREMENTS:
@@ -80,7 +80,7 @@ def find_programs(which: Callable[[str], Path | None], has_plugin: Callable[[Pat
 
 
 def choose_cni_directory(has_plugin: Callable[[Path], bool]) -> Path | None:
-    """The first directory that holds every plugin; half a set is no use."""
+    """Return the first directory that holds every plugin; half a set is no use."""
     return next(
         (directory for directory in CNI_DIRECTORIES if all(has_plugin(directory / name) for name in CNI_PLUGINS)), None
     )

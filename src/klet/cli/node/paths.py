@@ -160,7 +160,7 @@ def node_names(state: Path) -> NodeNames:
 
 
 def state_directory_problem(state: Path) -> str | None:
-    """Why the directory cannot hold a node, or None when it can."""
+    """Return why the directory cannot hold a node, or None when it can."""
     paths = node_paths(state)
     # containerd puts a second socket beside its own, with this ending.
     longest = max(paths.agent_socket, Path(f"{paths.containerd_socket}.ttrpc"), key=lambda path: len(os.fsencode(path)))
@@ -174,7 +174,7 @@ def state_directory_problem(state: Path) -> str | None:
 
 
 def foreign_entries(paths: NodePaths, names: Iterable[str]) -> list[str]:
-    """What lies in a state directory and is not klet's: a directory that holds such things is no node."""
+    """Return what lies in a state directory and is not klet's: a directory that holds such things is no node."""
     own = (
         *(paths.agent_socket, paths.record, paths.applied, paths.manifests, paths.configuration, paths.logs),
         *(paths.pod_logs, paths.container_links, paths.kubelet_root, paths.containerd_root, paths.images, paths.run),
@@ -185,5 +185,5 @@ def foreign_entries(paths: NodePaths, names: Iterable[str]) -> list[str]:
 
 
 def _temporary_of(name: str) -> str:
-    """The file that a temporary one was to replace when the command that wrote it was killed."""
+    """Return the file that a temporary one was to replace when the command that wrote it was killed."""
     return name.removeprefix(".").rpartition(".")[0] if name.startswith(".") else ""

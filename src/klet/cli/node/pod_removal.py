@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from klet.aio.clock import Clock
-from klet.cli.progress import Progress
+from klet.cli.progress import CommandProgress
 from klet.cri.errors import CriError, CriNotFound
 from klet.model.cri_labels import TERMINATION_GRACE_PERIOD
 from klet.wire import cri_v1_pb2 as pb
@@ -38,7 +38,7 @@ async def remove_pods(
     *,
     agent_lives: Callable[[], bool],
     stop_agent: Callable[[], Awaitable[None]],
-    progress: Progress,
+    progress: CommandProgress,
     clock: Clock,
 ) -> list[pb.PodSandbox]:
     """Remove all pods; returns the sandboxes that there were."""
@@ -62,12 +62,12 @@ async def remove_pods(
 
 
 def longest_grace(containers: Iterable[pb.Container]) -> int:
-    """How long the slowest pod may take to stop, in seconds."""
+    """Return how long the slowest pod may take to stop, in seconds."""
     return max((grace_of(container) for container in containers), default=0)
 
 
 def grace_of(container: pb.Container) -> int:
-    """A container's grace period, which the agent wrote on it when it made it."""
+    """Return a container's grace period, which the agent wrote on it when it made it."""
     try:
         text = container.annotations.get(TERMINATION_GRACE_PERIOD)
         grace = int(text) if text is not None else None

@@ -27,14 +27,14 @@ from klet.cli.node.machine import (
     resolv_conf,
     which,
 )
-from klet.cli.node.node import Node, NodeError
+from klet.cli.node.node import LocalNode, NodeError
 from klet.cli.node.own_images import build_own_images, import_missing
 from klet.cli.node.packages import Install, Missing, Ready, install_commands, plan_packages
 from klet.cli.node.record import NodeRecord, choose_ports, read_record, write_record
 from klet.cli.node.runtime_wait import until_runtime_ready
-from klet.cli.node.services import Service
+from klet.cli.node.services import NodeService
 from klet.cli.node.subnet import choose_subnet, parse_ipv4_routes
-from klet.cli.progress import Progress
+from klet.cli.progress import CommandProgress
 from klet.cri.client import connect
 from klet.host.cni import build_cni_list
 from klet.host.containerd_config import ContainerdSettings, build_containerd_config
@@ -52,10 +52,10 @@ IPV4_FORWARDING = "net/ipv4/ip_forward"
 IPV6_FORWARDING = "net/ipv6/conf/all/forwarding"
 
 
-class Preparation:
+class NodePreparation:
     """The steps of one `klet up`."""
 
-    def __init__(self, *, node: Node, ledger: HostLedger, progress: Progress, clock: Clock) -> None:
+    def __init__(self, *, node: LocalNode, ledger: HostLedger, progress: CommandProgress, clock: Clock) -> None:
         self._node = node
         self._ledger = ledger
         self._progress = progress
@@ -140,7 +140,7 @@ class Preparation:
         return record
 
     def _forget_earlier_boot(self) -> None:
-        """Remove run files of a machine that has started anew: they tell of processes, mounts and leases long gone."""
+        """Remove run files from before a reboot: their processes, mounts and leases are gone."""
         note = self._node.paths.run / "boot"
         now = MachineReader().boot_id()
         if note.exists() and note.read_text() != now:
@@ -157,7 +157,7 @@ class Preparation:
             if before.switches[switch] == "0":
                 write_text(SYSCTL / switch, "1")
 
-    def _configure_containerd(self, programs: Programs, record: NodeRecord) -> Service:
+    def _configure_containerd(self, programs: Programs, record: NodeRecord) -> NodeService:
         paths, names = self._node.paths, self._node.names
         network = build_cni_list(
             name=names.network, bridge=names.bridge, subnets=record.subnets(), data_dir=str(paths.cni_data)
@@ -179,7 +179,7 @@ class Preparation:
         _write_if_changed(paths.containerd_configuration, configuration)
         return containerd_service(self._node, program=str(programs.containerd), revision=_revision(configuration))
 
-    def _configure_agent(self, programs: Programs, record: NodeRecord) -> Service:
+    def _configure_agent(self, programs: Programs, record: NodeRecord) -> NodeService:
         paths = self._node.paths
         configuration = build_kubelet_configuration(
             paths=paths, names=self._node.names, record=record, resolv_conf=resolv_conf()
@@ -189,7 +189,7 @@ class Preparation:
         _write_if_changed(paths.klet_configuration, own)
         return agent_service(self._node, revision=_revision(configuration + own + __version__))
 
-    def _without_new_agent(self, containerd: Service, agent: Service) -> Sequence[Service]:
+    def _without_new_agent(self, containerd: NodeService, agent: NodeService) -> Sequence[NodeService]:
         """A new agent waits for the images; one that runs goes on while containerd is looked after."""
         return (containerd,) if daemon(self._node, AGENT) is None else (containerd, agent)
 

@@ -1,6 +1,6 @@
 """Processes that outlive the command that started them: known by pid and start time, so that none is mistaken.
 
-A pid alone may belong to a stranger after a crash or a reboot; the start time tells.
+A pid alone may belong to another process after a crash or a reboot; the start time distinguishes them.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class ProcessIdentity(Struct, frozen=True):
 
 
 def identify(pid: int) -> ProcessIdentity | None:
-    """Who has this pid now; None when nobody does, or only a zombie."""
+    """Return the process with this pid; None if there is none, or only a zombie."""
     try:
         stat = (PROC / str(pid) / "stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -50,13 +50,13 @@ def write_pid_file(path: Path, process: ProcessIdentity) -> None:
 
 
 def read_pid_file(path: Path) -> ProcessIdentity | None:
-    """The living process that the file names; None when there is no file, no such process, or another one."""
+    """Return the living process that the file names; None when there is no file, no such process, or another one."""
     try:
         pid, started = (int(word) for word in path.read_text().split())
     except FileNotFoundError:
         return None
     except ValueError:
-        # A file cut short by a crash of the machine names nobody.
+        # A file cut short by a crash of the machine names no process.
         remove_file(path)
         return None
     process = ProcessIdentity(pid=pid, started=started)
@@ -94,17 +94,17 @@ async def stop(process: ProcessIdentity, *, grace: timedelta, clock: Clock) -> N
 
 
 def processes_with_argument(option: str, value: str, *, program: str) -> list[ProcessIdentity]:
-    """Every process of that program whose command line has `option value`."""
+    """Return every process of that program whose command line has `option value`."""
     return [process for process, words in _command_lines() if _matches(words, option, value, program)]
 
 
 def daemon_environment(pid_file: Path) -> dict[str, str]:
-    """The environment to start a daemon with, so that it is found without its pid file."""
+    """Return the environment to start a daemon with, so that it is found without its pid file."""
     return {**os.environ, DAEMON_MARK: str(pid_file)}
 
 
 def unnoted_daemons(pid_file: Path, argv: Sequence[str]) -> list[ProcessIdentity]:
-    """The processes that were started for this pid file and are not in it: whoever started them was killed before.
+    """Return the processes that were started for this pid file and are not in it: their starter was killed early.
 
     Children inherit the environment, so the arguments have to be the daemon's own too.
     """

@@ -6,7 +6,7 @@ from typing import Final
 
 from klet.aio.clock import Clock
 from klet.cli.node.daemons import CONTAINERD, daemon
-from klet.cli.node.node import Node, NodeError, last_lines
+from klet.cli.node.node import LocalNode, NodeError, last_lines
 from klet.cli.node.processes import stop
 from klet.cri.client import CriClient, connect
 from klet.cri.errors import Code, CriError
@@ -19,7 +19,7 @@ POLL: Final = timedelta(milliseconds=50)
 LOG_END: Final = 1 << 20
 
 
-async def until_runtime_ready(node: Node, *, clock: Clock) -> str:
+async def until_runtime_ready(node: LocalNode, *, clock: Clock) -> str:
     """Wait until containerd answers and its network is ready; returns what it calls itself."""
     began = clock.monotonic()
     was_restarted = False
@@ -48,7 +48,7 @@ async def until_runtime_ready(node: Node, *, clock: Clock) -> str:
 
 
 def find_plugin_error(log: str) -> str | None:
-    """Why containerd could not load its CRI plugin, by the newest line of its log that tells; None if none does."""
+    """Return why containerd could not load its CRI plugin, from the newest such line of its log; None without one."""
     found = _FAILED.findall(log)
     if found:
         return str(found[-1]).replace('\\"', '"')
@@ -60,14 +60,14 @@ _FAILED: Final = re.compile(rf'msg="failed to load plugin[^=]*{_CRI_PLUGIN}[^=]*
 _SKIPPED: Final = re.compile(rf'msg="skip(?:ping)? loading plugin[^=]*{_CRI_PLUGIN}')
 
 
-async def _restart(node: Node, *, clock: Clock) -> None:
+async def _restart(node: LocalNode, *, clock: Clock) -> None:
     """End containerd, so that its supervisor starts it again: what kept the plugin away may be over. Pods live on."""
     process = daemon(node, CONTAINERD)
     if process is not None:
         await stop(process, grace=STOP_GRACE, clock=clock)
 
 
-def _end_of(node: Node) -> str:
+def _end_of(node: LocalNode) -> str:
     try:
         with open(node.paths.logs / "containerd.log", "rb") as file:
             size = file.seek(0, 2)

@@ -16,34 +16,34 @@ STEADY = timedelta(seconds=60)
 """A daemon that lived this long did not fail to start; its next failure begins with a short delay again."""
 
 
-class Service(msgspec.Struct, frozen=True, kw_only=True):
+class NodeService(msgspec.Struct, frozen=True, kw_only=True):
     """One daemon."""
 
     name: str
     argv: tuple[str, ...]
     log: str
     revision: str = ""
-    """Changes when the daemon has to be started anew although its command is the same: a hash of its configuration."""
+    """Changes when the daemon has to be restarted although its command is the same: a hash of its configuration."""
 
     @property
     def digest(self) -> str:
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:16]
 
 
-class ServiceList(msgspec.Struct, frozen=True, kw_only=True):
+class NodeServiceList(msgspec.Struct, frozen=True, kw_only=True):
     """What shall run, in starting order; stopping goes the other way."""
 
-    services: tuple[Service, ...] = ()
+    services: tuple[NodeService, ...] = ()
 
 
 class ServicePlan(Struct, frozen=True):
     """How to get from what runs to what shall run."""
 
     stop: tuple[str, ...]
-    start: tuple[Service, ...]
+    start: tuple[NodeService, ...]
 
 
-def plan_services(running: Mapping[str, str], wanted: Sequence[Service]) -> ServicePlan:
+def plan_services(running: Mapping[str, str], wanted: Sequence[NodeService]) -> ServicePlan:
     """Compare what runs (digests by name, in starting order) with what shall run."""
     digests = {service.name: service.digest for service in wanted}
     stop = tuple(name for name, digest in reversed(list(running.items())) if digests.get(name) != digest)
@@ -52,15 +52,15 @@ def plan_services(running: Mapping[str, str], wanted: Sequence[Service]) -> Serv
 
 
 def restart_delay(previous: timedelta, *, lived: timedelta) -> timedelta:
-    """How long to wait before a daemon that ended is started again."""
+    """Return how long to wait before a daemon that ended is started again."""
     if lived >= STEADY or not previous:
         return FIRST_DELAY
     return min(previous * 2, LONGEST_DELAY)
 
 
-def read_services(path: Path) -> tuple[Service, ...]:
-    return msgspec.json.decode(path.read_bytes(), type=ServiceList).services
+def read_services(path: Path) -> tuple[NodeService, ...]:
+    return msgspec.json.decode(path.read_bytes(), type=NodeServiceList).services
 
 
-def write_services(path: Path, services: Sequence[Service]) -> None:
-    write_atomic(path, msgspec.json.encode(ServiceList(services=tuple(services))), mode=0o600)
+def write_services(path: Path, services: Sequence[NodeService]) -> None:
+    write_atomic(path, msgspec.json.encode(NodeServiceList(services=tuple(services))), mode=0o600)

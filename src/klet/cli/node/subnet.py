@@ -18,12 +18,12 @@ def choose_subnet(routes: Sequence[IPv4Network], *, tag: str) -> IPv4Network | N
 
 
 def choose_ipv6_subnet(routes: Sequence[IPv6Network], *, tag: str) -> IPv6Network | None:
-    """A free /64 of a unique local prefix (RFC 4193) derived from the node."""
+    """Return a free /64 of a unique local prefix (RFC 4193) derived from the node."""
     return _first_free(_ipv6_candidates(tag), routes)
 
 
 def parse_ipv4_routes(text: str) -> tuple[IPv4Network, ...]:
-    """The destinations in /proc/net/route, which writes addresses in the machine's byte order."""
+    """Return the destinations in /proc/net/route, which writes addresses in the machine's byte order."""
     routes = []
     for line in text.splitlines()[1:]:
         fields = line.split()
@@ -33,7 +33,7 @@ def parse_ipv4_routes(text: str) -> tuple[IPv4Network, ...]:
 
 
 def parse_ipv6_routes(text: str) -> tuple[IPv6Network, ...]:
-    """The destinations in /proc/net/ipv6_route."""
+    """Return the destinations in /proc/net/ipv6_route."""
     routes = []
     for line in text.splitlines():
         fields = line.split()
@@ -42,7 +42,7 @@ def parse_ipv6_routes(text: str) -> tuple[IPv6Network, ...]:
 
 
 def has_global_ipv6(text: str) -> bool:
-    """Whether /proc/net/if_inet6 shows an address of global scope on an interface that is not klet's own."""
+    """Return whether /proc/net/if_inet6 shows an address of global scope on an interface that is not klet's own."""
     for line in text.splitlines():
         _, _, _, scope, _, interface = line.split()
         if scope == "00" and not interface.startswith("klet"):

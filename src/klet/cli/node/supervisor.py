@@ -30,7 +30,7 @@ from klet.cli.node.processes import (
     wait_for_exit,
     write_pid_file,
 )
-from klet.cli.node.services import Service, plan_services, read_services, restart_delay
+from klet.cli.node.services import NodeService, plan_services, read_services, restart_delay
 from klet.host.errors import HostError
 from klet.host.files import remove_file, write_atomic
 
@@ -44,10 +44,10 @@ BUSY = 75
 """The exit code of a supervisor that found another one at work."""
 
 
-class Keeper:
+class DaemonKeeper:
     """Keeps one daemon alive, and stops it when cancelled."""
 
-    def __init__(self, *, service: Service, pids: Path, clock: Clock) -> None:
+    def __init__(self, *, service: NodeService, pids: Path, clock: Clock) -> None:
         self._service = service
         self._pid_file = pids / service.name
         self._digest_file = pids / f"{service.name}.digest"
@@ -139,14 +139,14 @@ class Supervisor:
         self._clock = clock
         self._changed = asyncio.Event()
         self._ending = False
-        self._running: dict[str, tuple[Service, asyncio.Task[None]]] = {}
+        self._running: dict[str, tuple[NodeService, asyncio.Task[None]]] = {}
 
     def reload(self) -> None:
         self._changed.set()
 
     def end(self) -> None:
         self._ending = True
-        # From now on it follows no change, so whoever wants daemons has to start another supervisor.
+        # From now on it follows no change, so a later `klet up` has to start another supervisor.
         remove_file(self._pids / OWN_NAME)
         self._changed.set()
 
@@ -172,7 +172,7 @@ class Supervisor:
         for name in plan.stop:
             await self._stop(name)
         for service in plan.start:
-            keeper = Keeper(service=service, pids=self._pids, clock=self._clock)
+            keeper = DaemonKeeper(service=service, pids=self._pids, clock=self._clock)
             self._running[service.name] = service, group.create_task(keeper.run(), name=service.name)
 
     async def _stop(self, name: str) -> None:

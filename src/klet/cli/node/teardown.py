@@ -24,11 +24,11 @@ from klet.cli.node.leftovers import (
     shim_sockets,
 )
 from klet.cli.node.machine import COMMAND_DEADLINE, IPTABLES_SAVE, SYSCTL, which
-from klet.cli.node.node import Node, NodeError
+from klet.cli.node.node import LocalNode, NodeError
 from klet.cli.node.pod_removal import remove_pods
-from klet.cli.node.services import Service, read_services
+from klet.cli.node.services import NodeService, read_services
 from klet.cli.node.supervisor import OWN_NAME
-from klet.cli.progress import Progress
+from klet.cli.progress import CommandProgress
 from klet.cri.client import connect
 from klet.cri.errors import CriError
 from klet.host.cgroups.discover import find_hierarchy
@@ -52,7 +52,7 @@ SHARED_DIRECTORIES = (Path("/run/containerd/s"), Path("/run/containerd"), CNI_RE
 class Teardown:
     """The steps of one `klet down`."""
 
-    def __init__(self, *, node: Node, ledger: HostLedger, progress: Progress, clock: Clock) -> None:
+    def __init__(self, *, node: LocalNode, ledger: HostLedger, progress: CommandProgress, clock: Clock) -> None:
         self._node = node
         self._ledger = ledger
         self._progress = progress
@@ -94,7 +94,7 @@ class Teardown:
         return len({sandbox.metadata.uid for sandbox in sandboxes})
 
     async def _runtime_answers(self) -> bool:
-        """Whether containerd is there to stop pods; one that was killed is started once more for it."""
+        """Return whether containerd is there to stop pods; one that was killed is started once more for it."""
         paths = self._node.paths
         services = _services(paths.services)
         if daemon(self._node, CONTAINERD) is None:
@@ -192,7 +192,7 @@ class Teardown:
         remove_empty(SHARED_DIRECTORIES)
 
 
-def purge(node: Node) -> None:
+def purge(node: LocalNode) -> None:
     """Remove the state directory; nothing of the node runs or is mounted any more. A mount point is only emptied."""
     state = node.paths.state
     if not state.is_mount():
@@ -202,7 +202,7 @@ def purge(node: Node) -> None:
         remove_tree(entry)
 
 
-def _services(path: Path) -> list[Service]:
+def _services(path: Path) -> list[NodeService]:
     return list(read_services(path)) if path.exists() else []
 
 

@@ -1,1 +1,1 @@
-"""Who asks, and whether they may: authentication and authorization of the HTTP API."""
+"""Authentication and authorization of the kubelet API."""

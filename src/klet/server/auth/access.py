@@ -19,7 +19,7 @@ class Authorizer(Protocol):
     """Decides about one verb on one subresource of this node."""
 
     async def allows(self, user: User, verb: str, subresource: str) -> bool:
-        """Raises KubeError if nobody can say, TooManyReviews if too many ask."""
+        """Raises KubeError if the API server cannot answer, TooManyReviews if too many ask."""
         ...
 
 
@@ -39,7 +39,7 @@ class AccessSettings(Struct, frozen=True, kw_only=True):
 
 
 class AccessReviews:
-    """Asks the API server, and remembers what it said."""
+    """Asks the API server, and caches its answers."""
 
     def __init__(
         self,

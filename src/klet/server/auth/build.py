@@ -10,7 +10,7 @@ from klet.config.sections import Authentication, Authorization
 from klet.errors import KletError
 from klet.server.auth.access import AccessReviews, AccessSettings, AlwaysAllow, Authorizer
 from klet.server.auth.certificates import CertificateAuthenticator, ClientAuthorities
-from klet.server.auth.gate import Gate
+from klet.server.auth.gate import RequestGate
 from klet.server.auth.reviews import Retrying, Reviewer
 from klet.server.auth.tokens import TokenAuthenticator
 
@@ -18,7 +18,7 @@ _ALWAYS_ALLOW: Final = "AlwaysAllow"
 
 
 class AuthError(KletError):
-    """Settings by which nobody could be let in, or nobody be kept out."""
+    """Settings that would refuse every client, or admit every client."""
 
 
 class AuthSettings(Struct, frozen=True, kw_only=True):
@@ -39,8 +39,8 @@ def build_gate(
     authorities: ClientAuthorities | None,
     randomness: random.Random,
     clock: Clock,
-) -> Gate:
-    """Raises AuthError. Without an API server nobody can be asked about tokens or rights."""
+) -> RequestGate:
+    """Raises AuthError. Without an API server there are no token and access reviews."""
     authentication = settings.authentication
     asks_about_tokens = authentication.webhook.enabled
     if not (asks_about_tokens or authorities is not None or authentication.anonymous.enabled):
@@ -62,7 +62,7 @@ def build_gate(
     certificates = None
     if authorities is not None:
         certificates = CertificateAuthenticator(authorities=authorities, clock=clock)
-    return Gate(
+    return RequestGate(
         certificates=certificates,
         tokens=tokens,
         authorizer=_authorizer(settings, reviewer, retrying, clock),

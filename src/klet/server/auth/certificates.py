@@ -120,7 +120,7 @@ class CertificateAuthenticator:
 
 
 def read_authorities(text: str) -> tuple[str, ...]:
-    """The certificates of a PEM text, each once; what is none is passed over."""
+    """Return the certificates of a PEM text, each once; what is none is passed over."""
     found: dict[str, None] = {}
     for block in text.split(_BEGIN)[1:]:
         body, ending, _ = block.partition(_END)
@@ -136,7 +136,7 @@ def read_authorities(text: str) -> tuple[str, ...]:
 
 
 def read_presented(tls: ssl.SSLObject, authorities: TrustedSet) -> PresentedCertificate | Rejected | None:
-    """What the client of a connection has shown in the handshake."""
+    """Return what the client of a connection has shown in the handshake."""
     if (leaf := tls.getpeercert(binary_form=True)) is None:
         return None
     try:

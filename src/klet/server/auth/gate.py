@@ -1,4 +1,4 @@
-"""The gate before every registered path: first who it is, then whether they may."""
+"""The check before every registered path: authentication, then authorization."""
 
 import logging
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ _UNAUTHORIZED: Final = Turned(401, "Unauthorized")
 _TOO_MANY: Final = Turned(429, "Too many requests, please try again later.", {"Retry-After": "1"})
 
 
-class Gate:
+class RequestGate:
     """Authenticates and authorizes. What is not configured is None."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A user, and what a request brings to prove who they are. Pure."""
+"""A user, and the credentials of a request. Pure."""
 
 import base64
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ TOKEN_PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."  # noqa: S105 -
 
 
 class User(Struct, frozen=True):
-    """Someone who asks."""
+    """The user of a request (upstream: user.Info)."""
 
     name: str
     uid: str = ""
@@ -26,7 +26,7 @@ class User(Struct, frozen=True):
 
 
 class Rejected(Struct, frozen=True):
-    """Credentials that are wrong, or could not be checked. Nobody becomes anonymous by them."""
+    """Credentials that are wrong, or could not be checked. They do not make a client anonymous."""
 
     reason: str
 
@@ -40,14 +40,14 @@ def anonymous() -> User:
 
 
 def as_authenticated(user: User) -> User:
-    """Every user that is known is in one group; those that say they are nobody are not."""
+    """Add the group `system:authenticated` to every user but anonymous ones."""
     if AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
         return user
     return User(user.name, user.uid, (*user.groups, AUTHENTICATED), user.extra)
 
 
 def read_bearer(authorization: str) -> str:
-    """The token of an Authorization header; empty if it has none."""
+    """Return the token of an Authorization header; empty if it has none."""
     parts = authorization.strip().split(" ", 2)
     return parts[1] if len(parts) > 1 and parts[0].lower() == "bearer" else ""
 
@@ -70,7 +70,7 @@ def read_token_protocol(protocols: Iterable[str]) -> str | Rejected:
 
 
 def without_token(protocols: str) -> str:
-    """A subprotocol header as it is passed on: the token stays here."""
+    """Return a subprotocol header as it is passed on: the token stays here."""
     return ",".join(each for each in _offered([protocols]) if not each.startswith(TOKEN_PROTOCOL))
 
 

@@ -1,6 +1,6 @@
 """Questions to the API server: few at once, each one once, and again when it is overloaded, restarting or cut off.
 
-Anybody who can connect makes klet ask. Each kind of review therefore has limits of its own, apart from those of the
+Every client that connects makes klet ask. Each kind of review therefore has limits of its own, apart from those of the
 agent's other requests: a flood of questions of one kind delays nothing else, and is refused at once when it is long.
 """
 
@@ -36,7 +36,7 @@ _LATER: Final = frozenset({429, 500, 504})
 _PATIENCE: Final = timedelta(seconds=10)
 """No question is asked again after that."""
 _AWAY: Final = timedelta(seconds=1)
-"""How long nobody asks when the API server did not answer in spite of all tries."""
+"""The pause after the API server did not answer in spite of all retries."""
 
 
 class TooManyReviews(KletError):
@@ -57,14 +57,14 @@ class ReviewLimits(Struct, frozen=True, kw_only=True):
     burst: int = 40
     queued: int = 100
     queued_by_one: int = 25
-    """Of one client: others must find room."""
+    """Of one client: the rest is for others."""
 
 
 LIMITS: Final = ReviewLimits()
 
 
 class ReviewQueue:
-    """Turns to ask. Who gives up waiting, or asking, gives back what it has taken."""
+    """Turns to ask. A caller that is cancelled gives its turn back."""
 
     def __init__(self, *, limits: ReviewLimits, clock: Clock) -> None:
         self._limits = limits
@@ -96,7 +96,7 @@ class ReviewQueue:
 
 
 class Reviews(Generic[K, T]):
-    """The questions of one kind. Who asks what is being asked already waits for that answer."""
+    """The reviews of one kind. A caller whose question is already being asked waits for that answer."""
 
     def __init__(self, *, retrying: "Retrying", limits: ReviewLimits, clock: Clock) -> None:
         self._retrying = retrying
@@ -112,7 +112,7 @@ class Reviews(Generic[K, T]):
             outcome = await asyncio.shield(asked)
             if outcome is not None:
                 return _returned(outcome)
-            # Who asked has gone without an answer: one of those who wait for it asks instead.
+            # The caller that asked was cancelled: one of those that wait for its answer asks instead.
         self._asked[key] = asked = asyncio.get_running_loop().create_future()
         outcome = None
         try:
@@ -166,7 +166,7 @@ class Retrying:
 
 
 def may_pass(error: KubeError) -> bool:
-    """Whether the same question may be answered later."""
+    """Return whether the same question may be answered later."""
     return isinstance(error, Unreachable) or (isinstance(error, ApiError) and error.code in _LATER)
 
 

@@ -10,7 +10,7 @@ HealthCheck: TypeAlias = Callable[[], str | None]
 
 
 class HealthRoutes:
-    """Says whether the agent is well."""
+    """Reports whether the agent is healthy."""
 
     def __init__(self, *, checks: Mapping[str, HealthCheck]) -> None:
         self._checks = checks
@@ -23,7 +23,7 @@ class HealthRoutes:
         return web.Response(status=200 if is_well else 500, text=text)
 
     async def check_one(self, request: web.Request) -> web.Response:
-        """The check that the path ends with."""
+        """Return the check that the path ends with."""
         check = self._checks.get(request.path.rpartition("/")[2])
         if check is None:
             return web.Response(status=404, text="404 page not found\n")
@@ -38,7 +38,7 @@ def pass_always() -> None:
 
 
 def render_checks(checks: dict[str, str | None], excluded: set[str]) -> tuple[str, bool]:
-    """The verbose text of all checks, and whether those that count pass."""
+    """Return the verbose text of all checks, and whether those that count pass."""
     lines = []
     is_well = True
     for name, error in checks.items():

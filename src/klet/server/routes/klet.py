@@ -12,7 +12,7 @@ from klet.server.views import JournalView, PodView
 
 
 class KletRoutes:
-    """Says why things happened, and what is still there."""
+    """Serves the agent's decisions and their causes, and what is still there."""
 
     def __init__(self, *, pods: PodView, journal: JournalView) -> None:
         self._pods = pods

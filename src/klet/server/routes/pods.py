@@ -1,4 +1,4 @@
-"""`/pods` and `/containerLogs`: what runs here, and what it says."""
+"""`/pods` and `/containerLogs`: the pods of the node, and the logs of their containers."""
 
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
@@ -9,7 +9,7 @@ from klet.api.codec import encode
 from klet.api.klet_v1 import PodListing
 from klet.api.pod import Pod
 from klet.errors import KletError
-from klet.server.log_query import Refusal, choose_instance, parse_log_query
+from klet.server.log_query import LogRefusal, choose_instance, parse_log_query
 from klet.server.views import LogView, PodView
 
 
@@ -26,13 +26,13 @@ class PodRoutes:
     async def read_logs(self, request: web.Request) -> web.StreamResponse:
         path = request.match_info
         query = parse_log_query(request.query)
-        if isinstance(query, Refusal):
+        if isinstance(query, LogRefusal):
             return _refuse(query)
         pod = self._pods.find(path["namespace"], path["pod"])
         if pod is None:
-            return _refuse(Refusal(404, f'pod "{path["pod"]}" does not exist'))
+            return _refuse(LogRefusal(404, f'pod "{path["pod"]}" does not exist'))
         instance = choose_instance(pod, path["container"], previous=query.previous)
-        if isinstance(instance, Refusal):
+        if isinstance(instance, LogRefusal):
             return _refuse(instance)
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         # A client that has seen enough goes away at any moment.
@@ -43,7 +43,7 @@ class PodRoutes:
                     async for chunk in chunks:
                         await response.write(chunk)
             except KletError as error:
-                await response.write(str(error).encode())  # the headers are out: the text is all that can be said
+                await response.write(str(error).encode())  # the headers are sent: only the text is left to report it
             await response.write_eof()
         return response
 
@@ -55,17 +55,17 @@ def pod_list(pods: Sequence[Pod]) -> web.Response:
 
 
 def not_acceptable(request: web.Request) -> web.Response | None:
-    """The refusal of a client that does not take JSON."""
+    """Return the refusal of a client that does not take JSON."""
     if accepts_json(request.headers.get("Accept", "")):
         return None
     return web.Response(status=406, text="406: Not Acceptable\n\nAvailable representations: application/json")
 
 
 def accepts_json(accept: str) -> bool:
-    """Whether an Accept header lets JSON pass; its weights do not matter, as in upstream's router."""
+    """Return whether an Accept header lets JSON pass; its weights do not matter, as in upstream's router."""
     kinds = {part.partition(";")[0].strip() for part in accept.split(",")}
     return not accept or bool(kinds & {"*/*", "application/json"})
 
 
-def _refuse(refusal: Refusal) -> web.Response:
+def _refuse(refusal: LogRefusal) -> web.Response:
     return web.Response(status=refusal.status, text=refusal.body)

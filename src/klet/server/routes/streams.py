@@ -26,7 +26,7 @@ _NOSNIFF: Final = {"X-Content-Type-Options": "nosniff"}
 _NOT_PASSED_BACK: Final = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "upgrade"})
 
 
-class Refused(Exception):
+class StreamRefused(Exception):
     """Ends a request with an answer."""
 
     def __init__(self, status: int, body: str) -> None:
@@ -74,7 +74,7 @@ class StreamRoutes:
         name = request.match_info["container"]
         container_id = await self._find_running(request, pod)
         if container_id is None:
-            raise Refused(500, f"container {name} not found in pod {pod.metadata.name}_{pod.metadata.namespace}")
+            raise StreamRefused(500, f"container {name} not found in pod {pod.metadata.name}_{pod.metadata.namespace}")
         tty = _has_terminal(pod, name, asked=options.tty)
         wanted = cri.AttachRequest(
             container_id=container_id,
@@ -91,14 +91,14 @@ class StreamRoutes:
         if front is not None and front.upgrade is not None and _is_websocket(front.upgrade):
             ports = read_ports(request.query.getall("port", []))
         if isinstance(ports, BadOptions):
-            raise Refused(400, ports.message)
+            raise StreamRefused(400, ports.message)
         pod = self._pod(request)
         if not self._is_meant(request, pod):
-            raise Refused(404, "pod not found")
+            raise StreamRefused(404, "pod not found")
         sandbox = await self._running.ready_sandbox(pod.metadata.uid)
         if sandbox is None:
             full_name = f"{pod.metadata.name}_{pod.metadata.namespace}"
-            raise Refused(500, f'failed to find sandboxID for pod "{full_name}": it has no sandbox that is ready')
+            raise StreamRefused(500, f'failed to find sandboxID for pod "{full_name}": it has no sandbox that is ready')
         answer = await self._runtime.port_forward(cri.PortForwardRequest(pod_sandbox_id=sandbox, port=ports))
         return answer.url
 
@@ -109,19 +109,19 @@ class StreamRoutes:
         answer = await self._runtime.exec_sync(cri.ExecSyncRequest(container_id=container_id, cmd=command))
         if answer.exit_code:
             said = answer.stderr.decode(errors="replace")
-            raise Refused(500, f"command '{' '.join(command)}' exited with {answer.exit_code}: {said}")
+            raise StreamRefused(500, f"command '{' '.join(command)}' exited with {answer.exit_code}: {said}")
         return web.Response(body=answer.stdout + answer.stderr, content_type="application/json")
 
     def _pod(self, request: web.Request) -> Pod:
         pod = self._pods.find(request.match_info["namespace"], request.match_info["pod"])
         if pod is None:
-            raise Refused(404, "pod does not exist")
+            raise StreamRefused(404, "pod does not exist")
         return pod
 
     async def _container(self, request: web.Request, pod: Pod) -> str:
         container_id = await self._find_running(request, pod)
         if container_id is None:
-            raise Refused(500, f'container not found ("{request.match_info["container"]}")')
+            raise StreamRefused(500, f'container not found ("{request.match_info["container"]}")')
         return container_id
 
     async def _find_running(self, request: web.Request, pod: Pod) -> str | None:
@@ -156,7 +156,7 @@ def _streaming(
         url = await find(request)
         front = front_of(request)
         if front is None or front.upgrade is None:
-            raise Refused(500, "Upgrade request required\n")
+            raise StreamRefused(500, "Upgrade request required\n")
         return await _join(front, front.upgrade, read_endpoint(url))
 
     return stream
@@ -186,7 +186,7 @@ async def _join(front: Front, upgrade: RequestHead, endpoint: StreamEndpoint) ->
 def _forwarded(
     upgrade: RequestHead, endpoint: StreamEndpoint, transport: asyncio.BaseTransport, *, body: bytes
 ) -> RequestHead:
-    """The client's own head for the runtime: the address is the runtime's, credentials stay here."""
+    """Return the client's own head for the runtime: the address is the runtime's, credentials stay here."""
     headers = []
     seen = list(upgrade.all("x-forwarded-for"))
     for name, value in upgrade.headers:
@@ -213,7 +213,7 @@ async def _answer(
     """Turn what goes wrong into upstream's answers."""
     try:
         return await handle(request)
-    except Refused as refused:
+    except StreamRefused as refused:
         return web.Response(status=refused.status, text=refused.body)
     except CriNotFound as error:
         return web.Response(status=404, text=str(error))
@@ -228,7 +228,7 @@ async def _answer(
 def _streams(request: web.Request) -> StreamOptions:
     options = read_streams(request.query)
     if isinstance(options, BadOptions):
-        raise Refused(400, options.message)
+        raise StreamRefused(400, options.message)
     return options
 
 

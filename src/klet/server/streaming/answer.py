@@ -9,8 +9,8 @@ from klet.server.http1 import (
     PIECE,
     HeadBytes,
     Headers,
+    HttpRefusal,
     MessageLimits,
-    Refusal,
     RequestHead,
     decode_headers,
     read_events,
@@ -43,7 +43,7 @@ class AnswerReader:
         self.is_complete = False
 
     def write_request(self, head: RequestHead, body: bytes) -> bytes:
-        """The bytes to send."""
+        """Return the bytes to send."""
         headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in head.headers]
         request = h11.Request(method=head.method, target=head.target, headers=headers)
         events = (request, *((h11.Data(data=body),) if body else ()), h11.EndOfMessage())
@@ -55,7 +55,7 @@ class AnswerReader:
         head = self._head_bytes.take()
         if head is None:
             return None
-        if isinstance(head, Refusal):
+        if isinstance(head, HttpRefusal):
             raise AnswerError("with headers without end" if head.status == _TOO_LARGE else _NOT_HTTP)
         try:
             self._h11.receive_data(head)
@@ -71,7 +71,7 @@ class AnswerReader:
         self._head_bytes.buffer += data
 
     def take_rest(self) -> bytes:
-        """What arrived behind the head, which is the other protocol's after a switch."""
+        """Return what arrived after the head, which is the other protocol's after a switch."""
         rest = bytes(self._head_bytes.buffer)
         self._head_bytes.buffer.clear()
         return rest

@@ -75,7 +75,7 @@ class Link(asyncio.Protocol):
         return await self._answer
 
     def join(self, answer: AnswerHead, early: bytes) -> None:
-        """Send each side what the other has said already, and from now on all else."""
+        """Send each side what the other has already sent, and all further data."""
         self._is_joined = True
         if early:
             self._runtime.write(early)
@@ -85,11 +85,11 @@ class Link(asyncio.Protocol):
             self._end_client()
 
     async def until_ended(self) -> None:
-        """Wait until one side has gone, or both have said all they had to say."""
+        """Wait until one side has disconnected, or both have sent their end of file."""
         await self._ended
 
     async def read_rest(self) -> bytes:
-        """The body of an answer that refuses, as far as it comes in time."""
+        """Return the body of an answer that refuses, as far as it comes in time."""
         self._is_refusal = True
         self._collect(b"")
         self._runtime.resume_reading()

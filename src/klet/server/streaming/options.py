@@ -38,7 +38,7 @@ def read_streams(query: Mapping[str, str]) -> StreamOptions | BadOptions:
 
 
 def read_ports(values: Sequence[str]) -> tuple[int, ...] | BadOptions:
-    """The ports of a WebSocket; those of SPDY come with each of its streams."""
+    """Return the ports of a WebSocket; those of SPDY come with each of its streams."""
     if not values:
         return BadOptions('query parameter "port" is required')
     ports = []

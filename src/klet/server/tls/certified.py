@@ -11,7 +11,7 @@ _LOOK_AGAIN: Final = timedelta(hours=1)
 """The wall clock may be set: no timer is trusted for longer."""
 
 
-class Connection(Protocol):
+class ClientConnection(Protocol):
     """An open connection."""
 
     def retire(self) -> None:
@@ -28,14 +28,14 @@ class CertifiedConnections:
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
-        self._timers: dict[Connection, asyncio.TimerHandle | None] = {}
+        self._timers: dict[ClientConnection, asyncio.TimerHandle | None] = {}
         self.changes = 0
         """How often the authorities have changed."""
 
     def __len__(self) -> int:
         return len(self._timers)
 
-    def add(self, connection: Connection, certificate: PresentedCertificate) -> None:
+    def add(self, connection: ClientConnection, certificate: PresentedCertificate) -> None:
         left = certificate.until - self._clock.now()
         if left <= timedelta(0):
             self._timers[connection] = None
@@ -44,14 +44,14 @@ class CertifiedConnections:
         seconds = min(left, _LOOK_AGAIN).total_seconds()
         self._timers[connection] = asyncio.get_running_loop().call_later(seconds, self.add, connection, certificate)
 
-    def discard(self, connection: Connection) -> None:
+    def discard(self, connection: ClientConnection) -> None:
         if (timer := self._timers.pop(connection, None)) is not None:
             timer.cancel()
 
     def follow_change(self, *, is_distrust: bool) -> None:
         """End the connections, since other authorities count now.
 
-        Where one is no longer trusted, streams end too: nobody knows which of them it stands for.
+        Where one is no longer trusted, streams end too: it is unknown which of them depend on it.
         """
         self.changes += 1
         for connection in tuple(self._timers):

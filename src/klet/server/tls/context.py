@@ -60,7 +60,7 @@ def choose_ciphers(suites: tuple[str, ...]) -> str:
 
 
 def build_context(settings: TlsSettings, certificate_file: Path, key_file: Path, *, authorities: str) -> ssl.SSLContext:
-    """The context to serve a pair with. Raises TlsError; what is wrong with the pair, `load_pair` says better.
+    """Return the context to serve a pair with. Raises TlsError; `load_pair` has better messages for a wrong pair.
 
     A client may come without a certificate, but one that the authorities have not signed ends the handshake.
     """

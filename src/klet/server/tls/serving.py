@@ -1,4 +1,4 @@
-"""The certificate that is served: files that are loaded again when they change, or one that somebody hands over."""
+"""The certificate that is served: files, loaded again when they change, or one from the certificate manager."""
 
 import asyncio
 import logging
@@ -62,13 +62,13 @@ class ServingContext:
     async def use(self, certificate_file: Path, key_file: Path, *, until: datetime | None = None) -> None:
         """Serve with this pair from now on, if it is good and differs from the last. Raises TlsError or FileError.
 
-        Without an end it is served for good, as files are that somebody has put there.
+        Without an end it is served for good, as given files are.
         """
         async with self._turn:
             await self._use(certificate_file, key_file, until)
 
     async def renew(self) -> bool:
-        """Check clients against the authorities as they are now. False if that fails: then nobody is served."""
+        """Check clients against the authorities as they are now. False if that fails: then no client is served."""
         async with self._turn:
             pair = self._pair
             if pair is None:

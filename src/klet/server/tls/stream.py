@@ -1,6 +1,6 @@
 """TLS between a TCP connection and a protocol, with half-closes.
 
-asyncio's own TLS drops what is still to be said to a client that has finished speaking; streams need it.
+asyncio's own TLS drops the data still to be sent to a client that has ended its half; streams need it.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from klet.server.auth.certificates import PresentedCertificate, read_presented
 from klet.server.auth.identity import Rejected
 from klet.server.front import Front
-from klet.server.lobby import Lobby, Stage, Visit
+from klet.server.lobby import ConnectionStage, Lobby, Visit
 from klet.server.tls.certified import CertifiedConnections
 from klet.server.tls.serving import Serving
 
@@ -133,9 +133,9 @@ class TlsStream(asyncio.BufferedProtocol):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Work off what has arrived, as far as the protocol above wants it; strangers wait for their turn."""
+        """Process what has arrived, as far as the protocol above wants it; unauthenticated clients wait their turn."""
         while not (self._is_queued or self._is_paused or self.tcp.is_closing()):
-            if self.visit.is_stranger:
+            if self.visit.is_unauthenticated:
                 self._is_queued = True
                 self.visit.keep(len(self._arrived))
                 self.visit.soon(self._take_turn)
@@ -156,7 +156,7 @@ class TlsStream(asyncio.BufferedProtocol):
     def _steer(self) -> None:
         """Read from TCP, or leave what comes to the kernel, and so hold up the client.
 
-        While a stranger waits for its turn it is read on for a while: so it is noticed if it hangs up.
+        While an unauthenticated client waits for its turn, reading goes on for a while: so its hanging up is noticed.
         """
         is_wanted = not (self._is_paused or (self._is_queued and len(self._arrived) >= _PIECE))
         if is_wanted != self._is_reading and not (self._is_cut or self.tcp.is_closing()):
@@ -164,9 +164,9 @@ class TlsStream(asyncio.BufferedProtocol):
             (self.tcp.resume_reading if is_wanted else self.tcp.pause_reading)()
 
     def eof_received(self) -> bool:
-        """Who ends TCP is gone: a client that only has nothing more to say ends its half of TLS.
+        """Treat the end of TCP as a disconnect: a client that only sends no more ends its half of TLS.
 
-        What it said before still counts, also what the protocol above does not want yet.
+        What it sent before still counts, also what the protocol above does not want yet.
         """
         self._is_cut = True
         if self._upper is None:
@@ -209,7 +209,7 @@ class TlsStream(asyncio.BufferedProtocol):
             self._give_up(error.reason or str(error))
 
     def say_goodbye(self) -> None:
-        """Tell the client that nothing more will come."""
+        """Send the end of this half (close_notify)."""
         if self._has_said_goodbye or self._tls is None or self.tcp.is_closing():
             return
         self._has_said_goodbye = True
@@ -224,7 +224,7 @@ class TlsStream(asyncio.BufferedProtocol):
             return
         if self._tls is None:
             self._tls = self._serving.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-            self.visit.reach(Stage.HANDSHAKE)
+            self.visit.reach(ConnectionStage.HANDSHAKE)
         if self._arrived and not self._is_paused:
             size = _PIECE if self._upper is not None else min(_PIECE, self._handshake_left)
             if not size:
@@ -247,7 +247,7 @@ class TlsStream(asyncio.BufferedProtocol):
         self._flush()
 
     def _refuse(self) -> None:
-        """Not before the client has spoken: words that nobody has read make the end a reset, which eats the answer."""
+        """Refuse the handshake, after the first bytes were read: unread ones would turn the close into a reset."""
         if not self.tcp.is_closing():
             logger.warning("TLS handshake failed", extra={"error": "no serving certificate available for the kubelet"})
             self.tcp.write(_NO_CERTIFICATE)
@@ -264,7 +264,7 @@ class TlsStream(asyncio.BufferedProtocol):
         self._upper = self._make_protocol(self.visit)
         self._upper.connection_made(TlsTransport(self))
         self._look_at_certificate(tls)
-        self.visit.reach(Stage.SESSION)
+        self.visit.reach(ConnectionStage.SESSION)
         return True
 
     def _look_at_certificate(self, tls: ssl.SSLObject) -> None:
@@ -274,7 +274,7 @@ class TlsStream(asyncio.BufferedProtocol):
             self.visit.vouch()
             self._certified.add(self, self.certificate)
             if self._certified.changes != self._changes:
-                self.retire()  # checked against authorities that nobody trusts any more
+                self.retire()  # checked against authorities that are no longer trusted
 
     def _read(self, tls: ssl.SSLObject, upper: Front) -> None:
         while not (self._is_paused or self._has_ended or self.tcp.is_closing()):

@@ -36,7 +36,7 @@ from msgspec.structs import replace
 
 from klet.aio.clock import SystemClock
 from klet.errors import KletError
-from klet.testing.conformance.campaign import Campaign, Request
+from klet.testing.conformance.campaign import Campaign, CampaignRequest
 from klet.testing.conformance.csi_images import choose_csi_images, list_image_names, missing_csi_programs
 from klet.testing.conformance.document import DOCUMENT
 from klet.testing.conformance.images import find_materials
@@ -143,14 +143,14 @@ def positive(text: str) -> int:
     return number
 
 
-def make_request(options: argparse.Namespace) -> Request:
+def make_request(options: argparse.Namespace) -> CampaignRequest:
     selection: Selection = choose_specs(
         SETS[options.set],
         focus=tuple(options.focus),
         skip=None if options.skip is None else tuple(options.skip),
         with_awaited=options.awaited or options.kubelet == UPSTREAM or bool(options.focus),
     )
-    return Request(
+    return CampaignRequest(
         kubelet=options.kubelet,
         spec_set=options.set,
         selection=selection,
@@ -164,7 +164,9 @@ def make_request(options: argparse.Namespace) -> Request:
     )
 
 
-def choose_drivers(request: Request, spec_set: SpecSet) -> tuple[Request, tuple[str, ...], tuple[str, ...]]:
+def choose_drivers(
+    request: CampaignRequest, spec_set: SpecSet
+) -> tuple[CampaignRequest, tuple[str, ...], tuple[str, ...]]:
     """Return the request, the images of drivers it needs, and those that need not hold a program.
 
     Without their programs it leaves out the specs that call drivers.
@@ -181,7 +183,7 @@ def choose_drivers(request: Request, spec_set: SpecSet) -> tuple[Request, tuple[
 
 
 def why_skipped(kubelet: str) -> str:
-    """Why nothing can run without building or fetching; empty if it can."""
+    """Return why nothing can run without building or fetching; empty if it can."""
     missing = list(missing_suite(kubelet))
     if missing_files(userland_root()):
         missing.append("userland of the images")
@@ -205,7 +207,7 @@ def missing_suite(kubelet: str) -> tuple[str, ...]:
     return missing_programs([*needed, *((ETCD,) if shutil.which(ETCD) is None else ())])
 
 
-async def run_until_told(request: Request, supplies: Supplies) -> int:
+async def run_until_told(request: CampaignRequest, supplies: Supplies) -> int:
     """Run it; the first SIGINT or SIGTERM ends it in order."""
     campaign = Campaign(request=request, supplies=supplies, say=say, clock=SystemClock())
     task = asyncio.current_task()

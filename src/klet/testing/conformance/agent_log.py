@@ -13,7 +13,7 @@ _HEAD: Final = re.compile(r"^[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6}) ")
 def select_lines(
     log: Iterable[str], *, started: datetime, ended: datetime, namespace: str = "", limit: int = LINES
 ) -> Sequence[str]:
-    """The last lines of a window; if any of them names the namespace of the spec, only those that do.
+    """Return the last lines of a window; if any of them names the namespace of the spec, only those that do.
 
     Other specs run at the same time, so a window alone shows mostly others. Lines without a date belong to the one
     before.
@@ -31,7 +31,7 @@ def select_lines(
 
 
 def read_time(line: str, *, near: datetime) -> datetime | None:
-    """When a line was written; klog leaves the year out and uses the machine's time zone."""
+    """Return when a line was written; klog leaves the year out and uses the machine's time zone."""
     found = _HEAD.match(line)
     if found is None:
         return None

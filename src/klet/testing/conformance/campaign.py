@@ -12,7 +12,7 @@ from klet.aio.clock import Clock
 from klet.errors import KletError
 from klet.testing.conformance.agent_log import select_lines
 from klet.testing.conformance.document import write_document
-from klet.testing.conformance.report import Outcome, Report
+from klet.testing.conformance.report import Report, SpecOutcome
 from klet.testing.conformance.results import (
     Difference,
     Result,
@@ -27,7 +27,7 @@ from klet.testing.conformance.results import (
 )
 from klet.testing.conformance.runner import Suite, run_suite
 from klet.testing.conformance.spec_sets import RECORDED, Selection, exactly
-from klet.testing.conformance.stage import UPSTREAM, Stage, Supplies, set_stage
+from klet.testing.conformance.stage import UPSTREAM, ConformanceCluster, Supplies, set_stage
 from klet.testing.control_plane.programs import VERSION
 
 LAST: Final = "result.json"
@@ -40,7 +40,7 @@ class NothingToRun(KletError):
     """No spec was chosen, or the suite could not start."""
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class CampaignRequest(Struct, frozen=True, kw_only=True):
     """What the user asked for."""
 
     kubelet: str
@@ -70,7 +70,9 @@ class Request(Struct, frozen=True, kw_only=True):
 class Campaign:
     """Runs the specs as often as it was asked to."""
 
-    def __init__(self, *, request: Request, supplies: Supplies, say: Callable[[str], None], clock: Clock) -> None:
+    def __init__(
+        self, *, request: CampaignRequest, supplies: Supplies, say: Callable[[str], None], clock: Clock
+    ) -> None:
         self._request = request
         self._supplies = supplies
         self._say = say
@@ -100,7 +102,9 @@ class Campaign:
         )
         return self._finish(result, reports)
 
-    async def _run_all(self, stage: Stage, selection: Selection, directories: Sequence[Path]) -> list[Report]:
+    async def _run_all(
+        self, stage: ConformanceCluster, selection: Selection, directories: Sequence[Path]
+    ) -> list[Report]:
         working = self._request.working
         reports: list[Report] = []
         notes: list[str] = []
@@ -116,7 +120,7 @@ class Campaign:
             (working / FAILURES).write_text("\n".join(notes))
         return reports
 
-    async def _run_once(self, stage: Stage, selection: Selection, directory: Path) -> Report:
+    async def _run_once(self, stage: ConformanceCluster, selection: Selection, directory: Path) -> Report:
         suite = Suite(
             kubeconfig=stage.plane.admin,
             directory=directory,
@@ -150,21 +154,21 @@ class Campaign:
         return render_result(result, difference, failures) + "".join(f"{line}\n" for line in where)
 
 
-def choose_yardstick(request: Request, result: Result) -> Result | None:
+def choose_yardstick(request: CampaignRequest, result: Result) -> Result | None:
     """The run of upstream's kubelet to compare a result with; what is being recorded takes the place of the last."""
     if request.keep and request.kubelet == UPSTREAM:
         return result
     return read_yardstick(request)
 
 
-def read_yardstick(request: Request) -> Result | None:
-    """What is recorded of upstream's kubelet, first in the set of the request; raises RecordUnreadable."""
+def read_yardstick(request: CampaignRequest) -> Result | None:
+    """Return what is recorded of upstream's kubelet, first in the set of the request; raises RecordUnreadable."""
     others = (read_result(request.record(UPSTREAM, spec_set.name)) for spec_set in RECORDED)
     return join_records(read_result(request.record(UPSTREAM)), filter(None, others))
 
 
 def make_directories(working: Path, runs: int) -> list[Path]:
-    """A directory for each run, in place of what was there."""
+    """Return a directory for each run, in place of what was there."""
     shutil.rmtree(working, ignore_errors=True)
     made = [working / f"{RUN}{number}" for number in range(1, runs + 1)]
     for directory in made:
@@ -173,13 +177,13 @@ def make_directories(working: Path, runs: int) -> list[Path]:
 
 
 def describe_selection(selection: Selection) -> str:
-    """The patterns, or how many there are if they are many."""
+    """Return the patterns, or how many there are if they are many."""
     focus = " | ".join(selection.focus) if len(selection.focus) <= _SHOWN else f"{len(selection.focus)} names"
     return f"focus {focus or 'everything'}, skip {' | '.join(selection.skip) or 'nothing'}"
 
 
-def choose_selection(request: Request) -> Selection:
-    """The specs of the request, or those that failed last; raises NothingToRun."""
+def choose_selection(request: CampaignRequest) -> Selection:
+    """Return the specs of the request, or those that failed last; raises NothingToRun."""
     if not request.only_failed:
         return request.selection
     last = read_result(request.results / LAST)
@@ -196,7 +200,7 @@ def describe_failures(report: Report, log: str) -> list[str]:
     return [line for outcome in report.outcomes if not outcome.passed for line in describe_failure(outcome, lines)]
 
 
-def describe_failure(outcome: Outcome, log: Iterable[str]) -> list[str]:
+def describe_failure(outcome: SpecOutcome, log: Iterable[str]) -> list[str]:
     said = select_lines(log, started=outcome.started, ended=outcome.ended, namespace=outcome.namespace)
     return [
         f"== {outcome.name}",
@@ -208,7 +212,7 @@ def describe_failure(outcome: Outcome, log: Iterable[str]) -> list[str]:
     ]
 
 
-def render_json(result: Result, difference: Difference | None, failures: Mapping[str, Outcome]) -> str:
+def render_json(result: Result, difference: Difference | None, failures: Mapping[str, SpecOutcome]) -> str:
     shown = {
         "result": result,
         "difference": difference,

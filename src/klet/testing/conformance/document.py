@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from klet.testing.conformance.results import RecordUnreadable, Result, diff_results, read_result
-from klet.testing.conformance.spec_sets import RECORDED, Awaited, SpecSet
+from klet.testing.conformance.spec_sets import RECORDED, AwaitedFeature, SpecSet
 
 DOCUMENT: Final = Path("docs/conformance.md")
 REASONS: Final = "reasons.json"
@@ -20,7 +20,7 @@ _HEAD: Final = """\
 
 Upstream's own end-to-end suite, with klet and with upstream's kubelet as the node of the same control plane on the same
 machine. `scripts/conformance` builds the suite and its images, runs it and compares; `scripts/conformance --record`
-writes this page, from the records in `tests/data/conformance/`. Nobody edits it by hand.
+writes this page, from the records in `tests/data/conformance/`. Do not edit it by hand.
 
 Images come from no registry: agnhost is upstream's program on busybox, with bash and curl. A spec of a feature that
 klet does not have yet names the issue that brings it; klet runs few of these, as each would fail after minutes. The
@@ -71,7 +71,7 @@ def find_reason(name: str, reasons: Mapping[str, str]) -> str:
 
 
 def render_document(recorded: Sequence[Runs], reasons: Mapping[str, str]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     rows = [_row(runs.spec_set, result) for runs in recorded for result in runs.known]
     sections = [_section(runs, reasons) for runs in recorded if runs.known]
     return "\n\n".join([_HEAD.rstrip("\n"), "\n".join([_TABLE, *rows]), *sections]) + "\n"
@@ -116,5 +116,5 @@ def _list(title: str, names: Sequence[str], reasons: Mapping[str, str], spec_set
     return "\n".join([f"### {title}", "", *(lines or ["None."])])
 
 
-def _await(awaited: Awaited, names: Sequence[str]) -> list[str]:
+def _await(awaited: AwaitedFeature, names: Sequence[str]) -> list[str]:
     return [f"- {awaited}: {len(names)} specs", *(f"  - `{name}`" for name in names)]

@@ -2,19 +2,22 @@
 
 import io
 import json
+import re
 import shutil
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
 
+from klet.errors import KletError
 from klet.host.images import ImageConfig, ImageEntry, build_image, build_pause_image, directory, file, symlink
-from klet.testing.conformance.image_names import MANIFEST, find_image_name, read_image_names
 from klet.testing.conformance.userland import Userland
 from klet.testing.control_plane.build import fetch_source
 from klet.testing.control_plane.programs import AGNHOST, NO_NEW_PRIVILEGES, cache_directory, find_program
 
+MANIFEST: Final = "test/utils/image/manifest.go"
+"""Upstream's list of the images, with their names."""
 KEYS: Final = ("test/images/agnhost/porter/localhost.crt", "test/images/agnhost/porter/localhost.key")
 _SET_USER: Final = 0o4000
 _PORTER: Final = ("localhost.crt", "localhost.key")
@@ -23,6 +26,12 @@ _REGISTRY_IMAGE: Final = ("pause", "testing")
 _USER: Final = "user-defined-in-image:x:1000:1000::/home/user-defined-in-image:/bin/sh\n"
 _GROUPS: Final = "user-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:user-defined-in-image\n"
 _PAGE: Final = "<html><body>Welcome to nginx!</body></html>\n"
+_REGISTRY: Final = re.compile(r'^\s+(\w+Registry):\s+"([^"]+)",$', re.MULTILINE)
+_IMAGE: Final = re.compile(r'^\s+configs\[(\w+)\] = Config\{list\.(\w+), "([^"]+)", "([^"]+)"\}$', re.MULTILINE)
+
+
+class ImageUnknown(KletError):
+    """Upstream's list does not have an image that klet knows how to make."""
 
 
 class Materials(Struct, frozen=True):
@@ -43,6 +52,22 @@ def find_materials() -> Materials:
             shutil.copyfile(source / name, place / name)
     certificate, key = ((place / name).read_bytes() for name in KEYS)
     return Materials(manifest=(place / MANIFEST).read_text(), keys=(certificate, key))
+
+
+def read_image_names(manifest: str) -> Mapping[str, str]:
+    """Full references by upstream's identifiers, such as `BusyBox`."""
+    registries = dict(_REGISTRY.findall(manifest))
+    return {
+        identifier: f"{registries[registry]}/{name}:{tag}"
+        for identifier, registry, name, tag in _IMAGE.findall(manifest)
+        if registry in registries
+    }
+
+
+def find_image_name(names: Mapping[str, str], identifier: str) -> str:
+    if identifier not in names:
+        raise ImageUnknown(f"{MANIFEST} of this release has no image {identifier}")
+    return names[identifier]
 
 
 def make_images(materials: Materials, userland: Userland) -> Iterator[tuple[str, bytes]]:
@@ -67,7 +92,7 @@ def make_images(materials: Materials, userland: Userland) -> Iterator[tuple[str,
 
 
 def agnhost_layers(materials: Materials, userland: Userland, program: bytes) -> list[list[ImageEntry]]:
-    """What upstream's Dockerfile of agnhost puts in place, without its tools for DNS and speed."""
+    """Return what upstream's Dockerfile of agnhost puts in place, without its tools for DNS and speed."""
     own = [
         file("agnhost", program, 0o755),
         symlink("agnhost-2", "agnhost"),
@@ -80,7 +105,7 @@ def agnhost_layers(materials: Materials, userland: Userland, program: bytes) -> 
 
 
 def registry_entries(archive: bytes) -> list[ImageEntry]:
-    """An image as agnhost's registry serves it: manifests and blobs by digest, and the digest by tag."""
+    """Return an image as agnhost's registry serves it: manifests and blobs by digest, and the digest by tag."""
     name, tag = _REGISTRY_IMAGE
     base = f"var/registry/{name}"
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:

@@ -12,7 +12,7 @@ _LABELS: Final = re.compile(r" \[[^\[\]]*, [^\[\]]*\]$")
 """What ginkgo adds to the name of a spec that has failed."""
 
 
-class Progress:
+class SpecProgress:
     """Counts specs as they end."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ class ReportUnreadable(KletError):
     """There is no report, or it is not one of ginkgo."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class SpecOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """How one spec that ran ended."""
 
     name: str
@@ -66,7 +66,7 @@ class _Suite(msgspec.Struct, rename="pascal"):
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """A run."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[SpecOutcome, ...]
     """Specs that ran, in the order of their names."""
     unusable: tuple[str, ...] = ()
     """Why the run as a whole says nothing: the suite's set-up failed, it was interrupted, it took too long."""
@@ -99,12 +99,12 @@ def _reasons(suites: Sequence[_Suite], specs: Sequence[_Spec]) -> list[str]:
     return [*set_up, *(reason for reason in special if "Interrupt" in reason or "imeout" in reason)]
 
 
-def _outcome(spec: _Spec) -> Outcome:
+def _outcome(spec: _Spec) -> SpecOutcome:
     assert spec.start_time is not None
     assert spec.end_time is not None
     location = spec.failure.location
     found = next(filter(None, (_NAMESPACE.search(event.message) for event in spec.spec_events or ())), None)
-    return Outcome(
+    return SpecOutcome(
         name=" ".join(filter(None, (*(spec.container_hierarchy_texts or ()), spec.leaf_node_text))),
         passed=spec.state == "passed",
         started=spec.start_time,

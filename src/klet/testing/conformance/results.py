@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from klet.errors import KletError
-from klet.testing.conformance.report import Outcome, Report
+from klet.testing.conformance.report import Report, SpecOutcome
 
 
 class RecordUnreadable(KletError):
@@ -91,20 +91,20 @@ def join_records(own: Result | None, others: Iterable[Result]) -> Result | None:
     return joined
 
 
-def last_failures(reports: Iterable[Report]) -> Mapping[str, Outcome]:
-    """The newest failure of each spec that failed."""
+def last_failures(reports: Iterable[Report]) -> Mapping[str, SpecOutcome]:
+    """Return the newest failure of each spec that failed."""
     return {outcome.name: outcome for report in reports for outcome in report.outcomes if not outcome.passed}
 
 
 def is_success(result: Result, difference: Difference | None) -> bool:
-    """Whether nothing failed, or nothing but what fails with upstream's kubelet too."""
+    """Return whether nothing failed, or nothing but what fails with upstream's kubelet too."""
     if difference is None:
         return not result.failed
     return set(result.failed) == set(difference.both_fail)
 
 
-def render_result(result: Result, difference: Difference | None, failures: Mapping[str, Outcome]) -> str:
-    """A few lines for people; why a spec failed stands below its name."""
+def render_result(result: Result, difference: Difference | None, failures: Mapping[str, SpecOutcome]) -> str:
+    """Return a few lines for people; why a spec failed stands below its name."""
     ran = len(result.passed) + len(result.failed)
     times = f", {result.runs} runs" if result.runs > 1 else ""
     head = f"{result.kubelet}, Kubernetes {result.release}"
@@ -128,7 +128,7 @@ def write_result(path: Path, result: Result) -> None:
 
 
 def read_result(path: Path) -> Result | None:
-    """The results in a file; None if there is no such file. Raises RecordUnreadable."""
+    """Return the results in a file; None if there is no such file. Raises RecordUnreadable."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Result)
     except FileNotFoundError:
@@ -137,7 +137,7 @@ def read_result(path: Path) -> Result | None:
         raise RecordUnreadable(f"{path}: {error}") from error
 
 
-def _with_reason(name: str, failures: Mapping[str, Outcome]) -> str:
+def _with_reason(name: str, failures: Mapping[str, SpecOutcome]) -> str:
     if name not in failures:
         return name
     outcome = failures[name]

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from klet.aio.clock import Clock
-from klet.testing.conformance.progress import Progress
+from klet.testing.conformance.progress import SpecProgress
 from klet.testing.conformance.report import Report, ReportUnreadable, parse_report
 from klet.testing.conformance.spec_sets import Selection
 from klet.testing.control_plane.programs import E2E_TEST, GINKGO, KUBECTL, find_program
@@ -123,7 +123,7 @@ async def _follow(
     clock: Clock,
 ) -> None:
     """Read ginkgo's output to its end; say what fails, and now and then how far it is."""
-    progress, started = Progress(), clock.monotonic()
+    progress, started = SpecProgress(), clock.monotonic()
     said = started
     try:
         with output.open("wb") as log:
@@ -142,7 +142,7 @@ async def _follow(
 
 
 async def _next_line(stream: asyncio.StreamReader, *, at_most: timedelta) -> bytes | None:
-    """The next line, or a piece of one that is too long; empty at the end, None if there is none for a while."""
+    """Return the next line, or a piece of one that is too long; empty at the end, None if there is none for a while."""
     try:
         async with asyncio.timeout(at_most.total_seconds()):
             return await stream.readuntil(b"\n")

@@ -22,7 +22,7 @@ class Selection(Struct, frozen=True):
         return wanted and not any(re.search(pattern, name) for pattern in self.skip)
 
 
-class Awaited(Struct, frozen=True):
+class AwaitedFeature(Struct, frozen=True):
     """Specs of a feature that klet does not have yet. Each would fail after minutes of waiting, so klet skips them."""
 
     pattern: str
@@ -40,11 +40,11 @@ class SpecSet(Struct, frozen=True):
     name: str
     title: str
     selection: Selection
-    awaited: tuple[Awaited, ...] = ()
+    awaited: tuple[AwaitedFeature, ...] = ()
     drivers: str = ""
     """A pattern of the specs that deploy drivers of github.com/kubernetes-csi, whose programs klet can not build."""
 
-    def find_awaited(self, name: str) -> Awaited | None:
+    def find_awaited(self, name: str) -> AwaitedFeature | None:
         """Return the feature that a spec waits for."""
         return next((awaited for awaited in self.awaited if re.search(awaited.pattern, name)), None)
 
@@ -62,7 +62,7 @@ NODE: Final = SpecSet(
     ),
     selection=Selection(focus=(r"\[NodeConformance\]",), skip=_UNSTABLE),
 )
-_CLAIMS: Final = Awaited(
+_CLAIMS: Final = AwaitedFeature(
     pattern=(
         r"PersistentVolumes-local|PersistentVolumes-expansion|\[Driver: (local|csi-hostpath)\]|CSI Mock"
         r"|(Pre-provisioned|Dynamic) PV|Generic Ephemeral-volume|PVC Protection|MutableCSINodeAllocatableCount"
@@ -70,7 +70,7 @@ _CLAIMS: Final = Awaited(
     issue=19,
     feature="claims and CSI volumes",
 )
-_RESIZE: Final = Awaited(
+_RESIZE: Final = AwaitedFeature(
     pattern=r"Resize Container (guaranteed|burstable|decrease|resize pod via|\(limit-ranger\)|\(resource-quota\))",
     issue=23,
     feature="in-place resize",
@@ -129,7 +129,7 @@ DRA: Final = SpecSet(
         "the node"
     ),
     selection=Selection(focus=(r"\[sig-node\] \[DRA\]",), skip=(*_DISTURBING, r"\[Feature:OffByDefault\]")),
-    awaited=(Awaited(pattern=r"\[DRA\] kubelet", issue=22, feature="resource claims"),),
+    awaited=(AwaitedFeature(pattern=r"\[DRA\] kubelet", issue=22, feature="resource claims"),),
     drivers=r"\[DRA\] kubelet",
 )
 DOZEN: Final = SpecSet(
@@ -160,7 +160,7 @@ SETS: Final[Mapping[str, SpecSet]] = {spec_set.name: spec_set for spec_set in (*
 def choose_specs(
     spec_set: SpecSet, *, focus: tuple[str, ...], skip: tuple[str, ...] | None, with_awaited: bool
 ) -> Selection:
-    """What the user asked for; what he does not name is as in the set. An empty skip skips nothing."""
+    """Return what the user asked for; what he does not name is as in the set. An empty skip skips nothing."""
     chosen = spec_set.selection.skip if skip is None else tuple(filter(None, skip))
     awaited = () if with_awaited else tuple(awaited.pattern for awaited in spec_set.awaited)
     return Selection(focus=focus or spec_set.selection.focus, skip=(*chosen, *awaited))

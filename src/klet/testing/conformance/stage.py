@@ -49,7 +49,7 @@ class Supplies(Struct, frozen=True):
     """Images of drivers that are deployed and never called, made without their programs."""
 
 
-class Stage(Struct, frozen=True):
+class ConformanceCluster(Struct, frozen=True):
     """A cluster of one node that is ready."""
 
     plane: ControlPlane
@@ -67,7 +67,7 @@ def check_machine() -> None:
 @asynccontextmanager
 async def set_stage(
     kubelet: str, supplies: Supplies, *, say: Callable[[str], None], clock: Clock
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[ConformanceCluster]:
     """Start everything; whatever happens, nothing of it is left when the block is left."""
     remove_abandoned(BASE)
     async with AsyncExitStack() as stack:
@@ -85,7 +85,7 @@ async def set_stage(
         say("starting the node with " + ("upstream's kubelet" if kubelet == UPSTREAM else "klet"))
         await stack.enter_async_context(node.running(agent))
         await _until_ready(plane, agent, clock=clock)
-        yield Stage(plane=plane, agent=agent, containerd=containerd, kubelet_root=node.root)
+        yield ConformanceCluster(plane=plane, agent=agent, containerd=containerd, kubelet_root=node.root)
 
 
 async def _import_images(

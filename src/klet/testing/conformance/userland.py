@@ -75,7 +75,7 @@ class Userland(Struct, frozen=True):
 
 
 def find_userland(cache: Path | None = None) -> Userland:
-    """The userland, fetched if it is not there yet; raises PackagesMissing."""
+    """Return the userland, fetched if it is not there yet; raises PackagesMissing."""
     root = userland_root(cache)
     if missing_files(root):
         root.parent.mkdir(parents=True, exist_ok=True)
@@ -100,12 +100,12 @@ def missing_files(root: Path) -> list[str]:
 
 
 def parse_libraries(listed: str, root: Path) -> list[Path]:
-    """The libraries below a root that a loader lists; one of elsewhere would not be in the image."""
+    """Return the libraries below a root that a loader lists; one of elsewhere would not be in the image."""
     return sorted({Path(path) for path in _LISTED.findall(listed) if Path(path).is_relative_to(root)})
 
 
 def loader_path(name: str) -> str:
-    """Where programs look for the loader: the ABI of each machine says it."""
+    """Return where programs look for the loader: the ABI of each machine says it."""
     return f"/lib64/{name}" if "x86-64" in name else f"/lib/{name}"
 
 

@@ -94,9 +94,9 @@ def start(options: argparse.Namespace) -> int:
 
 
 async def run_until_told(options: argparse.Namespace) -> None:
-    told = asyncio.Event()
+    stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     roles = Roles(
         controllers="*,bootstrap-signer-controller,token-cleaner-controller" * options.controllers,
         scheduler=options.scheduler,
@@ -110,12 +110,12 @@ async def run_until_told(options: argparse.Namespace) -> None:
                 await furnish(client, plane.identities.authority.read_text())
         sys.stdout.write(advice(plane, options.node))
         sys.stdout.flush()
-        await told.wait()
+        await stopped.wait()
     sys.stderr.write("upstream: stopped\n")
 
 
 def advice(plane: ControlPlane, node: str) -> str:
-    """What to run next."""
+    """Return what to run next."""
     kubeconfig = plane.identities.kubeconfig(*node_user(node))
     kubectl = f"{shlex.quote(str(find_program(KUBECTL)))} --kubeconfig={shlex.quote(str(plane.admin))}"
     return f"""The API server is {plane.server}; logs are in {plane.directory}.

@@ -62,7 +62,7 @@ def fetch_source() -> Path:
 
 
 def build_command(name: str, target: Path) -> tuple[str, ...]:
-    """The arguments of go that build a program."""
+    """Return the arguments of go that build a program."""
     # The suite is a package of tests, which is a program once it is compiled.
     kind = ("test", "-c") if name == E2E_TEST else ("build",)
     package = _PACKAGES.get(name, f"k8s.io/kubernetes/cmd/{name}")
@@ -70,7 +70,7 @@ def build_command(name: str, target: Path) -> tuple[str, ...]:
 
 
 def make_go_mod(upstream: str) -> str:
-    """The text of a go.mod that takes Kubernetes, made from Kubernetes' own."""
+    """Return the text of a go.mod that takes Kubernetes, made from Kubernetes' own."""
     release = VERSION.replace("v1.", "v0.")
     staging = sorted(set(_STAGING.findall(upstream)))
     replaced = "".join(f"\t{name} => {name} {release}\n" for name in staging)
@@ -84,7 +84,7 @@ def make_go_mod(upstream: str) -> str:
 
 
 def _source() -> Path:
-    """Where the generated go.mod is."""
+    """Return where the generated go.mod is."""
     return cache_directory() / "source"
 
 
@@ -100,7 +100,7 @@ def _environment() -> Mapping[str, str]:
 
 
 def _stamps() -> str:
-    """What the programs say of their version."""
+    """Return what the programs say of their version."""
     major, minor, _ = VERSION.removeprefix("v").split(".")
     stamps = {"gitVersion": VERSION, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     return " ".join(["-s -w", *(f"-X k8s.io/component-base/version.{key}={value}" for key, value in stamps.items())])

@@ -18,7 +18,7 @@ from klet.kube.credentials import Credentials
 from klet.kube.errors import KubeError
 from klet.kube.throttle import Unlimited
 from klet.kube.transport import Transport
-from klet.testing.control_plane.identities import ADMINS, Identities
+from klet.testing.control_plane.identities import ADMINS, ControlPlaneIdentities
 from klet.testing.control_plane.processes import Daemon, DaemonFailed, free_port
 from klet.testing.control_plane.programs import API_SERVER, CONTROLLERS, SCHEDULER, find_etcd, find_program
 
@@ -50,7 +50,7 @@ class ControlPlane(Struct, frozen=True):
 
     directory: Path
     server: str
-    identities: Identities
+    identities: ControlPlaneIdentities
     etcd: Daemon
     api_server: Daemon
     others: tuple[Daemon, ...]
@@ -58,7 +58,7 @@ class ControlPlane(Struct, frozen=True):
 
     @property
     def admin(self) -> Path:
-        """The kubeconfig of somebody who may do everything."""
+        """The kubeconfig of a cluster administrator."""
         return self.identities.kubeconfig("admin", ADMINS)
 
     @asynccontextmanager
@@ -92,12 +92,12 @@ class ControlPlane(Struct, frozen=True):
                 await self.clock.sleep(_POLL)
 
     def audited(self) -> list[dict[str, Any]]:
-        """What nodes have asked for, oldest first."""
+        """Return what nodes have asked for, oldest first."""
         path = self.directory / "audit.log"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def refused(self, user: str, *, program: str = "klet/") -> list[str]:
-        """What was not allowed to a user: what a program asked for, and why not."""
+        """Return what was not allowed to a user: what a program asked for, and why not."""
         return [
             f"{event['user']['username']}: {event['verb']} {event['requestURI']}: {event['responseStatus']}"
             for event in self.audited()
@@ -130,7 +130,7 @@ def prepare_control_plane(directory: Path, roles: Roles, *, clock: Clock) -> Con
     directory.mkdir(parents=True, exist_ok=True)
     port, etcd_port, peer_port = free_port(), free_port(), free_port()
     server = f"https://127.0.0.1:{port}"
-    identities = Identities(directory=directory / "pki", server=server, clock=clock)
+    identities = ControlPlaneIdentities(directory=directory / "pki", server=server, clock=clock)
     identities.prepare()
     _, accounts = identities.client(ACCOUNTS)
     (directory / "audit.json").write_text(json.dumps(_AUDIT_POLICY))
@@ -173,7 +173,7 @@ def _etcd_flags(directory: Path, port: int, peer_port: int) -> tuple[str, ...]:
 
 
 def _api_server_flags(
-    directory: Path, identities: Identities, port: int, etcd_port: int, accounts: Path
+    directory: Path, identities: ControlPlaneIdentities, port: int, etcd_port: int, accounts: Path
 ) -> tuple[str, ...]:
     names = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
     certificate, key = identities.server("kube-apiserver", dns_names=names, ips=("127.0.0.1", FIRST_SERVICE))
@@ -203,8 +203,10 @@ def _api_server_flags(
     )
 
 
-def prepare_controllers(directory: Path, identities: Identities, controllers: str, *, clock: Clock) -> Daemon:
-    """A kube-controller-manager with these controllers; it is not started."""
+def prepare_controllers(
+    directory: Path, identities: ControlPlaneIdentities, controllers: str, *, clock: Clock
+) -> Daemon:
+    """Return a kube-controller-manager with these controllers; it is not started."""
     command = (
         str(find_program(CONTROLLERS)),
         *_own_flags(identities, "system:kube-controller-manager"),
@@ -218,8 +220,8 @@ def prepare_controllers(directory: Path, identities: Identities, controllers: st
     return Daemon(command=command, log=directory / f"{CONTROLLERS}.log", clock=clock)
 
 
-def _own_flags(identities: Identities, user: str) -> tuple[str, ...]:
-    """What kube-controller-manager and kube-scheduler have in common."""
+def _own_flags(identities: ControlPlaneIdentities, user: str) -> tuple[str, ...]:
+    """Return what kube-controller-manager and kube-scheduler have in common."""
     kubeconfig = identities.kubeconfig(user)
     return (
         f"--kubeconfig={kubeconfig}",

@@ -37,7 +37,7 @@ def provide_go(environment: Mapping[str, str] = os.environ, cache: Path | None =
 
 
 def is_new_enough(said: str) -> bool:
-    """Whether `go version` said that it can build this release."""
+    """Return whether `go version` said that it can build this release."""
     found = re.search(r"go(\d+)\.(\d+)", said)
     return found is not None and (int(found[1]), int(found[2])) >= tuple(map(int, OLDEST.split(".")))
 

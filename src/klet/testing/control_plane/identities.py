@@ -17,7 +17,7 @@ ADMINS: Final = "system:masters"
 NODES: Final = "system:nodes"
 
 
-class Identities:
+class ControlPlaneIdentities:
     """Makes certificates in a directory. An authority that is there is used again."""
 
     def __init__(self, *, directory: Path, server: str, clock: Clock) -> None:
@@ -44,21 +44,21 @@ class Identities:
             self._write("ca", made)
 
     def server(self, name: str, *, dns_names: tuple[str, ...] = (), ips: tuple[str, ...] = ()) -> tuple[Path, Path]:
-        """The certificate and the key of a server."""
+        """Return the certificate and the key of a server."""
         return self._sign(name, Template(common_name=name, dns_names=dns_names, ips=ips), Purpose.SERVER)
 
     def client(self, user: str, *groups: str) -> tuple[Path, Path]:
-        """The certificate and the key of a user."""
+        """Return the certificate and the key of a user."""
         return self._sign(file_name(user), Template(common_name=user, organizations=groups), Purpose.CLIENT)
 
     def kubeconfig(self, user: str, *groups: str) -> Path:
-        """A kubeconfig with a certificate of its own for a user of these groups."""
+        """Return a kubeconfig with a certificate of its own for a user of these groups."""
         certificate, key = self.client(user, *groups)
         shown = {"client-certificate": str(certificate), "client-key": str(key)}
         return self.write_kubeconfig(file_name(user), shown)
 
     def write_kubeconfig(self, name: str, shown: dict[str, str]) -> Path:
-        """A kubeconfig that shows this to the API server."""
+        """Return a kubeconfig that shows this to the API server."""
         cluster = {"server": self._server, "certificate-authority": str(self.authority)}
         text = msgspec.json.encode(
             {
@@ -97,7 +97,7 @@ class Identities:
 
 
 def node_user(name: str) -> tuple[str, str]:
-    """The user and the group that a node's credentials name."""
+    """Return the user and the group that a node's credentials name."""
     return f"system:node:{name}", NODES
 
 

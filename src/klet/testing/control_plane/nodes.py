@@ -59,7 +59,7 @@ class ClusterNode:
         self.manifests.mkdir(parents=True)
 
     def klet(self, *flags: str, **settings: object) -> Daemon:
-        """The agent of klet with this node's configuration; it is not started."""
+        """Return the agent of klet with this node's configuration; it is not started."""
         return self._daemon("klet", (sys.executable, "-P", "-m", "klet", "run"), flags, settings)
 
     def upstream(self, *flags: str, **settings: object) -> Daemon:
@@ -83,7 +83,7 @@ class ClusterNode:
         temporary.rename(self.manifests / f"{name}.yaml")
 
     def mounts(self) -> list[str]:
-        """What is mounted below the node's directory, but for its root directory, which is bound on itself."""
+        """Return what is mounted below the node's directory, but for its root directory, which is bound on itself."""
         table = parse_mountinfo(Path("/proc/self/mountinfo").read_text())
         found = [mount.mount_point for mount in mounts_under(table, str(self.directory))]
         return [path for path in found if path != str(self.root)]

@@ -79,7 +79,7 @@ class Daemon:
 
 
 def free_port() -> int:
-    """A port of the loopback that nobody listens on at this moment."""
+    """Return a port of the loopback that is free at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

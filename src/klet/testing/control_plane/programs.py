@@ -60,7 +60,7 @@ def find_program(name: str, environment: Mapping[str, str] = os.environ) -> Path
 
 
 def find_etcd() -> Path:
-    """The one that was built, or the machine's."""
+    """Return the one that was built, or the machine's."""
     found = str(program_directory() / ETCD) if not missing_programs((ETCD,)) else shutil.which(ETCD)
     if found is None:
         raise ProgramMissing("no etcd: install Debian's etcd-server, or build it with scripts/upstream etcd")
@@ -68,7 +68,7 @@ def find_etcd() -> Path:
 
 
 def why_impossible(*names: str, environment: Mapping[str, str] = os.environ) -> str:
-    """What a control plane with these programs lacks here, and how to get it; empty if nothing."""
+    """Return what a control plane with these programs lacks here, and how to get it; empty if nothing."""
     missing = missing_programs((API_SERVER, *names), environment)
     if missing:
         return describe_program(missing[0], environment)

@@ -8,8 +8,8 @@ from klet.testing.fake_runtime.calls import Call as Call
 from klet.testing.fake_runtime.calls import RpcFailure as RpcFailure
 from klet.testing.fake_runtime.events import FakeEvent as FakeEvent
 from klet.testing.fake_runtime.faults import ANY as ANY
-from klet.testing.fake_runtime.faults import Delay as Delay
-from klet.testing.fake_runtime.faults import Drop as Drop
+from klet.testing.fake_runtime.faults import DelayCall as DelayCall
+from klet.testing.fake_runtime.faults import DropEvent as DropEvent
 from klet.testing.fake_runtime.faults import EventFault as EventFault
 from klet.testing.fake_runtime.faults import Fail as Fail
 from klet.testing.fake_runtime.faults import Fault as Fault
@@ -21,10 +21,10 @@ from klet.testing.fake_runtime.faults import Twice as Twice
 from klet.testing.fake_runtime.images import FakeImage as FakeImage
 from klet.testing.fake_runtime.images import any_image as any_image
 from klet.testing.fake_runtime.images import registry_of as registry_of
+from klet.testing.fake_runtime.lives import ContainerLife as ContainerLife
 from klet.testing.fake_runtime.lives import ExecResult as ExecResult
-from klet.testing.fake_runtime.lives import Life as Life
-from klet.testing.fake_runtime.lives import LogLine as LogLine
 from klet.testing.fake_runtime.lives import OnTerm as OnTerm
+from klet.testing.fake_runtime.lives import OutputLine as OutputLine
 from klet.testing.fake_runtime.logs import FileSink as FileSink
 from klet.testing.fake_runtime.logs import MemorySink as MemorySink
 from klet.testing.fake_runtime.machine import FakeRuntime as FakeRuntime

@@ -25,7 +25,7 @@ class RpcFailure(KletError):
         self.message = message
 
 
-class Signal:
+class CallSignal:
     """Something that calls wait for; it may fire many times."""
 
     def __init__(self) -> None:
@@ -40,20 +40,20 @@ class Signal:
             listener()
 
 
-class Wait(NamedTuple):
+class CallWait(NamedTuple):
     """Go on at that time or when the signal fires, whichever comes first. Neither: wait until the call is given up."""
 
     until: datetime | None = None
-    on: Signal | None = None
+    on: CallSignal | None = None
 
 
-Steps: TypeAlias = Generator[Wait, None, Message]
+Steps: TypeAlias = Generator[CallWait, None, Message]
 # Each handler takes the request of its own call, which the table cannot say.
 HandlerTable: TypeAlias = Mapping[str, Callable[[Any], Message | Steps]]
 
 
 def _ignore() -> None:
-    """Nobody cares."""
+    """Do nothing."""
 
 
 class Call:
@@ -90,7 +90,7 @@ class Call:
             listener()
 
     def result(self) -> Message:
-        """The answer of a call that is done."""
+        """Return the answer of a call that is done."""
         if self.failure is not None:
             raise self.failure
         if self.response is None:

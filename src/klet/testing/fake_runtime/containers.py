@@ -5,12 +5,12 @@ from pathlib import PurePosixPath
 
 from klet.cri.errors import Code
 from klet.testing.fake_runtime import views
-from klet.testing.fake_runtime.calls import HandlerTable, RpcFailure, Steps, Wait
+from klet.testing.fake_runtime.calls import CallWait, HandlerTable, RpcFailure, Steps
 from klet.testing.fake_runtime.lives import LifeChooser
 from klet.testing.fake_runtime.lookup import find, select
 from klet.testing.fake_runtime.processes import Processes
 from klet.testing.fake_runtime.sandboxes import SandboxCalls
-from klet.testing.fake_runtime.world import Container, World
+from klet.testing.fake_runtime.world import FakeContainer, World
 from klet.wire import containerd_events_pb2 as containerd
 from klet.wire import cri_v1_pb2 as pb
 
@@ -61,7 +61,7 @@ class ContainerCalls:
         except RpcFailure:
             self._world.release("container", name)
             raise
-        container = Container(
+        container = FakeContainer(
             id=id_,
             name=name,
             sandbox=sandbox,
@@ -98,11 +98,11 @@ class ContainerCalls:
             deadline = self._world.timeline.now + timedelta(seconds=request.timeout)
             self._processes.terminate(container)
             while container.is_alive and self._world.timeline.now < deadline:
-                yield Wait(until=deadline, on=container.ended)
+                yield CallWait(until=deadline, on=container.ended)
         if container.is_running:
             self._processes.kill(container)
         while container.is_running:
-            yield Wait(on=container.exited)
+            yield CallWait(on=container.exited)
         return pb.StopContainerResponse()
 
     def _remove(self, request: pb.RemoveContainerRequest) -> Steps:
@@ -114,7 +114,7 @@ class ContainerCalls:
             return pb.RemoveContainerResponse()
         self._processes.kill(container)
         while container.is_running:
-            yield Wait(on=container.exited)
+            yield CallWait(on=container.exited)
         self._sandboxes.forget_container(container)
         return pb.RemoveContainerResponse()
 
@@ -161,7 +161,7 @@ class ContainerCalls:
             self._world.sink.open(container.log_path)
         return pb.ReopenContainerLogResponse()
 
-    def _find(self, id_: str) -> Container:
+    def _find(self, id_: str) -> FakeContainer:
         return find(self._world.containers, id_, f'an error occurred when try to find container "{id_}"')
 
 
@@ -170,7 +170,7 @@ def _log_path(directory: str, path: str) -> str:
 
 
 def _created_resources(asked: pb.LinuxContainerResources) -> pb.LinuxContainerResources:
-    """What the runtime makes of the request: a memory limit also limits swap."""
+    """Return what the runtime makes of the request: a memory limit also limits swap."""
     resources = pb.LinuxContainerResources()
     resources.CopyFrom(asked)
     if resources.memory_limit_in_bytes and not resources.memory_swap_limit_in_bytes:

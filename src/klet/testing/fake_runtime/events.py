@@ -59,7 +59,7 @@ class BadFilter(ValueError):
 
 
 def parse_filters(filters: Sequence[str]) -> Callable[[FakeEvent], bool]:
-    """The predicate of a subscription: one filter must hold, all terms of it. No filter takes all."""
+    """Return the predicate of a subscription: one filter must hold, all terms of it. No filter takes all."""
     parsed = [_parse_filter(text) for text in filters]
 
     def holds(event: FakeEvent) -> bool:

@@ -3,11 +3,11 @@
 from datetime import timedelta
 
 from klet.cri.errors import Code
-from klet.testing.fake_runtime.calls import HandlerTable, RpcFailure, Steps, Wait
+from klet.testing.fake_runtime.calls import CallWait, HandlerTable, RpcFailure, Steps
 from klet.testing.fake_runtime.lives import ExecChooser, ExecResult
 from klet.testing.fake_runtime.lookup import find
 from klet.testing.fake_runtime.processes import KILLED, Processes
-from klet.testing.fake_runtime.world import Container, World
+from klet.testing.fake_runtime.world import FakeContainer, World
 from klet.wire import cri_v1_pb2 as pb
 
 
@@ -41,7 +41,7 @@ class ExecCalls:
         deadline = now + timedelta(seconds=request.timeout) if request.timeout > 0 else None
         stop = end if deadline is None else min(end, deadline)
         while container.is_alive and self._world.timeline.now < stop:
-            yield Wait(until=stop, on=container.ended)
+            yield CallWait(until=stop, on=container.ended)
         if self._world.timeline.now >= end:
             self._processes.ended_inside(container, id_, pid, result.exit_code)
             return pb.ExecSyncResponse(stdout=result.stdout, stderr=result.stderr, exit_code=result.exit_code)
@@ -73,14 +73,14 @@ class ExecCalls:
             raise RpcFailure(Code.UNKNOWN, "sandbox container is not running")
         return pb.PortForwardResponse(url=self._url("portforward"))
 
-    def _running(self, id_: str, what: str = "") -> Container:
+    def _running(self, id_: str, what: str = "") -> FakeContainer:
         container = find(self._world.containers, id_, f'{what}failed to find container "{id_}" in store')
         if not container.is_running:
             state = pb.ContainerState.Name(container.state)
             raise RpcFailure(Code.UNKNOWN, f"{what}container is in {state} state")
         return container
 
-    def _result(self, container: Container, request: pb.ExecSyncRequest) -> ExecResult:
+    def _result(self, container: FakeContainer, request: pb.ExecSyncRequest) -> ExecResult:
         if not request.cmd:
             failure = RpcFailure(Code.UNKNOWN, "OCI runtime exec failed: exec failed: args must not be empty: unknown")
             return ExecResult(failure=failure)

@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 from msgspec import Struct, field
 
 from klet.cri.errors import Code
-from klet.testing.fake_runtime.calls import Signal
+from klet.testing.fake_runtime.calls import CallSignal
 from klet.testing.fake_runtime.events import FakeEvent
 
 ANY = "*"
@@ -21,7 +21,7 @@ class Fail(Struct, frozen=True):
     message: str = "injected fault"
 
 
-class Delay(Struct, frozen=True):
+class DelayCall(Struct, frozen=True):
     """The call takes that much longer: before its effect, or between its effect and its answer."""
 
     by: timedelta
@@ -45,7 +45,7 @@ class Twice(Struct, frozen=True):
     """The call is applied twice, as if it had been sent again; the caller gets the first answer."""
 
 
-class Drop(Struct, frozen=True):
+class DropEvent(Struct, frozen=True):
     """The event is lost."""
 
 
@@ -59,8 +59,8 @@ class Repeat(Struct, frozen=True):
     """The event comes twice."""
 
 
-CallEffect: TypeAlias = Fail | Delay | Hang | HalfDone | Twice
-EventEffect: TypeAlias = Drop | Late | Repeat
+CallEffect: TypeAlias = Fail | DelayCall | Hang | HalfDone | Twice
+EventEffect: TypeAlias = DropEvent | Late | Repeat
 
 
 def _every_request(_request: Message) -> bool:
@@ -79,7 +79,7 @@ class Fault(Struct, eq=False):
     matches: Callable[[Message], bool] = _every_request
     count: int | None = 1
     hits: int = 0
-    released: Signal = field(default_factory=Signal)
+    released: CallSignal = field(default_factory=CallSignal)
     is_released: bool = False
 
     def release(self) -> None:

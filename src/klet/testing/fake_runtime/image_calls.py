@@ -1,7 +1,7 @@
 """The calls of the image service."""
 
 from klet.cri.errors import Code
-from klet.testing.fake_runtime.calls import HandlerTable, RpcFailure, Steps, Wait
+from klet.testing.fake_runtime.calls import CallWait, HandlerTable, RpcFailure, Steps
 from klet.testing.fake_runtime.images import FakeImage, Registry, StoredImage, is_valid_reference, normalize
 from klet.testing.fake_runtime.timeline import nanoseconds
 from klet.testing.fake_runtime.world import World
@@ -57,7 +57,7 @@ class ImageCalls:
             what = f'failed to pull and unpack image "{name}": failed to resolve reference "{name}"'
             raise RpcFailure(Code.UNKNOWN, f"{what}: pull access denied, authorization failed")
         if image.pull_time:
-            yield Wait(until=self._world.timeline.now + image.pull_time)
+            yield CallWait(until=self._world.timeline.now + image.pull_time)
         if image.pull_failure is not None:
             raise RpcFailure(image.pull_failure.code, image.pull_failure.message)
         return pb.PullImageResponse(image_ref=self.load(image, pulled_as=name).image.image_id)

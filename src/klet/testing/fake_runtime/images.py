@@ -27,7 +27,7 @@ class FakeImage(Struct, frozen=True):
     user: str = ""
     pinned: bool = False
     login: tuple[str, str] | None = None
-    """The user name and password without which nobody gets it."""
+    """The user name and password that a pull needs."""
 
     @property
     def image_id(self) -> str:
@@ -42,18 +42,18 @@ Registry: TypeAlias = Callable[[str], FakeImage | None]
 
 
 def nowhere(_name: str) -> FakeImage | None:
-    """A registry without any image."""
+    """Return a registry without any image."""
     return None
 
 
 def registry_of(*images: FakeImage) -> Registry:
-    """A registry with these images and no others; names are compared in their full form."""
+    """Return a registry with these images and no others; names are compared in their full form."""
     by_name = {normalize(image.name): image for image in images}
     return by_name.get
 
 
 def any_image(*, size: int = 4 << 20, pull_time: timedelta = timedelta()) -> Registry:
-    """A registry that has every image one asks for."""
+    """Return a registry that has every image one asks for."""
     return lambda name: FakeImage(name=name, size=size, pull_time=pull_time)
 
 
@@ -130,7 +130,7 @@ class ImageStore:
 
 
 def normalize(name: str) -> str:
-    """The full form of an image name: with host, with tag."""
+    """Return the full form of an image name: with host, with tag."""
     repository, at, digest = name.partition("@")
     first, slash, _ = repository.partition("/")
     if not slash:

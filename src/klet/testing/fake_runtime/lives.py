@@ -1,4 +1,4 @@
-"""What containers do once they are started, as scripts: a Life is data, a chooser picks one for each container.
+"""What containers do once they are started: a `ContainerLife` is data, a chooser picks one for each container.
 
 A chooser is a pure function of the container's configuration, whose metadata hold the attempt (the restart count).
 """
@@ -19,7 +19,7 @@ Stream: TypeAlias = Literal["stdout", "stderr"]
 NOTHING = timedelta()
 
 
-class LogLine(Struct, frozen=True):
+class OutputLine(Struct, frozen=True):
     """Output at that time after the start; without `newline` the line stays open."""
 
     at: timedelta
@@ -43,27 +43,27 @@ class OnTerm(Struct, frozen=True):
     after: timedelta = NOTHING
 
 
-class Life(Struct, frozen=True):
-    """From start to exit. `lasts` None is for ever, `on_term` None ignores the stop signal until the kill."""
+class ContainerLife(Struct, frozen=True):
+    """From start to exit. `lasts` None is without end, `on_term` None ignores the stop signal until the kill."""
 
     lasts: timedelta | None = None
     exit_code: int = 0
     oom_killed: bool = False
     on_term: OnTerm | None = OnTerm()
-    logs: tuple[LogLine, ...] = ()
+    logs: tuple[OutputLine, ...] = ()
     files: tuple[FileWrite, ...] = ()
     create_failure: RpcFailure | None = None
     start_failure: RpcFailure | None = None
     cpu_cores: float = 0.01
     memory_bytes: int = 4 << 20
 
-    def saying(self, *texts: str, every: timedelta = NOTHING) -> "Life":
-        """The same life with lines of output, one after the other."""
-        lines = tuple(LogLine(at=every * number, text=text) for number, text in enumerate(texts))
+    def saying(self, *texts: str, every: timedelta = NOTHING) -> "ContainerLife":
+        """Return the same life with lines of output, one after the other."""
+        lines = tuple(OutputLine(at=every * number, text=text) for number, text in enumerate(texts))
         return replace(self, logs=self.logs + lines)
 
-    def leaving(self, message: str, path: str = "/dev/termination-log") -> "Life":
-        """The same life with a termination message written just before its end."""
+    def leaving(self, message: str, path: str = "/dev/termination-log") -> "ContainerLife":
+        """Return the same life with a termination message written just before its end."""
         write = FileWrite(at=self.lasts or NOTHING, path=path, content=message.encode())
         return replace(self, files=(*self.files, write))
 
@@ -78,44 +78,46 @@ class ExecResult(Struct, frozen=True):
     failure: RpcFailure | None = None
 
 
-LifeChooser: TypeAlias = Callable[[pb.ContainerConfig], Life]
+LifeChooser: TypeAlias = Callable[[pb.ContainerConfig], ContainerLife]
 ExecChooser: TypeAlias = Callable[[pb.ContainerConfig, Sequence[str]], ExecResult]
 
-FOREVER = Life()
-IGNORES_TERM = Life(on_term=None)
+FOREVER = ContainerLife()
+IGNORES_TERM = ContainerLife(on_term=None)
 
 
-def runs_for(duration: timedelta, exit_code: int = 0) -> Life:
-    return Life(lasts=duration, exit_code=exit_code)
+def runs_for(duration: timedelta, exit_code: int = 0) -> ContainerLife:
+    return ContainerLife(lasts=duration, exit_code=exit_code)
 
 
-def oom_killed_after(duration: timedelta) -> Life:
-    return Life(lasts=duration, exit_code=137, oom_killed=True)
+def oom_killed_after(duration: timedelta) -> ContainerLife:
+    return ContainerLife(lasts=duration, exit_code=137, oom_killed=True)
 
 
-def fails_to_create(message: str, code: Code = Code.UNKNOWN) -> Life:
-    return Life(create_failure=RpcFailure(code, message))
+def fails_to_create(message: str, code: Code = Code.UNKNOWN) -> ContainerLife:
+    return ContainerLife(create_failure=RpcFailure(code, message))
 
 
-def fails_to_start(message: str, code: Code = Code.UNKNOWN) -> Life:
-    return Life(start_failure=RpcFailure(code, message))
+def fails_to_start(message: str, code: Code = Code.UNKNOWN) -> ContainerLife:
+    return ContainerLife(start_failure=RpcFailure(code, message))
 
 
-def lives_forever(_config: pb.ContainerConfig) -> Life:
-    """The chooser for tests that do not care."""
+def lives_forever(_config: pb.ContainerConfig) -> ContainerLife:
+    """Return the chooser for tests that do not care."""
     return FOREVER
 
 
-def always(life: Life) -> LifeChooser:
+def always(life: ContainerLife) -> LifeChooser:
     return lambda _config: life
 
 
-def in_turn(*lives: Life) -> LifeChooser:
-    """One life for each attempt; the last one goes on."""
+def in_turn(*lives: ContainerLife) -> LifeChooser:
+    """Return one life for each attempt; the last one goes on."""
     return lambda config: lives[min(config.metadata.attempt, len(lives) - 1)]
 
 
-def crashes(times: int, *, then: Life = FOREVER, exit_code: int = 1, after: timedelta = NOTHING) -> LifeChooser:
+def crashes(
+    times: int, *, then: ContainerLife = FOREVER, exit_code: int = 1, after: timedelta = NOTHING
+) -> LifeChooser:
     """End with an error that many times, then live another life."""
     return in_turn(*[runs_for(after, exit_code)] * times, then)
 
@@ -136,5 +138,5 @@ def by_command(lives: Mapping[tuple[str, ...], LifeChooser], default: LifeChoose
 
 
 def succeeds(_config: pb.ContainerConfig, _command: Sequence[str]) -> ExecResult:
-    """The exec chooser for tests that do not care."""
+    """Return the exec chooser for tests that do not care."""
     return ExecResult()

@@ -23,7 +23,7 @@ class LogSink(Protocol):
 
 
 class FileSink:
-    """Real files, for containers whose logs are read by someone else."""
+    """Real files, for containers whose logs the agent reads."""
 
     def __init__(self) -> None:
         self._files: dict[str, BinaryIO] = {}
@@ -72,7 +72,7 @@ class MemorySink:
         self._files[path] = bytearray(content)
 
     def read(self, path: str) -> bytes | None:
-        """The content, or None when there is no such file."""
+        """Return the content, or None when there is no such file."""
         content = self._files.get(path)
         return None if content is None else bytes(content)
 

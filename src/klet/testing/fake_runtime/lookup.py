@@ -33,7 +33,7 @@ def find(things: Mapping[str, T], id_: str, what: str) -> T:
 
 
 def select(things: Iterable[L], selector: Mapping[str, str]) -> Iterable[L]:
-    """Those that have all the labels."""
+    """Return those that have all the labels."""
     for key, value in selector.items():
         things = [thing for thing in things if thing.labels.get(key) == value]
     return things

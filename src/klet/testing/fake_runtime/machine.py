@@ -14,21 +14,21 @@ from typing import Any, assert_never
 from google.protobuf.message import Message
 
 from klet.cri.errors import Code
-from klet.testing.fake_runtime.calls import AnswerRecord, Call, CallRecord, RpcFailure, Signal, Steps, Wait
+from klet.testing.fake_runtime.calls import AnswerRecord, Call, CallRecord, CallSignal, CallWait, RpcFailure, Steps
 from klet.testing.fake_runtime.containers import ContainerCalls
 from klet.testing.fake_runtime.events import FakeEvent
 from klet.testing.fake_runtime.execs import ExecCalls
-from klet.testing.fake_runtime.faults import Delay, Fail, Fault, FaultBook, HalfDone, Hang, Twice
+from klet.testing.fake_runtime.faults import DelayCall, Fail, Fault, FaultBook, HalfDone, Hang, Twice
 from klet.testing.fake_runtime.image_calls import ImageCalls
 from klet.testing.fake_runtime.images import FakeImage
-from klet.testing.fake_runtime.lives import LogLine, Stream
+from klet.testing.fake_runtime.lives import OutputLine, Stream
 from klet.testing.fake_runtime.logs import LogSink, MemorySink
 from klet.testing.fake_runtime.node_calls import NodeCalls
 from klet.testing.fake_runtime.processes import Processes
 from klet.testing.fake_runtime.sandboxes import SandboxCalls
 from klet.testing.fake_runtime.script import Script
 from klet.testing.fake_runtime.views import container_status, sandbox_status
-from klet.testing.fake_runtime.world import Container, Features, Sandbox, World
+from klet.testing.fake_runtime.world import FakeContainer, Features, Sandbox, World
 from klet.wire import cri_v1_pb2 as pb
 
 _NO_SCRIPT = Script()
@@ -51,9 +51,9 @@ class FakeRuntime:
     ) -> None:
         self.faults = FaultBook()
         self.history: deque[CallRecord | AnswerRecord | FakeEvent] = deque(maxlen=remember)
-        self.disconnected = Signal()
+        self.disconnected = CallSignal()
         self.left_calls: set[Call] = set()
-        """Those that nobody waits for any more."""
+        """Those whose caller has given up."""
         self._random = random.Random(seed)
         self._script = script
         self._world = World(
@@ -126,7 +126,7 @@ class FakeRuntime:
         call.when_done(partial(self.left_calls.discard, call))
 
     def next_due(self) -> datetime | None:
-        """When the machine next has something to do by itself."""
+        """Return when the machine next has something to do by itself."""
         return self._timeline.next_due()
 
     def when_earlier(self, listener: Callable[[], None]) -> None:
@@ -146,11 +146,11 @@ class FakeRuntime:
         return tuple(delivered)
 
     def listen(self, listener: Callable[[FakeEvent], None]) -> Callable[[], None]:
-        """Hear of every event from now on; the result ends it."""
+        """Subscribe to every event from now on; the result unsubscribes."""
         return self._world.listen(listener)
 
     def cri_event(self, event: FakeEvent) -> pb.ContainerEventResponse | None:
-        """The event as GetContainerEvents tells it, with the statuses of this moment."""
+        """Return the event as GetContainerEvents sends it, with the statuses of this moment."""
         if event.cri_type is None:
             return None
         container = self._world.containers.get(event.container_id)
@@ -168,7 +168,7 @@ class FakeRuntime:
     def sandboxes(self) -> tuple[Sandbox, ...]:
         return tuple(self._world.sandboxes.values())
 
-    def containers(self) -> tuple[Container, ...]:
+    def containers(self) -> tuple[FakeContainer, ...]:
         return tuple(self._world.containers.values())
 
     def load_image(self, image: FakeImage) -> None:
@@ -188,11 +188,13 @@ class FakeRuntime:
         self._processes.end_pause(self._world.sandboxes[sandbox_id])
 
     def write_log(self, container_id: str, text: str, stream: Stream = "stdout") -> None:
-        """The container says something, now."""
-        self._processes.write(self._world.containers[container_id], LogLine(at=timedelta(), text=text, stream=stream))
+        """Write output of the container, now."""
+        self._processes.write(
+            self._world.containers[container_id], OutputLine(at=timedelta(), text=text, stream=stream)
+        )
 
     def publish(self, topic: str, body: Message) -> None:
-        """An event from somebody else."""
+        """Send an event that no call of the agent caused."""
         self._world.emit(topic, "", body)
 
     def disconnect(self) -> None:
@@ -221,12 +223,12 @@ class FakeRuntime:
         match fault.effect:
             case Fail(code=code, message=message):
                 raise RpcFailure(code, message)
-            case Delay(by=by, after_effect=False):
-                yield Wait(until=self.now + by)
+            case DelayCall(by=by, after_effect=False):
+                yield CallWait(until=self.now + by)
                 return (yield from self._handle(rpc, request))
-            case Delay(by=by):
+            case DelayCall(by=by):
                 answer = yield from self._handle(rpc, request)
-                yield Wait(until=self.now + by)
+                yield CallWait(until=self.now + by)
                 return answer
             case Hang(after_effect=False):
                 yield from _until_released(fault)
@@ -256,7 +258,7 @@ class FakeRuntime:
         return answer if isinstance(answer, Message) else (yield from answer)
 
     def _handle_again(self, rpc: str, request: Message) -> Steps:
-        """The second time may well be refused; the caller never hears of it."""
+        """The second time may well be refused; the caller never gets that answer."""
         try:
             return (yield from self._handle(rpc, request))
         except RpcFailure:
@@ -278,7 +280,7 @@ class FakeRuntime:
         self.history.append(AnswerRecord(self._timeline.now, call.rpc, code))
         call.finish(answer, failure)
 
-    def _arm(self, call: Call, steps: Steps, wait: Wait) -> None:
+    def _arm(self, call: Call, steps: Steps, wait: CallWait) -> None:
         """Resume once: when the time comes or the signal fires, whichever is first."""
         if not call.is_slow:
             call.is_slow = True
@@ -297,13 +299,13 @@ class FakeRuntime:
             wait.on.listen(resume)
 
 
-def _until_released(fault: Fault) -> Generator[Wait, None, None]:
+def _until_released(fault: Fault) -> Generator[CallWait, None, None]:
     while not fault.is_released:
-        yield Wait(on=fault.released)
+        yield CallWait(on=fault.released)
 
 
 def _missing(features: Features) -> list[str]:
-    """The calls that containerd 1.6 does not have."""
+    """Return the calls that containerd 1.6 does not have."""
     optional = {
         "RuntimeConfig": features.runtime_config,
         "UpdatePodSandboxResources": features.sandbox_resources,

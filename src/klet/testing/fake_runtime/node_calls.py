@@ -8,7 +8,7 @@ from klet.testing.fake_runtime.image_calls import MOUNTPOINT
 from klet.testing.fake_runtime.lookup import find, select
 from klet.testing.fake_runtime.processes import running_time
 from klet.testing.fake_runtime.timeline import nanoseconds
-from klet.testing.fake_runtime.world import Container, Sandbox, World
+from klet.testing.fake_runtime.world import FakeContainer, Sandbox, World
 from klet.wire import cri_v1_pb2 as pb
 
 # What a pause process uses.
@@ -103,7 +103,7 @@ class NodeCalls:
     def _list_sandbox_metrics(self, _request: pb.ListPodSandboxMetricsRequest) -> pb.ListPodSandboxMetricsResponse:
         return pb.ListPodSandboxMetricsResponse()
 
-    def _stats_of(self, container: Container) -> pb.ContainerStats:
+    def _stats_of(self, container: FakeContainer) -> pb.ContainerStats:
         now = nanoseconds(self._world.timeline.now)
         stats = pb.ContainerStats(
             attributes=pb.ContainerAttributes(
@@ -145,7 +145,7 @@ class NodeCalls:
         )
         return pb.PodSandboxStats(attributes=attributes, linux=linux)
 
-    def _cpu_used(self, container: Container) -> int:
+    def _cpu_used(self, container: FakeContainer) -> int:
         return 1_000_000 + int(running_time(container, self._world) * container.life.cpu_cores)
 
 

@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import PurePosixPath
 
 from klet.testing.fake_runtime.calls import RpcFailure
-from klet.testing.fake_runtime.lives import FileWrite, LogLine
+from klet.testing.fake_runtime.lives import FileWrite, OutputLine
 from klet.testing.fake_runtime.logs import format_records
 from klet.testing.fake_runtime.timeline import nanoseconds
-from klet.testing.fake_runtime.world import Container, Sandbox, World
+from klet.testing.fake_runtime.world import FakeContainer, Sandbox, World
 from klet.wire import containerd_events_pb2 as containerd
 from klet.wire import cri_v1_pb2 as pb
 
@@ -19,12 +19,12 @@ START_FAILED = 128
 
 
 class Processes:
-    """Starts, signals and ends processes; each change is told in events."""
+    """Starts, signals and ends processes; each change is sent as an event."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def start(self, container: Container) -> None:
+    def start(self, container: FakeContainer) -> None:
         life, now = container.life, self._world.timeline.now
         container.pid = self._world.new_pid()
         container.is_alive = True
@@ -43,7 +43,7 @@ class Processes:
                 self._world.timeline.at(end, lambda: self.end(container, life.exit_code, oom=life.oom_killed))
             )
 
-    def refuse(self, container: Container, failure: RpcFailure) -> RpcFailure:
+    def refuse(self, container: FakeContainer, failure: RpcFailure) -> RpcFailure:
         """The container could not be started and counts as ended; its error for the caller."""
         container.state = pb.CONTAINER_EXITED
         container.finished_at = self._world.timeline.stamp()
@@ -52,7 +52,7 @@ class Processes:
         container.message = failure.message
         return RpcFailure(failure.code, failure.message)
 
-    def terminate(self, container: Container) -> None:
+    def terminate(self, container: FakeContainer) -> None:
         """Send the stop signal, once."""
         if container.was_signalled or not container.is_alive:
             return
@@ -62,7 +62,7 @@ class Processes:
             code = reaction.exit_code
             self._later(container, reaction.after, lambda: self.end(container, code))
 
-    def end(self, container: Container, exit_code: int, *, oom: bool = False) -> None:
+    def end(self, container: FakeContainer, exit_code: int, *, oom: bool = False) -> None:
         """The process is gone. The CRI's view follows, at once or after the runtime's lag."""
         if not container.is_alive:
             return
@@ -81,7 +81,7 @@ class Processes:
         else:
             self._reap(container, exit_code, stamp)
 
-    def kill(self, container: Container) -> None:
+    def kill(self, container: FakeContainer) -> None:
         self.end(container, KILLED)
 
     def start_pause(self, sandbox: Sandbox) -> None:
@@ -98,22 +98,22 @@ class Processes:
         stamp = self._task_exited(sandbox.id, sandbox.id, sandbox.pid, KILLED)
         self._task_deleted(sandbox.id, sandbox.pid, KILLED, stamp)
 
-    def run_inside(self, container: Container) -> tuple[str, int]:
-        """A process beside the container's own: its id and pid."""
+    def run_inside(self, container: FakeContainer) -> tuple[str, int]:
+        """Return a process beside the container's own: its id and pid."""
         id_, pid = self._world.new_id(), self._world.new_pid()
         self._world.emit(
             "/tasks/exec-added", container.id, containerd.TaskExecAdded(container_id=container.id, exec_id=id_)
         )
         return id_, pid
 
-    def started_inside(self, container: Container, id_: str, pid: int) -> None:
+    def started_inside(self, container: FakeContainer, id_: str, pid: int) -> None:
         body = containerd.TaskExecStarted(container_id=container.id, exec_id=id_, pid=pid)
         self._world.emit("/tasks/exec-started", container.id, body)
 
-    def ended_inside(self, container: Container, id_: str, pid: int, exit_code: int) -> None:
+    def ended_inside(self, container: FakeContainer, id_: str, pid: int, exit_code: int) -> None:
         self._task_exited(container.id, id_, pid, exit_code)
 
-    def write(self, container: Container, line: LogLine) -> None:
+    def write(self, container: FakeContainer, line: OutputLine) -> None:
         """Output of the container; on a terminal all of it is stdout."""
         if container.log_path:
             stream = "stdout" if container.config.tty else line.stream
@@ -121,7 +121,7 @@ class Processes:
             records = format_records(line.text, stream=stream, stamp=stamp, newline=line.newline)
             self._world.sink.write(container.log_path, records)
 
-    def _write_file(self, container: Container, file: FileWrite) -> None:
+    def _write_file(self, container: FakeContainer, file: FileWrite) -> None:
         path = PurePosixPath(file.path)
         for mount in container.config.mounts:
             if mount.readonly or not path.is_relative_to(mount.container_path):
@@ -129,25 +129,25 @@ class Processes:
             target = PurePosixPath(mount.host_path) / path.relative_to(mount.container_path)
             self._world.sink.write_file(str(target), file.content)
 
-    def _later(self, container: Container, after: timedelta, action: Callable[[], None]) -> None:
+    def _later(self, container: FakeContainer, after: timedelta, action: Callable[[], None]) -> None:
         if after:
             container.timers.append(self._world.timeline.at(self._world.timeline.now + after, action))
         else:
             action()
 
-    def _tell_of_oom(self, container: Container) -> None:
+    def _tell_of_oom(self, container: FakeContainer) -> None:
         """The news of the OOM killer comes on its own way, and may be later than the exit."""
 
-        def tell() -> None:
+        def publish() -> None:
             container.reason = "OOMKilled"
             self._world.emit("/tasks/oom", container.id, containerd.TaskOOM(container_id=container.id))
 
         if lag := self._world.features.oom_lag:
-            self._world.timeline.at(self._world.timeline.now + lag, tell)
+            self._world.timeline.at(self._world.timeline.now + lag, publish)
         else:
-            tell()
+            publish()
 
-    def _reap(self, container: Container, exit_code: int, stamp: int) -> None:
+    def _reap(self, container: FakeContainer, exit_code: int, stamp: int) -> None:
         if container.log_path:
             self._world.sink.close(container.log_path)
         container.state = pb.CONTAINER_EXITED
@@ -174,6 +174,6 @@ class Processes:
         self._world.emit("/tasks/delete", id_, body)
 
 
-def running_time(container: Container, world: World) -> int:
+def running_time(container: FakeContainer, world: World) -> int:
     """Nanoseconds since the start."""
     return max(0, nanoseconds(world.timeline.now) - container.started_at)

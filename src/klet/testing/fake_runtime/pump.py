@@ -16,7 +16,7 @@ from klet.testing.fake_runtime.machine import FakeRuntime
 
 
 def gives_up(_rpc: str) -> bool:
-    """A call whose caller is gone does not go on."""
+    """Drop a call whose caller is gone."""
     return False
 
 
@@ -75,7 +75,7 @@ def timing(runtime: FakeRuntime, clock: LoopClock, *, lingers: Callable[[str], b
 
 
 def _ignore() -> None:
-    """Nobody waits for the runtime's time any more."""
+    """Do nothing: the runtime's time is no longer driven."""
 
 
 class Pump:
@@ -140,7 +140,7 @@ class Pump:
         return call.result()
 
     async def events(self, wanted: Callable[[FakeEvent], bool]) -> AsyncGenerator[FakeEvent, None]:
-        """The events from now on, until the runtime breaks the stream."""
+        """Yield the events from now on, until the runtime breaks the stream."""
         queue: asyncio.Queue[FakeEvent | None] = asyncio.Queue()
 
         def take(event: FakeEvent) -> None:

@@ -4,10 +4,10 @@ from collections.abc import Generator
 
 from klet.cri.errors import Code
 from klet.testing.fake_runtime import views
-from klet.testing.fake_runtime.calls import HandlerTable, RpcFailure, Steps, Wait
+from klet.testing.fake_runtime.calls import CallWait, HandlerTable, RpcFailure, Steps
 from klet.testing.fake_runtime.lookup import find, select
 from klet.testing.fake_runtime.processes import Processes
-from klet.testing.fake_runtime.world import Container, Sandbox, World
+from klet.testing.fake_runtime.world import FakeContainer, Sandbox, World
 from klet.wire import containerd_events_pb2 as containerd
 from klet.wire import cri_v1_pb2 as pb
 
@@ -112,7 +112,7 @@ class SandboxCalls:
         sandbox.config = config
         return pb.UpdatePodSandboxResourcesResponse()
 
-    def forget_container(self, container: Container) -> None:
+    def forget_container(self, container: FakeContainer) -> None:
         """Remove a container that no longer runs; its name is free again."""
         if self._world.containers.pop(container.id, None) is None:
             return
@@ -120,12 +120,12 @@ class SandboxCalls:
         self._world.release("container", container.name)
         self._world.emit("/containers/delete", container.id, containerd.ContainerDelete(id=container.id))
 
-    def _stop_sandbox(self, sandbox: Sandbox) -> Generator[Wait, None, None]:
-        """Containers are killed without grace: whoever wanted grace has stopped them before."""
+    def _stop_sandbox(self, sandbox: Sandbox) -> Generator[CallWait, None, None]:
+        """Containers are killed without grace: the kubelet has stopped them before, if it wanted grace."""
         for container in list(sandbox.containers.values()):
             self._processes.kill(container)
             while container.is_running:
-                yield Wait(on=container.exited)
+                yield CallWait(on=container.exited)
         self._processes.end_pause(sandbox)
         if sandbox.has_network:
             sandbox.has_network = False

@@ -1,4 +1,4 @@
-r"""What busybox would do with a command: enough of a shell for containers in tests, as a Life or an ExecResult.
+r"""What busybox would do with a command: a shell for containers in tests, as a `ContainerLife` or an `ExecResult`.
 
 Understood are sleep, echo, printf, true, false, exit, trap, `kill -9 $$`, writing to files, `while :; do …; done`, long
 lines from `head -c N /dev/zero | tr "\0" x`, and a variable that doubles for ever, which ends in the OOM killer.
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from klet.cri.errors import Code
 from klet.testing.fake_runtime.calls import RpcFailure
-from klet.testing.fake_runtime.lives import ExecResult, FileWrite, Life, LogLine, OnTerm, Stream
+from klet.testing.fake_runtime.lives import ContainerLife, ExecResult, FileWrite, OnTerm, OutputLine, Stream
 from klet.testing.fake_runtime.processes import KILLED
 from klet.wire import cri_v1_pb2 as pb
 
@@ -29,11 +29,11 @@ class UnknownCommand(ValueError):
     """The little shell does not know this."""
 
 
-def shell_life(config: pb.ContainerConfig) -> Life:
-    """The life of a busybox container: a chooser of lives."""
+def shell_life(config: pb.ContainerConfig) -> ContainerLife:
+    """Return the life of a busybox container: a chooser of lives."""
     command = [*config.command, *config.args]
     if command[0] not in _PROGRAMS:
-        return Life(
+        return ContainerLife(
             start_failure=RpcFailure(
                 Code.UNKNOWN,
                 "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create"
@@ -42,7 +42,7 @@ def shell_life(config: pb.ContainerConfig) -> Life:
             )
         )
     run = _interpret(command)
-    life = Life(
+    life = ContainerLife(
         lasts=run.at if run.has_ended else None,
         exit_code=run.exit_code,
         oom_killed=run.is_oom,
@@ -57,7 +57,7 @@ def shell_life(config: pb.ContainerConfig) -> Life:
 
 
 def shell_exec(_config: pb.ContainerConfig, command: Sequence[str]) -> ExecResult:
-    """What a command does inside a busybox container: a chooser of execs."""
+    """Return what a command does inside a busybox container: a chooser of execs."""
     if command[0] not in _PROGRAMS:
         failure = RpcFailure(
             Code.UNKNOWN,
@@ -83,7 +83,7 @@ class _Run(Struct):
     is_oom: bool = False
     term: OnTerm | None = None
     ignores_term: bool = False
-    lines: list[LogLine] = field(default_factory=list)
+    lines: list[OutputLine] = field(default_factory=list)
     files: list[FileWrite] = field(default_factory=list)
 
 
@@ -116,7 +116,7 @@ def _run_list(run: _Run, script: str) -> None:
 
 def _run_statement(run: _Run, statement: str) -> None:
     if long := _LONG.fullmatch(statement):
-        run.lines.append(LogLine(at=run.at, text=long["letter"] * int(long["count"]), newline=False))
+        run.lines.append(OutputLine(at=run.at, text=long["letter"] * int(long["count"]), newline=False))
         return
     words = shlex.split(statement)
     if words[0] in ("echo", "printf"):
@@ -163,7 +163,7 @@ def _say(run: _Run, text: str, *, stream: Stream = "stdout", newline: bool = Tru
     if last is not None and not last.newline and last.at == run.at and last.stream == stream:
         run.lines[-1] = replace(last, text=last.text + text, newline=newline)
     else:
-        run.lines.append(LogLine(at=run.at, text=text, stream=stream, newline=newline))
+        run.lines.append(OutputLine(at=run.at, text=text, stream=stream, newline=newline))
 
 
 def _split(script: str) -> list[str]:

@@ -20,7 +20,7 @@ class Timer:
         self.action = None
 
 
-class Timeline:
+class TimerQueue:
     """Timers in the order of their times, then of their creation."""
 
     def __init__(self, start: datetime) -> None:
@@ -39,7 +39,7 @@ class Timeline:
         return timer
 
     def when_earlier(self, listener: Callable[[], None]) -> None:
-        """Call whenever something becomes due before all else, so that whoever sleeps until then wakes in time."""
+        """Call whenever something becomes due before all else, so that a sleeper wakes in time."""
         self._when_earlier = listener
 
     def next_due(self) -> datetime | None:

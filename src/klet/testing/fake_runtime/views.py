@@ -3,7 +3,7 @@
 import json
 
 from klet.testing.fake_runtime.images import ImageStore
-from klet.testing.fake_runtime.world import Container, Sandbox
+from klet.testing.fake_runtime.world import FakeContainer, Sandbox
 from klet.wire import cri_v1_pb2 as pb
 
 
@@ -23,7 +23,7 @@ def sandbox_item(sandbox: Sandbox) -> pb.PodSandbox:
 
 
 def sandbox_status(sandbox: Sandbox) -> pb.PodSandboxStatus:
-    """To be copied into an answer; put together anew only if something about the sandbox has changed."""
+    """To be copied into an answer; built again only if something about the sandbox has changed."""
     shows = (sandbox.state, sandbox.has_network)
     if sandbox.status is not None and sandbox.shows == shows:
         return sandbox.status
@@ -46,7 +46,7 @@ def sandbox_status(sandbox: Sandbox) -> pb.PodSandboxStatus:
 
 
 def sandbox_info(sandbox: Sandbox) -> str:
-    """The part of containerd's verbose answer that is of use in tests."""
+    """Return the part of containerd's verbose answer that is of use in tests."""
     path = f"/var/run/netns/cni-{sandbox.id[:32]}"
     namespaces = [{"type": "network", "path": path}] if sandbox.ips else []
     info = {
@@ -59,7 +59,7 @@ def sandbox_info(sandbox: Sandbox) -> str:
     return json.dumps(info, separators=(",", ":"))
 
 
-def container_item(container: Container) -> pb.Container:
+def container_item(container: FakeContainer) -> pb.Container:
     """To be copied into an answer."""
     if container.item is None:
         container.item = pb.Container(
@@ -76,8 +76,8 @@ def container_item(container: Container) -> pb.Container:
     return container.item
 
 
-def container_status(container: Container, images: ImageStore) -> pb.ContainerStatus:
-    """To be copied into an answer; put together anew only if something about the container has changed."""
+def container_status(container: FakeContainer, images: ImageStore) -> pb.ContainerStatus:
+    """To be copied into an answer; built again only if something about the container has changed."""
     image, image_ref = _image_of(container, images)
     shows = (
         container.state,
@@ -114,13 +114,13 @@ def container_status(container: Container, images: ImageStore) -> pb.ContainerSt
     return status
 
 
-def container_info(container: Container) -> str:
+def container_info(container: FakeContainer) -> str:
     info = {"sandboxID": container.sandbox.id, "pid": container.pid, "removing": False}
     return json.dumps(info, separators=(",", ":"))
 
 
-def _image_of(container: Container, images: ImageStore) -> tuple[str, str]:
-    """What it runs, and by which digest; its image may have been removed, or have lost its names."""
+def _image_of(container: FakeContainer, images: ImageStore) -> tuple[str, str]:
+    """Return what it runs, and by which digest; its image may have been removed, or have lost its names."""
     stored = images.find(container.image_id)
     if stored is None:
         return container.config.image.image, container.image_id
@@ -128,7 +128,7 @@ def _image_of(container: Container, images: ImageStore) -> tuple[str, str]:
     return name, stored.digests[0] if stored.digests else container.image_id
 
 
-def _reason(container: Container) -> str:
+def _reason(container: FakeContainer) -> str:
     if container.reason or container.state != pb.CONTAINER_EXITED:
         return container.reason
     return "Error" if container.exit_code else "Completed"

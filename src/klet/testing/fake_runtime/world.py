@@ -9,13 +9,13 @@ from google.protobuf.message import Message
 from msgspec import Struct
 
 from klet.cri.errors import Code
-from klet.testing.fake_runtime.calls import RpcFailure, Signal
+from klet.testing.fake_runtime.calls import CallSignal, RpcFailure
 from klet.testing.fake_runtime.events import FakeEvent
-from klet.testing.fake_runtime.faults import Drop, FaultBook, Late, Repeat
+from klet.testing.fake_runtime.faults import DropEvent, FaultBook, Late, Repeat
 from klet.testing.fake_runtime.images import ImageStore
-from klet.testing.fake_runtime.lives import Life
+from klet.testing.fake_runtime.lives import ContainerLife
 from klet.testing.fake_runtime.logs import LogSink
-from klet.testing.fake_runtime.timeline import Timeline, Timer
+from klet.testing.fake_runtime.timeline import Timer, TimerQueue
 from klet.wire import cri_v1_pb2 as pb
 
 
@@ -51,7 +51,7 @@ class Sandbox:
     ips: tuple[str, ...]
     state: pb.PodSandboxState = pb.SANDBOX_READY
     has_network: bool = True
-    containers: dict[str, "Container"] = field(default_factory=dict)
+    containers: dict[str, "FakeContainer"] = field(default_factory=dict)
     labels: dict[str, str] = field(init=False)
     item: pb.PodSandbox | None = None
     status: pb.PodSandboxStatus | None = None
@@ -73,7 +73,7 @@ class Sandbox:
 
 
 @dataclass(slots=True, eq=False)
-class Container:
+class FakeContainer:
     """A container as the CRI shows it, and its process."""
 
     id: str
@@ -82,7 +82,7 @@ class Container:
     config: pb.ContainerConfig
     image_id: str
     log_path: str
-    life: Life
+    life: ContainerLife
     created_at: int
     resources: pb.LinuxContainerResources
     state: pb.ContainerState = pb.CONTAINER_CREATED
@@ -95,8 +95,8 @@ class Container:
     is_alive: bool = False
     was_signalled: bool = False
     timers: list[Timer] = field(default_factory=list)
-    ended: Signal = field(default_factory=Signal)
-    exited: Signal = field(default_factory=Signal)
+    ended: CallSignal = field(default_factory=CallSignal)
+    exited: CallSignal = field(default_factory=CallSignal)
     labels: dict[str, str] = field(init=False)
     item: pb.Container | None = None
     status: pb.ContainerStatus | None = None
@@ -118,13 +118,13 @@ class World:
     def __init__(
         self, *, start: datetime, rng: random.Random, sink: LogSink, features: Features, faults: FaultBook
     ) -> None:
-        self.timeline = Timeline(start)
+        self.timeline = TimerQueue(start)
         self.random = rng
         self.sink = sink
         self.features = features
         self.images = ImageStore()
         self.sandboxes: dict[str, Sandbox] = {}
-        self.containers: dict[str, Container] = {}
+        self.containers: dict[str, FakeContainer] = {}
         self.conditions = {
             "RuntimeReady": pb.RuntimeCondition(type="RuntimeReady", status=True),
             "NetworkReady": pb.RuntimeCondition(type="NetworkReady", status=True),
@@ -144,7 +144,7 @@ class World:
         return self._pids
 
     def new_ips(self) -> tuple[str, ...]:
-        """The next free addresses, in turn, as a host-local allocator gives them out."""
+        """Return the next free addresses, in turn, as a host-local allocator gives them out."""
         for _ in range(1 << 16):
             self._addresses = self._addresses % 0xFFFE + 1
             if self._addresses not in self._taken:
@@ -171,7 +171,7 @@ class World:
         self._names.pop((kind, name), None)
 
     def listen(self, listener: Callable[[FakeEvent], None]) -> Callable[[], None]:
-        """Hear of every event from now on; the result ends it."""
+        """Subscribe to every event from now on; the result unsubscribes."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -182,7 +182,7 @@ class World:
             self._deliver(event)
             return
         match fault.effect:
-            case Drop():
+            case DropEvent():
                 pass
             case Late(by=by):
                 self.timeline.at(self.timeline.now + by, lambda: self._deliver(event))

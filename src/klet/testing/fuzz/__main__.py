@@ -32,9 +32,9 @@ from klet.aio.clock import Clock, SystemClock
 from klet.errors import KletError
 from klet.testing.fuzz.atheris_engine import AtherisFuzzer, Budget, is_there
 from klet.testing.fuzz.corpus import Corpus, cache_directory, read_finding
-from klet.testing.fuzz.engine import Fuzzer, Progress
-from klet.testing.fuzz.isolated import Guard, Shown, examine_isolated, judge_isolated
-from klet.testing.fuzz.target import Recipe, Target
+from klet.testing.fuzz.engine import Fuzzer, FuzzProgress
+from klet.testing.fuzz.isolated import Guard, ShownFlaw, examine_isolated, judge_isolated
+from klet.testing.fuzz.target import FuzzTarget, Recipe
 from klet.testing.fuzz.targets.all import all_targets
 
 ALL: Final = "all"
@@ -83,7 +83,7 @@ class Session:
     def _as_json(self) -> bool:
         return bool(self._options.output == "json")
 
-    def fuzz(self, target: Target) -> int:
+    def fuzz(self, target: FuzzTarget) -> int:
         """Fuzz one target for its time; return how many findings there are."""
         is_fresh = self._options.seed is not None
         seed = self._options.seed if is_fresh else SystemRandom().randrange(1 << 32)
@@ -96,11 +96,11 @@ class Session:
             self._report(target, seed, fuzzer.progress, self._clock.monotonic() - started, corpus)
         return len(fuzzer.progress.findings)
 
-    def replay(self, target: Target) -> int:
+    def replay(self, target: FuzzTarget) -> int:
         """Run what a file holds, in a process of its own; return how many flaws it shows."""
         what = read_finding(Path(self._options.replay))
         if isinstance(what, Recipe):
-            shown = [Shown(each.flaw, each.detail) for each in examine_isolated(target, what, Guard())]
+            shown = [ShownFlaw(each.flaw, each.detail) for each in examine_isolated(target, what, Guard())]
         else:
             shown = [each for each in (judge_isolated(target, what, Guard()),) if each.flaw]
         if self._as_json:
@@ -114,7 +114,7 @@ class Session:
             self._out.write(f"{target.name}: nothing is wrong with it\n")
         return len(shown)
 
-    def _fuzzer(self, target: Target, seed: int, corpus: "Corpus | _Fresh") -> Fuzzer | AtherisFuzzer:
+    def _fuzzer(self, target: FuzzTarget, seed: int, corpus: "Corpus | _Fresh") -> Fuzzer | AtherisFuzzer:
         if self._options.engine == OWN:
             return Fuzzer(target=target, seed=seed, keeper=corpus)
         executions = self._options.executions
@@ -125,13 +125,13 @@ class Session:
     def _seconds(self) -> float:
         return timedelta(minutes=self._options.minutes).total_seconds()
 
-    def _corpus(self, target: Target) -> Corpus:
+    def _corpus(self, target: FuzzTarget) -> Corpus:
         return Corpus(directory=cache_directory(os.environ), target=target.name)
 
-    def _ending(self, target: Target, started: float) -> Callable[[Progress], bool]:
+    def _ending(self, target: FuzzTarget, started: float) -> Callable[[FuzzProgress], bool]:
         shown_at = started
 
-        def is_over(progress: Progress) -> bool:
+        def is_over(progress: FuzzProgress) -> bool:
             nonlocal shown_at
             now = self._clock.monotonic()
             if now - shown_at >= _EVERY and not self._as_json:
@@ -143,7 +143,9 @@ class Session:
 
         return is_over
 
-    def _report(self, target: Target, seed: int, progress: Progress, took: float, corpus: "Corpus | _Fresh") -> None:
+    def _report(
+        self, target: FuzzTarget, seed: int, progress: FuzzProgress, took: float, corpus: "Corpus | _Fresh"
+    ) -> None:
         if self._as_json:
             summary = {
                 "target": target.name,
@@ -177,7 +179,7 @@ class _Fresh:
         return []
 
 
-def _describe(progress: Progress, took: float) -> str:
+def _describe(progress: FuzzProgress, took: float) -> str:
     reached = f"{progress.lines} lines" if progress.lines else f"{progress.edges} edges"
     return (
         f"{progress.executions:,} executions, {progress.executions / max(took, 0.001):,.0f}/s, "
@@ -186,7 +188,7 @@ def _describe(progress: Progress, took: float) -> str:
     )
 
 
-def _list(targets: Iterable[Target], out: TextIO, *, as_json: bool) -> None:
+def _list(targets: Iterable[FuzzTarget], out: TextIO, *, as_json: bool) -> None:
     if as_json:
         out.write(json.dumps([{"name": target.name, "summary": target.summary} for target in targets]) + "\n")
         return

@@ -20,9 +20,9 @@ from typing import Final
 import atheris
 import msgspec
 
-from klet.testing.fuzz.corpus import Finding
+from klet.testing.fuzz.corpus import FuzzFinding
 from klet.testing.fuzz.judge import judge
-from klet.testing.fuzz.target import Run, Target
+from klet.testing.fuzz.target import FuzzTarget, Run
 
 _DIE_WITH_PARENT: Final = 1
 _GUIDES: Final = ("klet", "h11")
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> None:
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
     logging.disable(logging.CRITICAL)
     with atheris.instrument_imports(include=[*_GUIDES, module]):
-        targets: Mapping[str, Target] = import_module(module).all_targets()
+        targets: Mapping[str, FuzzTarget] = import_module(module).all_targets()
     target = targets[name]
     with target.opened() as run, FileIO(findings, "a") as file:
         session = _Session(target, run, file)
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> None:
 class _Session:
     """What libFuzzer calls."""
 
-    def __init__(self, target: Target, run: Run, file: FileIO) -> None:
+    def __init__(self, target: FuzzTarget, run: Run, file: FileIO) -> None:
         self._target = target
         self._run = run
         self._file = file
@@ -59,10 +59,10 @@ class _Session:
         verdict = judge(self._run, data, self._target.limits)
         if verdict.flaw and verdict.flaw not in self._found:
             self._found.add(verdict.flaw)
-            self._file.write(msgspec.json.encode(Finding(verdict.flaw, data, verdict.detail)) + b"\n")
+            self._file.write(msgspec.json.encode(FuzzFinding(verdict.flaw, data, verdict.detail)) + b"\n")
 
     def mutate(self, data: bytes, most: int, seed: int) -> bytes:
-        """A new input of one that led somewhere."""
+        """Return a new input of one that led somewhere."""
         random = Random(seed)
         if random.random() < _BY_BYTES:
             mutated: bytes = atheris.Mutate(data, most)

@@ -20,11 +20,18 @@ from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.errors import KletError
-from klet.testing.fuzz.corpus import Finding
-from klet.testing.fuzz.engine import GROWTH_EVERY, MOST_FINDINGS, Keeper, Progress, choose_recipe
+from klet.testing.fuzz.corpus import FuzzFinding
+from klet.testing.fuzz.engine import GROWTH_EVERY, MOST_FINDINGS, CorpusStore, FuzzProgress, choose_recipe
 from klet.testing.fuzz.isolated import Guard, examine_isolated, judge_isolated, make_smaller_isolated
-from klet.testing.fuzz.libfuzzer import Plan, Status, build_options, describe_artifact, find_artifact, read_status
-from klet.testing.fuzz.target import Target
+from klet.testing.fuzz.libfuzzer import (
+    LibfuzzerPlan,
+    LibfuzzerStatus,
+    build_options,
+    describe_artifact,
+    find_artifact,
+    read_status,
+)
+from klet.testing.fuzz.target import FuzzTarget
 
 CHILD: Final = "klet.testing.fuzz.atheris_child"
 TARGETS: Final = "klet.testing.fuzz.targets.all"
@@ -51,7 +58,7 @@ class Budget(Struct, frozen=True, kw_only=True):
 
 
 def is_there() -> bool:
-    """Whether atheris is installed: there is no wheel for every machine."""
+    """Return whether atheris is installed: there is no wheel for every machine."""
     return find_spec("atheris") is not None
 
 
@@ -61,9 +68,9 @@ class AtherisFuzzer:
     def __init__(
         self,
         *,
-        target: Target,
+        target: FuzzTarget,
         seed: int,
-        keeper: Keeper,
+        keeper: CorpusStore,
         budget: Budget,
         clock: Clock,
         module: str = TARGETS,
@@ -76,15 +83,15 @@ class AtherisFuzzer:
         self._clock = clock
         self._module = module
         self._guard = guard
-        self._findings: dict[str, Finding] = {}
-        self._status = Status()
+        self._findings: dict[str, FuzzFinding] = {}
+        self._status = LibfuzzerStatus()
         self._ran_before = 0
         """Executions of children that have ended."""
         self._measured = 0
 
     @property
-    def progress(self) -> Progress:
-        return Progress(
+    def progress(self) -> FuzzProgress:
+        return FuzzProgress(
             executions=self._ran_before + self._status.executions,
             measured=self._measured,
             corpus=self._status.corpus,
@@ -92,7 +99,7 @@ class AtherisFuzzer:
             findings=tuple(self._findings.values()),
         )
 
-    def run(self, *, is_over: Callable[[Progress], bool]) -> Progress:
+    def run(self, *, is_over: Callable[[FuzzProgress], bool]) -> FuzzProgress:
         """Run inputs, then measure what they cost, until it is over or so much was found that more says nothing."""
         with tempfile.TemporaryDirectory(prefix="klet-fuzz-") as directory:
             files = _Files(Path(directory))
@@ -101,10 +108,10 @@ class AtherisFuzzer:
             self._measure(files.all_inputs(), is_over)
         return self.progress
 
-    def _fuzz(self, files: "_Files", is_over: Callable[[Progress], bool]) -> None:
+    def _fuzz(self, files: "_Files", is_over: Callable[[FuzzProgress], bool]) -> None:
         started = self._clock.monotonic()
         for deaths in range(_MOST_DEATHS):
-            plan = Plan(
+            plan = LibfuzzerPlan(
                 seed=self._seed + deaths,
                 executions=max(0, self._budget.executions - self._ran_before),
                 seconds=self._budget.seconds and self._budget.seconds * SHARE - (self._clock.monotonic() - started),
@@ -115,9 +122,9 @@ class AtherisFuzzer:
             if not self._run_child(files, plan, is_over):
                 return
 
-    def _run_child(self, files: "_Files", plan: Plan, is_over: Callable[[Progress], bool]) -> bool:
+    def _run_child(self, files: "_Files", plan: LibfuzzerPlan, is_over: Callable[[FuzzProgress], bool]) -> bool:
         """Run one child to its end; returns whether an input has ended it."""
-        self._status = Status()
+        self._status = LibfuzzerStatus()
         output = _Output(self._start(files, plan))
         deadline = self._clock.monotonic() + plan.seconds if plan.seconds else None
         try:
@@ -132,10 +139,10 @@ class AtherisFuzzer:
             output.end()
             self._collect(files)
             self._ran_before += self._status.executions
-            self._status = Status(0, self._status.edges, self._status.corpus)
+            self._status = LibfuzzerStatus(0, self._status.edges, self._status.corpus)
         return self._take_artifact(files, output)
 
-    def _start(self, files: "_Files", plan: Plan) -> "subprocess.Popen[bytes]":
+    def _start(self, files: "_Files", plan: LibfuzzerPlan) -> "subprocess.Popen[bytes]":
         options = build_options(plan, self._target.limits, self._guard, files.artifacts)
         command = [sys.executable, "-P", "-m", CHILD, self._module, self._target.name, str(files.findings)]
         return subprocess.Popen(
@@ -165,10 +172,10 @@ class AtherisFuzzer:
         shown = judge_isolated(self._target, data, self._guard)
         flaw, detail = shown.flaw or describe_artifact(name, self._guard), shown.detail or output.tail
         if flaw not in self._findings:
-            self._found(make_smaller_isolated(self._target, Finding(flaw, data, detail), self._guard))
+            self._found(make_smaller_isolated(self._target, FuzzFinding(flaw, data, detail), self._guard))
         return True
 
-    def _measure(self, inputs: list[bytes], is_over: Callable[[Progress], bool]) -> None:
+    def _measure(self, inputs: list[bytes], is_over: Callable[[FuzzProgress], bool]) -> None:
         planned = max(1, self._budget.executions // GROWTH_EVERY)
         while len(self._findings) < MOST_FINDINGS:
             is_enough = self._measured >= planned if self._budget.executions else is_over(self.progress)
@@ -180,7 +187,7 @@ class AtherisFuzzer:
                 if finding.flaw not in self._findings:
                     self._found(finding)
 
-    def _found(self, finding: Finding) -> None:
+    def _found(self, finding: FuzzFinding) -> None:
         self._findings[finding.flaw] = finding
         self._keeper.save(finding)
 
@@ -211,15 +218,15 @@ class _Files:
         self._seen.update(names)
         return [data for name in names if (data := _read(self.made / name)) is not None]
 
-    def new_findings(self) -> list[Finding]:
-        """What the child has written down since; the last line may not be complete yet."""
+    def new_findings(self) -> list[FuzzFinding]:
+        """Return what the child has written down since; the last line may not be complete yet."""
         data = self.findings.read_bytes()[self._read :]
         complete = data[: data.rfind(b"\n") + 1]
         self._read += len(complete)
-        return [msgspec.json.decode(line, type=Finding) for line in complete.splitlines()]
+        return [msgspec.json.decode(line, type=FuzzFinding) for line in complete.splitlines()]
 
     def take_artifact(self) -> str | None:
-        """The name of a file that has come since the last one."""
+        """Return the name of a file that has come since the last one."""
         name = find_artifact([file.name for file in self.artifacts.iterdir() if file.name not in self._taken])
         if name is not None:
             self._taken.add(name)
@@ -230,7 +237,7 @@ class _Files:
 
 
 def _read(file: Path) -> bytes | None:
-    """The input in a file; None if a smaller one has replaced it meanwhile."""
+    """Return the input in a file; None if a smaller one has replaced it meanwhile."""
     try:
         return file.read_bytes()
     except FileNotFoundError:

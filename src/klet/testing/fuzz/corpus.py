@@ -23,7 +23,7 @@ RECIPE_SUFFIX: Final = ".growth.json"
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:
-    """Where everything of the fuzzers is kept."""
+    """Return where everything of the fuzzers is kept."""
     home = environment.get("KLET_CACHE")
     return (Path(home) if home else Path.home() / ".cache" / "klet") / "fuzz"
 
@@ -32,7 +32,7 @@ class CorpusError(KletError):
     """A file of the corpus that cannot be used."""
 
 
-class Finding(Struct, frozen=True):
+class FuzzFinding(Struct, frozen=True):
     """A flaw, the input that shows it and, if it is one of cost, how the input is made larger."""
 
     flaw: str
@@ -50,7 +50,7 @@ class NoCorpus:
     def keep(self, data: bytes) -> None:
         """Nothing to do."""
 
-    def save(self, _finding: Finding) -> Path | None:
+    def save(self, _finding: FuzzFinding) -> Path | None:
         return None
 
 
@@ -63,7 +63,7 @@ class Corpus:
         self._findings = directory / target / "findings"
 
     def load(self) -> list[bytes]:
-        """The inputs, oldest first."""
+        """Return the inputs, oldest first."""
         if not self._inputs.is_dir():
             return []
         files = sorted(self._inputs.iterdir(), key=lambda file: (file.stat().st_mtime_ns, file.name))
@@ -73,7 +73,7 @@ class Corpus:
         self._inputs.mkdir(parents=True, exist_ok=True)
         (self._inputs / _name(data)).write_bytes(data)
 
-    def save(self, finding: Finding) -> Path:
+    def save(self, finding: FuzzFinding) -> Path:
         """Write what shows the flaw, and beside it what it is and how to see it again."""
         self._findings.mkdir(parents=True, exist_ok=True)
         if finding.recipe is None:
@@ -89,7 +89,7 @@ class Corpus:
 
 
 def read_finding(file: Path) -> bytes | Recipe:
-    """What a finding's file holds."""
+    """Return what a finding's file holds."""
     data = _read(file)
     return decode_recipe(data) if file.name.endswith(RECIPE_SUFFIX) else data
 

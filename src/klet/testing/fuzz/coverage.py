@@ -35,7 +35,7 @@ class LineCoverage:
         return self._seen
 
     def take_fresh(self) -> bool:
-        """Whether a line was seen for the first time since the last question."""
+        """Return whether a line was seen for the first time since the last question."""
         fresh, self._is_fresh = self._is_fresh, False
         return fresh
 

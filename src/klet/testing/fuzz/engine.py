@@ -11,12 +11,12 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from klet.testing.fuzz.corpus import Finding
+from klet.testing.fuzz.corpus import FuzzFinding
 from klet.testing.fuzz.coverage import LineCoverage
 from klet.testing.fuzz.growth import find_growth
 from klet.testing.fuzz.judge import judge
 from klet.testing.fuzz.minimise import minimise
-from klet.testing.fuzz.target import Limits, Recipe, Run, Target
+from klet.testing.fuzz.target import FuzzTarget, Limits, Recipe, Run
 
 GROWTH_EVERY: Final = 250
 """So many inputs are run for each whose growth is measured, which takes as long as hundreds of them."""
@@ -26,17 +26,17 @@ _NEW_ONES: Final = 0.3
 _NEWEST: Final = 16
 
 
-class Keeper(Protocol):
+class CorpusStore(Protocol):
     """Where inputs and findings outlive the run."""
 
     def load(self) -> list[bytes]: ...
 
     def keep(self, data: bytes) -> None: ...
 
-    def save(self, finding: Finding, /) -> Path | None: ...
+    def save(self, finding: FuzzFinding, /) -> Path | None: ...
 
 
-class Progress(Struct, frozen=True, kw_only=True):
+class FuzzProgress(Struct, frozen=True, kw_only=True):
     """How far a fuzzer is."""
 
     executions: int
@@ -46,13 +46,13 @@ class Progress(Struct, frozen=True, kw_only=True):
     lines: int = 0
     """Of klet, that were reached; atheris counts edges of byte code."""
     edges: int = 0
-    findings: tuple[Finding, ...]
+    findings: tuple[FuzzFinding, ...]
 
 
 class Fuzzer:
     """Fuzzes one target."""
 
-    def __init__(self, *, target: Target, seed: int, keeper: Keeper, growth_every: int = GROWTH_EVERY) -> None:
+    def __init__(self, *, target: FuzzTarget, seed: int, keeper: CorpusStore, growth_every: int = GROWTH_EVERY) -> None:
         self._target = target
         self._seed = seed
         self._keeper = keeper
@@ -61,13 +61,13 @@ class Fuzzer:
         self._coverage = LineCoverage()
         self._outcomes: set[Hashable] = set()
         self._inputs: list[bytes] = []
-        self._findings: dict[str, Finding] = {}
+        self._findings: dict[str, FuzzFinding] = {}
         self._executions = 0
         self._measured = 0
 
     @property
-    def progress(self) -> Progress:
-        return Progress(
+    def progress(self) -> FuzzProgress:
+        return FuzzProgress(
             executions=self._executions,
             measured=self._measured,
             corpus=len(self._inputs),
@@ -75,7 +75,7 @@ class Fuzzer:
             findings=tuple(self._findings.values()),
         )
 
-    def run(self, *, is_over: Callable[[Progress], bool]) -> Progress:
+    def run(self, *, is_over: Callable[[FuzzProgress], bool]) -> FuzzProgress:
         """Run inputs until it is over, or so much was found that more says nothing."""
         with self._target.opened() as run:
             for data in self._next_inputs():
@@ -105,7 +105,7 @@ class Fuzzer:
             self._inputs.append(data)
             self._keeper.keep(data)
         if verdict.flaw and verdict.flaw not in self._findings:
-            self._found(make_smaller(run, Finding(verdict.flaw, data, verdict.detail), self._target.limits))
+            self._found(make_smaller(run, FuzzFinding(verdict.flaw, data, verdict.detail), self._target.limits))
 
     def _measure(self, run: Run) -> None:
         self._measured += 1
@@ -114,28 +114,28 @@ class Fuzzer:
             if finding.flaw not in self._findings:
                 self._found(finding)
 
-    def _found(self, finding: Finding) -> None:
+    def _found(self, finding: FuzzFinding) -> None:
         self._findings[finding.flaw] = finding
         self._keeper.save(finding)
 
 
-def choose_recipe(target: Target, inputs: Sequence[bytes], *, seed: int, number: int) -> Recipe:
+def choose_recipe(target: FuzzTarget, inputs: Sequence[bytes], *, seed: int, number: int) -> Recipe:
     """What to measure next. Its random numbers are its own: a measurement leaves the sequence of inputs alone."""
     random = Random(f"{target.name} {seed} {number}")
     return target.amplify(random, random.choice(inputs))
 
 
-def make_smaller(run: Run, finding: Finding, limits: Limits) -> Finding:
-    """The finding with the smallest input that shows it."""
+def make_smaller(run: Run, finding: FuzzFinding, limits: Limits) -> FuzzFinding:
+    """Return the finding with the smallest input that shows it."""
     if finding.data and judge(run, finding.data, limits).flaw != finding.flaw:
         return finding  # what ran before has a part in it
     small = minimise(finding.data, lambda data: judge(run, data, limits).flaw == finding.flaw)
-    return Finding(finding.flaw, small, judge(run, small, limits).detail or finding.detail)
+    return FuzzFinding(finding.flaw, small, judge(run, small, limits).detail or finding.detail)
 
 
-def examine(run: Run, recipe: Recipe, target: Target) -> Iterator[Finding]:
-    """What is wrong with a recipe: with its largest input as such, else with the growth up to it."""
+def examine(run: Run, recipe: Recipe, target: FuzzTarget) -> Iterator[FuzzFinding]:
+    """Yield what is wrong with a recipe: with its largest input as such, else with the growth up to it."""
     data = recipe.make(target.limits.largest)
     verdict = judge(run, data, target.limits)
     if flaw := verdict.flaw or find_growth(run, recipe, target.limits):
-        yield Finding(flaw, data[: target.limits.input_size], verdict.detail, recipe)
+        yield FuzzFinding(flaw, data[: target.limits.input_size], verdict.detail, recipe)

@@ -31,12 +31,12 @@ _ROUNDS: Final = 3
 
 
 def find_growth(run: Run, recipe: Recipe, limits: Limits) -> str:
-    """What is wrong with how the cost of the recipe's inputs grows; empty if nothing is."""
+    """Return what is wrong with how the cost of the recipe's inputs grows; empty if nothing is."""
     return _lines_fault(run, recipe, limits) or _time_fault(run, recipe, limits) or _memory_fault(run, recipe, limits)
 
 
 def count_lines(run: Run, data: bytes, *, most: int = _MOST_LINES) -> int:
-    """How many lines of Python run for an input; raises Overdue beyond the most."""
+    """Return how many lines of Python run for an input; raises Overdue beyond the most."""
     count = 0
 
     def step(_frame: FrameType, _event: str, _argument: object) -> Any:

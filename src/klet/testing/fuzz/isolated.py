@@ -17,11 +17,11 @@ import msgspec
 from msgspec import Struct
 
 from klet.aio.clock import SystemClock
-from klet.testing.fuzz.corpus import Finding
+from klet.testing.fuzz.corpus import FuzzFinding
 from klet.testing.fuzz.engine import examine, make_smaller
 from klet.testing.fuzz.judge import judge
 from klet.testing.fuzz.minimise import minimise
-from klet.testing.fuzz.target import Recipe, Target
+from klet.testing.fuzz.target import FuzzTarget, Recipe
 
 _LOOK: Final = 100
 """Milliseconds between two looks at a child."""
@@ -42,14 +42,14 @@ class Guard(Struct, frozen=True, kw_only=True):
     """Bytes of memory in use at one time."""
 
 
-class Ended(Struct, frozen=True):
+class ChildExit(Struct, frozen=True):
     """How a child has ended: with an answer, or by what."""
 
     answer: bytes = b""
     death: str = ""
 
 
-class Shown(Struct, frozen=True):
+class ShownFlaw(Struct, frozen=True):
     """The flaw that an input shows; empty if it shows none."""
 
     flaw: str
@@ -58,7 +58,7 @@ class Shown(Struct, frozen=True):
     """Whether it ends the process."""
 
 
-def run_isolated(work: Callable[[], bytes], *, seconds: float, memory: int) -> Ended:
+def run_isolated(work: Callable[[], bytes], *, seconds: float, memory: int) -> ChildExit:
     """Run some work in a child; one that takes too long or too much is killed."""
     answers, to_answers = os.pipe()
     with warnings.catch_warnings():
@@ -83,25 +83,25 @@ def run_isolated(work: Callable[[], bytes], *, seconds: float, memory: int) -> E
         death = f"died of {signal.Signals(-code).name}"
     if not death and code > 0:
         death = f"ended the process with exit code {code}"
-    return Ended(answer, death)
+    return ChildExit(answer, death)
 
 
-def judge_isolated(target: Target, data: bytes, guard: Guard) -> Shown:
+def judge_isolated(target: FuzzTarget, data: bytes, guard: Guard) -> ShownFlaw:
     """Run one input in a child."""
 
     def work() -> bytes:
         with target.opened() as run:
             verdict = judge(run, data, target.limits)
-        return msgspec.json.encode(Shown(verdict.flaw, verdict.detail))
+        return msgspec.json.encode(ShownFlaw(verdict.flaw, verdict.detail))
 
     ended = run_isolated(work, seconds=guard.seconds, memory=guard.memory)
     if ended.death:
-        return Shown(ended.death, ended.answer.decode(errors="replace"), is_death=True)
-    return msgspec.json.decode(ended.answer, type=Shown)
+        return ShownFlaw(ended.death, ended.answer.decode(errors="replace"), is_death=True)
+    return msgspec.json.decode(ended.answer, type=ShownFlaw)
 
 
-def examine_isolated(target: Target, recipe: Recipe, guard: Guard) -> list[Finding]:
-    """What is wrong with a recipe."""
+def examine_isolated(target: FuzzTarget, recipe: Recipe, guard: Guard) -> list[FuzzFinding]:
+    """Return what is wrong with a recipe."""
 
     def work() -> bytes:
         with target.opened() as run:
@@ -110,12 +110,12 @@ def examine_isolated(target: Target, recipe: Recipe, guard: Guard) -> list[Findi
     ended = run_isolated(work, seconds=_LONGEST_EXAMINATION, memory=guard.memory)
     if ended.death:
         data = recipe.make(target.limits.largest)[: target.limits.input_size]
-        return [Finding(ended.death, data, ended.answer.decode(errors="replace"), recipe)]
-    return msgspec.json.decode(ended.answer, type=list[Finding])
+        return [FuzzFinding(ended.death, data, ended.answer.decode(errors="replace"), recipe)]
+    return msgspec.json.decode(ended.answer, type=list[FuzzFinding])
 
 
-def make_smaller_isolated(target: Target, finding: Finding, guard: Guard) -> Finding:
-    """The finding with the smallest input that shows it, as far as it can be made small in a minute."""
+def make_smaller_isolated(target: FuzzTarget, finding: FuzzFinding, guard: Guard) -> FuzzFinding:
+    """Return the finding with the smallest input that shows it, as far as it can be made small in a minute."""
 
     def work() -> bytes:
         with target.opened() as run:
@@ -127,21 +127,21 @@ def make_smaller_isolated(target: Target, finding: Finding, guard: Guard) -> Fin
     if shown.is_death:
         return _make_smaller_one_by_one(target, finding, guard)
     ended = run_isolated(work, seconds=_PATIENCE, memory=guard.memory)
-    return finding if ended.death else msgspec.json.decode(ended.answer, type=Finding)
+    return finding if ended.death else msgspec.json.decode(ended.answer, type=FuzzFinding)
 
 
-def _make_smaller_one_by_one(target: Target, finding: Finding, guard: Guard) -> Finding:
+def _make_smaller_one_by_one(target: FuzzTarget, finding: FuzzFinding, guard: Guard) -> FuzzFinding:
     clock = SystemClock()
     deadline = clock.monotonic() + _PATIENCE
 
     def shows(data: bytes) -> bool:
         return clock.monotonic() < deadline and judge_isolated(target, data, guard).flaw == finding.flaw
 
-    return Finding(finding.flaw, minimise(finding.data, shows, most=_MOST_RUNS), finding.detail)
+    return FuzzFinding(finding.flaw, minimise(finding.data, shows, most=_MOST_RUNS), finding.detail)
 
 
 def _listen(pid: int, answers: int, seconds: float, memory: int) -> tuple[bytes, str]:
-    """What the child says until it ends, or why it has to be ended."""
+    """Return what the child says until it ends, or why it has to be ended."""
     clock = SystemClock()
     deadline = clock.monotonic() + seconds
     poll = select.poll()

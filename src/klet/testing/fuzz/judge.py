@@ -19,7 +19,7 @@ from klet.testing.fuzz.target import Flaw, Limits, Run
 _SHOWN = 300
 
 
-class Verdict(Struct, frozen=True):
+class InputVerdict(Struct, frozen=True):
     """What came of one input: a word for it, and the flaw if there is one."""
 
     outcome: Hashable
@@ -28,25 +28,25 @@ class Verdict(Struct, frozen=True):
 
 
 class Overdue(BaseException):
-    """The processor time of one input is up. Not an Exception: nobody on the way may catch it."""
+    """The processor time of one input is up. Not an Exception: no handler on the way may catch it."""
 
 
-def judge(run: Run, data: bytes, limits: Limits) -> Verdict:
+def judge(run: Run, data: bytes, limits: Limits) -> InputVerdict:
     """Run the input."""
     try:
         with time_limit(limits.seconds):
-            return Verdict(run(data))
+            return InputVerdict(run(data))
     except KletError as error:
         return _judge_error(error, limits)
     except Flaw as flaw:
-        return Verdict("flaw", flaw=str(flaw), detail=_story(flaw))
+        return InputVerdict("flaw", flaw=str(flaw), detail=_story(flaw))
     except Overdue:
         flaw_text = f"took more than {limits.seconds:g} s of processor time"
-        return Verdict("overdue", flaw=flaw_text)
+        return InputVerdict("overdue", flaw=flaw_text)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - whatever comes out is the finding, also what would end the process
-        return Verdict("error", flaw=f"{type(error).__name__} at {_place(error)}", detail=_story(error))
+        return InputVerdict("error", flaw=f"{type(error).__name__} at {_place(error)}", detail=_story(error))
 
 
 @contextmanager
@@ -68,17 +68,17 @@ def _overdue(_number: int, _frame: FrameType | None) -> None:
     raise Overdue
 
 
-def _judge_error(error: KletError, limits: Limits) -> Verdict:
+def _judge_error(error: KletError, limits: Limits) -> InputVerdict:
     place = _place(error)
     text = str(error)
     if len(text) > limits.text:
         flaw = f"an error of more than {limits.text} characters at {place}"
-        return Verdict("error", flaw=flaw, detail=f"{len(text)} characters: {text[:_SHOWN]}")
-    return Verdict((type(error).__name__, place))
+        return InputVerdict("error", flaw=flaw, detail=f"{len(text)} characters: {text[:_SHOWN]}")
+    return InputVerdict((type(error).__name__, place))
 
 
 def _place(error: BaseException) -> str:
-    """The innermost line of klet that the error came through."""
+    """Return the innermost line of klet that the error came through."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "/klet/" in frame.filename and "/klet/testing/" not in frame.filename]
     frame = (ours or frames)[-1]

@@ -18,7 +18,7 @@ _NEVER: Final = 1 << 20
 """Seconds: a slow input is judged by its processor time, and is no file beside the findings."""
 
 
-class Status(Struct, frozen=True):
+class LibfuzzerStatus(Struct, frozen=True):
     """How far a fuzzer is."""
 
     executions: int = 0
@@ -26,7 +26,7 @@ class Status(Struct, frozen=True):
     corpus: int = 0
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class LibfuzzerPlan(Struct, frozen=True, kw_only=True):
     """One run: until so many inputs have run or so many seconds are over, whichever comes first."""
 
     seed: int
@@ -34,8 +34,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
-def build_options(plan: Plan, limits: Limits, guard: Guard, artifacts: Path) -> list[str]:
-    """The options of one run."""
+def build_options(plan: LibfuzzerPlan, limits: Limits, guard: Guard, artifacts: Path) -> list[str]:
+    """Return the options of one run."""
     options = [
         f"-seed={plan.seed % _LONGEST_SEED + 1}",  # 0 is none
         f"-max_len={limits.input_size}",
@@ -54,23 +54,23 @@ def build_options(plan: Plan, limits: Limits, guard: Guard, artifacts: Path) -> 
     return options
 
 
-def read_status(line: str, before: Status) -> Status:
-    """What a line of output says of how far it is."""
+def read_status(line: str, before: LibfuzzerStatus) -> LibfuzzerStatus:
+    """Return what a line of output says of how far it is."""
     if found := _STATUS.match(line):
         executions, edges, corpus = map(int, found.groups())
-        return Status(executions, edges, corpus)
+        return LibfuzzerStatus(executions, edges, corpus)
     if found := _EXECUTED.match(line):
-        return Status(int(found[1] or found[2]), before.edges, before.corpus)
+        return LibfuzzerStatus(int(found[1] or found[2]), before.edges, before.corpus)
     return before
 
 
 def find_artifact(names: Sequence[str]) -> str | None:
-    """The file with the input that ended the process."""
+    """Return the file with the input that ended the process."""
     return next((name for name in sorted(names) if name.startswith(ARTIFACTS)), None)
 
 
 def describe_artifact(name: str, guard: Guard) -> str:
-    """What the process has ended by, for an input that shows nothing alone."""
+    """Return what the process has ended by, for an input that shows nothing alone."""
     match name.partition("-")[0]:
         case "timeout":
             return f"did not end within {guard.seconds} s, after others"

@@ -46,7 +46,7 @@ def _without_pieces(data: bytes, size: int, tries: _Tries) -> bytes:
 
 
 def _plainer(data: bytes, tries: _Tries) -> bytes:
-    """A letter instead of each byte that need not be what it is."""
+    """Return a letter instead of each byte that need not be what it is."""
     for at in range(min(len(data), 256)):
         plain = data[:at] + b"a" + data[at + 1 :]
         if data[at] != ord("a") and tries.works(plain):

@@ -65,7 +65,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Processor time."""
 
 
-class Target(Struct, frozen=True, kw_only=True):
+class FuzzTarget(Struct, frozen=True, kw_only=True):
     """One kind of bytes from outside, and the code that reads it."""
 
     name: str

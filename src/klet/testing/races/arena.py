@@ -21,7 +21,7 @@ _CONTENT: Final = b"2030-01-01T00:00:00.000000000Z stdout F " + TOKEN + b"\n"
 
 _MODE: Final = 0o705
 _FILE_MODE: Final = 0o604
-"""Modes that nobody sets, so that a change shows."""
+"""Modes that no code sets, so that a change shows."""
 
 
 class Arena(msgspec.Struct, frozen=True):
@@ -119,7 +119,7 @@ class Oracle:
         self._before = _look(arena.outside)
 
     def look(self) -> str | None:
-        """What has happened to the sentinels since; None if nothing has."""
+        """Return what has happened to the sentinels since; None if nothing has."""
         return _difference(self._before, _look(self._outside))
 
 

@@ -120,7 +120,7 @@ class Attacker:
         return self._random.choice(found)
 
     def _decoy(self, swap: Swap, kind: Decoy, spare: int) -> str:
-        """The name of a decoy in the spare directory. One that was lost to the victim is made again."""
+        """Return the name of a decoy in the spare directory. One that was lost to the victim is made again."""
         name = f"{self._swaps.index(swap)}-{kind}"
         target = str(self._arena.outside / swap.to)
         if kind is Decoy.RELATIVE_LINK:

@@ -87,7 +87,7 @@ def start(work: Callable[[Callable[[], bool]], bytes], *, mounts: bool = False) 
 
 
 def why_no_mounts() -> str | None:
-    """Why a child cannot have mounts of its own here; None if it can."""
+    """Return why a child cannot have mounts of its own here; None if it can."""
     child = start(lambda _: b"", mounts=True)
     try:
         child.result(within=_PROBE)

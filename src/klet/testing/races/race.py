@@ -41,7 +41,7 @@ class Victim(Protocol):
         ...
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class RaceOutcome(msgspec.Struct, frozen=True):
     """How a race went."""
 
     harm: str = ""
@@ -76,12 +76,12 @@ def race(
     seed: int,
     mounts: bool = False,
     ways: tuple[Way, ...] = (Way.INTERLEAVED, Way.CONCURRENT),
-) -> Outcome:
+) -> RaceOutcome:
     """Run one race: some of the time in each way, until the victim does harm.
 
     The victim is built in a process of its own; with `mounts` it may mount there.
     """
-    whole = Outcome()
+    whole = RaceOutcome()
     for way in ways:
         attacker = Attacker(arena=arena, swaps=swaps, seed=seed)
         defence = _Defence(victim=victim, oracle=Oracle(arena), between_looks=1 if mounts else _BETWEEN_LOOKS)
@@ -90,7 +90,7 @@ def race(
                 outcome = _interleave(attacker, defence, seconds / len(ways), seed=seed, mounts=mounts)
             case Way.CONCURRENT:
                 outcome = _let_loose(attacker, defence, seconds / len(ways), mounts=mounts)
-        whole = Outcome(
+        whole = RaceOutcome(
             harm=outcome.harm,
             done=whole.done + outcome.done,
             refused=whole.refused + outcome.refused,
@@ -103,7 +103,7 @@ def race(
     return whole
 
 
-def _interleave(attacker: Attacker, defence: "_Defence", seconds: float, *, seed: int, mounts: bool) -> Outcome:
+def _interleave(attacker: Attacker, defence: "_Defence", seconds: float, *, seed: int, mounts: bool) -> RaceOutcome:
     def work(_is_over: Callable[[], bool]) -> bytes:
         outcome = defence.run(seconds, Interruptions(attacker=attacker, seed=seed))
         return msgspec.json.encode(msgspec.structs.replace(outcome, swaps=attacker.count))
@@ -111,7 +111,7 @@ def _interleave(attacker: Attacker, defence: "_Defence", seconds: float, *, seed
     return _outcome_of(work, seconds, mounts=mounts)
 
 
-def _let_loose(attacker: Attacker, defence: "_Defence", seconds: float, *, mounts: bool) -> Outcome:
+def _let_loose(attacker: Attacker, defence: "_Defence", seconds: float, *, mounts: bool) -> RaceOutcome:
     """Each side has a processor of its own if there are two: otherwise neither moves while the other does."""
     here, there = choose_processors(os.sched_getaffinity(0), number=os.getpid())
 
@@ -134,10 +134,10 @@ def _let_loose(attacker: Attacker, defence: "_Defence", seconds: float, *, mount
     return msgspec.structs.replace(outcome, swaps=count)
 
 
-def _outcome_of(work: Callable[[Callable[[], bool]], bytes], seconds: float, *, mounts: bool) -> Outcome:
+def _outcome_of(work: Callable[[Callable[[], bool]], bytes], seconds: float, *, mounts: bool) -> RaceOutcome:
     child = confined.start(work, mounts=mounts)
     try:
-        return msgspec.json.decode(child.result(within=seconds + _GRACE), type=Outcome)
+        return msgspec.json.decode(child.result(within=seconds + _GRACE), type=RaceOutcome)
     finally:
         child.end()
 
@@ -161,7 +161,7 @@ class _Defence:
         self._refused = 0
         self._refusals: set[str] = set()
 
-    def run(self, seconds: float, interruptions: Interruptions | None = None) -> Outcome:
+    def run(self, seconds: float, interruptions: Interruptions | None = None) -> RaceOutcome:
         clock = SystemClock()
         harm: str | None = None
         signal.signal(signal.SIGALRM, _stalled)
@@ -170,7 +170,7 @@ class _Defence:
             started = clock.monotonic()
             while harm is None and clock.monotonic() < started + seconds:
                 harm = self._attempt(victim, interruptions)
-        return Outcome(
+        return RaceOutcome(
             harm=harm or self._oracle.look() or "",
             done=self._done,
             refused=self._refused,

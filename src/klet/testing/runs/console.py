@@ -15,7 +15,7 @@ class Console:
 
     def __init__(self, *, output: TextIO, is_terminal: bool, is_shared: bool, width: int, clock: Clock) -> None:
         self._output = output
-        # Somebody else writes there too, and may be in the middle of a line.
+        # Another process writes there too, and may be in the middle of a line.
         self._start = "\n" if is_shared else ""
         self._is_terminal = is_terminal
         self._width = width

@@ -14,9 +14,9 @@ import msgspec
 
 from klet.aio.clock import Clock
 from klet.testing.runs.console import PROGRESS_EVERY, Console
-from klet.testing.runs.plan import Part
+from klet.testing.runs.plan import PytestProcess
 from klet.testing.runs.plugin import NAME as PLUGIN
-from klet.testing.runs.records import Ended, Outcome, RecordReader
+from klet.testing.runs.records import EndedTest, RecordReader, RunOutcome
 from klet.testing.runs.tally import Tally, describe_counts, describe_progress, describe_time
 
 _LOOK_EVERY: Final = timedelta(seconds=0.25)
@@ -55,7 +55,9 @@ def decide_patience(tally: Tally, patience: Patience) -> timedelta | None:
 class PartRun:
     """One part, from the start of its process to the last result."""
 
-    def __init__(self, *, part: Part, directory: Path, console: Console, patience: Patience, clock: Clock) -> None:
+    def __init__(
+        self, *, part: PytestProcess, directory: Path, console: Console, patience: Patience, clock: Clock
+    ) -> None:
         self.part = part
         self.tally = Tally()
         self.code = 0
@@ -91,7 +93,7 @@ class PartRun:
         if self._process is None:
             return
         if not self._shares_terminal:
-            with suppress(ProcessLookupError):  # nobody is left in the group
+            with suppress(ProcessLookupError):  # the group is empty
                 os.killpg(self._process.pid, signal.SIGKILL)
         elif self._process.returncode is None:
             self._process.kill()
@@ -153,7 +155,7 @@ class PartRun:
             self._last_event = self._clock.monotonic()
             if self.tally.running != before:
                 self._test_began = self._last_event
-            if isinstance(event, Ended) and event.outcome is Outcome.FAILED and not self.part.is_attended:
+            if isinstance(event, EndedTest) and event.outcome is RunOutcome.FAILED and not self.part.is_attended:
                 self._console.say(f"{self.part.name}: FAILED {event.test}")
 
     def _silence(self) -> timedelta:

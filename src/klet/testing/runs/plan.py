@@ -18,7 +18,7 @@ _BESIDE: Final = ("fuzz", "component", "unit")
 _LAST: Final = ("simulation",)
 
 
-class Part(msgspec.Struct, frozen=True):
+class PytestProcess(msgspec.Struct, frozen=True):
     """One process of pytest."""
 
     name: str
@@ -27,17 +27,17 @@ class Part(msgspec.Struct, frozen=True):
     """Its output goes straight to the terminal, and Ctrl-C on a terminal reaches it without us."""
 
 
-class Stage(msgspec.Struct, frozen=True):
+class RunStage(msgspec.Struct, frozen=True):
     """Parts that run at the same time."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[PytestProcess, ...]
 
 
-def plan_arguments(arguments: Sequence[str]) -> tuple[Stage, ...]:
-    return (Stage((Part("tests", tuple(arguments), is_attended=True),)),)
+def plan_arguments(arguments: Sequence[str]) -> tuple[RunStage, ...]:
+    return (RunStage((PytestProcess("tests", tuple(arguments), is_attended=True),)),)
 
 
-def plan_whole(tests: Path) -> tuple[Stage, ...]:
+def plan_whole(tests: Path) -> tuple[RunStage, ...]:
     """Return the stages of a run of everything; a directory that is new here is taken for one that uses the machine."""
     known = [directory.name for directory in sorted(tests.iterdir()) if has_tests(directory)]
     apart = [tests / name for name in _APART if (tests / name).exists()]
@@ -46,11 +46,11 @@ def plan_whole(tests: Path) -> tuple[Stage, ...]:
     last = [tests / name for name in known if name in _LAST]
     together = []
     if machine:
-        together.append(Part("machine", (*map(str, machine), *(f"--ignore={path}" for path in apart))))
+        together.append(PytestProcess("machine", (*map(str, machine), *(f"--ignore={path}" for path in apart))))
     if beside:
-        together.append(Part("beside", tuple(map(str, beside))))
-    stages = [Stage(tuple(together))] if together else []
-    return (*stages, *(Stage((Part(path.name, (str(path),)),)) for path in last))
+        together.append(PytestProcess("beside", tuple(map(str, beside))))
+    stages = [RunStage(tuple(together))] if together else []
+    return (*stages, *(RunStage((PytestProcess(path.name, (str(path),)),)) for path in last))
 
 
 def has_tests(path: Path) -> bool:

@@ -13,9 +13,19 @@ import pytest
 
 from klet.aio.clock import SystemClock
 from klet.testing.runs.limits import LimitError, choose_limit, parse_limits, parse_seconds
-from klet.testing.runs.records import Begun, Collected, Ended, Event, Finished, Outcome, RecordReader, Started, encode
+from klet.testing.runs.records import (
+    Begun,
+    Collected,
+    EndedTest,
+    Event,
+    Finished,
+    RecordReader,
+    RunOutcome,
+    Started,
+    encode,
+)
 from klet.testing.runs.signals import restore_signals
-from klet.testing.runs.watchdog import Watch, Watchdog
+from klet.testing.runs.watchdog import RunWatchdog, Watch
 
 T = TypeVar("T")
 
@@ -76,7 +86,7 @@ class Deadlines:
         self._by_path: dict[Path, float] = {}
         # At this moment nothing is captured yet.
         self._descriptor = os.dup(2)
-        self._watchdog = Watchdog(write=self._write, descriptor=self._descriptor, grace=grace, clock=SystemClock())
+        self._watchdog = RunWatchdog(write=self._write, descriptor=self._descriptor, grace=grace, clock=SystemClock())
 
     def limit_of(self, node: pytest.Item | pytest.Collector) -> float:
         """Return the seconds for each phase; raises UsageError."""
@@ -126,7 +136,7 @@ class Deadlines:
         return (yield from self._watched(item, "the tear-down"))
 
     def pytest_enter_pdb(self) -> None:
-        """Somebody is looking: the rest of this phase may take any time."""
+        """Lift the deadline for the rest of this phase: a debugger is attached."""
         self._watchdog.end()
 
     def _begin(self, node: pytest.Item | pytest.Collector, phase: str) -> Watch:
@@ -181,14 +191,14 @@ class Recorder:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if not report.passed:
-            self._put(Ended(report.nodeid, Outcome(report.outcome), _skip_reason(report)))
+            self._put(EndedTest(report.nodeid, RunOutcome(report.outcome), _skip_reason(report)))
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._put(Begun(nodeid))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if (outcome := classify(report)) is not None:
-            self._put(Ended(report.nodeid, outcome, _skip_reason(report)))
+            self._put(EndedTest(report.nodeid, outcome, _skip_reason(report)))
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, exitstatus: int) -> None:
@@ -201,16 +211,16 @@ class Recorder:
         self._file.write(encode(event))
 
 
-def classify(report: pytest.TestReport) -> Outcome | None:
+def classify(report: pytest.TestReport) -> RunOutcome | None:
     """Say what a phase counts as: failures always, successes of the call alone."""
     is_expected = hasattr(report, "wasxfail")
     if report.skipped:
-        return Outcome.XFAILED if is_expected else Outcome.SKIPPED
+        return RunOutcome.XFAILED if is_expected else RunOutcome.SKIPPED
     if report.failed:
-        return Outcome.FAILED
+        return RunOutcome.FAILED
     if report.when != "call":
         return None
-    return Outcome.XPASSED if is_expected else Outcome.PASSED
+    return RunOutcome.XPASSED if is_expected else RunOutcome.PASSED
 
 
 def _skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:

@@ -9,7 +9,7 @@ import msgspec
 _MOST_BYTES: Final = 64 << 20
 
 
-class Outcome(StrEnum):
+class RunOutcome(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     SKIPPED = "skipped"
@@ -32,11 +32,11 @@ class Begun(msgspec.Struct, frozen=True, tag="begun"):
     test: str
 
 
-class Ended(msgspec.Struct, frozen=True, tag="ended"):
+class EndedTest(msgspec.Struct, frozen=True, tag="ended"):
     """A result that counts; a test has two if it passes and its tear-down fails."""
 
     test: str
-    outcome: Outcome
+    outcome: RunOutcome
     reason: str = ""
 
 
@@ -46,7 +46,7 @@ class Finished(msgspec.Struct, frozen=True, tag="finished"):
     code: int
 
 
-Event: TypeAlias = Started | Collected | Begun | Ended | Finished
+Event: TypeAlias = Started | Collected | Begun | EndedTest | Finished
 
 _decoder: Final[msgspec.json.Decoder[Event]] = msgspec.json.Decoder(Event)
 

@@ -10,8 +10,8 @@ from typing import Final
 from klet.aio.clock import Clock
 from klet.testing.runs.console import Console
 from klet.testing.runs.part import PartRun, Patience
-from klet.testing.runs.plan import Part, Stage
-from klet.testing.runs.records import Outcome
+from klet.testing.runs.plan import PytestProcess, RunStage
+from klet.testing.runs.records import RunOutcome
 from klet.testing.runs.tally import describe_counts, describe_skips, describe_time, sum_counts, sum_skips
 
 _INTERRUPTED: Final = 130
@@ -21,7 +21,7 @@ class SuiteRun:
     """All parts of one run."""
 
     def __init__(
-        self, *, stages: Sequence[Stage], directory: Path, console: Console, patience: Patience, clock: Clock
+        self, *, stages: Sequence[RunStage], directory: Path, console: Console, patience: Patience, clock: Clock
     ) -> None:
         self._stages = stages
         self._directory = directory
@@ -57,9 +57,9 @@ class SuiteRun:
         self._console.write(f"{describe_counts(counts)} in {describe_time(took)}\n")
         if is_interrupted:
             return _INTERRUPTED
-        return 1 if counts[Outcome.FAILED] else max((run.code for run in self._runs), default=0)
+        return 1 if counts[RunOutcome.FAILED] else max((run.code for run in self._runs), default=0)
 
-    async def _run_part(self, part: Part) -> None:
+    async def _run_part(self, part: PytestProcess) -> None:
         self._console.say(f"{part.name}: pytest {' '.join(part.arguments)}")
         run = PartRun(
             part=part, directory=self._directory, console=self._console, patience=self._patience, clock=self._clock

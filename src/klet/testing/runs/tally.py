@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
-from klet.testing.runs.records import Begun, Collected, Ended, Event, Finished, Outcome, Started
+from klet.testing.runs.records import Begun, Collected, EndedTest, Event, Finished, RunOutcome, Started
 
 
 class Tally:
     """What one part has done so far; it may have taken more than one process."""
 
     def __init__(self) -> None:
-        self.counts: Counter[Outcome] = Counter()
+        self.counts: Counter[RunOutcome] = Counter()
         self.failed: list[str] = []
         self.skipped: Counter[str] = Counter()
         self.expected = 0
@@ -33,26 +33,26 @@ class Tally:
             case Begun():
                 self.running = event.test
                 self._begun += 1
-            case Ended():
+            case EndedTest():
                 self._count(event)
             case Finished():
                 self.is_finished, self.running = True, ""
 
     def fail(self, name: str) -> None:
         """Count what pytest itself could not report."""
-        self.counts[Outcome.FAILED] += 1
+        self.counts[RunOutcome.FAILED] += 1
         self.failed.append(name)
 
     @property
     def done(self) -> int:
         return self._begun - bool(self.running)
 
-    def _count(self, event: Ended) -> None:
-        if event.outcome is Outcome.FAILED:
+    def _count(self, event: EndedTest) -> None:
+        if event.outcome is RunOutcome.FAILED:
             self.fail(event.test)
             return
         self.counts[event.outcome] += 1
-        if event.outcome is Outcome.SKIPPED:
+        if event.outcome is RunOutcome.SKIPPED:
             self.skipped[event.reason] += 1
 
 
@@ -62,7 +62,7 @@ def describe_progress(tally: Tally, *, running_for: timedelta) -> str:
         return "starting"
     if not tally.is_collected and not tally.running:
         return "collecting tests"
-    failed = f", {tally.counts[Outcome.FAILED]} failed" if tally.counts[Outcome.FAILED] else ""
+    failed = f", {tally.counts[RunOutcome.FAILED]} failed" if tally.counts[RunOutcome.FAILED] else ""
     doing = f"; {tally.running} for {describe_time(running_for)}" if tally.running else ""
     return f"{tally.done} of {tally.expected or '?'} done{failed}{doing}"
 
@@ -74,10 +74,10 @@ def describe_skips(skipped: Mapping[str, int]) -> list[str]:
     ]
 
 
-def describe_counts(counts: Mapping[Outcome, int]) -> str:
+def describe_counts(counts: Mapping[RunOutcome, int]) -> str:
     """Return `passed 3, failed 1, skipped 0`, and what else there is."""
-    always = (Outcome.PASSED, Outcome.FAILED, Outcome.SKIPPED)
-    shown = [outcome for outcome in Outcome if outcome in always or counts.get(outcome)]
+    always = (RunOutcome.PASSED, RunOutcome.FAILED, RunOutcome.SKIPPED)
+    shown = [outcome for outcome in RunOutcome if outcome in always or counts.get(outcome)]
     return ", ".join(f"{outcome.value} {counts.get(outcome, 0)}" for outcome in shown)
 
 
@@ -86,8 +86,8 @@ def describe_time(duration: timedelta) -> str:
     return f"{minutes}:{seconds:02}"
 
 
-def sum_counts(tallies: Iterable[Tally]) -> Counter[Outcome]:
-    return sum((tally.counts for tally in tallies), Counter[Outcome]())
+def sum_counts(tallies: Iterable[Tally]) -> Counter[RunOutcome]:
+    return sum((tally.counts for tally in tallies), Counter[RunOutcome]())
 
 
 def sum_skips(tallies: Iterable[Tally]) -> Counter[str]:

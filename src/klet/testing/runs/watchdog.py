@@ -56,7 +56,7 @@ class Watch:
         return self.began + self.limit + self.strikes * grace
 
 
-class Watchdog:
+class RunWatchdog:
     """Watches what the main thread does, one stretch after the other."""
 
     def __init__(self, *, write: Callable[[str], None], descriptor: int, grace: float, clock: Clock) -> None:
@@ -148,7 +148,7 @@ class Watchdog:
         os._exit(ENDED_CODE)
 
     def _alarm(self, _number: int, frame: FrameType | None) -> None:
-        """In the main thread, at a strike; or at the wish of somebody outside who wants to know where we are."""
+        """In the main thread, at a strike; or on a signal from outside that asks for the stacks."""
         watch = self._watch
         if watch is None or not watch.strikes:
             self._write(f"\n+++ stacks\n{render_stacks()}+++\n")

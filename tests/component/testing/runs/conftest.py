@@ -12,7 +12,7 @@ from textwrap import dedent
 import pytest
 
 from klet.testing.runs.plugin import NAME as PLUGIN
-from klet.testing.runs.records import Ended, Event, RecordReader
+from klet.testing.runs.records import EndedTest, Event, RecordReader
 
 OPTIONS = """
 [pytest]
@@ -39,7 +39,7 @@ class Ran:
 
     @property
     def outcomes(self) -> dict[str, str]:
-        return {event.test.rpartition("::")[2]: event.outcome for event in self.events if isinstance(event, Ended)}
+        return {event.test.rpartition("::")[2]: event.outcome for event in self.events if isinstance(event, EndedTest)}
 
     def stacks_of(self, name: str) -> str:
         """What was printed when that test passed its deadline."""

@@ -2,11 +2,11 @@ from datetime import timedelta
 
 import pytest
 
-from klet.cli.node.services import Service, plan_services, read_services, restart_delay, write_services
+from klet.cli.node.services import NodeService, plan_services, read_services, restart_delay, write_services
 
 
 def service(name, revision="1"):
-    return Service(name=name, argv=(f"/bin/{name}",), log=f"/log/{name}", revision=revision)
+    return NodeService(name=name, argv=(f"/bin/{name}",), log=f"/log/{name}", revision=revision)
 
 
 A, B, B2, C = service("a"), service("b"), service("b", "2"), service("c")

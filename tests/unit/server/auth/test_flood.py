@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from klet.api.authentication import TokenReview, TokenReviewStatus
 from klet.api.authorization import SubjectAccessReviewStatus
 from klet.server.auth.access import AccessReviews, AccessSettings
-from klet.server.auth.gate import Asked, Gate
+from klet.server.auth.gate import Asked, RequestGate
 from klet.server.auth.identity import User
 from klet.server.auth.reviews import Retrying
 from klet.server.auth.tokens import TokenAuthenticator
@@ -57,7 +57,7 @@ def clock():
 def gate(api, clock):
     retrying = Retrying(clock=clock, randomness=NoRandomness())
     access = AccessSettings(node_name="node-1", keep_allowed=MINUTE, keep_denied=MINUTE)
-    return Gate(
+    return RequestGate(
         certificates=None,
         tokens=TokenAuthenticator(reviewer=api, retrying=retrying, keep=MINUTE, clock=clock),
         authorizer=AccessReviews(reviewer=api, retrying=retrying, settings=access, clock=clock),

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from klet.testing.conformance.campaign import (
+    CampaignRequest,
     NothingToRun,
-    Request,
     choose_selection,
     choose_yardstick,
     describe_failures,
@@ -15,15 +15,15 @@ from klet.testing.conformance.campaign import (
     read_yardstick,
     render_json,
 )
-from klet.testing.conformance.report import Outcome, Report
+from klet.testing.conformance.report import Report, SpecOutcome
 from klet.testing.conformance.results import Result, write_result
 from klet.testing.conformance.spec_sets import NODE, Selection, exactly
 
 START = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
 
 
-def request(results: Path, *, only_failed: bool = False, kubelet: str = "klet", keep: bool = False) -> Request:
-    return Request(
+def request(results: Path, *, only_failed: bool = False, kubelet: str = "klet", keep: bool = False) -> CampaignRequest:
+    return CampaignRequest(
         kubelet=kubelet,
         spec_set="node",
         selection=NODE.selection,
@@ -63,8 +63,8 @@ def test_without_a_failure_there_is_nothing_to_repeat(tmp_path):
         choose_selection(request(tmp_path, only_failed=True))
 
 
-def outcome(*, passed: bool) -> Outcome:
-    return Outcome(
+def outcome(*, passed: bool) -> SpecOutcome:
+    return SpecOutcome(
         name="fine" if passed else "broken",
         passed=passed,
         started=START,

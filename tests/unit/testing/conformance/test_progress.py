@@ -1,6 +1,6 @@
 from datetime import timedelta
 
-from klet.testing.conformance.progress import Progress
+from klet.testing.conformance.progress import SpecProgress
 
 OUTPUT = """\
 Running Suite: Kubernetes e2e suite - /x
@@ -22,7 +22,7 @@ k8s.io/kubernetes/test/e2e/pods.go:7
 
 
 def test_specs_are_counted_as_they_end():
-    progress = Progress()
+    progress = SpecProgress()
     said = [failed for line in OUTPUT.splitlines(keepends=True) if (failed := progress.read(line))]
     assert said == ["[sig-node] Pods should run [NodeConformance]", "[sig-node] Pods should stop"]
     assert progress.failed == said
@@ -31,4 +31,4 @@ def test_specs_are_counted_as_they_end():
 
 
 def test_before_the_suite_says_how_many_there_are():
-    assert Progress().describe(timedelta()) == "0 of ? done, 0 failed, 0:00 min"
+    assert SpecProgress().describe(timedelta()) == "0 of ? done, 0 failed, 0:00 min"

@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from klet.testing.conformance.report import Outcome, Report
+from klet.testing.conformance.report import Report, SpecOutcome
 from klet.testing.conformance.results import (
     Difference,
     RecordUnreadable,
@@ -21,7 +21,7 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 def run(**specs: bool) -> Report:
     return Report(
-        outcomes=tuple(Outcome(name=name, passed=passed, started=NOW, ended=NOW) for name, passed in specs.items())
+        outcomes=tuple(SpecOutcome(name=name, passed=passed, started=NOW, ended=NOW) for name, passed in specs.items())
     )
 
 
@@ -86,7 +86,7 @@ def test_what_is_printed():
     made = result(passed="ab", failed="cd", flaky="d", runs=2)
     upstream = result(passed="abc", failed="d")
     failures = {
-        "c": Outcome(name="c", passed=False, started=NOW, ended=NOW, message="late\nvery", location="e2e/pods.go:7")
+        "c": SpecOutcome(name="c", passed=False, started=NOW, ended=NOW, message="late\nvery", location="e2e/pods.go:7")
     }
     assert render_result(made, diff_results(made, upstream), failures) == (
         "klet, Kubernetes v1.2.3: 2 of 4 passed in 9 s, 2 runs\n"

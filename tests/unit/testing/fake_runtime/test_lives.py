@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 
 from klet.testing.fake_runtime import lives
-from klet.testing.fake_runtime.lives import FOREVER, FileWrite, LogLine
+from klet.testing.fake_runtime.lives import FOREVER, FileWrite, OutputLine
 from klet.wire import cri_v1_pb2 as pb
 
 SECOND = timedelta(seconds=1)
@@ -57,5 +57,5 @@ def test_the_image_that_the_user_named_counts():
 
 def test_output_and_last_words_are_added():
     life = lives.runs_for(2 * SECOND, 1).saying("one", "two", every=SECOND).leaving("why")
-    assert life.logs == (LogLine(at=timedelta(), text="one"), LogLine(at=SECOND, text="two"))
+    assert life.logs == (OutputLine(at=timedelta(), text="one"), OutputLine(at=SECOND, text="two"))
     assert life.files == (FileWrite(at=2 * SECOND, path="/dev/termination-log", content=b"why"),)

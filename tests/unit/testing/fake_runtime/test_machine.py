@@ -5,8 +5,8 @@ import pytest
 from klet.cri.errors import Code
 from klet.testing.fake_runtime import (
     ANY,
-    Delay,
-    Drop,
+    DelayCall,
+    DropEvent,
     EventFault,
     ExecResult,
     Fail,
@@ -132,11 +132,13 @@ def test_failures_to_create_and_start_come_from_the_life():
     ("script", "grace", "ends_after", "code"),
     [
         pytest.param(life.FOREVER, 30, 0, 143, id="dies of the signal"),
-        pytest.param(life.Life(on_term=OnTerm(0, 5 * SECOND)), 30, 5, 0, id="takes its time"),
-        pytest.param(life.Life(on_term=OnTerm(0, 5 * SECOND)), 3, 3, 137, id="takes too much time"),
+        pytest.param(life.ContainerLife(on_term=OnTerm(0, 5 * SECOND)), 30, 5, 0, id="takes its time"),
+        pytest.param(life.ContainerLife(on_term=OnTerm(0, 5 * SECOND)), 3, 3, 137, id="takes too much time"),
         pytest.param(life.IGNORES_TERM, 30, 30, 137, id="ignores the signal"),
         pytest.param(life.runs_for(2 * SECOND, 4), 0, 0, 137, id="no grace"),
-        pytest.param(life.Life(lasts=2 * SECOND, exit_code=4, on_term=None), 30, 2, 4, id="ends by itself meanwhile"),
+        pytest.param(
+            life.ContainerLife(lasts=2 * SECOND, exit_code=4, on_term=None), 30, 2, 4, id="ends by itself meanwhile"
+        ),
     ],
 )
 def test_stopping(script, grace, ends_after, code):
@@ -154,7 +156,7 @@ def test_stopping(script, grace, ends_after, code):
 
 
 def test_a_stop_that_is_given_up_leaves_the_container_with_its_signal():
-    driver = Driver(life.always(life.Life(on_term=OnTerm(0, 5 * SECOND))))
+    driver = Driver(life.always(life.ContainerLife(on_term=OnTerm(0, 5 * SECOND))))
     container = driver.run()
     stop = driver.stop(container, 30)
     driver.runtime.give_up(stop)
@@ -221,7 +223,7 @@ class TestFaults:
     @pytest.mark.parametrize(("after_effect", "during"), [(False, 0), (True, 1)])
     def test_a_delay_is_before_or_after_the_effect(self, after_effect, during):
         driver = Driver()
-        driver.runtime.faults.add(Fault("RunPodSandbox", Delay(2 * SECOND, after_effect=after_effect)))
+        driver.runtime.faults.add(Fault("RunPodSandbox", DelayCall(2 * SECOND, after_effect=after_effect)))
         call = driver.begin("RunPodSandbox", sandbox_request())
         assert not call.is_done
         with pytest.raises(RuntimeError, match="has not ended yet"):
@@ -275,7 +277,7 @@ class TestFaults:
     def test_events_get_lost_late_or_doubled(self):
         driver = Driver(life.always(life.runs_for(SECOND)))
         faults = driver.runtime.faults
-        faults.add_to_events(EventFault("/containers/create", Drop()))
+        faults.add_to_events(EventFault("/containers/create", DropEvent()))
         faults.add_to_events(EventFault("/tasks/start", Repeat(), matches=lambda event: event.container_id != "x"))
         faults.add_to_events(EventFault("/tasks/exit", Late(3 * SECOND)))
         driver.pod()
@@ -415,7 +417,7 @@ def test_addresses_are_given_out_in_turn_and_freed():
 
 
 def test_usage_grows_with_time():
-    driver = Driver(life.always(life.Life(cpu_cores=0.5, memory_bytes=1 << 20)))
+    driver = Driver(life.always(life.ContainerLife(cpu_cores=0.5, memory_bytes=1 << 20)))
     request = pb.ContainerStatsRequest(container_id=driver.run())
     before = driver.call("ContainerStats", request).stats
     driver.after(10 * SECOND)

@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from klet.testing.fake_runtime.lives import FileWrite, LogLine, OnTerm
+from klet.testing.fake_runtime.lives import FileWrite, OnTerm, OutputLine
 from klet.testing.fake_runtime.shell import UnknownCommand, shell_exec, shell_life
 from klet.wire import cri_v1_pb2 as pb
 
@@ -37,9 +37,9 @@ def test_how_long_and_how_it_ends(command, lasts, code):
 def test_output_comes_when_it_is_said():
     found = life("sh", "-c", "echo a b; sleep 1; echo 'c; d' >&2; printf e; echo f")
     assert found.logs == (
-        LogLine(seconds(0), "a b"),
-        LogLine(seconds(1), "c; d", "stderr"),
-        LogLine(seconds(1), "ef"),
+        OutputLine(seconds(0), "a b"),
+        OutputLine(seconds(1), "c; d", "stderr"),
+        OutputLine(seconds(1), "ef"),
     )
 
 
@@ -70,7 +70,7 @@ def test_the_stop_signal(script, pid, reaction):
 def test_files_and_long_lines():
     found = life("sh", "-c", 'echo why > /dev/termination-log; head -c 5 /dev/zero | tr "\\0" x; echo')
     assert found.files == (FileWrite(seconds(0), "/dev/termination-log", b"why\n"),)
-    assert found.logs == (LogLine(seconds(0), "xxxxx"),)
+    assert found.logs == (OutputLine(seconds(0), "xxxxx"),)
 
 
 def test_a_program_that_is_missing_fails_to_start():

@@ -6,14 +6,22 @@ from random import Random
 import pytest
 
 from klet.errors import KletError
-from klet.testing.fuzz.corpus import Corpus, CorpusError, Finding, NoCorpus, decode_recipe, encode_recipe, read_finding
+from klet.testing.fuzz.corpus import (
+    Corpus,
+    CorpusError,
+    FuzzFinding,
+    NoCorpus,
+    decode_recipe,
+    encode_recipe,
+    read_finding,
+)
 from klet.testing.fuzz.coverage import LineCoverage
 from klet.testing.fuzz.engine import Fuzzer, examine
 from klet.testing.fuzz.growth import count_lines, find_growth, is_steep
 from klet.testing.fuzz.judge import judge
 from klet.testing.fuzz.minimise import minimise
 from klet.testing.fuzz.mutators import amplify_bytes, change_bytes, change_json, change_lines, choose_of, put_words
-from klet.testing.fuzz.target import Flaw, Limits, Recipe, Target
+from klet.testing.fuzz.target import Flaw, FuzzTarget, Limits, Recipe
 
 LIMITS = Limits(text=100, seconds=0.2, largest=8 << 10)
 
@@ -23,7 +31,7 @@ def target(run, **more):
     def opened():
         yield run
 
-    return Target(
+    return FuzzTarget(
         name="t",
         summary="s",
         seeds=lambda: [b"seed"],
@@ -220,4 +228,4 @@ def test_a_file_that_is_no_finding(tmp_path):
     with pytest.raises(CorpusError, match="not the file of a finding"):
         decode_recipe(b"{")
     assert decode_recipe(encode_recipe(Recipe(b"\xff", b"\x00"))) == Recipe(b"\xff", b"\x00")
-    assert NoCorpus().save(Finding("f", b"")) is None
+    assert NoCorpus().save(FuzzFinding("f", b"")) is None

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from klet.testing.runs.plan import Part, Stage, plan_arguments, plan_whole
+from klet.testing.runs.plan import PytestProcess, RunStage, plan_arguments, plan_whole
 
 REPOSITORY = Path(__file__).parents[4]
 
@@ -57,7 +57,7 @@ def test_parts_without_tests_are_left_out(tests):
 
 
 def test_arguments_are_one_part(tests):
-    assert plan_arguments(["-k", "a b"]) == (Stage((Part("tests", ("-k", "a b"), is_attended=True),)),)
+    assert plan_arguments(["-k", "a b"]) == (RunStage((PytestProcess("tests", ("-k", "a b"), is_attended=True),)),)
 
 
 def test_no_test_of_this_repository_is_left_out():

@@ -1,9 +1,19 @@
 import msgspec
 import pytest
 
-from klet.testing.runs.records import Begun, Collected, Ended, Finished, Outcome, RecordReader, Started, decode, encode
+from klet.testing.runs.records import (
+    Begun,
+    Collected,
+    EndedTest,
+    Finished,
+    RecordReader,
+    RunOutcome,
+    Started,
+    decode,
+    encode,
+)
 
-EVENTS = [Started(), Collected(2, 60.0), Begun("a"), Ended("a", Outcome.SKIPPED, "no ü: why"), Finished(0)]
+EVENTS = [Started(), Collected(2, 60.0), Begun("a"), EndedTest("a", RunOutcome.SKIPPED, "no ü: why"), Finished(0)]
 
 
 def test_a_record_is_read_as_it_grows(tmp_path):

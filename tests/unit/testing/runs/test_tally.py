@@ -3,14 +3,14 @@ from datetime import timedelta
 import pytest
 
 from klet.testing.runs.part import Patience, decide_patience
-from klet.testing.runs.records import Begun, Collected, Ended, Finished, Outcome, Started
+from klet.testing.runs.records import Begun, Collected, EndedTest, Finished, RunOutcome, Started
 from klet.testing.runs.tally import Tally, describe_counts, describe_progress, describe_skips, sum_counts, sum_skips
 
 PATIENCE = Patience(outside=timedelta(seconds=300), exit=timedelta(seconds=120), grace=timedelta(seconds=60))
 
 
 def passed(test):
-    return (Begun(test), Ended(test, Outcome.PASSED))
+    return (Begun(test), EndedTest(test, RunOutcome.PASSED))
 
 
 def tally_of(*events):
@@ -22,16 +22,16 @@ def tally_of(*events):
 
 STORY = (
     Started(),
-    Ended("test_unreadable.py", Outcome.FAILED),
+    EndedTest("test_unreadable.py", RunOutcome.FAILED),
     Collected(5, 60.0),
     *passed("a"),
     Begun("b"),
-    Ended("b", Outcome.SKIPPED, "no b: apt-get install b"),
+    EndedTest("b", RunOutcome.SKIPPED, "no b: apt-get install b"),
     Begun("c"),
-    Ended("c", Outcome.PASSED),
-    Ended("c", Outcome.FAILED),
+    EndedTest("c", RunOutcome.PASSED),
+    EndedTest("c", RunOutcome.FAILED),
     Begun("d"),
-    Ended("d", Outcome.XFAILED),
+    EndedTest("d", RunOutcome.XFAILED),
 )
 
 
@@ -75,7 +75,7 @@ def test_describe_progress(events, expected):
     ],
 )
 def test_describe_counts(counts, expected):
-    assert describe_counts({Outcome(name): count for name, count in counts.items()}) == expected
+    assert describe_counts({RunOutcome(name): count for name, count in counts.items()}) == expected
 
 
 def test_the_most_frequent_reason_comes_first():
@@ -88,7 +88,7 @@ def test_the_most_frequent_reason_comes_first():
 
 def test_parts_are_summed_up():
     tallies = [tally_of(*STORY), tally_of(*STORY)]
-    assert sum_counts(tallies)[Outcome.FAILED] == 4
+    assert sum_counts(tallies)[RunOutcome.FAILED] == 4
     assert sum_skips(tallies) == {"no b: apt-get install b": 2}
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from klet.testing.fuzz.target import Target
+from klet.testing.fuzz.target import FuzzTarget
 from klet.testing.fuzz.targets.checkpoints import checkpoints
 from klet.testing.fuzz.targets.directory_names import directory_names
 from klet.testing.fuzz.targets.kubeconfigs import kubeconfigs
@@ -14,8 +14,8 @@ from klet.testing.fuzz.targets.request_heads import request_heads
 from klet.testing.fuzz.targets.talks import TALKS
 
 
-def all_targets() -> Mapping[str, Target]:
-    """Every target."""
+def all_targets() -> Mapping[str, FuzzTarget]:
+    """Return every target."""
     targets = (
         request_heads(),
         probe_answers(),

@@ -29,7 +29,7 @@ from klet.checkpoint.upstream import (
 )
 from klet.offline.object_formats import PlainFormat, SealedFormat
 from klet.offline.sealing import NONCE_SIZE, load_sealer
-from klet.offline.snapshot import PodsFormat, SurroundingsFormat
+from klet.offline.snapshot import KeptClusterFormat, PodsFormat
 from klet.status.checkpoint import MemoryFormat
 from klet.testing.fuzz.mutators import (
     amplify_behind_first_line,
@@ -40,7 +40,7 @@ from klet.testing.fuzz.mutators import (
     choose_of,
     put_words,
 )
-from klet.testing.fuzz.target import Flaw, Run, Target
+from klet.testing.fuzz.target import Flaw, FuzzTarget, Run
 
 Seal: TypeAlias = Callable[[bytes], bytes]
 
@@ -128,7 +128,7 @@ def _secret() -> object:
 
 
 def _seal_secret(content: bytes) -> bytes:
-    """The content of the encrypted part."""
+    """Return the content of the encrypted part."""
     sealed = _Sealer().seal(content, owner=b"Secret\ndefault/a")
     return _sealed_by("Secret")(msgspec.json.encode({"owner": "default/a", "sealed": sealed}))
 
@@ -148,7 +148,7 @@ FILES: Final[Mapping[str, File]] = {
         PodsFormat, _sealed_by("AcceptedPods"), {"nodeName": "n", "at": _AT, "pods": [_POD]}, is_exact=False
     ),
     "OfflineSurroundings": File(
-        SurroundingsFormat,
+        KeptClusterFormat,
         _sealed_by("OfflineSurroundings"),
         {
             "nodeName": "n",
@@ -251,15 +251,15 @@ WORDS: Final = (
 )
 
 
-def checkpoints(files: Mapping[str, File] | None = None) -> Target:
-    """The target; other formats than klet's show that their faults are found."""
+def checkpoints(files: Mapping[str, File] | None = None) -> FuzzTarget:
+    """Return the target; other formats than klet's show that their faults are found."""
     known = FILES if files is None else files
 
     @contextmanager
     def opened() -> Iterator[Run]:
         yield lambda data: check_checkpoint(known, data)
 
-    return Target(
+    return FuzzTarget(
         name="checkpoints",
         summary="state files of klet and of the Go kubelet, with checksums that fit and without",
         seeds=lambda: _seeds(known),

@@ -35,7 +35,7 @@ from klet.runtime.log_files import LogFiles
 from klet.runtime.pod_files import PodFiles
 from klet.sources.manifests import ManifestReader
 from klet.testing.fuzz.mutators import choose_of
-from klet.testing.fuzz.target import Flaw, Limits, Recipe, Run, Target
+from klet.testing.fuzz.target import Flaw, FuzzTarget, Limits, Recipe, Run
 from klet.volumes.directories import PodDirectories
 from klet.volumes.names import Layout
 
@@ -147,8 +147,8 @@ class Roots(Struct, frozen=True):
 Sweep: TypeAlias = Callable[[Roots], None]
 
 
-def directory_names(sweep: Sweep | None = None) -> Target:
-    """The target; another sweep than klet's shows that its faults are found."""
+def directory_names(sweep: Sweep | None = None) -> FuzzTarget:
+    """Return the target; another sweep than klet's shows that its faults are found."""
     housekeeping = sweep or keep_house
 
     @contextmanager
@@ -156,7 +156,7 @@ def directory_names(sweep: Sweep | None = None) -> Target:
         with tempfile.TemporaryDirectory(prefix="klet-fuzz-", dir="/tmp") as made:
             yield lambda data: check_sweep(housekeeping, Path(made), data)
 
-    return Target(
+    return FuzzTarget(
         name="directory-names",
         summary="names of directories, files and links below the agent's roots",
         seeds=lambda: SEEDS,
@@ -320,7 +320,7 @@ def _make(work: bytes, parts: Sequence[bytes], kind: bytes, outside: bytes) -> N
 
 
 def _picture(top: Path) -> dict[str, tuple[int, str]]:
-    """Everything below a directory: modes and contents."""
+    """Return everything below a directory: modes and contents."""
     found: dict[str, tuple[int, str]] = {}
     for base, directories, files in os.walk(top):
         for name in (*directories, *files):
@@ -331,7 +331,7 @@ def _picture(top: Path) -> dict[str, tuple[int, str]]:
 
 
 def _not_ours(roots: Roots) -> frozenset[Path]:
-    """What is in the roots and is not named like something of a pod."""
+    """Return what is in the roots and is not named like something of a pod."""
     pods = {roots.pods / name for name in _names(roots.pods) if not isinstance(name, PodUID)}
     logs = {roots.logs / name for name in _names(roots.logs) if labels.log_directory_owner(name) is None}
     links = {roots.links / name for name in _names(roots.links) if not name.endswith(".log")}

@@ -14,7 +14,7 @@ from klet.kube.access import Access, Material
 from klet.kube.errors import KubeconfigError
 from klet.kube.kubeconfig import parse_kubeconfig
 from klet.testing.fuzz.mutators import amplify_bytes, change_bytes, change_json, change_lines, choose_of, put_words
-from klet.testing.fuzz.target import Flaw, Limits, Run, Target
+from klet.testing.fuzz.target import Flaw, FuzzTarget, Limits, Run
 
 Parse: TypeAlias = Callable[[bytes], Access]
 
@@ -117,15 +117,15 @@ WORDS: Final = (
 _PATH: Final = Path("/etc/klet/kubeconfig")
 
 
-def kubeconfigs(parse: Parse | None = None) -> Target:
-    """The target; another parser than klet's shows that its faults are found."""
+def kubeconfigs(parse: Parse | None = None) -> FuzzTarget:
+    """Return the target; another parser than klet's shows that its faults are found."""
     read = parse or parse_bytes
 
     @contextmanager
     def opened() -> Iterator[Run]:
         yield lambda data: check_kubeconfig(read, data)
 
-    return Target(
+    return FuzzTarget(
         name="kubeconfig",
         summary="kubeconfig files: contexts, servers, credentials",
         seeds=lambda: SEEDS,

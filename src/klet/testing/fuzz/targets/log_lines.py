@@ -15,7 +15,7 @@ from klet.logs.file import TailSearch
 from klet.logs.line import LogError, LogStream
 from klet.logs.render import LogOptions, LogRenderer
 from klet.testing.fuzz.mutators import amplify_bytes, change_bytes, change_lines, choose_of, put_words
-from klet.testing.fuzz.target import Flaw, Limits, Run, Target, piece_size
+from klet.testing.fuzz.target import Flaw, FuzzTarget, Limits, Run, piece_size
 
 Render: TypeAlias = Callable[[LogOptions, bytes, int], bytes]
 """What a client sees of a log that is read in blocks of that size."""
@@ -61,15 +61,15 @@ _STAMP: Final = 64
 _BLOCK: Final = 4096
 
 
-def log_lines(render: Render | None = None) -> Target:
-    """The target; another renderer than klet's shows that its faults are found."""
+def log_lines(render: Render | None = None) -> FuzzTarget:
+    """Return the target; another renderer than klet's shows that its faults are found."""
     rendered = render or render_log
 
     @contextmanager
     def opened() -> Iterator[Run]:
         yield lambda data: check_log(rendered, data)
 
-    return Target(
+    return FuzzTarget(
         name="log-lines",
         summary="container logs: lines of the CRI format and of Docker's, and where the last ones begin",
         seeds=lambda: SEEDS,

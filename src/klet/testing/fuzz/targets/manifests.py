@@ -16,7 +16,7 @@ from klet.runtime.hashing import container_hash
 from klet.sources.decode import Origin, decode_pod, decode_pods
 from klet.sources.gated_fields import GATED_FIELDS, drop_disabled_fields
 from klet.testing.fuzz.mutators import amplify_bytes, change_bytes, change_json, change_lines, choose_of, put_words
-from klet.testing.fuzz.target import Flaw, Limits, Run, Target
+from klet.testing.fuzz.target import Flaw, FuzzTarget, Limits, Run
 
 Decode: TypeAlias = Callable[[bytes, Origin], tuple[Pod, ...]]
 
@@ -199,15 +199,15 @@ _ORIGINS: Final = (
 )
 
 
-def manifests(decoder: Decode | None = None) -> Target:
-    """The target; another decoder than klet's shows that its faults are found."""
+def manifests(decoder: Decode | None = None) -> FuzzTarget:
+    """Return the target; another decoder than klet's shows that its faults are found."""
     read = decoder or decode_manifest
 
     @contextmanager
     def opened() -> Iterator[Run]:
         yield lambda data: check_manifest(read, data)
 
-    return Target(
+    return FuzzTarget(
         name="manifests",
         summary="manifests of static pods: YAML and JSON, defaults, validation",
         seeds=lambda: SEEDS,

@@ -21,7 +21,7 @@ from msgspec import Struct
 from klet.errors import KletError
 from klet.testing.fuzz.mutators import amplify_bytes, change_bytes, choose_of
 from klet.testing.fuzz.protobuf import change_message
-from klet.testing.fuzz.target import Flaw, Limits, Recipe, Run, Target
+from klet.testing.fuzz.target import Flaw, FuzzTarget, Limits, Recipe, Run
 
 SEPARATOR: Final = b"\x00\xff\x00="
 """Before a method's name, a line feed and its answer; `Name:14` answers with that status instead."""
@@ -36,7 +36,7 @@ class Asker(Protocol):
     """The part of klet that asks a plugin."""
 
     async def questions(self, parts: Mapping[str, list[bytes]]) -> Sequence[Question]:
-        """What klet asks, one after the other; each may raise an error of klet's family."""
+        """Return what klet asks, one after the other; each may raise an error of klet's family."""
         ...
 
     async def close(self) -> None: ...
@@ -53,8 +53,8 @@ class Talk(Struct, frozen=True, kw_only=True):
     """Made with the endpoint of the server and a directory for files."""
 
 
-def plugin_answers(talks: Sequence[Talk]) -> Target:
-    """The target for these kinds of plugins."""
+def plugin_answers(talks: Sequence[Talk]) -> FuzzTarget:
+    """Return the target for these kinds of plugins."""
     by_name = {talk.name: talk for talk in talks}
 
     @contextmanager
@@ -67,7 +67,7 @@ def plugin_answers(talks: Sequence[Talk]) -> Target:
             finally:
                 runner.run(stage.close())
 
-    return Target(
+    return FuzzTarget(
         name="plugin-answers",
         summary="answers of the runtime over gRPC and of credential plugins",
         seeds=lambda: [compose(talk.name, example.items()) for talk in talks for example in talk.examples],
@@ -79,12 +79,12 @@ def plugin_answers(talks: Sequence[Talk]) -> Target:
 
 
 def compose(name: str, parts: Any) -> bytes:
-    """An input of named answers."""
+    """Return an input of named answers."""
     return name.encode() + b"".join(SEPARATOR + method.encode() + b"\n" + answer for method, answer in parts)
 
 
 def take_apart(data: bytes) -> tuple[str, list[tuple[str, bytes]]]:
-    """The name of a conversation, and its answers by method."""
+    """Return the name of a conversation, and its answers by method."""
     name, *sections = data.split(SEPARATOR)
     pairs = (section.partition(b"\n") for section in sections)
     return name.decode("latin-1"), [(method.decode("latin-1"), answer) for method, _, answer in pairs]

@@ -32,7 +32,7 @@ from klet.testing.fuzz.mutators import (
     choose_of,
     put_words,
 )
-from klet.testing.fuzz.target import Flaw, Run, Target, piece_size
+from klet.testing.fuzz.target import Flaw, FuzzTarget, Run, piece_size
 from klet.wire import cri_v1_pb2 as cri
 
 Read: TypeAlias = Callable[[bytes, int], HttpResponse]
@@ -91,8 +91,8 @@ _TIMEOUT: Final = timedelta(seconds=5)
 _LONGEST_OUTCOME: Final = 12 * 1024
 
 
-def probe_answers(read: Read | None = None) -> Target:
-    """The target; another reader of HTTP than klet's shows that its faults are found."""
+def probe_answers(read: Read | None = None) -> FuzzTarget:
+    """Return the target; another reader of HTTP than klet's shows that its faults are found."""
     reader = read or read_answer
 
     @contextmanager
@@ -105,7 +105,7 @@ def probe_answers(read: Read | None = None) -> Target:
             finally:
                 servers.close()
 
-    return Target(
+    return FuzzTarget(
         name="probe-answers",
         summary="answers to probes: HTTP responses, gRPC health over the wire, output of commands",
         seeds=lambda: SEEDS,
@@ -155,7 +155,7 @@ def _check_http(read: Read, data: bytes) -> object:
 
 
 def _agree(whole: HttpResponse | str, pieces: HttpResponse | str) -> bool:
-    """A server that says too much is cut off where its pieces end: what then counts is the same, or an error."""
+    """A server that sends too much is cut off where its pieces end: what then counts is the same, or an error."""
     if isinstance(whole, HttpResponse) and isinstance(pieces, HttpResponse):
         return whole == pieces
     return isinstance(whole, str) == isinstance(pieces, str)

@@ -11,12 +11,12 @@ from typing import Any, Final, TypeAlias
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import HttpRequestParser
 
-from klet.server.http1 import MessageLimits, Refusal, RequestMessage, RequestReader, write_plain, write_refusal
+from klet.server.http1 import HttpRefusal, MessageLimits, RequestMessage, RequestReader, write_plain, write_refusal
 from klet.testing.fuzz.mutators import amplify_bytes, change_bytes, change_lines, choose_of, put_words
-from klet.testing.fuzz.target import Flaw, Limits, Run, Target, piece_size
-from klet.testing.fuzz.targets.rfc9112 import Conversation, Request, read_conversation
+from klet.testing.fuzz.target import Flaw, FuzzTarget, Limits, Run, piece_size
+from klet.testing.fuzz.targets.rfc9112 import Conversation, ParsedRequest, read_conversation
 
-Reader: TypeAlias = Callable[[bytes, int], list[RequestMessage | Refusal]]
+Reader: TypeAlias = Callable[[bytes, int], list[RequestMessage | HttpRefusal]]
 """Reads the requests of a connection whose bytes come in pieces of that size, up to the first refusal."""
 
 WORDS: Final = (
@@ -97,15 +97,15 @@ _UNFRAMED: Final = frozenset(
 )
 
 
-def request_heads(read: Reader | None = None) -> Target:
-    """The target; another reader than klet's shows that the comparison finds its faults."""
+def request_heads(read: Reader | None = None) -> FuzzTarget:
+    """Return the target; another reader than klet's shows that the comparison finds its faults."""
     reader = read or read_requests
 
     @contextmanager
     def opened() -> Iterator[Run]:
         yield lambda data: check_connection(reader, data)
 
-    return Target(
+    return FuzzTarget(
         name="request-heads",
         summary="requests to the kubelet API, against a reader of RFC 9112 and against aiohttp's",
         seeds=lambda: SEEDS,
@@ -116,14 +116,14 @@ def request_heads(read: Reader | None = None) -> Target:
     )
 
 
-def read_requests(data: bytes, size: int) -> list[RequestMessage | Refusal]:
+def read_requests(data: bytes, size: int) -> list[RequestMessage | HttpRefusal]:
     """As the front of the server reads them."""
-    reader, found = RequestReader(MessageLimits()), list[RequestMessage | Refusal]()
+    reader, found = RequestReader(MessageLimits()), list[RequestMessage | HttpRefusal]()
     for start in range(0, len(data), size):
         reader.feed(data[start : start + size])
         while (message := reader.read()) is not None:
             found.append(message)
-            if isinstance(message, Refusal):
+            if isinstance(message, HttpRefusal):
                 return found
     return found
 
@@ -138,14 +138,14 @@ def check_connection(read: Reader, data: bytes) -> tuple[object, ...]:
     for position, message in enumerate(messages):
         _compare(message, position, expected)
     behind = {_read_behind(message) for message in messages}
-    refusals = [message for message in found if isinstance(message, Refusal)]
+    refusals = [message for message in found if isinstance(message, HttpRefusal)]
     for refusal in refusals:
         if write_refusal(refusal).count(b"\r\n\r\n") != 1:
             raise Flaw("writes a refusal that is not one answer")
     return (min(len(messages), 3), *(refusal.status for refusal in refusals), expected.refusal, *sorted(behind))
 
 
-def _what_counts(found: list[RequestMessage | Refusal]) -> list[RequestMessage | bool]:
+def _what_counts(found: list[RequestMessage | HttpRefusal]) -> list[RequestMessage | bool]:
     """Of a refusal that it is one: which limit is met first may depend on the pieces."""
     return [message if isinstance(message, RequestMessage) else True for message in found]
 
@@ -155,7 +155,7 @@ def _compare(message: RequestMessage, position: int, expected: Conversation) -> 
         raise Flaw(f"accepts what RFC 9112 does not: {expected.refusal or 'an incomplete request'}")
     request = expected.requests[position]
     head = message.head
-    ours = Request(
+    ours = ParsedRequest(
         head.method.encode("latin-1"),
         head.target.encode("latin-1"),
         head.version.encode("latin-1"),
@@ -169,14 +169,14 @@ def _compare(message: RequestMessage, position: int, expected: Conversation) -> 
         raise Flaw("reads other fields than RFC 9112 says")
 
 
-def _without_lengths(request: Request) -> list[tuple[bytes, bytes]]:
+def _without_lengths(request: ParsedRequest) -> list[tuple[bytes, bytes]]:
     """Equal lengths may be taken together; what they say is compared as the body. Names of codings have no case."""
     fields = [(name, value) for name, value in request.fields if name.lower() != b"content-length"]
     return [(name, value.lower() if name.lower() == b"transfer-encoding" else value) for name, value in fields]
 
 
 def _read_behind(message: RequestMessage) -> str:
-    """What is written for the server behind must be that one request to it, or be refused by it."""
+    """Check that what is written for the server behind is that one request to it, or refused by it."""
     protocol: Any = _Protocol()
     loop: Any = _Loop()
     parser = HttpRequestParser(protocol, loop, 2**18, max_line_size=1 << 17, max_headers=200, max_field_size=1 << 17)
@@ -203,7 +203,7 @@ def _read_behind(message: RequestMessage) -> str:
 
 
 def _in_origin_form(target: str) -> str:
-    """The target without scheme and host, of which klet takes no notice (RFC 9112, 3.2.1 and 3.2.2)."""
+    """Return the target without scheme and host, of which klet takes no notice (RFC 9112, 3.2.1 and 3.2.2)."""
     if target.startswith("/"):
         return target
     behind_scheme = target.partition("://")[2]

@@ -17,7 +17,7 @@ _CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[\t\x20-\x7e\x80-\xff
 _OWS: Final = b" \t"
 
 
-class Request(Struct, frozen=True):
+class ParsedRequest(Struct, frozen=True):
     """What the RFC says that was sent."""
 
     method: bytes
@@ -27,12 +27,12 @@ class Request(Struct, frozen=True):
     body: bytes
 
     def values(self, name: bytes) -> list[bytes]:
-        """All of a field given in lower case, lists taken apart."""
+        """Return all of a field given in lower case, lists taken apart."""
         found = (value for each, value in self.fields if each.lower() == name)
         return [part.strip(_OWS) for value in found for part in value.split(b",")]
 
 
-class Refused(Exception):
+class Malformed(Exception):
     """No request, or one that two servers could read in two ways."""
 
 
@@ -43,13 +43,13 @@ class Incomplete(Exception):
 class Conversation(Struct, frozen=True):
     """The requests of one connection, and why the reading ended there."""
 
-    requests: tuple[Request, ...]
+    requests: tuple[ParsedRequest, ...]
     refusal: str = ""
 
 
 def read_conversation(data: bytes) -> Conversation:
     """Read requests until one is refused or incomplete."""
-    requests: list[Request] = []
+    requests: list[ParsedRequest] = []
     at = 0
     try:
         while True:
@@ -57,20 +57,20 @@ def read_conversation(data: bytes) -> Conversation:
             requests.append(request)
     except Incomplete:
         return Conversation(tuple(requests))
-    except Refused as error:
+    except Malformed as error:
         return Conversation(tuple(requests), str(error))
 
 
-def _read_request(data: bytes, at: int) -> tuple[Request, int]:
+def _read_request(data: bytes, at: int) -> tuple[ParsedRequest, int]:
     line, at = _read_line(data, at)
     while not line:
         line, at = _read_line(data, at)
     method, target, version = _read_request_line(line)
     fields, at = _read_fields(data, at)
-    head = Request(method, target, version, fields, b"")
+    head = ParsedRequest(method, target, version, fields, b"")
     _check_host(head)
     body, at = _read_body(head, data, at)
-    return Request(method, target, version, fields, body), at
+    return ParsedRequest(method, target, version, fields, body), at
 
 
 def _read_line(data: bytes, at: int) -> tuple[bytes, int]:
@@ -79,20 +79,20 @@ def _read_line(data: bytes, at: int) -> tuple[bytes, int]:
         raise Incomplete
     line = data[at:end].removesuffix(b"\r")
     if b"\r" in line:
-        raise Refused("a CR without LF")
+        raise Malformed("a CR without LF")
     return line, end + 1
 
 
 def _read_request_line(line: bytes) -> tuple[bytes, bytes, bytes]:
     parts = line.split(b" ")
     if len(parts) != 3:
-        raise Refused("a request line that is not three words")
+        raise Malformed("a request line that is not three words")
     method, target, version = parts
     spoken = _VERSION.fullmatch(version)
     if not _TOKEN.fullmatch(method) or not _TARGET.fullmatch(target) or spoken is None:
-        raise Refused("a request line of bad words")
+        raise Malformed("a request line of bad words")
     if spoken[1] not in {b"1.0", b"1.1"}:
-        raise Refused("another version")
+        raise Malformed("another version")
     return method, target, spoken[1]
 
 
@@ -103,30 +103,30 @@ def _read_fields(data: bytes, at: int) -> tuple[tuple[tuple[bytes, bytes], ...],
         if not line:
             return tuple(fields), at
         if line[:1] in {b" ", b"\t"}:
-            raise Refused("a field over two lines")
+            raise Malformed("a field over two lines")
         name, colon, value = line.partition(b":")
         value = value.strip(_OWS)
         if not colon or not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise Refused("a bad field")
+            raise Malformed("a bad field")
         fields.append((name, value))
 
 
-def _check_host(head: Request) -> None:
+def _check_host(head: ParsedRequest) -> None:
     hosts = [value for name, value in head.fields if name.lower() == b"host"]
     if len(hosts) > 1 or (not hosts and head.version == b"1.1"):
-        raise Refused("not one Host")
+        raise Malformed("not one Host")
 
 
-def _read_body(head: Request, data: bytes, at: int) -> tuple[bytes, int]:
+def _read_body(head: ParsedRequest, data: bytes, at: int) -> tuple[bytes, int]:
     lengths, encodings = head.values(b"content-length"), head.values(b"transfer-encoding")
     if encodings:
         if lengths or head.version == b"1.0" or [each.lower() for each in encodings] != [b"chunked"]:
-            raise Refused("a body whose end is in doubt")
+            raise Malformed("a body whose end is in doubt")
         return _read_chunks(data, at)
     if not lengths:
         return b"", at
     if len(set(lengths)) > 1 or not lengths[0].isdigit() or len(lengths[0]) > 20:
-        raise Refused("a bad Content-Length")
+        raise Malformed("a bad Content-Length")
     end = at + int(lengths[0])
     if end > len(data):
         raise Incomplete
@@ -140,7 +140,7 @@ def _read_chunks(data: bytes, at: int) -> tuple[bytes, int]:
             raise Incomplete
         chunk = _CHUNK.match(data, at)
         if chunk is None:
-            raise Refused("a bad chunk")
+            raise Malformed("a bad chunk")
         at, size = chunk.end(), int(chunk[1], 16)
         if size == 0:
             _, at = _read_fields(data, at)
@@ -150,4 +150,4 @@ def _read_chunks(data: bytes, at: int) -> tuple[bytes, int]:
         body += data[at : at + size]
         at += size + 2
         if data[at - 2 : at] != b"\r\n":
-            raise Refused("a chunk that is too long")
+            raise Malformed("a chunk that is too long")

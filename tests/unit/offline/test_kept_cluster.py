@@ -8,8 +8,8 @@ from klet.api.certificates import ClusterTrustBundle
 from klet.api.codec import convert
 from klet.api.node import Node
 from klet.checkpoint import CheckpointError
-from klet.offline.snapshot import Surroundings
-from klet.offline.surroundings import EVERY, SurroundingsKeeper
+from klet.offline.kept_cluster import EVERY, ClusterKeeper
+from klet.offline.snapshot import KeptCluster
 from klet.testing.clock import ManualClock
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
@@ -17,7 +17,7 @@ AT = datetime(2030, 1, 1, tzinfo=UTC)
 
 def around(version, *, zone="a"):
     node = convert(Node, {"metadata": {"name": "n", "resourceVersion": version, "labels": {"zone": zone}}})
-    return Surroundings(node_name="n", at=AT, nodes=(node,), services=(), runtime_classes=())
+    return KeptCluster(node_name="n", at=AT, nodes=(node,), services=(), runtime_classes=())
 
 
 class Bench:
@@ -27,7 +27,7 @@ class Bench:
         self.known = asyncio.Event()
         self.saved = []
         self.is_full = False
-        self.keeper = SurroundingsKeeper(store=self, followed=self, kept=kept, clock=self.clock)
+        self.keeper = ClusterKeeper(store=self, followed=self, kept=kept, clock=self.clock)
 
     async def until_known(self):
         await self.known.wait()

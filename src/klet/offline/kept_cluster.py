@@ -8,25 +8,25 @@ from klet.aio.clock import Clock
 from klet.checkpoint import CheckpointError
 from klet.kube.node_informers import NodeInformers
 from klet.offline.plan import choose_bundles_shown, choose_pods, choose_services, lasting_node
-from klet.offline.snapshot import SnapshotStore, Surroundings
+from klet.offline.snapshot import KeptCluster, SnapshotStore
 
 logger = logging.getLogger(__name__)
 
 EVERY: Final = timedelta(seconds=5)
 
 
-class Followed(Protocol):
-    """The surroundings, as the API server tells them."""
+class ClusterSource(Protocol):
+    """The cluster objects that pods depend on, as the API server last sent them."""
 
     async def until_known(self) -> None: ...
 
-    def current(self) -> Surroundings: ...
+    def current(self) -> KeptCluster: ...
 
 
 class FollowedCluster:
     """What pods of this node need besides themselves, as the informers show it."""
 
-    def __init__(self, *, informers: NodeInformers, node_name: str, kept: Surroundings | None, clock: Clock) -> None:
+    def __init__(self, *, informers: NodeInformers, node_name: str, kept: KeptCluster | None, clock: Clock) -> None:
         self._informers = informers
         self._node_name = node_name
         self._kept_bundles = () if kept is None else kept.trust_bundles
@@ -38,12 +38,12 @@ class FollowedCluster:
         await self._informers.runtime_classes.until_synced()
         await self._informers.pods.until_synced()
 
-    def current(self) -> Surroundings:
+    def current(self) -> KeptCluster:
         informers = self._informers
         pods = choose_pods(informers.pods.all())
         # Before a pod of this run has asked for one, those of the previous run count.
         bundles = informers.trust_bundles.all() if informers.trust_bundles.is_synced else self._kept_bundles
-        return Surroundings(
+        return KeptCluster(
             node_name=self._node_name,
             at=self._clock.now(),
             nodes=informers.node.all(),
@@ -53,11 +53,11 @@ class FollowedCluster:
         )
 
 
-class SurroundingsKeeper:
+class ClusterKeeper:
     """Looks at them every few seconds: they change seldom, and nothing is begun because of them alone."""
 
     def __init__(
-        self, *, store: SnapshotStore[Surroundings], followed: Followed, kept: Surroundings | None, clock: Clock
+        self, *, store: SnapshotStore[KeptCluster], followed: ClusterSource, kept: KeptCluster | None, clock: Clock
     ) -> None:
         self._store = store
         self._followed = followed
@@ -78,10 +78,10 @@ class SurroundingsKeeper:
             await self._clock.sleep(EVERY)
 
 
-def _is_same(kept: Surroundings | None, current: Surroundings) -> bool:
+def _is_same(kept: KeptCluster | None, current: KeptCluster) -> bool:
     return kept is not None and _lasting(kept) == _lasting(current)
 
 
-def _lasting(value: Surroundings) -> tuple[object, ...]:
+def _lasting(value: KeptCluster) -> tuple[object, ...]:
     nodes = tuple(map(lasting_node, value.nodes))
     return value.node_name, nodes, value.services, value.runtime_classes, value.trust_bundles
