@@ -18,6 +18,7 @@ from klet.model.network import DnsConfig
 from klet.model.pods import PodUID, uid_of
 from klet.runtime import labels
 from klet.runtime.config.container_planner import ContainerFiles
+from klet.runtime.environment.env_files import EnvFile
 from klet.runtime.log_files import LogDirectory
 from klet.testing.fake_runtime import MemorySink
 from klet.volumes.disk import FoundVolume
@@ -257,7 +258,7 @@ class MemoryVolumes:
     async def clean(self, uid: PodUID) -> None:
         self.mounts = {mount for mount in self.mounts if mount[0] != uid}
 
-    async def read(self, root: str, path: str) -> bytes:
+    async def read(self, root: str, path: str, names: frozenset[str]) -> EnvFile:  # noqa: ARG002 - the port's signature
         raise HostError(f"cannot read {root}/{path}: No such file or directory")
 
 

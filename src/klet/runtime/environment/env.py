@@ -28,7 +28,7 @@ from klet.model.foreign_text import LONGEST_WORD, shorten
 from klet.model.objects import ObjectMissing
 from klet.model.pods import is_static
 from klet.runtime.environment.downward import field_value, resource_value
-from klet.runtime.environment.env_files import EnvFileError, find_variable
+from klet.runtime.environment.env_files import EnvFile, EnvFileError
 from klet.runtime.environment.service_env import build_service_environment
 from klet.runtime.errors import CREATE_CONFIG_ERROR, StartError
 
@@ -44,7 +44,7 @@ class EnvironmentInputs(Struct, frozen=True, kw_only=True):
     node_ips: tuple[str, ...] = ()
     config_maps: Mapping[str, Mapping[str, str] | KletError] = field(default_factory=dict)
     secrets: Mapping[str, Mapping[str, bytes] | KletError] = field(default_factory=dict)
-    files: Mapping[tuple[str, str], bytes | KletError] = field(default_factory=dict)
+    files: Mapping[tuple[str, str], EnvFile | KletError] = field(default_factory=dict)
     """By volume and path; of a volume that does not exist there is no entry."""
     services: Sequence[Service] | None = ()
     """None as long as they have not been read."""
@@ -137,7 +137,7 @@ def _from_file(wanted: FileKeySelector, inputs: EnvironmentInputs) -> str | None
     if isinstance(content, KletError):
         raise _error("couldn't parse env file") from content
     try:
-        value = find_variable(content, wanted.key)
+        value = content.find(wanted.key)
     except EnvFileError as error:
         raise _error("couldn't parse env file") from error
     if value:

@@ -4,8 +4,9 @@ NAME='text, taken as it stands
 over as many lines as it likes'   # a comment
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+
+from msgspec import Struct, field
 
 from klet.errors import KletError
 
@@ -18,8 +19,40 @@ class EnvFileError(KletError):
     """A line that breaks the syntax; names the line and the rule, never the value."""
 
 
+class EnvFile(Struct, frozen=True):
+    """The variables that were asked for, as far as they stand before the first wrong line."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    error: EnvFileError | None = None
+
+    def find(self, name: str) -> str | None:
+        """Return the value of a variable. A wrong line before it raises; what comes after it does not count."""
+        value = self.values.get(name)
+        if value is None and self.error is not None:
+            raise self.error
+        return value
+
+
+def read_env_file(content: bytes, names: Collection[str]) -> EnvFile:
+    """Look for all names at once: a file may be long, and be referred to by many variables."""
+    values: dict[str, str] = {}
+    try:
+        for name, value in _variables(content):
+            if name in names:
+                values.setdefault(name, value)
+                if len(values) == len(names):
+                    break
+    except EnvFileError as error:
+        return EnvFile(values, error)
+    return EnvFile(values)
+
+
 def find_variable(content: bytes, name: str) -> str | None:
     """Return the value of a variable. What comes after it is not even looked at; a wrong line before it raises."""
+    return read_env_file(content, frozenset({name})).find(name)
+
+
+def _variables(content: bytes) -> Iterator[tuple[str, str]]:
     lines = _Lines(content)
     for line in lines:
         text = line.lstrip(_BLANKS)
@@ -31,18 +64,16 @@ def find_variable(content: bytes, name: str) -> str | None:
         if not found or found[-1] in _BLANKS:
             raise lines.error("the name must stand directly before the equals sign")
         value = "" if rest and rest[0] in _BLANKS else _quoted_value(rest, lines)
-        if found == name:
-            return value
-    return None
+        yield found, value
 
 
-@dataclass(slots=True)
 class _Lines:
     """The lines of a file without their ends, and the number of the one that was read last."""
 
-    content: bytes
-    number: int = field(default=0, init=False)
-    _start: int = field(default=0, init=False)
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.number = 0
+        self._start = 0
 
     def __iter__(self) -> Iterator[str]:
         return self

@@ -17,11 +17,13 @@ from klet.model.objects import container_config_maps, container_secrets
 from klet.model.pods import is_static
 from klet.model.roles import NodeResources, ObjectReader
 from klet.runtime.environment.env import EnvironmentInputs
+from klet.runtime.environment.env_files import EnvFile, read_env_file
 
 T = TypeVar("T")
 Key = TypeVar("Key")
 
-FILE_LIMIT = 16 << 20
+FILE_LIMIT = 1 << 20
+"""Bytes of a file with environment variables: a process can have no more than that in all."""
 
 
 class ServiceReader(Protocol):
@@ -39,8 +41,8 @@ class ServiceReader(Protocol):
 class FileReader(Protocol):
     """Reads files on volumes, which pods can write to."""
 
-    async def read(self, root: str, path: str) -> bytes:
-        """Return a file below the root, wherever links in it point to."""
+    async def read(self, root: str, path: str, names: frozenset[str]) -> EnvFile:
+        """Return variables of a file below the root, wherever links in it point to."""
         ...
 
 
@@ -80,8 +82,13 @@ class VolumeFiles:
     def __init__(self, *, threads: Threads) -> None:
         self._threads = threads
 
-    async def read(self, root: str, path: str) -> bytes:
-        return await self._threads.run(read_contained, Path(root), path, limit=FILE_LIMIT)
+    async def read(self, root: str, path: str, names: frozenset[str]) -> EnvFile:
+        # Reading the lines is work for a thread, too: the pod decides how many there are.
+        return await self._threads.run(_read_env_file, Path(root), path, names)
+
+
+def _read_env_file(root: Path, path: str, names: frozenset[str]) -> EnvFile:
+    return read_env_file(read_contained(root, path, limit=FILE_LIMIT), names)
 
 
 class EnvironmentReader:
@@ -112,7 +119,7 @@ class EnvironmentReader:
         volumes: Mapping[str, str],
         devices: Mapping[str, str],
     ) -> EnvironmentInputs:
-        namespace = pod.metadata.namespace
+        namespace, files = pod.metadata.namespace, files_of(container)
         if not is_static(pod):
             await self._services.until_read()
         return EnvironmentInputs(
@@ -124,8 +131,8 @@ class EnvironmentReader:
             ),
             secrets=await _read_all(container_secrets(container), lambda name: self._secret(namespace, name)),
             files=await _read_all(
-                [found for found in files_of(container) if found[0] in volumes],
-                lambda found: self._files.read(volumes[found[0]], found[1]),
+                [found for found in files if found[0] in volumes],
+                lambda found: self._files.read(volumes[found[0]], found[1], files[found]),
             ),
             services=self._services.services(),
             allocatable=self._node.allocatable(),
@@ -139,12 +146,14 @@ class EnvironmentReader:
         return (await self._objects.secret(namespace, name)).data
 
 
-def files_of(container: Container | EphemeralContainer) -> list[tuple[str, str]]:
-    """Volume and path of the files that a container's environment refers to."""
-    sources = [variable.value_from for variable in container.env if variable.value_from is not None]
-    return [
-        (each.file_key_ref.volume_name, each.file_key_ref.path) for each in sources if each.file_key_ref is not None
-    ]
+def files_of(container: Container | EphemeralContainer) -> dict[tuple[str, str], frozenset[str]]:
+    """Return the files that a container's environment refers to, by volume and path, and the variables in each."""
+    names: dict[tuple[str, str], set[str]] = {}
+    for variable in container.env:
+        wanted = variable.value_from.file_key_ref if variable.value_from is not None else None
+        if wanted is not None:
+            names.setdefault((wanted.volume_name, wanted.path), set()).add(wanted.key)
+    return {file: frozenset(keys) for file, keys in names.items()}
 
 
 async def _read_all(wanted: Iterable[Key], read: Callable[[Key], Awaitable[T]]) -> dict[Key, T | KletError]:

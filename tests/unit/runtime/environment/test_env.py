@@ -24,6 +24,7 @@ from klet.host.errors import HostError
 from klet.model.allocation import PodAllocation
 from klet.model.objects import ObjectMissing
 from klet.runtime.environment.env import EnvironmentInputs, build_environment
+from klet.runtime.environment.env_files import read_env_file
 from klet.runtime.errors import StartError
 from klet.testing.builders import make_container, make_pod
 
@@ -39,8 +40,8 @@ INPUTS = EnvironmentInputs(
     },
     secrets={"key": {"PASSWORD": b"s3cret", "RAW": b"\xff"}, "gone": ObjectMissing('secret "gone" not found')},
     files={
-        ("vars", "app.env"): b"NAME='Ada'\nEMPTY=''\n",
-        ("vars", "bad.env"): b"NAME=Ada\n",
+        ("vars", "app.env"): read_env_file(b"NAME='Ada'\nEMPTY=''\n", {"NAME", "EMPTY", "OTHER"}),
+        ("vars", "bad.env"): read_env_file(b"NAME=Ada\n", {"NAME"}),
         ("vars", "gone.env"): HostError("cannot open gone.env"),
     },
     services=(

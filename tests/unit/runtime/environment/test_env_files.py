@@ -2,7 +2,7 @@
 
 import pytest
 
-from klet.runtime.environment.env_files import LONGEST_LINE, EnvFileError, find_variable
+from klet.runtime.environment.env_files import LONGEST_LINE, EnvFile, EnvFileError, find_variable, read_env_file
 
 
 @pytest.mark.parametrize(
@@ -65,3 +65,15 @@ def test_bytes_that_are_not_text_survive():
     value = find_variable(b"A='\xff'\n", "A")
     assert value is not None
     assert value.encode(errors="surrogateescape") == b"\xff"
+
+
+def test_all_variables_of_a_file_are_found_in_one_reading():
+    found = read_env_file(b"A='1'\nB='2'\nA='3'\nC=4\nD='5'\n", {"A", "B", "C", "D"})
+    assert found.values == {"A": "1", "B": "2"}
+    assert (found.find("A"), found.find("B")) == ("1", "2")
+    with pytest.raises(EnvFileError, match="line 4"):
+        found.find("D")
+
+
+def test_nothing_is_kept_that_nobody_asked_for_and_nothing_is_read_behind_the_last_name():
+    assert read_env_file(b"X='1'\nA='2'\nwrong", {"A"}) == EnvFile({"A": "2"})

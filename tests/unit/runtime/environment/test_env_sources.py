@@ -21,6 +21,7 @@ from klet.api.service import Service
 from klet.model.allocation import PodAllocation
 from klet.model.objects import ObjectMissing
 from klet.runtime.environment.env import EnvironmentInputs
+from klet.runtime.environment.env_files import EnvFile
 from klet.runtime.environment.env_sources import EnvironmentReader, KnownResources, NoApiServer, NoObjects, VolumeFiles
 from klet.testing.builders import make_container, make_pod
 
@@ -113,7 +114,7 @@ async def test_each_object_is_read_once(threads, tmp_path):
     assert inputs.config_maps["app"] == {"x": "1"}
     assert isinstance(inputs.config_maps["gone"], ObjectMissing)
     assert inputs.secrets == {"key": {"x": b"2"}}
-    assert inputs.files == {("vars", "a.env"): b"x='3'\n"}
+    assert inputs.files == {("vars", "a.env"): EnvFile({"x": "3"})}
     assert (inputs.pod_ips, inputs.node_ips, inputs.devices) == (("10.0.0.1",), ("192.168.0.1",), {"GPU": "0"})
 
 
