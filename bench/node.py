@@ -24,14 +24,14 @@ SETTLE = 2.0
 _REMOVALS = 8
 
 
-class Subject(msgspec.Struct, frozen=True):
+class FindingSubject(msgspec.Struct, frozen=True):
     name: str = ""
 
 
 class Record(msgspec.Struct, frozen=True):
     """The part of a cause record that counts here."""
 
-    subject: Subject
+    subject: FindingSubject
     decision: str
     message: str
 

@@ -14,37 +14,6 @@ ALSO_UPSTREAM: Mapping[str, str] = {
     "Counter": "metrics.py",  # api/resource.py has upstream's, of a device's shared capacity.
 }
 """Upstream's name in `api/`, and one more meaning that is as well known, by its module."""
-PENDING: Mapping[str, Sequence[str]] = {
-    "AlreadyExists": ("cri",),
-    "Backoff": ("runtime",),
-    "ChangeKind": ("sources", "host"),
-    "ContainerState": ("model",),
-    "Entry": ("host",),
-    "EventSource": ("cri",),
-    "Field": ("checkpoint",),
-    "FollowedNode": ("node", "sources"),
-    "Format": ("checkpoint",),
-    "Held": ("sync", "certs"),
-    "Kind": ("journal",),
-    "Listener": ("node", "host"),
-    "MemoryUsage": ("host",),
-    "NotFound": ("cri",),
-    "Operation": ("volumes", "sources"),
-    "Outcome": ("node", "probes"),
-    "Pace": ("node", "sync"),
-    "Place": ("runtime", "images"),
-    "Reading": ("sources", "pleg"),
-    "Reject": ("certs", "admission"),
-    "Scalar": ("checkpoint",),
-    "StatusInputs": ("node", "status"),
-    "Subject": ("model",),
-    "Transport": ("cri",),
-    "UserNamespaces": ("runtime",),
-    "VolumeError": ("volumes",),
-    "Wait": ("probes", "certs", "admission"),
-    "Why": ("journal",),
-}
-"""Still to be renamed: the name, and the packages whose class gets another one. Take a name out once it is renamed."""
 
 
 def public_classes() -> Mapping[str, Sequence[str]]:
@@ -70,6 +39,6 @@ def test_no_class_name_means_two_things():
     twice = {
         name: modules
         for name, modules in public_classes().items()
-        if len(modules) > 1 and name not in PENDING and not is_allowed(name, modules)
+        if len(modules) > 1 and not is_allowed(name, modules)
     }
     assert twice == {}

@@ -6,7 +6,7 @@ from typing import Final
 from klet.certs.messages import Purpose
 from klet.certs.pairs import CertificatePair
 from klet.certs.rotation_plan import HeldCertificate
-from klet.model.causes import Finding, Subject
+from klet.model.causes import Finding, FindingSubject
 from klet.model.reasons import Reason
 
 BOOTSTRAP: Final = "certs.bootstrap"
@@ -16,7 +16,7 @@ FOLLOWER: Final = "certs.followers"
 
 def find_request(purpose: Purpose, reason: str) -> Finding:
     return Finding(
-        subject=Subject(),
+        subject=FindingSubject(),
         decider=ROTATOR,
         decision=Reason.CERTIFICATE_REQUESTED,
         message=f"a {purpose.value} certificate is requested: {reason}",
@@ -28,7 +28,7 @@ def find_request(purpose: Purpose, reason: str) -> Finding:
 def find_in_force(purpose: Purpose, pair: CertificatePair, held: HeldCertificate) -> Finding:
     ends = held.facts.not_after
     return Finding(
-        subject=Subject(),
+        subject=FindingSubject(),
         decider=ROTATOR,
         decision=Reason.CERTIFICATE_IN_FORCE,
         message=f"the {purpose.value} certificate in {pair.certificate_file} is in force until {show(ends)}",
@@ -41,7 +41,7 @@ def find_in_force(purpose: Purpose, pair: CertificatePair, held: HeldCertificate
 
 def find_first(pair: CertificatePair) -> Finding:
     return Finding(
-        subject=Subject(),
+        subject=FindingSubject(),
         decider=BOOTSTRAP,
         decision=Reason.CERTIFICATE_IN_FORCE,
         message=f"the node has its first client certificate, in {pair.certificate_file}",
@@ -53,7 +53,7 @@ def find_failure(purpose: Purpose, what: str, error: str, held: HeldCertificate 
     """Return the finding of a failure. With a certificate there is time until it expires; without one there is not."""
     left = "there is none meanwhile" if held is None else f"the present one holds until {show(held.facts.not_after)}"
     return Finding(
-        subject=Subject(),
+        subject=FindingSubject(),
         decider=ROTATOR,
         decision=Reason.CERTIFICATE_NOT_RENEWED,
         message=f"{what}: {error}; {left}",
@@ -64,7 +64,7 @@ def find_failure(purpose: Purpose, what: str, error: str, held: HeldCertificate 
 
 def find_lost(*, is_server_well: bool) -> Finding:
     return Finding(
-        subject=Subject(),
+        subject=FindingSubject(),
         decider=FOLLOWER,
         decision=Reason.CLIENT_CERTIFICATE_LOST,
         message="there has been no valid client certificate for more than five minutes, and the API server "

@@ -21,7 +21,7 @@ from klet.api.references import ObjectReference
 from klet.api.times import Time
 from klet.errors import KletError
 from klet.events.correlator import LONGEST_MESSAGE, Correlator, Count, Discard, Post
-from klet.model.causes import CauseId, CauseRecorder, Finding, Subject
+from klet.model.causes import CauseId, CauseRecorder, Finding, FindingSubject
 from klet.model.foreign_text import shorten
 from klet.model.pods import PodUID
 from klet.model.reasons import EventType
@@ -225,7 +225,7 @@ class EventWriter:
             reporting_instance=self._node_name,
         )
 
-    def _reference(self, subject: Subject) -> ObjectReference:
+    def _reference(self, subject: FindingSubject) -> ObjectReference:
         if not subject.name:
             return ObjectReference(api_version="v1", kind="Node", name=self._node_name)
         pod = self._pods.get(subject.uid) if isinstance(subject.uid, PodUID) else None

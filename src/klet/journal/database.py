@@ -11,7 +11,7 @@ import msgspec
 from klet.api.klet_v1 import RecordedPod
 from klet.errors import KletError
 from klet.journal.records import CauseQuery, from_microseconds, to_id, to_microseconds, to_number
-from klet.model.causes import Cause, CauseId, Finding, Measurement, Subject
+from klet.model.causes import Cause, CauseId, Finding, FindingSubject, Measurement
 from klet.model.reasons import read_reason
 
 
@@ -233,7 +233,7 @@ def _from_row(row: Row) -> Cause:
         parent=None if parent is None else to_id(parent),
         at=from_microseconds(at),
         finding=Finding(
-            subject=Subject(namespace=namespace, name=name, uid=uid, container=container),
+            subject=FindingSubject(namespace=namespace, name=name, uid=uid, container=container),
             decider=decider,
             decision=read_reason(decision),
             message=message,

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from klet.api.klet_v1 import RecordedPod
-from klet.model.causes import Cause, CauseId, Finding, Measurement, Subject
+from klet.model.causes import Cause, CauseId, Finding, FindingSubject, Measurement
 
 LONGEST_MESSAGE: Final = 1024
 LONGEST_WORD: Final = 256
@@ -101,7 +101,7 @@ def bound_finding(finding: Finding) -> Finding:
     subject = finding.subject
     return replace(
         finding,
-        subject=Subject(
+        subject=FindingSubject(
             namespace=_bound(subject.namespace, LONGEST_WORD),
             name=_bound(subject.name, LONGEST_WORD),
             uid=_bound(subject.uid, LONGEST_WORD),

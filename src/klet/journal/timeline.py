@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from klet.model.causes import Cause, CauseId, Finding, Subject
+from klet.model.causes import Cause, CauseId, Finding, FindingSubject
 from klet.model.reasons import Reason
 
 ENDINGS: Final = frozenset({Reason.STOPPED, Reason.FINISHED, Reason.REMOVED})
@@ -37,7 +37,7 @@ class Waiting(Struct, frozen=True, kw_only=True):
     """What the newest open decision waits for."""
 
     on: str
-    subject: Subject
+    subject: FindingSubject
     message: str
     since: datetime
 
@@ -115,7 +115,7 @@ def _build_history(uid: str, ordered: list[Cause], starts: list[Cause]) -> PodHi
     within = [start for start in starts if start.id > ordered[0].id and (ended is None or start.id < ended.id)]
     shown = sorted((*ordered, *within), key=lambda cause: cause.id)
     depths = _depths(shown)
-    began: dict[Subject, datetime] = {}
+    began: dict[FindingSubject, datetime] = {}
     steps: list[TimelineEntry] = []
     for run in reversed(_runs(shown, depths)):
         first = run[0]
@@ -142,7 +142,7 @@ def _depths(ordered: list[Cause]) -> dict[CauseId, int]:
 
 def _runs(ordered: list[Cause], depths: Mapping[CauseId, int]) -> list[list[Cause]]:
     runs: list[list[Cause]] = []
-    once: dict[tuple[Subject, str], list[Cause]] = {}
+    once: dict[tuple[FindingSubject, str], list[Cause]] = {}
     for cause in ordered:
         decision = cause.finding.decision
         earlier = once.get((cause.finding.subject, decision))
@@ -162,7 +162,7 @@ def _is_same(one: Cause, other: Cause) -> bool:
     return _content(one.finding) == _content(other.finding)
 
 
-def _content(finding: Finding) -> tuple[Subject, str, str, str, str]:
+def _content(finding: Finding) -> tuple[FindingSubject, str, str, str, str]:
     return (finding.subject, finding.decider, finding.decision, finding.message, finding.next)
 
 

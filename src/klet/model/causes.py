@@ -16,7 +16,7 @@ CauseId = NewType("CauseId", str)
 Measurement: TypeAlias = str | int | float | bool
 
 
-class Subject(Struct, frozen=True):
+class FindingSubject(Struct, frozen=True):
     """What a decision is about: a pod, one of its containers, or (all pod fields empty) the node itself."""
 
     namespace: str = ""
@@ -28,7 +28,7 @@ class Subject(Struct, frozen=True):
 class Finding(Struct, frozen=True, kw_only=True):
     """A decision and its reason, before the journal has dated it."""
 
-    subject: Subject
+    subject: FindingSubject
     decider: str
     """The part that decided, by its package: `sync.workers`, `runtime.actions`."""
     decision: AnyReason

@@ -7,7 +7,7 @@ from typing import Final, Self
 from klet.api.pod import Pod
 from klet.api.pod_annotations import MIRROR_ANNOTATION, SOURCE_ANNOTATION
 from klet.errors import KletError
-from klet.model.causes import Subject
+from klet.model.causes import FindingSubject
 
 LONGEST_UID: Final = 253
 UID_RULE: Final = (
@@ -73,8 +73,10 @@ def format_pod(pod: Pod) -> str:
     return f"{full_name(pod)}({pod.metadata.uid})"
 
 
-def subject_of(pod: Pod, container: str = "") -> Subject:
-    return Subject(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid, container=container)
+def subject_of(pod: Pod, container: str = "") -> FindingSubject:
+    return FindingSubject(
+        namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid, container=container
+    )
 
 
 def is_mirror(pod: Pod) -> bool:

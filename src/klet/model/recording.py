@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from klet.api.pod import Pod
-from klet.model.causes import CauseId, CauseRecorder, Finding, Measurement, Subject
+from klet.model.causes import CauseId, CauseRecorder, Finding, FindingSubject, Measurement
 from klet.model.pods import subject_of
 from klet.model.reasons import Reason
 
@@ -14,7 +14,7 @@ class SubjectRecorder:
 
     __slots__ = ("_decider", "_recorder", "_subject")
 
-    def __init__(self, recorder: CauseRecorder, *, decider: str, subject: Subject) -> None:
+    def __init__(self, recorder: CauseRecorder, *, decider: str, subject: FindingSubject) -> None:
         self._recorder = recorder
         self._decider = decider
         self._subject = subject
@@ -58,7 +58,7 @@ class DecisionRecorder:
         return self.about(subject_of(pod, container))
 
     def for_node(self) -> SubjectRecorder:
-        return self.about(Subject())
+        return self.about(FindingSubject())
 
-    def about(self, subject: Subject) -> SubjectRecorder:
+    def about(self, subject: FindingSubject) -> SubjectRecorder:
         return SubjectRecorder(self._recorder, decider=self._decider, subject=subject)

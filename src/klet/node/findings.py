@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from klet.model.causes import Finding, Subject
+from klet.model.causes import Finding, FindingSubject
 from klet.model.reasons import Reason
 
 DECIDER: Final = "node.status"
@@ -26,7 +26,7 @@ def find_status_change(node: str, reason: Reason, *, why: str = "") -> Finding:
     """Return the finding of a change of readiness, scheduling or pressure; `why` goes to the journal alone."""
     measurements = {"why": why} if why else {}
     return Finding(
-        subject=Subject(),
+        subject=FindingSubject(),
         decider=DECIDER,
         decision=reason,
         message=f"Node {node} status is now: {reason}",
@@ -39,4 +39,4 @@ def find_reboot(node: str, boot_id: str) -> Finding:
 
 
 def _about_node(decision: Reason, message: str) -> Finding:
-    return Finding(subject=Subject(), decider=DECIDER, decision=decision, message=message)
+    return Finding(subject=FindingSubject(), decider=DECIDER, decision=decision, message=message)

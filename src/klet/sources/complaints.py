@@ -5,7 +5,7 @@ from collections.abc import Container
 
 from msgspec import Struct
 
-from klet.model.causes import CauseId, CauseRecorder, Subject
+from klet.model.causes import CauseId, CauseRecorder, FindingSubject
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 
@@ -19,7 +19,7 @@ class Complaints:
         self._decisions = DecisionRecorder(recorder, decider=decider)
         self._standing: dict[str, _Complaint] = {}
 
-    def about(self, name: str, message: str, *, subject: Subject, consequence: str, digest: str = "") -> None:
+    def about(self, name: str, message: str, *, subject: FindingSubject, consequence: str, digest: str = "") -> None:
         """Record an error, unless it was recorded for the same content."""
         standing = self._standing.get(name)
         if standing is not None and (standing.digest, standing.message) == (digest, message):
@@ -48,5 +48,5 @@ class Complaints:
 class _Complaint(Struct, frozen=True, kw_only=True):
     digest: str
     message: str
-    subject: Subject
+    subject: FindingSubject
     cause: CauseId

@@ -20,7 +20,7 @@ from klet.aio.threads import Threads
 from klet.api.pod import Pod
 from klet.host.errors import HostError
 from klet.host.inotify import ChangeKind, DirectoryChange, watch_directory
-from klet.model.causes import CauseRecorder, Subject
+from klet.model.causes import CauseRecorder, FindingSubject
 from klet.model.pods import FILE_SOURCE, subject_of
 from klet.model.roles import PodSink
 from klet.sources.complaints import Complaints
@@ -87,7 +87,7 @@ class FileSource:
             listing = await self._threads.run(self._reader.list, self._path)
         except SourceError as error:
             # Nothing is known of the pods, so no change is sent.
-            self._complaints.about(_THE_PATH, str(error), subject=Subject(), consequence="pods stay as they are")
+            self._complaints.about(_THE_PATH, str(error), subject=FindingSubject(), consequence="pods stay as they are")
             return
         self._complaints.settle(_THE_PATH)
         for name, reading in listing.readings.items():
@@ -124,7 +124,7 @@ class FileSource:
             self._complaints.settle(name)
             return
         pod = self._board.get(name)
-        subject = Subject() if pod is None else subject_of(pod)
+        subject = FindingSubject() if pod is None else subject_of(pod)
         self._complaints.about(name, reading.error, subject=subject, consequence=consequence, digest=reading.digest)
 
     def _file(self, name: str) -> Path:

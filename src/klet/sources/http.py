@@ -16,7 +16,7 @@ from yarl import URL
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.api.static_pods import StaticOrigin
-from klet.model.causes import CauseRecorder, Subject
+from klet.model.causes import CauseRecorder, FindingSubject
 from klet.model.pods import HTTP_SOURCE
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
@@ -92,7 +92,9 @@ class HttpSource:
             await self._take(body)
         except ManifestError as error:
             self._failures.reset()
-            self._complaints.about(self._shown, str(error), subject=Subject(), consequence="pods stay as they are")
+            self._complaints.about(
+                self._shown, str(error), subject=FindingSubject(), consequence="pods stay as they are"
+            )
         except SourceError as error:
             self._failures.count(str(error))
         else:

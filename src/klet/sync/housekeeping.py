@@ -19,7 +19,7 @@ from klet.api.pod import Pod, PodSpec, PodStatus
 from klet.api.pod_annotations import SOURCE_ANNOTATION
 from klet.api.times import Time
 from klet.errors import KletError
-from klet.model.causes import CauseRecorder, Subject
+from klet.model.causes import CauseRecorder, FindingSubject
 from klet.model.pods import PodUID, uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
@@ -92,7 +92,7 @@ class Leftovers:
             raise
         await self._cgroups.destroy_uid(uid)
         name, namespace = (status.name, status.namespace) if status else ("", "")
-        self._decisions.about(Subject(namespace=namespace, name=name, uid=uid)).record(
+        self._decisions.about(FindingSubject(namespace=namespace, name=name, uid=uid)).record(
             Reason.REMOVED, "no source has the pod any more; its containers, files and cgroup are removed"
         )
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from klet.api.volume import Volume
 from klet.errors import KletError
-from klet.model.causes import Subject
+from klet.model.causes import FindingSubject
 from klet.model.pods import PodUID
 from klet.volumes.disk import FoundVolume
 from klet.volumes.names import MountKey, VolumeName, pod_volume_name
@@ -42,7 +42,7 @@ async def read_leftover(plugin: VolumePlugin, uid: PodUID, found: FoundVolume) -
         plugin=plugin,
         name=found.name,
         state=MountState.UNCERTAIN,
-        subject=Subject(uid=uid),
+        subject=FindingSubject(uid=uid),
         is_attachable=name is not None,
     )
 

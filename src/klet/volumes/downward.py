@@ -12,7 +12,7 @@ from klet.api.quantity import ZERO, Quantity
 from klet.model.allocation import PodAllocation
 from klet.model.downward import format_map, in_units, map_entry, split_subscript
 from klet.model.pod_resources import CPU, EPHEMERAL_STORAGE, MEMORY
-from klet.volumes.errors import VolumeError
+from klet.volumes.errors import VolumeSetupError
 
 _FROM_NODE = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
 """A container without a limit of these could use what the node has."""
@@ -34,7 +34,7 @@ def field_text(pod: Pod, path: str) -> str:
         case "metadata.annotations":
             return format_map(meta.annotations)
         case _:
-            raise VolumeError(f"unsupported fieldPath: {path}")
+            raise VolumeSetupError(f"unsupported fieldPath: {path}")
 
 
 def resource_text(
@@ -42,15 +42,15 @@ def resource_text(
 ) -> str:
     """Return a request or limit of a container in multiples of a divisor, rounded up."""
     if allocatable is None:
-        raise VolumeError("failed retrieving node: it is not known yet what the node has for pods")
+        raise VolumeSetupError("failed retrieving node: it is not known yet what the node has for pods")
     every = (*allocation.containers, *allocation.init_containers)
     container = next((each for each in every if each.name == wanted.container_name), None)
     if container is None:
-        raise VolumeError(f"container {wanted.container_name} not found")
+        raise VolumeSetupError(f"container {wanted.container_name} not found")
     kind, _, resource = wanted.resource.partition(".")
     is_known = resource in _FROM_NODE or resource.startswith(HUGEPAGES_PREFIX)
     if kind not in {"limits", "requests"} or not is_known:
-        raise VolumeError(f"unsupported container resource : {wanted.resource}")
+        raise VolumeSetupError(f"unsupported container resource : {wanted.resource}")
     amounts = container.given.limits if kind == "limits" else container.given.requests
     amount = amounts.get(resource, ZERO)
     if not amount and kind == "limits" and resource in _FROM_NODE:
@@ -61,7 +61,7 @@ def resource_text(
 def _entry(pod: Pod, path: str, front: str, key: str) -> str:
     entry = map_entry(pod.metadata, front, key)
     if entry is None:
-        raise VolumeError(f'fieldPath "{path}" does not support subscript')
+        raise VolumeSetupError(f'fieldPath "{path}" does not support subscript')
     if entry.problems:
-        raise VolumeError(f"invalid key subscript in {path}: {';'.join(entry.problems)}")
+        raise VolumeSetupError(f"invalid key subscript in {path}: {';'.join(entry.problems)}")
     return entry.text

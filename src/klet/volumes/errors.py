@@ -1,6 +1,6 @@
 """What can go wrong with a volume.
 
-VolumeError
+VolumeSetupError
 ├── NoPlugin      a kind of volume that this node does not know
 ├── BadPath       a file name that a payload must not have
 ├── WaitFailed    not everything was mounted, or unmounted, in time
@@ -17,25 +17,25 @@ from klet.host.errors import file_error
 TIMED_OUT = "context deadline exceeded"
 
 
-class VolumeError(KletError):
+class VolumeSetupError(KletError):
     """Base of the errors of volumes."""
 
 
-class NoPlugin(VolumeError):
+class NoPlugin(VolumeSetupError):
     """A kind of volume that this node does not know."""
 
     def __init__(self, volume: str) -> None:
         super().__init__(f'failed to get Plugin from volumeSpec for volume "{volume}" err=no volume plugin matched')
 
 
-class BadPath(VolumeError):
+class BadPath(VolumeSetupError):
     """A file name that a payload must not have."""
 
     def __init__(self, rule: str) -> None:
         super().__init__(f"invalid path: {rule}")
 
 
-class WaitFailed(VolumeError):
+class WaitFailed(VolumeSetupError):
     """Volumes that are not as they should be. Of a mere timeout upstream makes no event."""
 
     def __init__(self, message: str, *, is_timeout: bool) -> None:
@@ -43,7 +43,7 @@ class WaitFailed(VolumeError):
         self.is_timeout = is_timeout
 
 
-class OrphanKept(VolumeError):
+class OrphanKept(VolumeSetupError):
     """A pod's directory that cannot be removed yet."""
 
 

@@ -29,7 +29,7 @@ from klet.model.pods import PodUID, subject_of, uid_of
 from klet.model.roles import Allocations
 from klet.volumes import findings
 from klet.volumes.attaching import FoundVolumes, find_attached, key_of, list_in_use, read_leftover
-from klet.volumes.errors import TIMED_OUT, NoPlugin, VolumeError, WaitFailed
+from klet.volumes.errors import TIMED_OUT, NoPlugin, VolumeSetupError, WaitFailed
 from klet.volumes.names import MountKey, VolumeName, go_list
 from klet.volumes.operations import Operation, OperationBackoff
 from klet.volumes.plugins.base import MountRequest, VolumeAttributes, VolumePlugin
@@ -386,4 +386,4 @@ async def _carry_out(operation: Awaitable[T], key: MountKey) -> T:
         raise
     except Exception as error:
         logger.exception("A volume could not be handled", extra={"uid": key.uid, "volume": str(key.volume)})
-        raise VolumeError(shorten(f"{type(error).__name__}: {error}", _LONGEST_ERROR)) from error
+        raise VolumeSetupError(shorten(f"{type(error).__name__}: {error}", _LONGEST_ERROR)) from error

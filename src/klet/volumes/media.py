@@ -12,7 +12,7 @@ from klet.model.allocation import PodAllocation
 from klet.model.pod_resources import MEMORY, compute_pod_limits, is_limited, memory_bytes
 from klet.model.qos import QosClass, qos_of
 from klet.model.roles import NodeResources
-from klet.volumes.errors import VolumeError
+from klet.volumes.errors import VolumeSetupError
 
 DISK: Final = ""
 IN_MEMORY: Final = "Memory"
@@ -55,7 +55,7 @@ def mount_options(
     if is_huge_pages(medium):
         return (f"pagesize={page_size(allocation, medium)}",)
     if medium != DISK:
-        raise VolumeError(f'unknown storage medium "{medium}"')
+        raise VolumeSetupError(f'unknown storage medium "{medium}"')
     return ()
 
 
@@ -82,11 +82,11 @@ def page_size(allocation: PodAllocation, medium: str) -> Quantity:
         if wanted is not None:
             found = size if size == wanted else found
         elif found is not None and size != found:
-            raise VolumeError(f"medium: {medium} can't be used if container requests multiple huge page sizes")
+            raise VolumeSetupError(f"medium: {medium} can't be used if container requests multiple huge page sizes")
         else:
             found = size
     if found is None:
-        raise VolumeError(
+        raise VolumeSetupError(
             f"medium {medium}: hugePages storage requested, but there is no resource request for huge pages"
         )
     return found
@@ -97,7 +97,7 @@ def size_in_medium(medium: str) -> Quantity:
     try:
         return Quantity.parse(medium.removeprefix(_SIZED))
     except QuantityError as error:
-        raise VolumeError(f"medium {medium}: {error}") from error
+        raise VolumeSetupError(f"medium {medium}: {error}") from error
 
 
 def _requested_sizes(allocation: PodAllocation) -> Iterator[Quantity]:

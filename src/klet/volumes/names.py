@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, NewType
 from msgspec import Struct
 
 from klet.model.pods import PodUID
-from klet.volumes.errors import VolumeError
+from klet.volumes.errors import VolumeSetupError
 
 VolumeName = NewType("VolumeName", str)
 """Unique on the node: plugin, and pod and volume or whatever else distinguishes the plugin's volumes."""
@@ -41,7 +41,7 @@ def split_volume_name(name: VolumeName) -> tuple[str, str]:
     """Plugin and what is the plugin's own."""
     parts = name.split("/", 2)
     if len(parts) < 3:
-        raise VolumeError(f"cannot split volume unique name {name} to plugin/volume components")
+        raise VolumeSetupError(f"cannot split volume unique name {name} to plugin/volume components")
     return f"{parts[0]}/{parts[1]}", parts[2]
 
 

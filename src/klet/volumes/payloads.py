@@ -11,7 +11,7 @@ from klet.model.allocation import PodAllocation
 from klet.model.error_text import join_errors
 from klet.volumes.atomic_writer import FileProjection
 from klet.volumes.downward import field_text, resource_text
-from klet.volumes.errors import VolumeError
+from klet.volumes.errors import VolumeSetupError
 
 NO_DEFAULT_MODE = "no defaultMode used, not even the default value for it"
 
@@ -47,20 +47,20 @@ def downward_payload(
     for item in items:
         try:
             text = _downward_text(pod, allocation, item, allocatable)
-        except VolumeError as error:
+        except VolumeSetupError as error:
             errors.append(str(error))
         else:
             mode = default_mode if item.mode is None else item.mode
             files[posixpath.normpath(item.path) if item.path else ""] = FileProjection(text.encode(), mode)
     if errors:
-        raise VolumeError(join_errors(errors))
+        raise VolumeSetupError(join_errors(errors))
     return files
 
 
 def required_mode(mode: int | None) -> int:
     """Return the default mode, which the API server always fills in."""
     if mode is None:
-        raise VolumeError(NO_DEFAULT_MODE)
+        raise VolumeSetupError(NO_DEFAULT_MODE)
     return mode
 
 
@@ -75,7 +75,7 @@ def _chosen(
         if data is not None:
             files[item.path] = FileProjection(data, default_mode if item.mode is None else item.mode)
         elif missing is not None:
-            raise VolumeError(missing.format(item.key))
+            raise VolumeSetupError(missing.format(item.key))
     return files
 
 

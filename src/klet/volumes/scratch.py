@@ -11,7 +11,7 @@ from klet.api.quantity import Format, Quantity
 from klet.errors import KletError
 from klet.host.errors import FileMissing
 from klet.host.filesystems import Magic
-from klet.volumes.errors import VolumeError, doing
+from klet.volumes.errors import VolumeSetupError, doing
 from klet.volumes.media import DISK, HUGE_PAGES, IN_MEMORY, is_huge_pages, size_in_medium
 from klet.volumes.ownership import Ownership, change_ownership
 from klet.volumes.volume_directories import make_marker, make_volume, remove_marker, remove_volume
@@ -116,7 +116,7 @@ def _check_page_size(scratch: Scratch, mounted: MountedMedium) -> None:
     wanted = size_in_medium(scratch.medium)
     if wanted.value() != mounted.page_size:
         found = Quantity.of(mounted.page_size, Format.BINARY_SI)
-        raise VolumeError(
+        raise VolumeSetupError(
             f"pod {scratch.pod_uid}: mounted dir {scratch.path} pagesize '{found}' and requested medium size "
             f"'{wanted}' differ"
         )

@@ -11,7 +11,7 @@ from klet.host.contained import make_beneath
 from klet.host.errors import HostError
 from klet.model.pods import PodUID
 from klet.volumes.atomic_writer import Payload, clean_payload, write_payload
-from klet.volumes.errors import VolumeError
+from klet.volumes.errors import VolumeSetupError
 from klet.volumes.media import ScratchRules
 from klet.volumes.names import Layout
 from klet.volumes.ownership import Ownership, change_ownership
@@ -80,4 +80,4 @@ def _make_nested(path: Path, request: MountRequest) -> None:
             for point in nested_mount_points(request.pod, request.volume.name):
                 make_beneath(path, point, mode=0o755, opened=volume)
     except HostError as error:
-        raise VolumeError(f"unable to create nested volume mountpoints: {error}") from error
+        raise VolumeSetupError(f"unable to create nested volume mountpoints: {error}") from error

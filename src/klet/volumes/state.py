@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from klet.api.pod import Pod
 from klet.api.volume import Volume
 from klet.model.allocation import PodAllocation
-from klet.model.causes import Subject
+from klet.model.causes import FindingSubject
 from klet.model.objects import ObjectRef, volume_objects
 from klet.model.pods import PodUID
 from klet.volumes.names import MountKey, VolumeName
@@ -51,7 +51,7 @@ class ActualMount(Struct, frozen=True, kw_only=True):
     plugin: VolumePlugin
     name: str
     state: MountState
-    subject: Subject
+    subject: FindingSubject
     is_attachable: bool = False
     revision: int = 0
     """The revision of the desired mount that it was last set up from."""

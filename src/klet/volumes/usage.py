@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
-from klet.volumes.errors import VolumeError
+from klet.volumes.errors import VolumeSetupError
 
 
 def used_volumes(pod: Pod) -> frozenset[str]:
@@ -41,7 +41,7 @@ def _nested_in(container: Container | EphemeralContainer, volume: str) -> Iterat
         own = posixpath.normpath(mount.mount_path)
         if own.startswith("../"):
             # A container must not make us create directories outside of it.
-            raise VolumeError(f"invalid container mount point {own}")
+            raise VolumeSetupError(f"invalid container mount point {own}")
         found: list[str] = []
         for other in every:
             if other.startswith(f"{own}/") and not any(other.startswith(f"{above}/") for above in found):

@@ -22,7 +22,7 @@ from klet.journal.memory import MemoryJournal
 from klet.kube.errors import NotFound
 from klet.kube.informer import Informer, InformerSettings
 from klet.kube.watch import WatchScope
-from klet.model.causes import Finding, Subject
+from klet.model.causes import Finding, FindingSubject
 from klet.model.pods import uid_of
 from klet.model.reasons import Reason
 from klet.pods.mirror_api import ApiMirrors
@@ -262,7 +262,7 @@ async def test_an_event_is_written_once_and_then_counted(bench):
         clock=SystemClock(),
         randomness=random.Random(1),
     )
-    subject = Subject(namespace="default", name="p", uid=pod.metadata.uid, container="main")
+    subject = FindingSubject(namespace="default", name="p", uid=pod.metadata.uid, container="main")
     started = Finding(subject=subject, decider="d", decision=Reason.STARTED, message="Container started")
     settings = InformerSettings(bench.client, bench.cluster.watcher, SystemClock(), random.Random(1))
     events = Informer(struct=Event, scope=WatchScope("default"), settings=settings)

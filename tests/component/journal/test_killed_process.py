@@ -12,13 +12,13 @@ PROGRAM = """
 import asyncio, pathlib, sys
 from klet.aio.clock import SystemClock
 from klet.journal.store import Journal
-from klet.model.causes import Finding, Subject
+from klet.model.causes import Finding, FindingSubject
 
 async def main():
     journal = Journal(path=pathlib.Path(sys.argv[1]), clock=SystemClock())
     await journal.open()
     for number in range(100):
-        journal.record(Finding(subject=Subject(name="web"), decider="test", decision=f"Step{number}"))
+        journal.record(Finding(subject=FindingSubject(name="web"), decider="test", decision=f"Step{number}"))
     await journal.flush()
     print("written", flush=True)
     await asyncio.Event().wait()

@@ -18,14 +18,16 @@ from klet.events.recorder import (
     EventWriter,
 )
 from klet.journal.memory import MemoryJournal
-from klet.model.causes import Finding, Subject
+from klet.model.causes import Finding, FindingSubject
 from klet.model.reasons import Reason, read_reason
 from klet.testing.clock import START, ManualClock
 from klet.testing.starts import NoStarts
 
 
 def started(number):
-    return Finding(subject=Subject(name="p", uid="u"), decider="test", decision=Reason.STARTED, message=str(number))
+    return Finding(
+        subject=FindingSubject(name="p", uid="u"), decider="test", decision=Reason.STARTED, message=str(number)
+    )
 
 
 async def test_of_too_many_events_the_newest_are_told(caplog):
@@ -34,7 +36,7 @@ async def test_of_too_many_events_the_newest_are_told(caplog):
     recorder = EventingRecorder(inner=journal, clock=clock)
     for number in range(QUEUE + 2):
         recorder.record(started(number))
-    recorder.record(Finding(subject=Subject(name="p"), decider="test", decision=Reason.POD_ADDED))
+    recorder.record(Finding(subject=FindingSubject(name="p"), decider="test", decision=Reason.POD_ADDED))
     told = [(await recorder.next())[0].message for _ in range(QUEUE)]
     assert told == [str(number) for number in range(2, QUEUE + 2)]
     assert caplog.messages == []
@@ -146,7 +148,7 @@ async def test_while_pods_start_a_warning_is_told_at_once_with_what_led_to_it():
         await clock.run(timedelta(seconds=1))
         assert api.at == []
         recorder.record(
-            Finding(subject=Subject(name="p", uid="u"), decider="test", decision=Reason.FAILED, message="m")
+            Finding(subject=FindingSubject(name="p", uid="u"), decider="test", decision=Reason.FAILED, message="m")
         )
         await clock.run(timedelta(0))
         recorder.record(of_pod(1))
@@ -187,7 +189,7 @@ async def test_a_flood_of_events_is_told_in_its_own_time(count, at_once, latest)
     api = WrittenEvents(clock)
     writer = build_writer(recorder, api, clock)
     for number in range(count):
-        subject = Subject(name=f"p-{number}", uid=f"u-{number}")
+        subject = FindingSubject(name=f"p-{number}", uid=f"u-{number}")
         recorder.record(Finding(subject=subject, decider="test", decision=Reason.STARTED, message="m"))
     async with asyncio.TaskGroup() as group:
         task = group.create_task(writer.run())
@@ -206,7 +208,9 @@ async def test_a_warning_in_a_flood_of_events_is_told_at_once_with_what_led_to_i
     writer = build_writer(recorder, api, clock)
     for number in range(50):
         recorder.record(of_pod(number))
-    recorder.record(Finding(subject=Subject(name="p", uid="u"), decider="test", decision=Reason.FAILED, message="m"))
+    recorder.record(
+        Finding(subject=FindingSubject(name="p", uid="u"), decider="test", decision=Reason.FAILED, message="m")
+    )
     for number in range(50, 90):
         recorder.record(of_pod(number))
     async with asyncio.TaskGroup() as group:
@@ -250,7 +254,7 @@ async def test_events_that_were_lost_are_told_once_when_they_can_be_written_agai
 
 
 def of_pod(number):
-    return Finding(subject=Subject(name=f"p{number}", uid=f"u{number}"), decider="test", decision=Reason.STARTED)
+    return Finding(subject=FindingSubject(name=f"p{number}", uid=f"u{number}"), decider="test", decision=Reason.STARTED)
 
 
 @pytest.mark.parametrize("reason", Reason, ids=lambda reason: reason.name)
@@ -258,7 +262,7 @@ async def test_a_reason_that_is_an_event_reaches_users_with_its_word_type_and_me
     clock, api = ManualClock(), KeptEvents()
     journal = MemoryJournal(clock=clock)
     recorder = EventingRecorder(inner=journal, clock=clock)
-    subject = Subject(namespace="default", name="p", uid="u")
+    subject = FindingSubject(namespace="default", name="p", uid="u")
     recorder.record(Finding(subject=subject, decider="test", decision=reason, message="why"))
     assert [cause.finding.decision for cause in journal.all()] == [reason]
     async with asyncio.TaskGroup() as group:
@@ -272,7 +276,7 @@ async def test_a_reason_that_is_an_event_reaches_users_with_its_word_type_and_me
 async def test_a_word_of_another_version_is_no_event():
     clock = ManualClock()
     recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
-    recorder.record(Finding(subject=Subject(name="p"), decider="test", decision=read_reason("Teleported")))
+    recorder.record(Finding(subject=FindingSubject(name="p"), decider="test", decision=read_reason("Teleported")))
     assert recorder.waiting == 0
 
 

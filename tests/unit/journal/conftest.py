@@ -7,7 +7,7 @@ import pytest
 from klet.api.codec import convert
 from klet.api.pod import Pod
 from klet.journal.records import to_id, to_microseconds
-from klet.model.causes import Cause, Finding, Subject
+from klet.model.causes import Cause, Finding, FindingSubject
 from klet.model.reasons import read_reason
 
 NOW = datetime(2030, 1, 1, 12, 0, tzinfo=UTC)
@@ -34,7 +34,7 @@ def told(ago):
 
     def build(seconds: float, decision: str, *, container: str = "", uid: str = "u1", **fields) -> Cause:
         at = ago(seconds)
-        subject = Subject(namespace="default", name="web", uid=uid, container=container)
+        subject = FindingSubject(namespace="default", name="web", uid=uid, container=container)
         finding = Finding(subject=subject, decider="test", decision=read_reason(decision), **fields)
         return Cause(id=to_id(to_microseconds(at)), parent=None, at=at, finding=finding)
 

@@ -4,12 +4,12 @@ import pytest
 
 from klet.journal.memory import MemoryJournal
 from klet.journal.records import CauseQuery
-from klet.model.causes import CauseId, Finding, Subject
+from klet.model.causes import CauseId, Finding, FindingSubject
 from klet.testing.clock import ManualClock
 
 
 def finding(decision: str, name: str = "web") -> Finding:
-    return Finding(subject=Subject(name=name), decider="test", decision=decision)
+    return Finding(subject=FindingSubject(name=name), decider="test", decision=decision)
 
 
 @pytest.fixture
@@ -54,6 +54,6 @@ async def test_followers_get_new_records(journal):
 
 
 async def test_a_long_message_is_cut(journal):
-    journal.record(Finding(subject=Subject(), decider="test", decision="Look", message="x" * 5000))
+    journal.record(Finding(subject=FindingSubject(), decider="test", decision="Look", message="x" * 5000))
     (cause,) = await journal.find(CauseQuery())
     assert len(cause.finding.message) == 1024

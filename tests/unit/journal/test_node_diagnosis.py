@@ -8,7 +8,7 @@ from klet.api.times import Time
 from klet.journal.evidence import Evidence, ReasonKind
 from klet.journal.node_diagnosis import NodeState, diagnose_node
 from klet.journal.records import to_id
-from klet.model.causes import Cause, Finding, Subject
+from klet.model.causes import Cause, Finding, FindingSubject
 from klet.model.reasons import read_reason
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -28,7 +28,7 @@ def records(*told: tuple[int, str], **fields: object) -> Evidence:
                 id=to_id(1000 - seconds),
                 parent=None,
                 at=ago(seconds),
-                finding=Finding(subject=Subject(), decider="test", decision=read_reason(decision), **fields),
+                finding=Finding(subject=FindingSubject(), decider="test", decision=read_reason(decision), **fields),
             )
             for seconds, decision in told
         )

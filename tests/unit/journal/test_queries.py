@@ -11,7 +11,7 @@ from klet.api.node import Node, NodeCondition, NodeStatus
 from klet.api.times import Time
 from klet.journal.queries import JournalQueries
 from klet.journal.store import Journal
-from klet.model.causes import Finding, Subject
+from klet.model.causes import Finding, FindingSubject
 from klet.model.pods import subject_of
 from klet.testing.builders import make_pod
 from klet.testing.clock import ManualClock
@@ -61,7 +61,7 @@ async def explain(tmp_path):
             clock=clock,
         )
         for pod, decision in decisions:
-            subject = Subject() if pod is None else subject_of(pod)
+            subject = FindingSubject() if pod is None else subject_of(pod)
             at = clock.now() + timedelta(seconds=5)
             journal.record(Finding(subject=subject, decider="test", decision=decision, next="go", next_at=at))
         told = await view.explain(namespace="default", name=name)
@@ -119,7 +119,7 @@ async def test_the_node(tmp_path):
     journal = Journal(path=tmp_path / "journal.db", clock=clock)
     await journal.open()
     for decision, pod in (("AgentStarted", None), ("AgentStarted", None), ("PodAdded", POD), ("NetworkNotReady", None)):
-        subject = Subject() if pod is None else subject_of(pod)
+        subject = FindingSubject() if pod is None else subject_of(pod)
         journal.record(Finding(subject=subject, decider="test", decision=decision))
     condition = NodeCondition(type="PIDPressure", status="False", reason="KubeletHasSufficientPID")
     view = JournalQueries(
@@ -154,11 +154,11 @@ async def test_answers_are_written_byte_for_byte_as_version_1_has_them(tmp_path)
     def record(subject, decision, parent=None, **more):
         return journal.record(Finding(subject=subject, decider="test", decision=decision, **more), parent=parent)
 
-    record(Subject(), "AgentStarted")
+    record(FindingSubject(), "AgentStarted")
     added = record(subject_of(POD), "PodAdded", message="neu — ünï \x7f \u2028")
     clock.advance(timedelta(milliseconds=1500))
     record(
-        Subject("default", "web-node", "u2", "main"),
+        FindingSubject("default", "web-node", "u2", "main"),
         "BackOff",
         added,
         measurements={"a": 1, "b": 2.0, "c": True, "d": "x", "e": 1e22},
@@ -167,7 +167,7 @@ async def test_answers_are_written_byte_for_byte_as_version_1_has_them(tmp_path)
         next_at=clock.now() + timedelta(seconds=10),
     )
     clock.advance(timedelta(seconds=1))
-    record(Subject(), "NetworkNotReady")
+    record(FindingSubject(), "NetworkNotReady")
     condition = NodeCondition(
         type="PIDPressure",
         status="False",

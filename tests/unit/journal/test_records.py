@@ -15,7 +15,7 @@ from klet.journal.records import (
     to_microseconds,
     to_number,
 )
-from klet.model.causes import Cause, CauseId, Finding, Subject
+from klet.model.causes import Cause, CauseId, Finding, FindingSubject
 from klet.model.reasons import Reason, read_reason
 from klet.testing.strict import decode_strictly
 
@@ -24,12 +24,12 @@ MINUTE = timedelta(minutes=1)
 
 
 def cause(number: int, *, at: datetime = NOW, **subject: str) -> Cause:
-    finding = Finding(subject=Subject(**subject), decider="test", decision="Look")
+    finding = Finding(subject=FindingSubject(**subject), decider="test", decision="Look")
     return Cause(id=to_id(number), parent=None, at=at, finding=finding)
 
 
 def finding(**fields) -> Finding:
-    return Finding(**{"subject": Subject(), "decider": "test", "decision": "Look", **fields})
+    return Finding(**{"subject": FindingSubject(), "decider": "test", "decision": "Look", **fields})
 
 
 POD = cause(1, namespace="ns", name="web", uid="u1")
@@ -100,8 +100,8 @@ def test_instants_survive():
         pytest.param(finding(next="y" * 2000), finding(next="y" * 1023 + "…"), id="so is a long next"),
         pytest.param(finding(decider="d" * 999), finding(decider="d" * 255 + "…"), id="and a long decider"),
         pytest.param(
-            finding(subject=Subject(name="n" * 999)),
-            finding(subject=Subject(name="n" * 255 + "…")),
+            finding(subject=FindingSubject(name="n" * 999)),
+            finding(subject=FindingSubject(name="n" * 255 + "…")),
             id="and a long name",
         ),
         pytest.param(
@@ -110,13 +110,13 @@ def test_instants_survive():
             id="what a terminal would obey is taken out",
         ),
         pytest.param(
-            finding(subject=Subject(*("n" * 200 for _ in range(4)))),
-            finding(subject=Subject(*("n" * 200 for _ in range(4)))),
+            finding(subject=FindingSubject(*("n" * 200 for _ in range(4)))),
+            finding(subject=FindingSubject(*("n" * 200 for _ in range(4)))),
             id="words may be long together",
         ),
         pytest.param(
-            finding(subject=Subject(uid="a\x07b")),
-            finding(subject=Subject(uid="a\N{REPLACEMENT CHARACTER}b")),
+            finding(subject=FindingSubject(uid="a\x07b")),
+            finding(subject=FindingSubject(uid="a\N{REPLACEMENT CHARACTER}b")),
             id="nor may a word make a terminal ring",
         ),
         pytest.param(

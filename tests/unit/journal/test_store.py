@@ -9,7 +9,7 @@ import pytest
 from klet.api.klet_v1 import RecordedPod
 from klet.journal.records import CauseQuery
 from klet.journal.store import MOST_UNWRITTEN, Journal
-from klet.model.causes import CauseId, Finding, Subject
+from klet.model.causes import CauseId, Finding, FindingSubject
 from klet.model.reasons import Reason, UnknownReason, read_reason
 from klet.testing.clock import ManualClock
 
@@ -18,7 +18,7 @@ SECOND = timedelta(seconds=1)
 
 def finding(decision: str, **fields) -> Finding:
     return Finding(
-        **{"subject": Subject(namespace="ns", name="web"), "decider": "test", "decision": decision, **fields}
+        **{"subject": FindingSubject(namespace="ns", name="web"), "decider": "test", "decision": decision, **fields}
     )
 
 
@@ -63,7 +63,7 @@ async def test_records_survive_a_restart_whole(opened, clock):
     parent = journal.record(finding("First"))
     made = finding(
         "Second",
-        subject=Subject(namespace="ns", name="web", uid="u1", container="app"),
+        subject=FindingSubject(namespace="ns", name="web", uid="u1", container="app"),
         message="because",
         measurements={"n": 1, "f": 0.5, "b": True, "s": "x"},
         since=clock.now() - SECOND,
@@ -153,10 +153,10 @@ async def test_the_oldest_records_are_pruned(opened):
 async def test_a_loud_pod_does_not_push_out_the_others(opened):
     journal = await opened(max_records=100)
     for number in range(9):
-        journal.record(finding(f"Step{number}", subject=Subject(namespace="ns", name="quiet")))
-    journal.record(finding("Node", subject=Subject()))
+        journal.record(finding(f"Step{number}", subject=FindingSubject(namespace="ns", name="quiet")))
+    journal.record(finding("Node", subject=FindingSubject()))
     for number in range(500):
-        journal.record(finding("Unhealthy", subject=Subject(namespace="ns", name="loud", container="app")))
+        journal.record(finding("Unhealthy", subject=FindingSubject(namespace="ns", name="loud", container="app")))
         if number % 10 == 9:
             await journal.flush()
     assert len(await decisions(journal, CauseQuery(name="quiet"))) == 9
@@ -178,12 +178,12 @@ async def test_a_loud_pod_does_not_push_out_the_others(opened):
 @pytest.mark.parametrize("written", [True, False], ids=["written", "half written"])
 async def test_questions(opened, clock, query, expected, written):
     journal = await opened()
-    journal.record(finding("A", subject=Subject(namespace="ns", name="web", uid="u1")))
-    journal.record(finding("B", subject=Subject(namespace="ns", name="web", uid="u1", container="app")))
+    journal.record(finding("A", subject=FindingSubject(namespace="ns", name="web", uid="u1")))
+    journal.record(finding("B", subject=FindingSubject(namespace="ns", name="web", uid="u1", container="app")))
     await journal.flush()
     clock.advance(SECOND)
-    journal.record(finding("C", subject=Subject(namespace="other", name="db")))
-    journal.record(finding("D", subject=Subject(namespace="ns", name="web", uid="u2")))
+    journal.record(finding("C", subject=FindingSubject(namespace="other", name="db")))
+    journal.record(finding("D", subject=FindingSubject(namespace="ns", name="web", uid="u2")))
     if written:
         await journal.flush()
     assert await decisions(journal, query) == expected
@@ -287,11 +287,11 @@ async def test_without_a_file_only_the_newest_records_are_kept(opened, path):
 async def test_the_pods_that_are_told_of(opened, clock):
     journal = await opened()
     journal.record(finding("First"))
-    journal.record(finding("Node", subject=Subject()))
+    journal.record(finding("Node", subject=FindingSubject()))
     await journal.flush()
     clock.advance(SECOND)
-    journal.record(finding("Second", subject=Subject(namespace="ns", name="web", container="main")))
-    journal.record(finding("Other", subject=Subject(namespace="a", name="db")))
+    journal.record(finding("Second", subject=FindingSubject(namespace="ns", name="web", container="main")))
+    journal.record(finding("Other", subject=FindingSubject(namespace="a", name="db")))
     now = clock.now()
     assert await journal.pods() == (
         RecordedPod(namespace="a", name="db", last=now),

@@ -4,16 +4,16 @@ import pytest
 
 from klet.journal.records import to_id
 from klet.journal.timeline import Waiting, build_timeline
-from klet.model.causes import Cause, Finding, Subject
+from klet.model.causes import Cause, Finding, FindingSubject
 from klet.model.reasons import read_reason
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
-POD = Subject(namespace="ns", name="web", uid="u1")
-APP = Subject(namespace="ns", name="web", uid="u1", container="app")
-NEXT_POD = Subject(namespace="ns", name="web", uid="u2")
-NEXT_APP = Subject(namespace="ns", name="web", uid="u2", container="app")
-NAMELESS = Subject(namespace="ns", name="web")
-DB = Subject(namespace="ns", name="web", uid="u1", container="db")
+POD = FindingSubject(namespace="ns", name="web", uid="u1")
+APP = FindingSubject(namespace="ns", name="web", uid="u1", container="app")
+NEXT_POD = FindingSubject(namespace="ns", name="web", uid="u2")
+NEXT_APP = FindingSubject(namespace="ns", name="web", uid="u2", container="app")
+NAMELESS = FindingSubject(namespace="ns", name="web")
+DB = FindingSubject(namespace="ns", name="web", uid="u1", container="db")
 
 
 def at(seconds: float) -> datetime:
@@ -21,7 +21,7 @@ def at(seconds: float) -> datetime:
 
 
 def cause(
-    number: int, seconds: float, decision: str, subject: Subject = POD, parent: int | None = None, **fields
+    number: int, seconds: float, decision: str, subject: FindingSubject = POD, parent: int | None = None, **fields
 ) -> Cause:
     finding = Finding(subject=subject, decider="test", decision=read_reason(decision), **fields)
     return Cause(id=to_id(number), parent=None if parent is None else to_id(parent), at=at(seconds), finding=finding)
@@ -199,7 +199,9 @@ def test_what_every_sync_decides_again_is_told_once_in_a_life():
 
 
 def started(number: int, seconds: float) -> Cause:
-    return cause(number, seconds, "AgentStarted", Subject(), message="node n on containerd", next="read the pods")
+    return cause(
+        number, seconds, "AgentStarted", FindingSubject(), message="node n on containerd", next="read the pods"
+    )
 
 
 def test_starts_of_the_agent_are_told_in_the_lives_that_went_on():
@@ -212,7 +214,13 @@ def test_starts_of_the_agent_are_told_in_the_lives_that_went_on():
             cause(7, 13, "Removed"),
             cause(9, 21, "PodAdded", NEXT_POD),
         ],
-        node=[started(1, 0), started(4, 10), cause(5, 11, "NodeReady", Subject()), started(8, 20), started(10, 22)],
+        node=[
+            started(1, 0),
+            started(4, 10),
+            cause(5, 11, "NodeReady", FindingSubject()),
+            started(8, 20),
+            started(10, 22),
+        ],
     )
     told = [[step.cause.finding.decision for step in history.steps] for history in story.histories]
     assert told == [
@@ -227,6 +235,6 @@ def test_starts_of_the_agent_are_told_in_the_lives_that_went_on():
 
 
 def test_each_start_of_the_agent_begins_a_life_of_the_node():
-    story = build_timeline([started(1, 0), cause(2, 1, "NodeReady", Subject()), started(3, 10)])
+    story = build_timeline([started(1, 0), cause(2, 1, "NodeReady", FindingSubject()), started(3, 10)])
     told = [[step.cause.finding.decision for step in history.steps] for history in story.histories]
     assert told == [["AgentStarted", "NodeReady"], ["AgentStarted"]]

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from klet.api.pod_annotations import MIRROR_ANNOTATION, SOURCE_ANNOTATION
 from klet.api.pod_resources import is_sidecar
-from klet.model.causes import Subject
+from klet.model.causes import FindingSubject
 from klet.model.pods import (
     BadPodUID,
     PodUID,
@@ -26,7 +26,7 @@ def test_names():
     assert uid_of(pod) == "u-1"
     assert full_name(pod) == "web_default"
     assert format_pod(pod) == "web_default(u-1)"
-    assert subject_of(pod, "main") == Subject(namespace="default", name="web", uid="u-1", container="main")
+    assert subject_of(pod, "main") == FindingSubject(namespace="default", name="web", uid="u-1", container="main")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from klet.journal.memory import MemoryJournal
-from klet.model.causes import Finding, Subject
+from klet.model.causes import Finding, FindingSubject
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.testing.builders import make_pod
@@ -15,7 +15,7 @@ def test_a_decision_about_a_pod_names_the_part_and_the_pod():
     recorder = DecisionRecorder(journal, decider="runtime.starter").for_pod(make_pod(uid="u", name="web"))
     first = recorder.record(Reason.CREATE_SANDBOX, "there is none")
     recorder.record(Reason.SANDBOX_CREATED, "it is ready", parent=first)
-    subject = Subject(namespace="default", name="web", uid="u")
+    subject = FindingSubject(namespace="default", name="web", uid="u")
     one, other = journal.all()
     assert one.finding == Finding(
         subject=subject, decider="runtime.starter", decision=Reason.CREATE_SANDBOX, message="there is none"
@@ -39,4 +39,4 @@ def test_a_decision_carries_what_was_measured_and_what_follows():
 def test_a_decision_about_the_node_names_no_pod():
     journal = MemoryJournal(clock=ManualClock())
     DecisionRecorder(journal, decider="d").for_node().record(Reason.AGENT_STARTED, "it runs")
-    assert journal.all()[0].finding.subject == Subject()
+    assert journal.all()[0].finding.subject == FindingSubject()

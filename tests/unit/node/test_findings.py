@@ -2,7 +2,7 @@
 
 import pytest
 
-from klet.model.causes import Subject
+from klet.model.causes import FindingSubject
 from klet.model.reasons import EventType, Reason
 from klet.node.conditions import PRESSURES
 from klet.node.findings import find_cgroup_v1, find_reboot, find_starting, find_status_change
@@ -23,7 +23,7 @@ from klet.node.findings import find_cgroup_v1, find_reboot, find_starting, find_
     ],
 )  # fmt: skip
 def test_reasons_and_messages(finding, reason, event_type, message):
-    assert (finding.subject, finding.decision, finding.message) == (Subject(), reason, message)
+    assert (finding.subject, finding.decision, finding.message) == (FindingSubject(), reason, message)
     assert finding.decision.event_type is event_type
 
 

@@ -8,13 +8,13 @@ from klet.aio.clock import LoopClock
 from klet.api.meta import Status
 from klet.journal.memory import MemoryJournal
 from klet.kube.errors import ApiError, Forbidden
-from klet.model.causes import Finding, Subject
+from klet.model.causes import Finding, FindingSubject
 from klet.model.reasons import Reason
 from klet.node.board import NodeBoard
 from klet.node.registrar import NodeRegistrar
 from klet.testing.loop import EPOCH, run_virtual
 
-FINDING = Finding(subject=Subject(), decider="test", decision=Reason.NODE_HAS_SUFFICIENT_MEMORY)
+FINDING = Finding(subject=FindingSubject(), decider="test", decision=Reason.NODE_HAS_SUFFICIENT_MEMORY)
 FORBIDDEN = Forbidden(Status(code=403, reason="Forbidden"))
 BROKEN = ApiError(Status(code=500))
 

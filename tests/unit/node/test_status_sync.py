@@ -7,7 +7,7 @@ import pytest
 
 from klet.aio.clock import LoopClock
 from klet.journal.memory import MemoryJournal
-from klet.model.causes import Finding, Subject
+from klet.model.causes import Finding, FindingSubject
 from klet.model.reasons import Reason
 from klet.node.board import NodeBoard
 from klet.node.settings import ReportTimes
@@ -167,7 +167,7 @@ def test_a_node_that_was_not_ready_needs_no_patience(desk):
 def test_findings_of_a_failed_pass_are_not_told(desk, down):
     async def run():
         made = desk()
-        made.composer.findings = (Finding(subject=Subject(), decider="t", decision=Reason.NODE_READY),)
+        made.composer.findings = (Finding(subject=FindingSubject(), decider="t", decision=Reason.NODE_READY),)
         made.api.fail("patch status", *[down] * 5)
         await made.after(1)
         recorded = len(made.journal.all())

@@ -2,11 +2,11 @@ import pytest
 
 from klet.journal.memory import MemoryJournal
 from klet.journal.records import CauseQuery
-from klet.model.causes import Subject
+from klet.model.causes import FindingSubject
 from klet.sources.complaints import Complaints
 from klet.testing.clock import ManualClock
 
-POD = Subject(namespace="ns", name="web", uid="u1")
+POD = FindingSubject(namespace="ns", name="web", uid="u1")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from klet.errors import KletError
 from klet.model.allocation import desired_allocation
-from klet.volumes.errors import VolumeError
+from klet.volumes.errors import VolumeSetupError
 from klet.volumes.plugins.base import MountRequest, VolumeAttributes
 from klet.volumes.plugins.host_path import check_host_path
 
@@ -46,7 +46,7 @@ def test_a_path_is_what_it_should_be(place, name, kind):
 
 def test_devices():
     check_host_path(Path("/dev/null"), "CharDevice")
-    with pytest.raises(VolumeError, match="is not a block device"):
+    with pytest.raises(VolumeSetupError, match="is not a block device"):
         check_host_path(Path("/dev/null"), "BlockDevice")
 
 
@@ -68,7 +68,7 @@ def test_devices():
     ],
 )
 def test_a_path_is_not_what_it_should_be(place, name, kind, what):
-    with pytest.raises(VolumeError) as caught:
+    with pytest.raises(VolumeSetupError) as caught:
         check_host_path(place / name, kind)
     assert str(caught.value) == f"hostPath type check failed: {place / name} is not a {what}"
 
@@ -95,7 +95,7 @@ def test_the_parent_of_a_file_must_be_there(place):
 
 @pytest.mark.parametrize("kind", ["Pipe", "SocketOrCreate", "OrCreate", "directory"])
 def test_types_that_do_not_exist(place, kind):
-    with pytest.raises(VolumeError, match=f"^{kind} is an invalid volume type$"):
+    with pytest.raises(VolumeSetupError, match=f"^{kind} is an invalid volume type$"):
         check_host_path(place / "dir", kind)
 
 
@@ -114,10 +114,10 @@ async def test_without_a_type_nothing_is_checked(machine, pod_with):
 
 
 async def test_a_type_is_checked(machine, pod_with, place):
-    with pytest.raises(VolumeError, match="is not a file"):
+    with pytest.raises(VolumeSetupError, match="is not a file"):
         await machine.plugins[NAME].set_up(request_for(pod_with, path=str(place / "dir"), type="File"))
 
 
 async def test_a_path_that_steps_back_is_refused(machine, pod_with):
-    with pytest.raises(VolumeError, match=r"^invalid HostPath `/a/\.\./b`: must not contain '\.\.'$"):
+    with pytest.raises(VolumeSetupError, match=r"^invalid HostPath `/a/\.\./b`: must not contain '\.\.'$"):
         await machine.plugins[NAME].set_up(request_for(pod_with, path="/a/../b"))

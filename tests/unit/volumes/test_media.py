@@ -4,7 +4,7 @@ import pytest
 
 from klet.api.quantity import Quantity
 from klet.model.allocation import PodAllocation, desired_allocation
-from klet.volumes.errors import VolumeError
+from klet.volumes.errors import VolumeSetupError
 from klet.volumes.host_mounter import has_noswap
 from klet.volumes.media import mount_options, page_size, tmpfs_size
 
@@ -95,14 +95,14 @@ NO_REQUEST = "medium {}: hugePages storage requested, but there is no resource r
 )
 def test_media_that_are_refused(pod_with, spec, medium, message):
     pod = pod_with(**spec)
-    with pytest.raises(VolumeError) as caught:
+    with pytest.raises(VolumeSetupError) as caught:
         mount_options(pod, desired_allocation(pod), medium, allocatable=NODE, noswap=True)
     assert str(caught.value) == message
 
 
 def test_huge_pages_without_a_size_after_the_dash(pod_with):
     pod = pod_with(containers=[huge("2Mi")])
-    with pytest.raises(VolumeError, match="medium HugePages-: "):
+    with pytest.raises(VolumeSetupError, match="medium HugePages-: "):
         mount_options(pod, desired_allocation(pod), "HugePages-", allocatable=NODE, noswap=True)
 
 

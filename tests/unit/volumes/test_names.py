@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from klet.volumes.errors import VolumeError
+from klet.volumes.errors import VolumeSetupError
 from klet.volumes.names import Layout, escape, go_list, pod_volume_name, split_volume_name, unescape
 
 
@@ -18,7 +18,7 @@ def test_a_volume_of_a_pod_has_a_name_of_its_own():
 
 
 def test_a_name_with_too_few_parts():
-    with pytest.raises(VolumeError, match=r"^cannot split volume unique name a/b to plugin/volume components$"):
+    with pytest.raises(VolumeSetupError, match=r"^cannot split volume unique name a/b to plugin/volume components$"):
         split_volume_name("a/b")
 
 

@@ -8,7 +8,7 @@ from klet.api.volume import DownwardAPIVolumeSource, KeyToPath
 from klet.model.allocation import desired_allocation
 from klet.volumes.atomic_writer import FileProjection
 from klet.volumes.downward import field_text, resource_text
-from klet.volumes.errors import VolumeError
+from klet.volumes.errors import VolumeSetupError
 from klet.volumes.payloads import config_map_payload, downward_payload, required_mode, secret_payload
 
 ALLOCATABLE = {"cpu": Quantity.parse("3920m"), "memory": Quantity.parse("16Gi")}
@@ -39,14 +39,14 @@ def test_text_goes_before_bytes_for_a_listed_key():
 
 
 def test_a_missing_key_of_a_config_map():
-    with pytest.raises(VolumeError, match=r"^configmap references non-existent config key: q$"):
+    with pytest.raises(VolumeSetupError, match=r"^configmap references non-existent config key: q$"):
         made(KeyToPath(key="q", path="x"))
     assert made(KeyToPath(key="q", path="x"), KeyToPath(key="a", path="y"), is_optional=True).keys() == {"y"}
 
 
 def test_a_missing_key_of_a_secret():
     found, items = Secret(data={"k": b"v"}), [KeyToPath(key="q", path="x")]
-    with pytest.raises(VolumeError, match=r"^references non-existent secret key: q$"):
+    with pytest.raises(VolumeSetupError, match=r"^references non-existent secret key: q$"):
         secret_payload(found, items, default_mode=0o600, is_optional=False)
     assert secret_payload(found, items, default_mode=0o600, is_optional=True) == {}
     assert secret_payload(found, (), default_mode=0o600, is_optional=False) == {"k": FileProjection(b"v", 0o600)}
@@ -54,7 +54,7 @@ def test_a_missing_key_of_a_secret():
 
 def test_a_default_mode_there_must_be():
     assert required_mode(0) == 0
-    with pytest.raises(VolumeError, match=r"^no defaultMode used, not even the default value for it$"):
+    with pytest.raises(VolumeSetupError, match=r"^no defaultMode used, not even the default value for it$"):
         required_mode(None)
 
 
@@ -101,7 +101,7 @@ def test_fields_of_the_pod(pod, path, text):
     ],
 )
 def test_fields_that_are_refused(pod, path, message):
-    with pytest.raises(VolumeError, match=message):
+    with pytest.raises(VolumeSetupError, match=message):
         field_text(pod, path)
 
 
@@ -140,12 +140,12 @@ def test_resources_of_a_container(pod, container, resource, divisor, text):
     ],
 )
 def test_resources_that_are_refused(pod, container, resource, message):
-    with pytest.raises(VolumeError, match=message):
+    with pytest.raises(VolumeSetupError, match=message):
         amount(pod, container, resource)
 
 
 def test_a_node_that_nobody_knows_yet(pod):
-    with pytest.raises(VolumeError, match="failed retrieving node"):
+    with pytest.raises(VolumeSetupError, match="failed retrieving node"):
         amount(pod, "c", "limits.cpu", allocatable=None)
 
 
@@ -164,7 +164,7 @@ def test_files_of_the_downward_api(pod):
 
 
 def test_everything_that_is_wrong_is_told_at_once(pod):
-    with pytest.raises(VolumeError) as caught:
+    with pytest.raises(VolumeSetupError) as caught:
         downward(
             pod,
             {"path": "a", "fieldRef": {"fieldPath": "spec.x"}},

@@ -7,7 +7,7 @@ import pytest
 
 from klet.errors import KletError
 from klet.host.errors import MountError
-from klet.volumes.errors import VolumeError
+from klet.volumes.errors import VolumeSetupError
 from klet.volumes.scratch import Scratch, ScratchDirectories
 
 GROUP = 4242 if os.geteuid() == 0 else os.getegid()
@@ -103,7 +103,7 @@ def test_huge_pages_are_mounted(scratches, scratch, machine):
 
 def test_huge_pages_of_another_size_are_in_the_way(scratches, scratch, machine):
     scratches.set_up(scratch("HugePages-2Mi", ("pagesize=2Mi",)))
-    with pytest.raises(VolumeError) as caught:
+    with pytest.raises(VolumeSetupError) as caught:
         scratches.set_up(scratch("HugePages-1Gi", ("pagesize=1Gi",)))
     path = scratch().path
     assert str(caught.value) == f"pod u: mounted dir {path} pagesize '2Mi' and requested medium size '1Gi' differ"

@@ -13,7 +13,7 @@ from klet.model.objects import ObjectMissing
 from klet.objectcache.errors import NotSynced
 from klet.testing.clock import START
 from klet.volumes.atomic_writer import GRACE
-from klet.volumes.errors import BadPath, VolumeError
+from klet.volumes.errors import BadPath, VolumeSetupError
 from klet.volumes.plugins.base import SHOWN_FILES, MountRequest
 
 CONFIG_MAP, SECRET = "kubernetes.io/configmap", "kubernetes.io/secret"
@@ -104,7 +104,7 @@ async def test_optional_does_not_excuse_other_failures(machine, show):
     ],
 )
 async def test_a_mode_there_must_be(show, plugin, source):
-    with pytest.raises(VolumeError, match=r"^no defaultMode used, not even the default value for it$"):
+    with pytest.raises(VolumeSetupError, match=r"^no defaultMode used, not even the default value for it$"):
         await show(plugin, source)
 
 
@@ -151,7 +151,7 @@ async def test_a_mount_point_that_cannot_be_made(machine, show, config_map):
     machine.objects.config_maps["cfg"] = config_map(a="1")
     mounts = [{"name": "v", "mountPath": "/cfg"}, {"name": "x", "mountPath": "/cfg/a/b"}]
     await show(CONFIG_MAP, config())
-    with pytest.raises(VolumeError, match=r"^unable to create nested volume mountpoints: "):
+    with pytest.raises(VolumeSetupError, match=r"^unable to create nested volume mountpoints: "):
         await show(CONFIG_MAP, config(), mounts=mounts, is_remount=True)
 
 
@@ -260,7 +260,7 @@ async def test_later_sources_win(machine, show, config_map, secret):
 
 async def test_everything_that_is_wrong_is_told_at_once(machine, show):
     machine.tokens.error = "failed to fetch token: away"
-    with pytest.raises(VolumeError) as caught:
+    with pytest.raises(VolumeSetupError) as caught:
         await show(PROJECTED, projected({"configMap": {"name": "cfg"}}, {"secret": {"name": "key"}}, TOKEN))
     expected = '[configmap "cfg" not found, secret "key" not found, failed to fetch token: away]'
     assert str(caught.value) == expected
@@ -293,7 +293,7 @@ async def test_optional_sources(machine, show):
     ],
 )
 async def test_trust_bundles_are_refused(show, source, message):
-    with pytest.raises(VolumeError) as caught:
+    with pytest.raises(VolumeSetupError) as caught:
         await show(PROJECTED, projected({"clusterTrustBundle": source}))
     assert str(caught.value) == message
 
@@ -331,6 +331,6 @@ async def test_without_an_api_server_the_downward_api_still_works(machine, show)
 
 
 async def test_without_an_api_server_nothing_else_does(machine, show):
-    with pytest.raises(VolumeError) as caught:
+    with pytest.raises(VolumeSetupError) as caught:
         await show(PROJECTED, projected(TOKEN), plugins=machine.build(has_api=False))
     assert str(caught.value) == "cannot setup projected volume v because kube client is not configured"

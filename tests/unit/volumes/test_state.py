@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from klet.model.allocation import PodAllocation
-from klet.model.causes import Subject
+from klet.model.causes import FindingSubject
 from klet.model.objects import ObjectKind, ObjectRef
 from klet.volumes.names import MountKey
 from klet.volumes.operations import Operation, OperationBackoff
@@ -42,7 +42,13 @@ def desired(plugin=Changing, revision=0, pod=None):
 
 def actual(state=MountState.MOUNTED, revision=0, refresh_at=SOON):
     return ActualMount(
-        key=KEY, plugin=Changing, name="v", state=state, subject=Subject(), revision=revision, refresh_at=refresh_at
+        key=KEY,
+        plugin=Changing,
+        name="v",
+        state=state,
+        subject=FindingSubject(),
+        revision=revision,
+        refresh_at=refresh_at,
     )
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from klet.volumes.errors import VolumeError
+from klet.volumes.errors import VolumeSetupError
 from klet.volumes.usage import fs_group, fs_user, nested_mount_points, used_volumes
 
 
@@ -103,5 +103,5 @@ def test_nested_mount_points(pod_with, mounts, points):
 
 def test_a_mount_point_outside_of_the_container_is_refused(pod_with):
     pod = pod_with(mounts=[mount("v", "foo/../../dir")])
-    with pytest.raises(VolumeError, match=r"^invalid container mount point \.\./dir$"):
+    with pytest.raises(VolumeSetupError, match=r"^invalid container mount point \.\./dir$"):
         nested_mount_points(pod, "v")

@@ -11,7 +11,7 @@ from klet.aio.clock import Clock
 from klet.cri import calls
 from klet.cri.connection import CriTransport
 from klet.cri.errors import CriError
-from klet.model.causes import CauseId, CauseRecorder, Subject
+from klet.model.causes import CauseId, CauseRecorder, FindingSubject
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.runtime import labels
@@ -63,7 +63,7 @@ class WatchedTransport:
 
     async def _watch(
         self, name: str, request: object, patience: timedelta, timeout: timedelta | None
-    ) -> tuple[Subject, CauseId] | None:
+    ) -> tuple[FindingSubject, CauseId] | None:
         """Record that the answer is late; return what was recorded."""
         since = self._clock.now()
         await self._clock.sleep(patience)
@@ -80,13 +80,13 @@ class WatchedTransport:
         )
         return subject, recorded
 
-    def _record_answer(self, name: str, recorded: tuple[Subject, CauseId], answer: object) -> None:
+    def _record_answer(self, name: str, recorded: tuple[FindingSubject, CauseId], answer: object) -> None:
         subject, parent = recorded
         how = f"with an error: {answer}" if isinstance(answer, CriError) else "at last"
         text = f"the runtime has answered {name} {how}"
         self._decisions.about(subject).record(Reason.RUNTIME_ANSWERED, text, parent=parent)
 
-    async def _subject(self, request: object) -> Subject | None:
+    async def _subject(self, request: object) -> FindingSubject | None:
         """Whose call it is, as the request says or the runtime's lists, which ask no shim."""
         match request:
             case cri.RunPodSandboxRequest():
@@ -98,7 +98,7 @@ class WatchedTransport:
             case _:
                 return await self._of_container(getattr(request, "container_id", ""))
 
-    async def _of_sandbox(self, sandbox_id: str) -> Subject | None:
+    async def _of_sandbox(self, sandbox_id: str) -> FindingSubject | None:
         wanted = cri.ListPodSandboxRequest(filter=cri.PodSandboxFilter(id=sandbox_id))
         try:
             answer = await self._inner.call(calls.LIST_POD_SANDBOX, wanted, timeout=PATIENCE)
@@ -106,7 +106,7 @@ class WatchedTransport:
             return None  # a runtime that does not answer at all is reported by RuntimeState
         return next((_of_metadata(found.metadata) for found in answer.items), None)
 
-    async def _of_container(self, container_id: str) -> Subject | None:
+    async def _of_container(self, container_id: str) -> FindingSubject | None:
         wanted = cri.ListContainersRequest(filter=cri.ContainerFilter(id=container_id))
         try:
             answer = await self._inner.call(calls.LIST_CONTAINERS, wanted, timeout=PATIENCE)
@@ -136,12 +136,12 @@ def patience_for(request: object) -> timedelta | None:
             return None
 
 
-def _of_metadata(metadata: cri.PodSandboxMetadata, container: str = "") -> Subject:
-    return Subject(namespace=metadata.namespace, name=metadata.name, uid=metadata.uid, container=container)
+def _of_metadata(metadata: cri.PodSandboxMetadata, container: str = "") -> FindingSubject:
+    return FindingSubject(namespace=metadata.namespace, name=metadata.name, uid=metadata.uid, container=container)
 
 
-def _of_labels(found: Mapping[str, str]) -> Subject:
-    return Subject(
+def _of_labels(found: Mapping[str, str]) -> FindingSubject:
+    return FindingSubject(
         namespace=found.get(labels.POD_NAMESPACE, ""),
         name=found.get(labels.POD_NAME, ""),
         uid=found.get(labels.POD_UID, ""),

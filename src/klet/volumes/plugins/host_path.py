@@ -11,7 +11,7 @@ from klet.aio.threads import Threads
 from klet.api.validation.formats import has_backsteps
 from klet.api.volume import Volume
 from klet.model.pods import PodUID
-from klet.volumes.errors import VolumeError, doing
+from klet.volumes.errors import VolumeSetupError, doing
 from klet.volumes.plugins.base import MountRequest, VolumeAttributes, VolumePlugin
 
 _CHECKS: Final[Mapping[str, tuple[Callable[[int], bool], str]]] = {
@@ -46,7 +46,7 @@ class HostPathPlugin(VolumePlugin):
         source = request.volume.host_path
         assert source is not None  # by `supports`
         if has_backsteps(source.path):
-            raise VolumeError(f"invalid HostPath `{source.path}`: must not contain '..'")
+            raise VolumeSetupError(f"invalid HostPath `{source.path}`: must not contain '..'")
         if source.type:
             await self._threads.run(check_host_path, Path(source.path), source.type)
         return None
@@ -59,9 +59,9 @@ def check_host_path(path: Path, kind: str) -> None:
     """Raise if a path is not what it should be; make it if it is missing and may be made. It blocks."""
     plain = kind.removesuffix(_OR_CREATE)
     if plain not in _CHECKS or (kind != plain and plain not in {"Directory", "File"}):
-        raise VolumeError(f"{kind} is an invalid volume type")
+        raise VolumeSetupError(f"{kind} is an invalid volume type")
     if "\0" in str(path):
-        raise VolumeError("a hostPath must not contain a NUL")
+        raise VolumeSetupError("a hostPath must not contain a NUL")
     mode = _mode(path)
     if mode is None and kind.endswith(_OR_CREATE):
         if _make(path, plain):
@@ -69,7 +69,7 @@ def check_host_path(path: Path, kind: str) -> None:
         mode = _mode(path)
     holds, shown = _CHECKS[plain]
     if not holds(mode or 0):
-        raise VolumeError(f"hostPath type check failed: {path} is not a {shown}")
+        raise VolumeSetupError(f"hostPath type check failed: {path} is not a {shown}")
 
 
 def _mode(path: Path) -> int | None:

@@ -22,7 +22,7 @@ from klet.model.objects import IssuedToken, ObjectMissing
 from klet.model.pods import PodUID
 from klet.model.roles import NodeResources, ObjectReader
 from klet.volumes.atomic_writer import FileProjection, Payload
-from klet.volumes.errors import VolumeError
+from klet.volumes.errors import VolumeSetupError
 from klet.volumes.media import DISK, IN_MEMORY
 from klet.volumes.payloads import config_map_payload, downward_payload, required_mode, secret_payload
 from klet.volumes.plugins.base import SHOWN_FILES, MountRequest, VolumeAttributes, VolumePlugin
@@ -176,7 +176,7 @@ class ProjectedPlugin(ShownFilesPlugin):
         assert source is not None  # by `supports`
         mode = required_mode(source.default_mode)
         if not self._has_api and any(part.downward_api is None for part in source.sources):
-            raise VolumeError(
+            raise VolumeSetupError(
                 f"cannot setup projected volume {request.volume.name} because kube client is not configured"
             )
         return await self._merge(request, source, mode)
@@ -198,7 +198,7 @@ class ProjectedPlugin(ShownFilesPlugin):
                 payload.update(content.payload)
                 instants += [content.old_at] if content.old_at is not None else []
         if errors:
-            raise VolumeError(join_errors(errors))
+            raise VolumeSetupError(join_errors(errors))
         return Content(payload, min(instants, default=None))
 
     async def _part(self, request: MountRequest, part: VolumeProjection, mode: int) -> Content:
@@ -227,7 +227,7 @@ class ProjectedPlugin(ShownFilesPlugin):
             mode, user = _guarded(request.pod, mode)
             return Content({part.cluster_trust_bundle.path: FileProjection(anchors, mode, user)})
         if part.pod_certificate is not None:
-            raise VolumeError("PodCertificate projection is not supported: the gate PodCertificateRequest is off")
+            raise VolumeSetupError("PodCertificate projection is not supported: the gate PodCertificateRequest is off")
         return Content({})
 
     async def _token(self, request: MountRequest, source: ServiceAccountTokenProjection, mode: int) -> Content:
