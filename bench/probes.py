@@ -25,7 +25,7 @@ from klet.host.http_client import HttpClient
 from klet.journal.memory import MemoryJournal
 from klet.model.pods import PodUID
 from klet.model.probes import ProbeResult
-from klet.probes.handler import Outcome, ProbeTarget, Question
+from klet.probes.handler import ProbeOutcome, ProbeTarget, Question
 from klet.probes.manager import ProbeManager
 from klet.probes.prober import Prober
 from klet.probes.results import ProbeResults
@@ -73,7 +73,7 @@ class CountingProber:
     def prepare(self, target: ProbeTarget) -> Question:
         question = self._prober.prepare(target)
 
-        def ask() -> Awaitable[Outcome]:
+        def ask() -> Awaitable[ProbeOutcome]:
             self.count += 1
             return question()
 
