@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Final, TextIO
 
 from klet.agent_log.flood import FloodFilter
-from klet.model.foreign_text import shorten
+from klet.model.foreign_text import as_terminal_text, shorten
 
 _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
 _LETTERS = {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
@@ -30,7 +30,8 @@ class TextFormatter(logging.Formatter):
         head = f"{_LETTERS.get(record.levelno, 'I')}{at:%m%d %H:%M:%S.%f} {record.process or 0:>7}"
         data = "".join(f" {key}={_quoted(value)}" for key, value in record_data(record).items())
         line = f"{head} {record.filename}:{record.lineno}] {_quoted(record.getMessage())}{data}"
-        return f"{line}\n{_trace(self, record)}" if record.exc_info else line
+        # Paths, names and output come from outside, and a log is read on terminals.
+        return as_terminal_text(f"{line}\n{_trace(self, record)}" if record.exc_info else line)
 
 
 class JsonFormatter(logging.Formatter):
@@ -47,7 +48,7 @@ class JsonFormatter(logging.Formatter):
         line.update({key: _bounded(value) for key, value in record_data(record).items()})
         if record.exc_info:
             line["stacktrace"] = _trace(self, record)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return as_terminal_text(json.dumps(line, default=str, ensure_ascii=False))
 
 
 def start_logging(*, as_json: bool, verbosity: int, stream: TextIO = sys.stderr) -> None:

@@ -23,8 +23,8 @@ from klet.cli.pod_commands import (
     print_pods,
     watch_pods,
 )
-from klet.cli.terminal_text import as_terminal_text
 from klet.errors import KletError
+from klet.model.foreign_text import as_terminal_text
 from klet.version import KUBELET_VERSION, KUBERNETES_VERSION, __version__
 
 INTERRUPTED = 130

@@ -9,7 +9,7 @@ from klet.cli.client import AgentClient, AgentError
 from klet.cli.explanation import render_explanation, render_node
 from klet.cli.json_text import as_json_text
 from klet.cli.names import PodName, UnclearName, choose_name, is_node, parse_reference, pod_names, recorded_names
-from klet.cli.terminal_text import as_terminal_text
+from klet.model.foreign_text import as_terminal_text
 
 NARROWEST: Final = 40
 WIDEST: Final = 120

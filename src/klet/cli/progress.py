@@ -13,7 +13,7 @@ from rich.status import Status
 
 from klet.aio.clock import Clock
 from klet.cli.durations import exact_duration
-from klet.cli.terminal_text import as_terminal_text
+from klet.model.foreign_text import as_terminal_text
 
 
 class ProgressStep:

@@ -3,12 +3,15 @@
 They are cut before anything else is done with them: to decode, quote and publish a text costs what the text is long.
 """
 
+import re
 from typing import Final
 
 LONGEST_OUTPUT: Final = 10 * 1024
 """Bytes that are kept of what a command, a server or the runtime says; upstream's limit for probes."""
 LONGEST_WORD: Final = 1024
 """Bytes that are kept of what should be a word or a name."""
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""All but tabs and line ends; also what turns the direction of a line."""
 _MORE: Final = "…"
 _MORE_BYTES: Final = len(_MORE.encode())
 
@@ -30,3 +33,8 @@ def shorten(text: str, limit: int = LONGEST_OUTPUT) -> str:
     if len(start) <= limit:
         return text
     return start[: limit - _MORE_BYTES].decode("utf-8", "ignore") + _MORE
+
+
+def as_terminal_text(text: str) -> str:
+    r"""Show control characters instead of sending them, as `\u001b`; within the strings of JSON that means the same."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -177,3 +177,17 @@ def test_starting_again_does_not_double_the_lines(loggers):
         start_logging(as_json=False, verbosity=0, stream=stream)
     logging.getLogger("klet.test").info("Once")
     assert len(stream.getvalue().splitlines()) == 1
+
+
+HOSTILE = "/pods/\x9b31m\x9d\x85\x7f\u202e\x1b[2J"
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
+def test_no_control_character_from_outside_reaches_a_terminal(formatter):
+    line = formatter.format(record(path=HOSTILE))
+    assert not {*line} & {*HOSTILE[6:]} & {"\x9b", "\x9d", "\x85", "\x7f", "\u202e", "\x1b"}
+    assert "\\u009b31m\\u009d\\u0085\\u007f\\u202e\\u001b[2J" in line
+
+
+def test_json_means_the_same_with_its_controls_shown():
+    assert json.loads(JsonFormatter().format(record(path=HOSTILE)))["path"] == HOSTILE

@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from klet.errors import level_for
 from klet.kube.errors import KubeError
+from klet.model.foreign_text import shorten
 from klet.server.auth.access import Authorizer
 from klet.server.auth.attributes import read_attributes
 from klet.server.auth.certificates import CertificateAuthenticator, PresentedCertificate
@@ -24,6 +25,9 @@ from klet.server.auth.reviews import TooManyReviews
 from klet.server.auth.tokens import TokenAuthenticator
 
 logger = logging.getLogger(__name__)
+
+_LONGEST_PATH: Final = 256
+"""Bytes of a path in the log, which strangers write."""
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -80,7 +84,7 @@ class RequestGate:
                 return _UNAUTHORIZED
             return await self._authorize(user, asked)
         except TooManyReviews as error:
-            logger.debug("Request refused", extra={"path": asked.path, "error": str(error)})
+            logger.debug("Request refused", extra={"path": shorten(asked.path, _LONGEST_PATH), "error": str(error)})
             return _TOO_MANY
 
     async def _authenticate(self, asked: Asked) -> User | None:
@@ -127,5 +131,6 @@ class RequestGate:
                 extra = {"user": user.name, "subresource": subresource, "error": str(error)}
                 logger.log(level_for(error), "Authorization could not be decided", extra=extra)
                 return Turned(500, f"Authorization error ({who}, subresource={subresource})")
-        logger.info("Request forbidden", extra={"user": user.name, "verb": attributes.verb, "path": asked.path})
+        path = shorten(asked.path, _LONGEST_PATH)
+        logger.info("Request forbidden", extra={"user": user.name, "verb": attributes.verb, "path": path})
         return Turned(403, f"Forbidden ({who}, subresource(s)=[{' '.join(attributes.subresources)}])\n")

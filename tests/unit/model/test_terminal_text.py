@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from klet.cli.json_text import as_json_text
-from klet.cli.terminal_text import as_terminal_text
+from klet.model.foreign_text import as_terminal_text
 
 
 @pytest.mark.parametrize(
