@@ -22,7 +22,7 @@ PLANTED = """
 import ctypes, os, time
 from contextlib import contextmanager
 from klet.testing.fuzz.mutators import amplify_bytes, change_bytes, choose_of
-from klet.testing.fuzz.target import Flaw, Limits, Target
+from klet.testing.fuzz.target import Flaw, FuzzTarget, Limits
 
 
 def steps(data):
@@ -71,7 +71,7 @@ def make(run):
     def opened():
         yield run
 
-    return Target(
+    return FuzzTarget(
         name=run.__name__,
         summary="",
         seeds=lambda: [b"seed"],

@@ -76,7 +76,7 @@ async def test_open_connections_change_to_the_new_certificate(cluster, home, too
                 async with cluster.signing(), running(*identity.parts, *watch):
                     await changes.get()
                     # The watch breaks off without any request of ours: its connection is the old one's.
-                    with pytest.raises(Exception, match="connections are made anew"):
+                    with pytest.raises(Exception, match="connections are replaced"):
                         await anext(stream)
             await client.list(Node)
             new = cluster.serials[-1]

@@ -207,7 +207,8 @@ async def test_the_node_is_shown(client):
     assert (shown["port"], shown["authentication"]["anonymous"]) == (client.port, {"enabled": False})
     _, body = await client.get("/runningpods/")
     assert {item["metadata"]["name"] for item in json.loads(body)["items"]} == {"api-node"}
-    assert await client.get("/metrics") == (404, "404: Page Not Found")
+    status, metrics = await client.get("/metrics")
+    assert (status, "kubelet_running_pods 1\n" in metrics) == (200, True)
 
 
 async def test_exec_over_a_websocket(client):
