@@ -12,7 +12,6 @@ PATHS = (
     "/debug/flags/v",
     "/debug/vars",
     "/configz",
-    "/metrics",
     "/metrics/cadvisor",
     "/stats/summary",
     "/logs/",
@@ -31,6 +30,12 @@ async def test_ports_without_a_check_have_none(door):
         answers = {path: await door.ask(path, port=port) for path in PATHS}
         assert {path: status for path, (status, _) in answers.items() if status not in {404, 405}} == {}
         assert not any("apiVersion" in text or "klet" in text for _, text in answers.values())
+
+
+async def test_metrics_are_for_readers_and_not_on_the_health_port(door):
+    """As upstream has it."""
+    assert (await door.ask("/metrics", port=door.healthz_port))[0] == 404
+    assert (await door.ask("/metrics", port=door.read_only_port))[0] == 200
 
 
 async def test_pods_are_not_on_the_health_port(door):
