@@ -80,7 +80,7 @@ KUBELET_USER = "kubelet"
 async def open_base(
     settings: AgentSettings, *, machine: MachineCache, clock: Clock, has_events: bool
 ) -> AsyncIterator[BasePorts]:
-    """Open the journal and the runtime; raises KletError if one of them cannot be had."""
+    """Open the journal and the runtime; raises KletError if one of them fails."""
     async with AsyncExitStack() as opened:
         threads = Threads(limit=DISK_THREADS)
         opened.callback(threads.close)

@@ -80,7 +80,7 @@ class TokenCache:
             self._kept = {key: kept for key, kept in self._kept.items() if not has_expired(kept.issued, now)}
 
     async def get(self, namespace: str, account: str, request: TokenRequest) -> IssuedToken:
-        """Return a token that is good for a while; the kept one if a new one cannot be had and it still is good."""
+        """Return a token that is good for a while; the kept one if no new one is given out and it is still good."""
         key = token_key(namespace, account, request)
         kept = self._kept.get(key)
         if kept is not None and not kept.is_due(self._clock):
@@ -128,7 +128,7 @@ class TokenCache:
             raise TokenFailed("the API server does not have TokenRequest endpoints enabled") from error
 
     async def _makes_tokens(self) -> bool:
-        """Return whether the account exists, to tell a missing one from an API server that makes no tokens."""
+        """Return whether the account exists, to distinguish a missing one from an API server that makes no tokens."""
         if not self._has_tokens:
             try:
                 found = msgspec.json.decode(await self._client.read("/api/v1"), type=_Resources)

@@ -96,7 +96,9 @@ class RequestGate:
             return as_authenticated(token)
         wrong = [verdict.reason for verdict in (certificate, token) if verdict is not None]
         if wrong:
-            logger.info("Credentials refused", extra={"path": asked.path, "error": "; ".join(wrong)})
+            logger.info(
+                "Credentials refused", extra={"path": shorten(asked.path, _LONGEST_PATH), "error": "; ".join(wrong)}
+            )
             return None
         return anonymous() if self._allows_anonymous else None
 
