@@ -7,7 +7,6 @@ finds it again.
 import base64
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Protocol, TypeAlias
 
@@ -18,6 +17,7 @@ from klet.api.meta import ObjectMeta
 from klet.certs.errors import NotIssued, RequestExists
 from klet.certs.messages import CertificateFacts, KeyAndRequest, Purpose, Template
 from klet.certs.templates import SIGNERS, build_bootstrap_name, build_usages
+from klet.model.hidden_fields import HidesFields
 
 logger = logging.getLogger(__name__)
 
@@ -40,13 +40,14 @@ class RequestFailed(Struct, frozen=True):
 RequestOutcome: TypeAlias = Issued | RequestFailed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Posted:
+class Posted(HidesFields, frozen=True, kw_only=True):
     """A request that the API server has, and the key it is for."""
+
+    HIDDEN = frozenset({"key"})
 
     name: str
     uid: str
-    key: str = field(repr=False)
+    key: str
 
 
 class RequestMaker(Protocol):

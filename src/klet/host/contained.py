@@ -5,8 +5,9 @@ Every step is taken by descriptor, so swapping a directory for a link meanwhile 
 
 import os
 import stat
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct
 
 from klet.host.errors import FileError, file_error
 
@@ -51,8 +52,7 @@ def make_beneath(root: Path, relative: str, *, mode: int, opened: int | None = N
     os.close(_Walk(root, relative, mode=mode, opened=opened).go())
 
 
-@dataclass(slots=True)
-class _Walk:
+class _Walk(Struct):
     """One way down. With a mode, directories that are missing are made on the way."""
 
     root: Path
@@ -60,7 +60,7 @@ class _Walk:
     is_strict: bool = True
     mode: int | None = None
     opened: int | None = None
-    _steps: list[int] = field(default_factory=list, init=False)
+    _steps: list[int] = []
 
     @property
     def shown(self) -> Path:

@@ -7,11 +7,11 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 
 from klet.errors import KletError
+from klet.model.hidden_fields import HidesFields
 
 _LINE_ENDS = str.maketrans("", "", "\r\n")
 
@@ -20,12 +20,13 @@ class BadDockerConfig(KletError):
     """A document that holds no logins that can be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class RegistryLogin:
+class RegistryLogin(HidesFields, frozen=True):
     """How to log in to a registry."""
 
+    HIDDEN = frozenset({"password"})
+
     username: str
-    password: str = field(repr=False)
+    password: str
 
 
 class _Entry(msgspec.Struct, frozen=True):

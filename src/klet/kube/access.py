@@ -2,16 +2,20 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from msgspec import Struct, field
 
-@dataclass(frozen=True, slots=True)
-class Material:
+from klet.model.hidden_fields import HidesFields
+
+
+class Material(HidesFields, frozen=True):
     """PEM text, inline or in a file that may change under us."""
 
-    data: bytes = field(default=b"", repr=False)
+    HIDDEN = frozenset({"data"})
+
+    data: bytes = b""
     path: Path | None = None
 
     def read(self) -> bytes:
@@ -19,8 +23,7 @@ class Material:
         return self.data if self.path is None else self.path.read_bytes()
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPair:
+class KeyPair(Struct, frozen=True):
     """A client certificate and its key; one file may hold both."""
 
     certificate: Material
@@ -39,44 +42,43 @@ class KeyPair:
         return certificate, certificate if is_one_file else self.key.read()
 
 
-@dataclass(frozen=True, slots=True)
-class ExecPlugin:
+class ExecPlugin(HidesFields, frozen=True):
     """A program that prints an ExecCredential."""
+
+    HIDDEN = frozenset({"env"})
 
     api_version: str
     command: str
     args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    env: Mapping[str, str] = field(default_factory=dict)
     install_hint: str = ""
     cluster: Mapping[str, object] | None = None
     """What the plugin gets of the cluster, if it asks for that (provideClusterInfo)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
+class Login(HidesFields, frozen=True):
     """What the agent shows. Several may be set: a certificate is shown with a token."""
 
+    HIDDEN = frozenset({"token"})
+
     pair: KeyPair | None = None
-    token: str = field(default="", repr=False)
+    token: str = ""
     token_file: Path | None = None
     plugin: ExecPlugin | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SystemAuthorities:
+class SystemAuthorities(Struct, frozen=True):
     """Trust what the machine trusts."""
 
 
-@dataclass(frozen=True, slots=True)
-class NoVerification:
+class NoVerification(Struct, frozen=True):
     """Trust anybody."""
 
 
 Authority: TypeAlias = Material | SystemAuthorities | NoVerification
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class Access(Struct, frozen=True, kw_only=True):
     """One server and one set of credentials."""
 
     server: str

@@ -6,7 +6,6 @@ accepted (client-go's exec authenticator).
 
 import asyncio
 import logging
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -21,6 +20,7 @@ from klet.kube.access import ExecPlugin, KeyPair, Login
 from klet.kube.credential_plugin import run_plugin
 from klet.kube.errors import CredentialError
 from klet.model.foreign_text import LONGEST_WORD, shorten
+from klet.model.hidden_fields import HidesFields
 
 logger = logging.getLogger(__name__)
 
@@ -32,13 +32,14 @@ PLUGIN_TIMEOUT: Final = timedelta(seconds=60)
 _LOOK: Final = timedelta(milliseconds=100)
 
 
-@dataclass(frozen=True, slots=True)
-class CredentialSet:
+class CredentialSet(HidesFields, frozen=True):
     """One set of credentials: a bearer token, a certificate with its key, or both."""
 
-    token: str = field(default="", repr=False)
-    certificate: bytes = field(default=b"", repr=False)
-    key: bytes = field(default=b"", repr=False)
+    HIDDEN = frozenset({"token", "certificate", "key"})
+
+    token: str = ""
+    certificate: bytes = b""
+    key: bytes = b""
 
 
 class Credentials:

@@ -10,7 +10,6 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from klet.kube.credentials import Credentials, CredentialSet
 from klet.kube.errors import CredentialError, KubeconfigError, Unreachable
 from klet.kube.reach import Reach
 from klet.kube.tls import client_context
+from klet.model.hidden_fields import HidesFields
 from klet.version import USER_AGENT
 
 logger = logging.getLogger(__name__)
@@ -37,24 +37,26 @@ _KEEP_ALIVE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpRequest(HidesFields, frozen=True):
     """One HTTP request below the server's address."""
+
+    HIDDEN = frozenset({"body"})
 
     method: str
     path: str
     query: Sequence[tuple[str, str]] = ()
-    body: bytes | None = field(default=None, repr=False)
+    body: bytes | None = None
     content_type: str = "application/json"
 
 
-@dataclass(frozen=True, slots=True)
-class HttpAnswer:
+class HttpAnswer(HidesFields, frozen=True):
     """A complete HTTP response."""
+
+    HIDDEN = frozenset({"body"})
 
     code: int
     retry_after: str
-    body: bytes = field(repr=False)
+    body: bytes
 
 
 class Transport:

@@ -1,7 +1,6 @@
 """References to config maps, secrets and tokens: which ones a pod or one of its volumes uses. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -10,6 +9,7 @@ from klet.api.container import Container, EphemeralContainer
 from klet.api.pod import Pod
 from klet.api.volume import Volume
 from klet.errors import KletError
+from klet.model.hidden_fields import HidesFields
 
 
 class ObjectKind(StrEnum):
@@ -36,11 +36,12 @@ class ObjectMissing(KletError):
     """A config map or secret that does not exist."""
 
 
-@dataclass(frozen=True, slots=True)
-class IssuedToken:
+class IssuedToken(HidesFields, frozen=True):
     """A token of a service account, and when to ask for the next one; None if it never has to be renewed."""
 
-    token: str = field(repr=False)
+    HIDDEN = frozenset({"token"})
+
+    token: str
     refresh_at: datetime | None
 
 

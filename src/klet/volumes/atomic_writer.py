@@ -19,7 +19,6 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
@@ -30,6 +29,7 @@ from klet.host.beneath import LONGEST_PATH
 from klet.host.contained import read_contained
 from klet.host.errors import FileError
 from klet.host.files import LONGEST_NAME, remove_entry
+from klet.model.hidden_fields import HidesFields
 from klet.volumes.errors import BadPath, doing
 from klet.volumes.volume_directories import open_volume
 
@@ -45,11 +45,12 @@ _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
-class FileProjection:
+class FileProjection(HidesFields, frozen=True):
     """One file."""
 
-    data: bytes = field(repr=False)
+    HIDDEN = frozenset({"data"})
+
+    data: bytes
     mode: int
     uid: int | None = None
 

@@ -19,7 +19,10 @@ FORBIDDEN = Forbidden(Status(code=403, reason="Forbidden"))
 BROKEN = ApiError(Status(code=500))
 
 
-def register(api, composer_of):
+NOT_READY = ("PLEG is not healthy",)
+
+
+def register(api, composer_of, errors=lambda _passed: NOT_READY):
     """Register in virtual time: the node, the seconds it took, the decisions."""
 
     async def run():
@@ -29,6 +32,7 @@ def register(api, composer_of):
             api=api,
             initial=composer_of(clock, findings=(FINDING,)),
             reset_devices=lambda: False,
+            errors=lambda: errors(clock.now() - EPOCH),
             board=board,
             recorder=journal,
             clock=clock,
@@ -38,6 +42,22 @@ def register(api, composer_of):
         return clock.now() - EPOCH, [cause.finding.decision for cause in journal.all()]
 
     return run_virtual(run())
+
+
+@pytest.mark.parametrize(
+    ("ready_after", "milliseconds"),
+    [
+        pytest.param(0, 0, id="a node that is ready does not wait"),
+        pytest.param(30, 30, id="one that becomes ready is registered then"),
+        pytest.param(5000, 100, id="one that does not is registered as it is"),
+    ],
+)
+def test_the_first_try_waits_for_a_ready_node(api, composer_of, ready_after, milliseconds):
+    def errors(passed):
+        return NOT_READY if passed < timedelta(milliseconds=ready_after) else ()
+
+    took, _ = register(api, composer_of, errors)
+    assert took == timedelta(milliseconds=milliseconds)
 
 
 def test_a_new_node_after_a_short_pause(api, composer_of):

@@ -31,6 +31,7 @@ from klet.model.roles import Part, PodSink
 from klet.node.addresses import host_ips
 from klet.node.image_list import ImageList
 from klet.node.pod_cidrs import PodCidrs
+from klet.node.registrar import AfterRegistration
 from klet.node.status_inputs import PartReports
 from klet.offline.keeping import Offline
 
@@ -152,4 +153,7 @@ def build_cluster_parts(cluster: Cluster, ports: Ports, agent: Agent) -> tuple[P
         cidrs=cluster.cidrs,
         offline=cluster.offline,
     )
-    return (*cluster.parts, images, node.reporter, node.lease, *pods)
+    later = (*cluster.parts, node.lease, *pods)
+    if cluster.reports.registers:
+        later = (AfterRegistration(parts=later, board=node.board, clock=ports.clock),)
+    return (node.reporter, images, *later)

@@ -100,7 +100,13 @@ def build_node_reporting(
         inputs=inputs, cidrs=cidrs, reported_in_use=volumes.mark_reported_in_use, settings=settings.node
     )
     registrar = NodeRegistrar(
-        api=ports.api, initial=composer, reset_devices=lambda: False, board=board, recorder=recorder, clock=clock
+        api=ports.api,
+        initial=composer,
+        reset_devices=lambda: False,
+        errors=inputs.errors,
+        board=board,
+        recorder=recorder,
+        clock=clock,
     )
     sync = StatusSync(
         heartbeats=Heartbeats(ports.heartbeat, ports.reconnect),
