@@ -10,6 +10,8 @@ from klet.testing.containerd import PrivateContainerd
 from klet.testing.control_plane.programs import KUBELET, find_program
 from klet.testing.free_ports import find_free_ports
 
+CHECKOUT = Path(__file__).resolve().parents[2]
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -22,6 +24,8 @@ class Program:
 KLET_RUN = Program("klet", lambda: KLET)
 UPSTREAM = Program("upstream", lambda: (str(find_program(KUBELET)),))
 BOTH = (KLET_RUN, UPSTREAM)
+LAUNCHED = Program("klet", lambda: (str(CHECKOUT / "klet"), *KLET[KLET.index("run") :]))
+"""As users of a checkout start it."""
 
 
 @dataclass(frozen=True, slots=True)

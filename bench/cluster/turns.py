@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from bench.cluster.node import Cluster, NodeUnderTest
-from bench.cluster.programs import KLET_RUN, UPSTREAM
+from bench.cluster.programs import BOTH, Program
 from bench.floor import Floor
 from klet.cri.client import CriClient
 
@@ -40,17 +40,22 @@ class Ground:
         floor: Callable[[], Awaitable[T]] | None = None,
         *,
         rounds: int | None = None,
+        programs: tuple[Program, Program] = BOTH,
+        before: Callable[[], None] = lambda: None,
     ) -> Turns[T]:
         """Rounds of each side in turn, so that a machine that gets slower slows all; each on a node of its own."""
         turns: Turns[T] = Turns()
         for number in range(rounds or self.rounds):
             if floor is not None:
                 turns.floor.append(await floor())
+            klet, upstream = programs
             for program, found, ready_after in (
-                (KLET_RUN, turns.klet, self.ready_after.klet),
-                (UPSTREAM, turns.upstream, self.ready_after.upstream),
+                (klet, turns.klet, self.ready_after.klet),
+                (upstream, turns.upstream, self.ready_after.upstream),
             ):
+                before()
                 async with self.cluster.node(program, self.client) as node:
-                    ready_after.append(node.ready_after)
+                    if programs == BOTH:
+                        ready_after.append(node.ready_after)
                     found.append(await measure(node, number))
         return turns

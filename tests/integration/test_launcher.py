@@ -121,7 +121,7 @@ def test_modules_in_the_working_directory_are_not_imported(installed, tmp_path):
 
 
 def bytecode_of(checkout):
-    return sorted(path.name.partition(".")[0] for path in checkout.directory.glob("src/klet/__pycache__/*.pyc"))
+    return sorted(path.name.partition(".")[0] for path in checkout.directory.glob(".venv/bytecode/**/src/klet/*.pyc"))
 
 
 def test_where_python_may_not_keep_bytecode_the_launcher_does(installed):
@@ -135,15 +135,21 @@ def test_where_python_may_not_keep_bytecode_the_launcher_does(installed):
     assert "added" in bytecode_of(installed)
 
 
+def test_bytecode_that_was_removed_is_made_again(installed):
+    shutil.rmtree(installed.directory / ".venv/bytecode")
+    installed.run(PYTHONDONTWRITEBYTECODE="1")
+    assert "__main__" in bytecode_of(installed)
+
+
 def test_bytecode_that_cannot_be_written_stops_nothing(installed, tmp_path):
     (installed.directory / ".venv/klet-compiled.new").mkdir()
     (installed.directory / ".venv/klet-compiled").unlink(missing_ok=True)
-    shutil.rmtree(installed.directory / "src/klet/__pycache__", ignore_errors=True)
-    (installed.directory / "src/klet/__pycache__").write_text("no directory")
+    shutil.rmtree(installed.directory / ".venv/bytecode", ignore_errors=True)
+    (installed.directory / ".venv/bytecode").write_text("no directory")
     try:
         answer = installed.run("ps", PYTHONDONTWRITEBYTECODE="1")
     finally:
-        (installed.directory / "src/klet/__pycache__").unlink()
+        (installed.directory / ".venv/bytecode").unlink()
         shutil.rmtree(installed.directory / ".venv/klet-compiled.new", ignore_errors=True)
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "['ps'] / True\n", "")
 
