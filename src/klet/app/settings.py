@@ -7,6 +7,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from klet.agent_log.start import LogSettings
+from klet.agent_log.vmodule import VModuleRule
 from klet.api.quantity import Quantity
 from klet.api.sysctls import normalize_sysctl
 from klet.app.resource_settings import cut_allocatable, cut_container_rules, cut_pod_cgroup_rules, cut_qos_rules
@@ -70,6 +72,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """By runtime class."""
     allowed_sysctls: tuple[str, ...] = ()
     """Patterns of kernel parameters that pods may set besides the safe ones."""
+    shows_hidden_metrics: bool = False
+    """Whether metrics that the previous release showed last are shown."""
 
 
 def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
@@ -115,6 +119,22 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         allocatable=cut_allocatable(given, machine),
         runtime_handlers={each.metadata.name: each.handler for each in given.klet.runtime_classes},
         allowed_sysctls=tuple(normalize_sysctl(each) for each in config.allowed_unsafe_sysctls),
+        shows_hidden_metrics=bool(config.show_hidden_metrics_for_version),
+    )
+
+
+def cut_log_settings(config: KubeletConfiguration) -> LogSettings:
+    """Choose how the agent logs; of the options only those of the chosen format act, as upstream."""
+    as_json = config.logging.format == "json"
+    text, json = config.logging.options.text, config.logging.options.json
+    buffer = json.info_buffer_size if as_json else text.info_buffer_size
+    return LogSettings(
+        as_json=as_json,
+        verbosity=config.logging.verbosity,
+        vmodule=tuple(VModuleRule(item.file_pattern, item.verbosity) for item in config.logging.vmodule),
+        is_split=json.split_stream if as_json else text.split_stream,
+        info_buffer=buffer.value() if buffer is not None else 0,
+        flush_seconds=config.logging.flush_frequency.total_seconds(),
     )
 
 

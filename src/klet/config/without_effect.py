@@ -48,13 +48,11 @@ _ENFORCED: Final = "no cgroup enforces reservations"
 _REPORTED: Final = "it only lowers what the Node reports as allocatable: no cgroup keeps pods from using it"
 _SHUTDOWN: Final = "pods are not stopped in order when the machine shuts down"
 _TRACING: Final = "nothing is traced"
-_LOG_LINES: Final = "every line is written to stderr at once"
 _PULLS: Final = "pulls are neither counted nor made to wait for one another"
 _UNCHECKED: Final = "an image that is present is used without a check of the pod's credentials"
 _IPTABLES: Final = "klet makes no rules of iptables"
 _PROVIDERS: Final = "credential providers are not run: images are pulled with Secrets and the node's own logins"
 _UPSTREAM: Final = "upstream's kubelet does not act upon it either"
-_LOCK: Final = "klet locks its root directory and no other file"
 
 FIELDS: Final = (
     Row("enableContentionProfiling", "klet has no profiler"),
@@ -63,15 +61,8 @@ FIELDS: Final = (
     Row("enableSystemLogHandler", "/logs/ is not served", honoured=False),
     Row("enableSystemLogQuery", "/logs/ is not served"),
     Row("streamingConnectionIdleTimeout", _UPSTREAM),
-    Row("showHiddenMetricsForVersion", "klet has no metrics"),
     Row("tracing.endpoint", _TRACING),
     Row("tracing.samplingRatePerMillion", _TRACING),
-    Row("logging.flushFrequency", _LOG_LINES),
-    Row("logging.vmodule", "logging.verbosity holds for all modules"),
-    Row("logging.options.text.splitStream", _LOG_LINES),
-    Row("logging.options.text.infoBufferSize", _LOG_LINES),
-    Row("logging.options.json.splitStream", _LOG_LINES),
-    Row("logging.options.json.infoBufferSize", _LOG_LINES),
     Row("podCIDR", "a node without an API server takes the pod network of its runtime"),
     Row("hairpinMode", _UPSTREAM),
     Row("volumePluginDir", "there are no FlexVolumes"),
@@ -132,10 +123,10 @@ FLAGS: Final = (
     Row("runtime-cgroups", "the runtime is not measured"),
     Row("image-credential-provider-config", _PROVIDERS),
     Row("image-credential-provider-bin-dir", _PROVIDERS),
-    Row("lock-file", _LOCK),
-    Row("exit-on-lock-contention", _LOCK),
     Row("experimental-mounter-path", "klet mounts by itself"),
-    Row("housekeeping-interval", "klet has no cAdvisor"),
+    Row(
+        "housekeeping-interval", "the usage of containers is not measured yet, so nothing is repeated in this interval"
+    ),
     *(Row(flag.name, "klet has no cAdvisor") for flag in KUBELET_FLAGS if flag.section == IGNORED_SECTION),
 )
 
@@ -151,7 +142,7 @@ GATES: Final = _names(
     InPlacePodVerticalScalingExclusiveMemory KubeletInUserNamespace KubeletPSI KubeletPodResourcesDynamicResources
     KubeletPodResourcesGet KubeletPodResourcesListUseActivePods KubeletRegistrationGetOnExistsOnly
     KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders
-    LocalStorageCapacityIsolationFSQuotaMonitoring LoggingAlphaOptions LoggingBetaOptions
+    LocalStorageCapacityIsolationFSQuotaMonitoring
     MutableCSINodeAllocatableCount NodeDeclaredFeatures NodeLogQuery PodAndContainerStatsFromCRI PodCertificateRequest
     PodLogsQuerySplitStreams PodReadyToStartContainersCondition ProcMountType ReduceDefaultCrashLoopBackOffDecay
     ReloadKubeletServerCertificateFile ResourceHealthStatus RestartAllContainersOnContainerExits

@@ -1,5 +1,7 @@
 """What happens to every request before its handler: routing, authentication, authorization."""
 
+import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from html import escape
@@ -8,12 +10,17 @@ from typing import Final, Protocol, assert_never
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
+from klet.model.foreign_text import shorten
+from klet.model.verbosity import CHANGES
 from klet.server.auth.gate import Admission, Asked, Turned
 from klet.server.endpoints import AREAS, Area, Door, Handler, Routes, WithoutDebugging
 from klet.server.front import Front, front_of
 from klet.server.places import Inside, Moved, Outside, Place, find_health, find_place
 from klet.server.tls.stream import CLIENT_CERTIFICATE
 
+logger = logging.getLogger(__name__)
+
+_LONGEST_SHOWN: Final = 256
 _NOSNIFF: Final = {"X-Content-Type-Options": "nosniff"}
 
 
@@ -62,8 +69,10 @@ def _guard(gate: Gatekeeper | None, find: Callable[[str], Place]) -> Middleware:
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         front = front_of(request)
+        began = asyncio.get_running_loop().time()
         try:
             response = await _answer(request, handler, front)
+            _log_request(request, response, front, began=began)
             if front is not None and front.is_retired:
                 response.force_close()
             return response
@@ -89,6 +98,20 @@ def _guard(gate: Gatekeeper | None, find: Callable[[str], Place]) -> Middleware:
                 assert_never(place)
 
     return guard
+
+
+def _log_request(request: web.Request, response: web.StreamResponse, front: Front | None, *, began: float) -> None:
+    """Log a request and its answer, as upstream's httplog does, but without the query: it may hold a command."""
+    if logger.isEnabledFor(CHANGES):
+        extra = {
+            "verb": request.method,
+            "URI": shorten(request.path, _LONGEST_SHOWN),
+            "latency": f"{(asyncio.get_running_loop().time() - began) * 1000:.3f}ms",
+            "userAgent": shorten(request.headers.get("User-Agent", ""), _LONGEST_SHOWN),
+            "srcIP": front.visit.address if front is not None else "",
+            "resp": response.status,
+        }
+        logger.log(CHANGES, "HTTP", extra=extra)
 
 
 async def _forget_server(_request: web.Request, response: web.StreamResponse) -> None:
