@@ -67,7 +67,8 @@ BUFFERED = LogStreams(info_buffer_size=Quantity.of(1024))
                      ['logging.flushFrequency: Invalid value: "0s": Must be greater than zero',
                       'logging.format: Invalid value: "xml": Unsupported log format'],
                      id="several problems in upstream's order"),
-        pytest.param(valid(verbosity=2**31), {}, ["logging.verbosity: Invalid value: 2147483648: Must be <= 2147483647"],
+        pytest.param(valid(verbosity=2**31), {},
+                     ["logging.verbosity: Invalid value: 2147483648: Must be <= 2147483647"],
                      id="too high a verbosity"),
         pytest.param(valid(format="json", vmodule=(VModuleItem(file_pattern="a", verbosity=1),)), {},
                      ["logging.vmodule: Forbidden: Only supported for text log format"], id="vmodule with JSON"),
@@ -93,6 +94,6 @@ def test_logging(logging, gates, problems):
 def test_only_the_previous_minor_may_show_its_hidden_metrics():
     [problem] = find_hidden_metrics_problems("1.33")
     assert problem == (
-        "--show-hidden-metrics-for-version must be omitted or have the value '1.34'. Only the previous minor version is "
-        "allowed"
+        "--show-hidden-metrics-for-version must be omitted or have the value '1.34'. "
+        "Only the previous minor version is allowed"
     )
