@@ -116,7 +116,7 @@ STORAGE: Final = SpecSet(
 RESIZE: Final = SpecSet(
     name="resize",
     title=(
-        "containers whose resources change while they run, without the Serial specs; klet runs those about wishes that "
+        "containers whose resources change while they run, without the Serial specs; klet runs those about resizes that "
         "the API server refuses"
     ),
     selection=Selection(focus=(r"\[sig-node\] Pod InPlace Resize Container",), skip=_UNSTABLE),
