@@ -18,14 +18,15 @@ NO_REASON: Final = "no reason is known"
 _HEAD: Final = """\
 # Conformance
 
-For users and contributors: the results of upstream's own end-to-end suite, with klet and with upstream's kubelet as the
-node, on the same control plane and machine. `scripts/conformance` builds the suite and its images, runs it and compares;
-`scripts/conformance --record` writes this page from the records in `tests/data/conformance/`. Do not edit it by hand.
+For users and contributors: the results of upstream's own end-to-end suite, with klet and with upstream's kubelet as
+the node, on the same control plane and machine. `scripts/conformance` builds the suite and its images, runs it and
+compares; `scripts/conformance --record` writes this page from the records in `tests/data/conformance/`. Do not edit it
+by hand.
 
-The images are built without a registry: agnhost is upstream's program on busybox, with bash and curl. Specs of a feature
-that klet does not have yet are listed under the issue that tracks the feature; klet runs few of these, because each fails
-only after minutes. The column "of" counts the specs that ran: where klet passes all of them, there may be others that it
-did not run.
+The images are built without a registry: agnhost is upstream's program on busybox, with bash and curl. Specs of a
+feature that klet does not have yet are listed under the issue that tracks the feature; klet runs few of these, because
+each fails only after minutes. The column "of" counts the specs that ran: where klet passes all of them, there may be
+others that it did not run.
 """
 _TABLE: Final = "| set | node | release | date | passed | of | time |\n| --- | --- | --- | --- | --- | --- | --- |"
 _DRIVERS: Final = (
