@@ -23,7 +23,7 @@ _AT_ONCE: Final = select.PIPE_BUF
 _LOOK_AGAIN: Final = 0.1
 
 
-class LogStream(Protocol):
+class LogOutput(Protocol):
     """Takes whole lines."""
 
     def write(self, line: bytes) -> None: ...
@@ -130,7 +130,7 @@ class DescriptorStream:
 class BufferedStream:
     """Keeps lines back until they fill the buffer; a line that is longer than it is passed on at once."""
 
-    def __init__(self, stream: LogStream, *, size: int, flush_every: float) -> None:
+    def __init__(self, stream: LogOutput, *, size: int, flush_every: float) -> None:
         self._stream = stream
         self._limit = min(size, LONGEST_BUFFER)
         self._flush_every = min(flush_every, threading.TIMEOUT_MAX)

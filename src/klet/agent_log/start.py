@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from klet.agent_log.flood import FloodFilter
 from klet.agent_log.format import JsonFormatter, TextFormatter
-from klet.agent_log.output import BufferedStream, DescriptorStream, LogStream
+from klet.agent_log.output import BufferedStream, DescriptorStream, LogOutput
 from klet.agent_log.vmodule import ModuleFilter, VModuleRule
 from klet.model.verbosity import level_of
 
@@ -29,7 +29,7 @@ class LogSettings(Struct, frozen=True, kw_only=True):
 class LogHandler(logging.Handler):
     """Writes each record to one of two streams."""
 
-    def __init__(self, *, info: LogStream, errors: LogStream, is_info: Callable[[logging.LogRecord], bool]) -> None:
+    def __init__(self, *, info: LogOutput, errors: LogOutput, is_info: Callable[[logging.LogRecord], bool]) -> None:
         super().__init__()
         self._info = info
         self._errors = errors
@@ -59,7 +59,7 @@ class LogHandler(logging.Handler):
         super().close()
 
 
-def start_logging(settings: LogSettings, *, streams: tuple[LogStream, LogStream] | None = None) -> LogHandler:
+def start_logging(settings: LogSettings, *, streams: tuple[LogOutput, LogOutput] | None = None) -> LogHandler:
     """Send klet's lines, and the warnings of libraries, to the streams: that for information and that for the rest."""
     formatter = JsonFormatter() if settings.as_json else TextFormatter()
     info, errors = streams or open_streams(settings, formatter)
@@ -75,7 +75,7 @@ def start_logging(settings: LogSettings, *, streams: tuple[LogStream, LogStream]
     return handler
 
 
-def open_streams(settings: LogSettings, formatter: logging.Formatter) -> tuple[LogStream, LogStream]:
+def open_streams(settings: LogSettings, formatter: logging.Formatter) -> tuple[LogOutput, LogOutput]:
     """Return the stream for information and that for the rest, which may be the same."""
 
     def describe_loss(count: int) -> bytes:

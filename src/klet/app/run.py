@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from klet.agent_log.start import start_logging
 from klet.aio.clock import Clock, SystemClock
+from klet.aio.stop_request import StopRequest
 from klet.app.kubelet_api import ApiSockets, check_serving, open_kubelet_api, take_ports
-from klet.app.lifecycle import StopRequest, run_parts
+from klet.app.lifecycle import run_parts
 from klet.app.node import NodeSpecification, build_node
 from klet.app.opening import open_base, open_ports, standalone_objects
 from klet.app.pod_sources import build_sources, source_names

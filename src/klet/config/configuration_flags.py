@@ -170,7 +170,9 @@ CONFIGURATION_FLAGS: Final = (
         _NODE, "node-status-update-frequency", DURATION, "nodeStatusUpdateFrequency", "Interval between node statuses"
     ),
     _override(_NODE, "node-status-max-images", INT32, "nodeStatusMaxImages", "Images in the node status; -1: no limit"),
-    _override(_NODE, "kube-api-content-type", STRING, "contentType", "Content type of API requests; klet always speaks JSON"),
+    _override(
+        _NODE, "kube-api-content-type", STRING, "contentType", "Content type of API requests; klet always speaks JSON"
+    ),
     _override(_NODE, "kube-api-qps", INT32, "kubeAPIQPS", "Requests per second to the API server"),
     _override(_NODE, "kube-api-burst", INT32, "kubeAPIBurst", "Burst of requests to the API server"),
     _override(_NODE, "event-qps", INT32, "eventRecordQPS", "Events per second"),
@@ -300,7 +302,9 @@ CONFIGURATION_FLAGS: Final = (
         _EVICTION, "eviction-minimum-reclaim", MAP, "evictionMinimumReclaim", "Least amount to reclaim, signal=2Gi,..."
     ),
     _override(_LOGGING, "logging-format", STRING, "logging.format", "text or json"),
-    _override(_LOGGING, "log-flush-frequency", DURATION, "logging.flushFrequency", "Longest time that lines are buffered"),
+    _override(
+        _LOGGING, "log-flush-frequency", DURATION, "logging.flushFrequency", "Longest time that lines are buffered"
+    ),
     _override(_LOGGING, "v", LEVEL, "logging.verbosity", _VERBOSITY, shorthand="v"),
     _override(_LOGGING, "vmodule", VMODULE, "logging.vmodule", "Verbosity by module: pattern=N,... (text only)"),
     _override(

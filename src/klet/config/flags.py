@@ -115,7 +115,9 @@ KUBELET_FLAGS: Final = (
     _flag("image-credential-provider-config", STRING, _DATA, "File or directory with a CredentialProviderConfig"),
     _flag("image-credential-provider-bin-dir", STRING, _DATA, "Directory of the credential provider programs"),
     _flag("lock-file", STRING, _DATA, "File to lock before anything else; waits for its holder"),
-    _flag("exit-on-lock-contention", BOOL, _DATA, "End with code 0 when another process opens or deletes the lock file"),
+    _flag(
+        "exit-on-lock-contention", BOOL, _DATA, "End with code 0 when another process opens or deletes the lock file"
+    ),
     _flag(
         "experimental-mounter-path",
         STRING,

@@ -4,7 +4,8 @@ import signal
 
 import pytest
 
-from klet.app.lifecycle import StopRequest, run_parts
+from klet.aio.stop_request import StopRequest
+from klet.app.lifecycle import run_parts
 from klet.errors import KletError
 
 

@@ -4,11 +4,25 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from klet.app.settings import LONGEST_REQUEST, STARTS_PER_CPU, check_settings, choose_legacy_logs, cut_settings
+from klet.agent_log.start import LogSettings
+from klet.agent_log.vmodule import VModuleRule
+from klet.aio.clock import SystemClock
+from klet.app.boards import build_boards
+from klet.app.settings import (
+    LONGEST_REQUEST,
+    STARTS_PER_CPU,
+    check_settings,
+    choose_legacy_logs,
+    cut_log_settings,
+    cut_settings,
+)
 from klet.config.command_line import Settings, parse_command_line
 from klet.config.errors import ConfigError
 from klet.host.machine.info import MachineInfo
+from klet.metrics import Deprecation
+from klet.model.memory import AgentMemory
 
 MACHINE = MachineInfo(hostname="Node", cpus=4, agent_cpus=2, memory=1 << 30)
 
@@ -73,3 +87,34 @@ def test_what_the_machine_cannot_keep(arguments, message):
     with pytest.raises(ConfigError) as caught:
         check_settings(given(*arguments), MACHINE)
     assert str(caught.value).startswith(message)
+
+
+ALPHA = "--feature-gates=LoggingAlphaOptions=true"
+STREAMS = ("--log-text-split-stream", "--log-text-info-buffer-size=2Ki", "--log-json-info-buffer-size=3Ki")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param([], LogSettings(), id="the defaults"),
+        pytest.param(["-v=3"], LogSettings(verbosity=3), id="verbosity"),
+        pytest.param(["--vmodule=pleg=4,sync/*=5"],
+                     LogSettings(vmodule=(VModuleRule("pleg", 4), VModuleRule("sync/*", 5))), id="by module"),
+        pytest.param(["--log-flush-frequency=1m"], LogSettings(flush_seconds=60.0), id="flushes"),
+        pytest.param([ALPHA, *STREAMS], LogSettings(is_split=True, info_buffer=2048), id="the streams of text"),
+        pytest.param([ALPHA, *STREAMS, "--logging-format=json"], LogSettings(as_json=True, info_buffer=3072),
+                     id="the streams of JSON"),
+    ],
+)  # fmt: skip
+def test_how_the_agent_logs(arguments, expected):
+    assert cut_log_settings(given(*arguments).config) == expected
+
+
+@pytest.mark.parametrize(("version", "is_shown"), [("", False), ("1.34", True)])
+def test_hidden_metrics_are_shown_for_the_previous_version(version, is_shown):
+    settings = given()
+    config = replace(settings.config, show_hidden_metrics_for_version=version)
+    cut = cut_settings(replace(settings, config=config), MACHINE)
+    metrics = build_boards(cut, AgentMemory(), SystemClock()).metrics
+    metrics.counter("old_total", "Old.", deprecation=Deprecation("1.34.0"))
+    assert (b"old_total 0" in metrics.write()) is is_shown
