@@ -12,7 +12,7 @@ from klet.aio.broadcast import Lagged
 from klet.api.pod import Pod
 from klet.api.pod_annotations import SOURCE_ANNOTATION
 from klet.model.causes import CauseId, CauseRecorder
-from klet.model.pods import PodUID, format_pod, full_name, is_mirror, is_static, uid_of
+from klet.model.pods import PodUID, full_name, is_mirror, is_static, uid_of
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.runtime import PodRuntimeStatus
@@ -190,7 +190,7 @@ def _log_change(change: PodChanges) -> None:
     """Log which pods a source has changed; statuses that come back from the API server are many, and only traced."""
     level = TRACE if change.kind is PodChangeKind.RECONCILE else STEADY
     if change.pods and logger.isEnabledFor(level):
-        pods = [format_pod(pod) for pod in change.pods]
+        pods = [f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in change.pods]
         logger.log(level, "SyncLoop %s", change.kind.name, extra={"source": change.source, "pods": pods})
 
 

@@ -38,6 +38,15 @@ logging.getLogger("klet.test").error("At once")
 raise RuntimeError("a bug")
 """
 
+UNREAD = """
+import logging
+from klet.agent_log.start import LogSettings, start_logging
+start_logging(LogSettings())
+for number in range(20_000):
+    logging.getLogger("klet.test").info("Line", extra={"number": number})
+print("not held up", flush=True)
+"""
+
 
 @pytest.fixture
 def lock(tmp_path):
@@ -188,6 +197,15 @@ def test_a_crash_loses_nothing():
     assert "Kept back" in ended.stdout
     assert "At once" in ended.stderr
     assert "RuntimeError: a bug" in ended.stderr
+
+
+def test_a_log_that_nobody_reads_holds_up_nothing_and_is_whole_when_it_is_read():
+    command = [sys.executable, "-P", "-c", UNREAD]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "not held up\n"
+        lines = process.stderr.read().splitlines()
+    assert process.returncode == 0
+    assert [int(line.rpartition("number=")[2]) for line in lines] == [*range(20_000)]
 
 
 def test_one_module_is_more_verbose(start, lock):

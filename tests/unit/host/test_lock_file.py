@@ -98,7 +98,7 @@ async def test_what_cannot_be_locked_is_named(tmp_path, name, prepare, reason):
 async def test_a_file_that_may_not_be_written_cannot_be_locked():
     # One that root may not write either.
     path = Path("/sys/kernel/uevent_seqnum")
-    with pytest.raises(HostError, match="permission denied|read-only file system"):
+    with pytest.raises(HostError, match=r"permission denied|read-only file system"):
         async with wait_for_lock(path, clock=SystemClock()):
             pass
 
