@@ -87,13 +87,14 @@ class DescriptorStream:
 
     def _write_later(self) -> None:
         while not self._write_held(is_thread=True):
-            self._wait_for_room(None)
+            # Not for ever: `finish` may have written all that was held meanwhile.
+            self._wait_for_room(1.0)
 
-    def _wait_for_room(self, seconds: float | None) -> bool:
+    def _wait_for_room(self, seconds: float) -> bool:
         # An object of its own: one cannot be asked by two threads at a time.
         room = select.poll()
         room.register(self._descriptor, select.POLLOUT)
-        return bool(room.poll(None if seconds is None else seconds * 1000))
+        return bool(room.poll(seconds * 1000))
 
     def _write_held(self, *, is_thread: bool = False) -> bool:
         """Write what there is room for; True if nothing is left."""

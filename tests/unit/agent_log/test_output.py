@@ -16,6 +16,7 @@ def pipe():
     os.set_blocking(reader, False)
     ends = {reader, writer}
     yield reader, writer, ends
+    join_writers()
     for end in ends:
         os.close(end)
 
@@ -35,6 +36,12 @@ def read_all(reader, until):
 
 def writers():
     return [thread for thread in threading.enumerate() if thread.name == "klet-log"]
+
+
+def join_writers():
+    for thread in writers():
+        thread.join(timeout=30)
+    assert writers() == []
 
 
 def test_a_line_is_written_at_once_by_the_caller(pipe):
@@ -58,9 +65,7 @@ def test_a_full_pipe_holds_up_nobody_and_a_late_reader_gets_every_line_in_order(
     stream.write(b"the end\n")
     lines = read_all(reader, b"the end\n").splitlines()
     assert [int(line) for line in lines[:-1]] == [*range(5000)]
-    for thread in writers():
-        thread.join(timeout=10)
-    assert writers() == []
+    join_writers()
     stream.write(b"again\n")
     assert read_all(reader, b"again\n") == b"again\n"
 
@@ -77,12 +82,10 @@ def test_what_is_too_much_is_dropped_and_counted(pipe):
     assert {*kept} == {LINE}
     assert report == b"lost %d\n" % (count - len(kept))
     assert MOST_HELD <= len(kept) * len(LINE) < MOST_HELD + (1 << 18)
-    for thread in writers():
-        thread.join(timeout=10)
 
 
 def test_the_end_waits_for_a_reader_that_reads(pipe):
-    reader, writer, ends = pipe
+    reader, writer, _ = pipe
     stream = stream_on(writer)
     for _ in range(5000):
         stream.write(LINE)
@@ -93,7 +96,6 @@ def test_the_end_waits_for_a_reader_that_reads(pipe):
     stream.finish()
     thread.join(timeout=10)
     assert found[0].count(LINE) == 5000
-    assert ends
 
 
 def test_the_end_does_not_wait_for_ever_for_one_that_does_not(pipe):
@@ -105,8 +107,6 @@ def test_the_end_does_not_wait_for_ever_for_one_that_does_not(pipe):
     read_all(reader, LINE)
     stream.write(b"the end\n")
     read_all(reader, b"the end\n")
-    for thread in writers():
-        thread.join(timeout=10)
 
 
 def test_a_reader_that_is_gone_is_no_error(pipe):
@@ -119,9 +119,7 @@ def test_a_reader_that_is_gone_is_no_error(pipe):
     for _ in range(1000):
         stream.write(LINE)
     stream.finish()
-    for thread in writers():
-        thread.join(timeout=10)
-    assert writers() == []
+    join_writers()
 
 
 def test_a_file_takes_everything(tmp_path):
