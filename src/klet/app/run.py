@@ -1,9 +1,11 @@
 """`klet run`: upstream's flags in, the agent running until it is stopped."""
 
+import asyncio
 import logging
 import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -13,7 +15,6 @@ from msgspec.structs import replace
 from klet.agent_log.format import start_logging
 from klet.aio.clock import SystemClock
 from klet.app.kubelet_api import ApiSockets, check_serving, open_kubelet_api, take_ports
-from klet.app.lifecycle import run_parts
 from klet.app.node import NodeSpecification, build_node
 from klet.app.opening import open_base, open_ports, standalone_objects
 from klet.app.pod_sources import build_sources, source_names
@@ -183,3 +184,27 @@ def _build_watchdog(base: BasePorts, agent: Agent) -> tuple[Part, ...]:
         randomness=base.randomness,
     )
     return (watchdog,)
+
+
+async def run_parts(parts: Sequence[Part], *, when_started: Callable[[], None]) -> None:
+    """Run every part in one task group. SIGTERM and SIGINT end it in good order; an escaping exception is a bug."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(part.run(), name=type(part).__name__) for part in parts]
+            when_started()
+            await stop.wait()
+            logger.info("Stopping; pods keep running")
+            for task in tasks:
+                task.cancel()
+    except BaseExceptionGroup as group_error:
+        # One that klet raised on purpose, such as a socket that cannot be bound, is a message and no bug.
+        if len(group_error.exceptions) == 1 and isinstance(cause := group_error.exceptions[0], KletError):
+            raise cause from None
+        raise
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
