@@ -1,12 +1,21 @@
-"""The first screen of `klet explain`: what the pod is, why, what comes next and when; below it what happened."""
+"""`klet explain`: why a pod is as it is, and what happened to it; also of pods that are gone, and of the node.
 
+The first screen says what the pod is, why, what comes next and when; below it stands what happened.
+"""
+
+import shutil
+import sys
 import textwrap
 from datetime import datetime, timedelta
 from typing import Final
 
-from klet.api.klet_v1 import ExplainedCondition, Explanation, NodeExplanation, PodState, Why
+from klet.api.klet_v1 import ExplainedCondition, Explanation, NodeExplanation, PodState, Why, encode_readable
+from klet.cli.client import AgentClient, AgentError
 from klet.cli.durations import human_duration
+from klet.cli.json_text import as_json_text
+from klet.cli.names import PodName, UnclearName, choose_name, is_node, parse_reference, pod_names, recorded_names
 from klet.cli.timeline import fold_story, render_beginning, render_folded, render_story
+from klet.model.foreign_text import as_terminal_text
 
 LABELS: Final = {"trouble": "Why", "progress": "Now", "past": "Before"}
 MOST_REASONS: Final = 3
@@ -14,6 +23,61 @@ MOST_REASONS: Final = 3
 LONGEST_MESSAGE: Final = 4
 """Lines of one reason; the rest is in -o json."""
 _INDENT: Final = 8
+NARROWEST: Final = 40
+WIDEST: Final = 120
+NOT_FOUND: Final = 404
+
+
+def print_explanation(
+    client: AgentClient, text: str, *, namespace: str | None, as_json: bool, is_whole: bool = False
+) -> None:
+    if is_node(text):
+        _print_node(client, text, as_json=as_json, is_whole=is_whole)
+        return
+    reference = parse_reference(text, namespace=namespace)
+
+    def remembered() -> frozenset[PodName]:
+        recorded = client.recorded_pods()
+        return recorded_names(recorded.pods, node_name=recorded.node_name)
+
+    explanation = _explain(client, choose_name(reference, pod_names(client.all_pods()), remembered))
+    if as_json:
+        _show(as_json_text(encode_readable(explanation)))
+    else:
+        _show(render_explanation(explanation, width=_width(), is_whole=is_whole))
+
+
+def _print_node(client: AgentClient, text: str, *, as_json: bool, is_whole: bool) -> None:
+    explanation = client.explain_node()
+    name = text.partition("/")[2]
+    if name not in {"", explanation.node.name}:
+        raise UnclearName(
+            f"this agent's node is {explanation.node.name!r}, not {name!r}; of a pod in the namespace 'node' ask with "
+            f"pod/node/{name}"
+        )
+    if as_json:
+        _show(as_json_text(encode_readable(explanation)))
+    else:
+        _show(render_node(explanation, width=_width(), is_whole=is_whole))
+
+
+def _show(text: str) -> None:
+    sys.stdout.write(as_terminal_text(text))
+    sys.stdout.flush()  # here, where a reader that went away is dealt with
+
+
+def _width() -> int:
+    return min(WIDEST, max(NARROWEST, shutil.get_terminal_size(fallback=(80, 24)).columns))
+
+
+def _explain(client: AgentClient, name: PodName) -> Explanation:
+    try:
+        return client.explain(name.namespace, name.name)
+    except AgentError as error:
+        if error.status != NOT_FOUND:
+            raise
+        # It has just gone, with all that was recorded about it.
+        raise AgentError(error.status, f"{error}; `klet ps` lists the pods that are there") from error
 
 
 def render_explanation(explanation: Explanation, *, width: int, is_whole: bool) -> str:
