@@ -14,8 +14,7 @@ from klet.certs.maker import CertificateMaker
 from klet.cli.node.daemons import AGENT, agent_service, containerd_service, daemon, run_services
 from klet.cli.node.host_ledger import HostLedger
 from klet.cli.node.identities import ensure_identities
-from klet.cli.node.klet_config import CRUN, RUNC, build_klet_configuration
-from klet.cli.node.kubelet_config import build_kubelet_configuration
+from klet.cli.node.kubelet_config import CRUN, RUNC, build_klet_configuration, build_kubelet_configuration
 from klet.cli.node.machine import (
     SYSCTL,
     Programs,
