@@ -185,7 +185,7 @@ def explain(
     `klet explain node` shows why the node is ready or not, condition by condition.
     """
     # Imported here for the same reason as above.
-    from klet.cli.explanation import print_explanation  # noqa: PLC0415
+    from klet.cli.explain import print_explanation  # noqa: PLC0415
 
     print_explanation(_client(state_dir), what, namespace=namespace, as_json=_is_json(output), is_whole=every)
 

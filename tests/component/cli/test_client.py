@@ -11,7 +11,7 @@ from aiohttp import web
 from klet.aio.clock import SystemClock
 from klet.api.klet_v1 import CauseRecord, NodeExplanation, PodListing
 from klet.cli.client import AgentClient, AgentError, AgentUnavailable, OtherVersion
-from klet.cli.explanation import print_explanation
+from klet.cli.explain import print_explanation
 from klet.cli.journal_feed import JournalFeed
 from klet.cli.names import UnclearName
 from klet.cli.pod_commands import PodFormat, print_pods
