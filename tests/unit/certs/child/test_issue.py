@@ -9,9 +9,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klet.certs.child.describe import describe
 from klet.certs.child.issue import make_authority, make_self_signed, make_signing_request, sign_leaf
-from klet.certs.child.loading import Refused, public_bytes
+from klet.certs.child.loading import Refused, describe, public_bytes
 from klet.certs.messages import (
     Describe,
     KeyAlgorithm,
