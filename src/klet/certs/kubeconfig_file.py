@@ -15,7 +15,7 @@ from klet.kube.access import Access, Material, NoVerification, SystemAuthorities
 from klet.kube.credentials import CredentialSet
 from klet.kube.errors import KubeconfigError, KubeError
 from klet.kube.kubeconfig import load_kubeconfig
-from klet.kube.tls import client_context
+from klet.kube.transport import client_context
 
 _DIRECTORY_MODE: Final = 0o755
 _FILE_MODE: Final = 0o600
