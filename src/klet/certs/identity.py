@@ -27,8 +27,7 @@ from klet.certs.maker import CertificateMaker
 from klet.certs.manager import CertificateManager
 from klet.certs.messages import Pair, Purpose, Template
 from klet.certs.pairs import CertificatePair
-from klet.certs.requests import CertificateRequester
-from klet.certs.signing_api import ApiSigning
+from klet.certs.requests import ApiSigning, CertificateRequester
 from klet.certs.store import CLIENT_PREFIX, SERVER_PREFIX, PairStore
 from klet.certs.templates import build_client_template, build_serving_template
 from klet.kube.access import Access, KeyPair, Login, Material
