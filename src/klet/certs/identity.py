@@ -19,10 +19,9 @@ from klet.aio.tasks import first_of
 from klet.aio.threads import Threads
 from klet.api.node import NodeAddress
 from klet.certs.board import CertificateBoard
-from klet.certs.bootstrap import KEY_FILE, Bootstrap, wait_for_server
+from klet.certs.bootstrap import KEY_FILE, Bootstrap, build_kubeconfig, find_flaw, wait_for_server, write_kubeconfig
 from klet.certs.findings import find_first
 from klet.certs.followers import IdentityWatch, PairUser, ServedPair
-from klet.certs.kubeconfig_file import build_kubeconfig, find_flaw, write_kubeconfig
 from klet.certs.maker import CertificateMaker
 from klet.certs.manager import CertificateManager
 from klet.certs.messages import Pair, Purpose, Template
