@@ -21,8 +21,7 @@ from klet.api.certificates import ClusterTrustBundle
 from klet.api.selectors import label_selector
 from klet.api.volume import ClusterTrustBundleProjection
 from klet.kube.informer import ObjectKey
-from klet.model.objects import ANY_TRUST_BUNDLE, ObjectRef
-from klet.model.trust_bundles import choose_bundles
+from klet.model.objects import ANY_TRUST_BUNDLE, ObjectRef, choose_bundles
 from klet.objectcache.errors import NoTrustAnchors
 
 SYNC_PATIENCE: Final = timedelta(seconds=10)
