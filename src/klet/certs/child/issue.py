@@ -23,6 +23,7 @@ from klet.certs.child.loading import (
     Refused,
     SigningKey,
     belongs_to,
+    is_authority,
     key_algorithm,
     load_certificates,
     load_signing_key,
@@ -150,13 +151,6 @@ def _load_authority(request: SignLeaf | SignRequest) -> tuple[x509.Certificate, 
         rule = f"{path}: the authority ended at {certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
         raise Refused(RefusalReason.EXPIRED, rule)
     return certificate, key
-
-
-def is_authority(certificate: x509.Certificate) -> bool:
-    try:
-        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except x509.ExtensionNotFound:
-        return False
 
 
 def _authority(common_name: str, key: SigningKey, *, start: datetime, end: datetime) -> x509.Certificate:

@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, Pub
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
-from klet.certs.child.issue import is_authority
 from klet.certs.messages import CertificateFacts, Describe, KeyAlgorithm, RefusalReason
 from klet.certs.pem import certificate_blocks, is_encrypted, key_block
 from klet.errors import KletError
@@ -107,6 +106,13 @@ def describe(request: Describe) -> CertificateFacts:
         key_algorithm=key_algorithm(leaf.public_key()),
         key_matches=belongs_to(load_key(request.key, where="key"), leaf) if request.key else None,
     )
+
+
+def is_authority(certificate: x509.Certificate) -> bool:
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except x509.ExtensionNotFound:
+        return False
 
 
 def _alternative_names(certificate: x509.Certificate) -> x509.SubjectAlternativeName | None:
