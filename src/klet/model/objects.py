@@ -10,7 +10,7 @@ from klet.api.container import Container, EphemeralContainer
 from klet.api.meta import LabelSelector
 from klet.api.pod import Pod
 from klet.api.selectors import label_selector
-from klet.api.volume import Volume
+from klet.api.volume import Volume, secret_references
 from klet.errors import KletError
 from klet.model.hidden_fields import HidesFields
 
@@ -119,17 +119,8 @@ def _legacy_secrets(volume: Volume) -> Iterator[str]:
         yield volume.azure_file.secret_name
     if volume.csi is not None and volume.csi.node_publish_secret_ref is not None:
         yield volume.csi.node_publish_secret_ref.name
-    for source in (
-        volume.cephfs,
-        volume.cinder,
-        volume.flex_volume,
-        volume.rbd,
-        volume.scale_io,
-        volume.iscsi,
-        volume.storageos,
-    ):
-        if source is not None and source.secret_ref is not None:
-            yield source.secret_ref.name
+    for reference in secret_references(volume):
+        yield reference.name
 
 
 def choose_bundles(
