@@ -51,11 +51,6 @@ def compute_pod_limits(allocation: PodAllocation, *, with_overhead: bool = True)
     return limits
 
 
-def has_pod_level_resources(allocation: PodAllocation) -> bool:
-    """Return whether the pod itself has a request or limit that may stand there."""
-    return bool(_pod_level(allocation.pod_requests) or _pod_level(allocation.pod_limits))
-
-
 def is_limited(allocation: PodAllocation, resource: str) -> bool:
     """Return whether every container has a limit of a resource, or the pod as a whole has one.
 

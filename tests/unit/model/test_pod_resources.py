@@ -8,7 +8,6 @@ from klet.model.allocation import desired_allocation
 from klet.model.pod_resources import (
     compute_pod_limits,
     compute_pod_requests,
-    has_pod_level_resources,
     hugepage_amounts,
     is_limited,
     memory_bytes,
@@ -105,20 +104,6 @@ def test_limits(given, expected):
 
 def test_limits_without_overhead():
     assert texts(compute_pod_limits(pod(cpu("1"), overhead={"cpu": "1"}), with_overhead=False)) == {"cpu": "1"}
-
-
-@pytest.mark.parametrize(
-    ("resources", "expected"),
-    [
-        pytest.param(None, False, id="none"),
-        pytest.param({}, False, id="empty"),
-        pytest.param({"requests": {"cpu": "1"}}, True, id="a request"),
-        pytest.param({"limits": {"hugepages-2Mi": "2Mi"}}, True, id="a limit"),
-        pytest.param({"limits": {"ephemeral-storage": "1"}}, False, id="a resource that cannot stand there"),
-    ],
-)
-def test_pod_level_resources(resources, expected):
-    assert has_pod_level_resources(pod(resources=resources)) is expected
 
 
 @pytest.mark.parametrize(
