@@ -1,4 +1,4 @@
-"""Disk space: what a filesystem has and what a tree takes (upstream's statfs and du providers). It blocks."""
+"""Disk space: what a filesystem has (upstream's statfs provider). It blocks."""
 
 import os
 from pathlib import Path
@@ -7,8 +7,6 @@ from msgspec import Struct
 
 from klet.aio.threads import Threads
 from klet.host.errors import FileError, file_error
-
-_BLOCK = 512
 
 
 class FilesystemUsage(Struct, frozen=True, kw_only=True):
