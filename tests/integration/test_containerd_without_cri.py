@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from klet.aio.clock import SystemClock
 from klet.cli.node.daemons import containerd_service, run_services, stop_daemon
 from klet.cli.node.node import NodeError, find_node
-from klet.cli.node.runtime_wait import RUNTIME_DEADLINE, until_runtime_ready
+from klet.cli.node.preparation import RUNTIME_DEADLINE, until_runtime_ready
 from klet.cli.node.supervisor import OWN_NAME
 from klet.host.cni import build_cni_list
 from klet.host.containerd_config import ContainerdSettings, build_containerd_config

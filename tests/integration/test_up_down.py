@@ -21,8 +21,7 @@ from klet.cli.node.paths import node_names
 from klet.host.containerd_probe import has_capability
 from klet.host.mounts import list_mounts
 from klet.host.procfs import CAP_SYS_RESOURCE
-from klet.testing.containerd import why_impossible
-from klet.testing.crun import has_mixed_controllers
+from klet.testing.containerd import has_mixed_controllers, why_impossible
 
 ROOT = Path(__file__).parents[2]
 KLET = ROOT / "klet"

@@ -17,7 +17,7 @@ import klet
 from klet.aio.clock import SystemClock
 
 SOURCE = Path(klet.__file__).parent
-INTENDED = {"host/http_client.py", "kube/tls.py"}
+INTENDED = {"host/http_client.py", "kube/transport.py"}
 SWITCHES = {"CERT_NONE", "_create_unverified_context", "_create_default_https_context", "check_hostname"}
 
 

@@ -7,28 +7,26 @@ import logging
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.aio.clock import Clock
 from klet.aio.tasks import first_of
 from klet.aio.threads import Threads
 from klet.api.node import NodeAddress
 from klet.certs.board import CertificateBoard
-from klet.certs.bootstrap import KEY_FILE, Bootstrap, wait_for_server
+from klet.certs.bootstrap import KEY_FILE, Bootstrap, build_kubeconfig, find_flaw, wait_for_server, write_kubeconfig
 from klet.certs.findings import find_first
 from klet.certs.followers import IdentityWatch, PairUser, ServedPair
-from klet.certs.kubeconfig_file import build_kubeconfig, find_flaw, write_kubeconfig
 from klet.certs.maker import CertificateMaker
 from klet.certs.manager import CertificateManager
 from klet.certs.messages import Pair, Purpose, Template
 from klet.certs.pairs import CertificatePair
-from klet.certs.requests import CertificateRequester
-from klet.certs.signing_api import ApiSigning
+from klet.certs.requests import ApiSigning, CertificateRequester
 from klet.certs.store import CLIENT_PREFIX, SERVER_PREFIX, PairStore
 from klet.certs.templates import build_client_template, build_serving_template
 from klet.kube.access import Access, KeyPair, Login, Material

@@ -15,8 +15,7 @@ from klet.cli.client import AgentClient
 from klet.cli.journal_feed import JournalFeed
 from klet.cli.json_text import as_json_text
 from klet.cli.names import choose_container, container_names, find_pod, parse_reference
-from klet.cli.pod_table import build_row
-from klet.cli.table import column_widths, pod_columns, pod_header, render_lines, render_table
+from klet.cli.pod_table import build_row, column_widths, pod_columns, pod_header, render_lines, render_table
 from klet.model.foreign_text import as_terminal_text
 
 WATCH_SECONDS = 1.0

@@ -21,8 +21,11 @@ from klet.cli.client import AgentClient, AgentUnavailable
 from klet.cli.down import run_down
 from klet.cli.journal_feed import JournalFeed
 from klet.cli.manifests import (
+    Input,
     ManifestChecker,
     digest_of,
+    read_input,
+    read_signatures,
 )
 from klet.cli.node.daemons import AGENT, daemon
 from klet.cli.node.host_ledger import HostLedger
@@ -30,7 +33,6 @@ from klet.cli.node.node import LocalNode, NodeError, find_node, last_lines, lock
 from klet.cli.node.preparation import NodePreparation
 from klet.cli.node.processes import read_pid_file
 from klet.cli.progress import CommandProgress
-from klet.cli.user_input import Input, read_input, read_signatures
 from klet.cli.verdict import Broken, Done, Pending, Verdict
 from klet.cli.waiting import AppliedPod, PodWaiter, key_of
 from klet.host.files import read_bytes, remove_file, write_atomic

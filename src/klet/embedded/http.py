@@ -20,8 +20,7 @@ from klet.api.meta import DeleteOptions
 from klet.embedded import refusals
 from klet.embedded.faults import Ask, Cut, DelayAnswer, FallSilent, Fault, Faults, RefuseRequest
 from klet.embedded.identities import ApiUser, Identities
-from klet.embedded.nesting import DEEPEST, is_too_deep
-from klet.embedded.patching import TYPES, Patch
+from klet.embedded.patching import DEEPEST, TYPES, Patch, is_too_deep
 from klet.embedded.questions import Questions
 from klet.embedded.reading import Reader, read_filter, read_watch_options
 from klet.embedded.refusals import RequestRefused

@@ -10,9 +10,8 @@ from klet.api.meta import ObjectMeta
 from klet.api.node import Node, NodeStatus
 from klet.api.pod import Pod, PodStatus
 from klet.api.service import Service
-from klet.model.objects import ObjectKind, ObjectRef, pod_config_maps, pod_secrets
+from klet.model.objects import ObjectKind, ObjectRef, choose_bundles, pod_config_maps, pod_secrets
 from klet.model.pods import PodUID, is_mirror, is_static, uid_of
-from klet.model.trust_bundles import choose_bundles
 
 KUBERNETES = ("default", "kubernetes")
 """The service that is in the environment of every container."""

@@ -17,7 +17,7 @@ from klet.api.pod import Pod
 from klet.api.service import Service
 from klet.checkpoint import Envelope
 from klet.model.pods import PodUID
-from klet.offline.payloads import read_object, read_payload
+from klet.offline.object_formats import read_object, read_payload
 
 logger = logging.getLogger(__name__)
 

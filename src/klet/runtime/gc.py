@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from klet.aio.broadcast import Subscription
 from klet.aio.clock import Clock
-from klet.aio.periodic import run_periodically
+from klet.aio.tasks import run_periodically
 from klet.aio.turns import Turns
 from klet.api.times import Duration
 from klet.cri.errors import CriError, CriNotFound

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from klet.certs.board import CertificateBoard
-from klet.certs.child.describe import describe
+from klet.certs.child.loading import describe
 from klet.certs.errors import IdentityLost
 from klet.certs.followers import IdentityWatch, ServedPair
 from klet.certs.messages import Describe

@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 
 from klet.cli.pod_commands import log_query, print_logs
-from klet.cli.table import column_widths, render_lines, render_table
+from klet.cli.pod_table import column_widths, render_lines, render_table
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from klet.api.pod import PodCondition
 from klet.cli.apply_plan import PodKey
 from klet.cli.client import AgentError, AgentUnavailable
 from klet.cli.verdict import Broken, Done, Pending
-from klet.cli.waiting import AppliedPod, PodWaiter, find_applied
+from klet.cli.waiting import TROUBLES, AppliedPod, PodWaiter, brief_line, find_applied
+from klet.model.reasons import Reason
 
 WEB = AppliedPod(PodKey("default", "web"), "d1")
 
@@ -277,3 +278,30 @@ def test_what_the_status_says_of_a_container_is_not_asked_for(web, build_pod):
         WEB.key: Pending('container "a" waits: ErrImagePull: no such image', is_trouble=True)
     }
     assert lister.asked == []
+
+
+def decided(decision: str, message: str = "m", container: str = "") -> CauseRecord:
+    at = datetime(2030, 1, 1, tzinfo=UTC)
+    return CauseRecord(at=at, decision=decision, message=message, subject=CauseSubject(container=container))
+
+
+@pytest.mark.parametrize(
+    ("decision", "line"),
+    [
+        pytest.param("Pulling", 'container "a": pulling it', id="a pull"),
+        pytest.param("Started", 'container "a" started', id="a start"),
+        pytest.param("Unhealthy", "a: Unhealthy: Pulling it", id="a trouble"),
+        pytest.param("FailedMount", "a: FailedMount: Pulling it", id="a failure"),
+        pytest.param("Failed", None, id="a failed start is in the status"),
+        pytest.param("Created", None, id="a step on the way"),
+        pytest.param("FailedToTeleport", None, id="a word of another version"),
+    ],
+)
+def test_a_decision_in_a_few_words(decision, line):
+    assert brief_line(decided(decision, "Pulling it", "a")) == line
+
+
+def test_every_failure_is_a_trouble_except_that_of_a_start():
+    failures = {reason for reason in Reason if reason.name.startswith("FAILED_")}
+    assert failures < TROUBLES
+    assert Reason.FAILED not in TROUBLES

@@ -9,8 +9,7 @@ from klet.aio.clock import SystemClock
 from klet.api.config import ConfigMap
 from klet.api.kinds import kind_of
 from klet.embedded.identities import Identities
-from klet.embedded.nesting import DEEPEST, is_too_deep
-from klet.embedded.patching import MERGE_PATCH, TYPES, Patch
+from klet.embedded.patching import DEEPEST, MERGE_PATCH, TYPES, Patch, is_too_deep
 from klet.embedded.reading import LONGEST_WATCH, read_watch_options
 from klet.embedded.refusals import RequestRefused
 from klet.embedded.store import Store

@@ -4,10 +4,10 @@ import pytest
 
 from klet.api.config import ConfigMap, Secret
 from klet.api.meta import ObjectMeta
-from klet.offline.key import KEY_SIZE
 from klet.offline.object_files import NoFiles, ObjectFiles, file_name, file_stem
 from klet.offline.object_formats import Known, PlainFormat, SealedFormat
 from klet.offline.sealing import load_sealer
+from klet.offline.store import KEY_SIZE
 from klet.testing.clock import ManualClock
 
 SEALER = load_sealer(bytes(KEY_SIZE))

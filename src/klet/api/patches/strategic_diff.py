@@ -5,7 +5,7 @@ from typing import Any
 
 from klet.api.base import ApiObject
 from klet.api.codec import to_builtins
-from klet.api.patches.equality import same
+from klet.api.patches.merge_patch import same
 from klet.api.patches.metadata import MergeList
 from klet.api.patches.strategic import (
     DELETE_FROM_LIST,

@@ -18,8 +18,7 @@ from klet.model.recording import DecisionRecorder
 from klet.model.runtime import ContainerRecord, PodRuntimeStatus
 from klet.runtime.actions import KillReason
 from klet.runtime.hooks import HookError, HookRunner, HookTarget, describe_handler
-from klet.runtime.kill.grace import base_grace, stop_timeout, whole_seconds
-from klet.runtime.kill.kill_order import KillTurns, plan_kill_order
+from klet.runtime.kill.kill_order import KillTurns, base_grace, plan_kill_order, stop_timeout, whole_seconds
 from klet.runtime.labels import restore_container
 from klet.wire import cri_v1_pb2 as cri
 

@@ -20,9 +20,8 @@ from klet.host.http_response import MAX_BODY, HttpResponse, ResponseError, Respo
 from klet.model.foreign_text import read_output
 from klet.model.http_get import Address, build_address, follow, write_request
 from klet.model.runtime import ContainerId
-from klet.probes.exec_probe import probe_exec
-from klet.probes.grpc_probe import CHECK, probe_grpc
 from klet.probes.handler import MAX_OUTPUT, ProbeOutcome, ProbeTarget
+from klet.probes.prober import CHECK, probe_exec, probe_grpc
 from klet.testing.fuzz.mutators import (
     amplify_behind_first_line,
     amplify_bytes,

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from klet.testing.crun import find_crun, has_mixed_controllers
+from klet.testing.containerd import find_crun, has_mixed_controllers
 
 
 @pytest.mark.parametrize(

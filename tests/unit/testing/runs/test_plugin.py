@@ -2,7 +2,7 @@ from pathlib import PurePath
 
 import pytest
 
-from klet.testing.runs.limits import DEFAULT_LIMIT, LimitError, choose_limit, parse_limits, parse_seconds
+from klet.testing.runs.plugin import DEFAULT_LIMIT, LimitError, choose_limit, parse_limits, parse_seconds
 
 LIMITS = {PurePath("tests"): 100.0, PurePath("tests/unit"): 60.0, PurePath("tests/unit/test_slow.py"): 90.0}
 

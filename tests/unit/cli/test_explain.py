@@ -13,7 +13,7 @@ from klet.api.klet_v1 import (
     TimelineStep,
     Why,
 )
-from klet.cli.explanation import render_explanation, render_node
+from klet.cli.explain import render_explanation, render_node
 
 POD = ExplainedPod(namespace="default", name="web-node")
 

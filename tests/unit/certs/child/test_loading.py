@@ -6,8 +6,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from klet.certs.child.describe import describe
-from klet.certs.child.loading import Refused
+from klet.certs.child.loading import Refused, describe
 from klet.certs.messages import Describe, KeyAlgorithm, RefusalReason
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -1,4 +1,4 @@
-from klet.cli.node.leftovers import cni_results, known_sandboxes, leased_containers, remove_empty, shim_sockets
+from klet.cli.node.teardown import cni_results, known_sandboxes, leased_containers, remove_empty, shim_sockets
 
 
 def test_sandboxes_are_known_by_their_leases_and_directories(tmp_path):
