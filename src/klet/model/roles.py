@@ -100,7 +100,7 @@ class Allocations(Protocol):
     def of(self, pod: Pod) -> PodAllocation: ...
 
 
-class PodCidrTaker(Protocol):
+class PodCidrUpdater(Protocol):
     """Takes the node's pod CIDRs."""
 
     async def apply(self, cidrs: tuple[str, ...]) -> bool:

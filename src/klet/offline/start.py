@@ -11,7 +11,7 @@ from klet.kube.node_informers import NodeInformers
 from klet.model.causes import CauseRecorder
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
-from klet.model.roles import PodCidrTaker
+from klet.model.roles import PodCidrUpdater
 from klet.offline.keeping import Offline
 from klet.offline.snapshot import AcceptedPods
 
@@ -29,7 +29,7 @@ class StartFromKept:
         *,
         offline: Offline,
         informers: NodeInformers,
-        cidrs: PodCidrTaker,
+        cidrs: PodCidrUpdater,
         update: Callable[[Pod, datetime], Pod],
         recorder: CauseRecorder,
     ) -> None:

@@ -27,10 +27,10 @@ from klet.host.images import BUSYBOX_IMAGE
 from klet.metrics import MetricRegistry
 from klet.server.auth.access import AlwaysAllow, Authorizer
 from klet.server.auth.certificates import CertificateAuthenticator, ClientAuthorities
-from klet.server.auth.gate import RequestGate
+from klet.server.auth.filter import AuthFilter
 from klet.server.auth.reviews import LIMITS, Retrying, ReviewLimits
 from klet.server.auth.tokens import TokenAuthenticator
-from klet.server.listener import DoorLimits, ListenAddress, SecureListener, SocketListener, take
+from klet.server.listener import ListenAddress, ListenerLimits, SecureListener, SocketListener, listen_on
 from klet.server.routes.health import HealthCheck, HealthRoutes
 from klet.server.routes.metrics import MetricRoutes
 from klet.server.routes.node import NodeRoutes
@@ -195,7 +195,7 @@ class Setup:
     has_debugging: bool = True
     with_vault: bool = False
     """Run another pod, `default/vault` with the UID `vault-uid`."""
-    limits: DoorLimits = field(default_factory=DoorLimits)
+    limits: ListenerLimits = field(default_factory=ListenerLimits)
     token_ttl: timedelta = timedelta(minutes=2)
     review_limits: ReviewLimits = LIMITS
 
@@ -294,7 +294,7 @@ async def run_kubelet(pki: Pki, directory: Path, setup: Setup) -> AsyncIterator[
         certified = CertifiedConnections(clock=clock)
         kubelet.contexts, kubelet.authorities, kubelet.certified = contexts, authorities, certified
         retrying = Retrying(clock=clock, randomness=random.Random(1))
-        gate = RequestGate(
+        auth = AuthFilter(
             certificates=CertificateAuthenticator(authorities=authorities, clock=clock)
             if setup.with_client_ca
             else None,
@@ -311,12 +311,12 @@ async def run_kubelet(pki: Pki, directory: Path, setup: Setup) -> AsyncIterator[
             allows_anonymous=setup.allows_anonymous,
             is_fine_grained=True,
         )
-        taken = take(ListenAddress(host="127.0.0.1", port=0, name="address, port"))
+        taken = listen_on(ListenAddress(host="127.0.0.1", port=0, name="address, port"))
         listener = SecureListener(
             listener=taken,
             contexts=contexts,
             certified=certified,
-            gate=gate,
+            auth=auth,
             routes=kubelet.routes,
             clock=clock,
             has_debugging=setup.has_debugging,

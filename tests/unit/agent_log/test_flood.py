@@ -7,7 +7,7 @@ import pytest
 from klet.agent_log.flood import MOST, WINDOW, FloodFilter
 
 
-def record(at, *, name="klet.server.front", level=logging.WARNING, message="Request refused"):
+def record(at, *, name="klet.server.connection", level=logging.WARNING, message="Request refused"):
     made = logging.LogRecord(name, level, "", 1, message, (), None)
     made.created = at
     return made

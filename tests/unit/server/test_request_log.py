@@ -3,7 +3,7 @@ import logging
 import pytest
 from aiohttp.http_exceptions import BadHttpMessage, InvalidHeader, LineTooLong
 
-from klet.server.request_log import PlainComplaints
+from klet.server.request_log import RequestErrorFilter
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from klet.server.request_log import PlainComplaints
 )
 def test_a_request_that_is_no_http_is_told_without_its_bytes(error, told):
     record = logging.LogRecord("x", logging.ERROR, "", 0, "Error handling request", (), (type(error), error, None))
-    assert PlainComplaints().filter(record)
+    assert RequestErrorFilter().filter(record)
     assert record.error == told
     assert record.levelno == logging.WARNING
     assert "s3cret" not in logging.Formatter("%(message)s %(error)s").format(record)
@@ -29,5 +29,5 @@ def test_a_request_that_is_no_http_is_told_without_its_bytes(error, told):
 
 def test_a_bug_keeps_its_trace():
     record = logging.LogRecord("x", logging.ERROR, "", 0, "Error", (), (ValueError, ValueError("bug"), None))
-    assert PlainComplaints().filter(record)
+    assert RequestErrorFilter().filter(record)
     assert record.exc_info is not None

@@ -6,7 +6,7 @@ from klet.app.wiring import Agent
 from klet.events.event_api import ApiEvents
 from klet.events.recorder import EventingRecorder, EventWriter
 from klet.kube.node_informers import NodeInformers
-from klet.model.roles import EventApi, Part, PodCidrTaker, PodSink
+from klet.model.roles import EventApi, Part, PodCidrUpdater, PodSink
 from klet.offline.keeping import Offline, PatientEvents
 from klet.pods.mirror_api import ApiMirrors
 from klet.pods.mirrors import MirrorKeeper
@@ -23,7 +23,7 @@ def build_pod_parts(
     recorder: EventingRecorder,
     sink: PodSink,
     node_name: str,
-    cidrs: PodCidrTaker,
+    cidrs: PodCidrUpdater,
     offline: Offline | None = None,
 ) -> tuple[Part, ...]:
     """Build the parts that follow the pods of an API server. The informers are parts of their own."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from klet.server.endpoints import AREAS, PROXY, Right
+from klet.server.endpoints import ENDPOINT_GROUPS, PROXY, Right
 
 _VERBS: Final[Mapping[str, str]] = {
     "POST": "create",
@@ -34,4 +34,4 @@ def read_attributes(method: str, path: str, *, is_fine_grained: bool, streams_by
     return Attributes(verb, (right.subresource, PROXY.subresource) if is_fine_grained else (PROXY.subresource,))
 
 
-_RIGHTS: Final[Mapping[str, Right]] = {area.segments[0]: area.right for area in AREAS}
+_RIGHTS: Final[Mapping[str, Right]] = {group.segments[0]: group.right for group in ENDPOINT_GROUPS}

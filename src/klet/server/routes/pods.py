@@ -10,13 +10,13 @@ from klet.api.klet_v1 import PodListing
 from klet.api.pod import Pod
 from klet.errors import KletError
 from klet.server.log_query import LogRefusal, choose_instance, parse_log_query
-from klet.server.views import LogView, PodView
+from klet.server.roles import ServedLogs, ServedPods
 
 
 class PodRoutes:
     """Pods and their logs."""
 
-    def __init__(self, *, pods: PodView, logs: LogView) -> None:
+    def __init__(self, *, pods: ServedPods, logs: ServedLogs) -> None:
         self._pods = pods
         self._logs = logs
 

@@ -117,7 +117,7 @@ def request_heads(read: Reader | None = None) -> FuzzTarget:
 
 
 def read_requests(data: bytes, size: int) -> list[RequestMessage | HttpRefusal]:
-    """As the front of the server reads them."""
+    """Return the requests as the server reads them."""
     reader, found = RequestReader(MessageLimits()), list[RequestMessage | HttpRefusal]()
     for start in range(0, len(data), size):
         reader.feed(data[start : start + size])

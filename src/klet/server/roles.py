@@ -10,7 +10,7 @@ from klet.model.log_query import LogQuery
 from klet.model.runtime import ContainerId
 
 
-class PodView(Protocol):
+class ServedPods(Protocol):
     """The pods of this node with their statuses."""
 
     def pods(self) -> tuple[Pod, ...]: ...
@@ -26,7 +26,7 @@ class PodView(Protocol):
         ...
 
 
-class LogView(Protocol):
+class ServedLogs(Protocol):
     """The logs of containers."""
 
     def read(self, container: ContainerId, query: LogQuery) -> AsyncGenerator[bytes, None]:
@@ -34,7 +34,7 @@ class LogView(Protocol):
         ...
 
 
-class JournalView(Protocol):
+class ServedJournal(Protocol):
     """Cause records, and what they explain."""
 
     def records(

@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from klet.api.authentication import TokenReviewStatus, UserInfo
-from klet.server.listener import DoorLimits
-from klet.server.lobby import LobbyLimits
+from klet.server.connection_limits import UnauthenticatedLimits
+from klet.server.listener import ListenerLimits
 
 PROMPTLY = 10
-FEW = DoorLimits(lobby=LobbyLimits(connections=8, sessions=4))
+FEW = ListenerLimits(unauthenticated=UnauthenticatedLimits(connections=8, sessions=4))
 GET = b"GET /healthz HTTP/1.1\r\nHost: n\r\n%s\r\n"
 
 
@@ -55,7 +55,7 @@ async def test_a_flood_pushes_out_itself(start, has_handshake):
         assert await kubelet.get("/healthz") == (200, "ok")
         assert await status_of(admin) == 200
         assert await status_of(jane, b"Authorization: Bearer good\r\n") == 200
-        limit = FEW.lobby.sessions if has_handshake else FEW.lobby.connections
+        limit = FEW.unauthenticated.sessions if has_handshake else FEW.unauthenticated.connections
         for reader, _ in flood[: -2 * limit]:
             with suppress(ConnectionResetError):
                 assert await reader.read() == b""
@@ -85,7 +85,7 @@ async def test_an_anonymous_stream_in_progress_is_not_pushed_out(start):
 
 
 async def test_many_heads_at_once_take_bounded_memory(start):
-    limits = DoorLimits(lobby=LobbyLimits(bytes_kept=200_000))
+    limits = ListenerLimits(unauthenticated=UnauthenticatedLimits(bytes_kept=200_000))
     async with start(limits=limits) as kubelet, asyncio.timeout(PROMPTLY):
         flood = [await kubelet.connect(None) for _ in range(10)]
         for _, writer in flood:
