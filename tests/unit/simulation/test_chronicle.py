@@ -40,11 +40,11 @@ class Told:
     def remove(self, container: str) -> None:
         self._call("RemoveContainer", pb.RemoveContainerRequest(container_id=container))
 
-    def come_back(self, *, is_heard: bool) -> None:
+    def come_back(self, *, is_seen: bool) -> None:
         self.chronicle.unwant(UID)
-        departure = self.chronicle.histories[UID].went
+        departure = self.chronicle.histories[UID].removal
         assert departure is not None
-        departure.is_heard = is_heard
+        departure.is_seen = is_seen
         self.chronicle.want(POD, FILE)
 
     def newest(self) -> str | None:
@@ -66,7 +66,7 @@ def test_the_newest_instance_counts_even_when_it_has_been_removed():
 def test_of_a_life_before_only_what_has_not_been_removed_counts():
     told = Told()
     old, newer = told.make(0), told.make(1)
-    told.come_back(is_heard=True)
+    told.come_back(is_seen=True)
     assert told.newest() == newer
     told.remove(newer)
     assert told.newest() == old
@@ -78,7 +78,7 @@ def test_whoever_comes_back_before_anybody_heard_was_never_away():
     told = Told()
     only = told.make()
     before = told.chronicle.histories[UID]
-    told.come_back(is_heard=False)
+    told.come_back(is_seen=False)
     told.remove(only)
     assert told.chronicle.histories[UID] is before
     assert told.newest() == only
