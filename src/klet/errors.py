@@ -21,7 +21,7 @@ class KletError(Exception):
 
 
 def level_for(error: BaseException | None, usual: int = logging.WARNING) -> int:
-    """At which level to log a failure: what is told elsewhere is for debugging only."""
+    """Return the level at which to log a failure: what is reported elsewhere is for debugging only."""
     while error is not None:
         if isinstance(error, KletError) and error.is_told:
             return logging.DEBUG

@@ -106,7 +106,7 @@ async def open_identity(settings: IdentitySettings, tools: CertificateTools) -> 
 def build_identity_watch(
     identity: Identity, transports: Sequence[Transport], tools: CertificateTools
 ) -> tuple[Part, ...]:
-    """Reopens all connections when the client certificate is new, and ends an agent that has lost its own."""
+    """Return the part that reopens all connections with a new client certificate, and ends an agent that lost it."""
     if identity.board is None:
         return ()
 

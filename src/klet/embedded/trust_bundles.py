@@ -12,7 +12,7 @@ from klet.api.validation.metadata import IMMUTABLE, NameFormat
 
 
 def name_format(obj: Mapping[str, Any]) -> NameFormat:
-    """A bundle of a signer is named `<signer with / as :>:<name>`; one without a signer has no colon."""
+    """Return the rule for a bundle's name: `<signer with / as :>:<name>`; one without a signer has no colon."""
     return partial(_name_errors, _signer(obj))
 
 

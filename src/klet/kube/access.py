@@ -32,7 +32,7 @@ class KeyPair(Struct, frozen=True):
     """A file with both that counts from the moment it is there."""
 
     def read(self) -> tuple[bytes, bytes]:
-        """Both as they are now; raises OSError. One file is read once: it may be replaced between two reads."""
+        """Read both as they are now; raises OSError. One file is read once: it may be replaced between two reads."""
         if self.successor is not None:
             with suppress(FileNotFoundError, NotADirectoryError):
                 both = self.successor.read_bytes()

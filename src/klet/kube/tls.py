@@ -34,7 +34,7 @@ def _trust(context: ssl.SSLContext, authority: Material) -> None:
 
 
 def _load_pair(context: ssl.SSLContext, shown: CredentialSet) -> None:
-    """OpenSSL reads pairs from files only: an anonymous one keeps the key off the disk."""
+    """Load a pair. OpenSSL reads pairs from files only: an anonymous one keeps the key off the disk."""
     descriptor = os.memfd_create("klet-client", os.MFD_CLOEXEC)
     try:
         with os.fdopen(descriptor, "wb", closefd=False) as file:

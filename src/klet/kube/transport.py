@@ -93,7 +93,7 @@ class Transport:
 
     @asynccontextmanager
     async def stream(self, request: HttpRequest, *, silence: timedelta) -> AsyncIterator["Stream"]:
-        """An answer that is read as it comes; raises Unreachable if it does not even begin for too long."""
+        """Return an answer that is read as it arrives; raises Unreachable if it does not even begin for too long."""
         try:
             async with AsyncExitStack() as opened:
                 async with asyncio.timeout(silence.total_seconds()):
@@ -203,7 +203,7 @@ class Stream:
         return HttpAnswer(self.code, self._response.headers.get("Retry-After", ""), body)
 
     async def lines(self, *, silence: timedelta) -> AsyncGenerator[bytes, None]:
-        """Line by line, however long they are; raises Unreachable when nothing comes for too long."""
+        """Yield line by line, however long they are; raises Unreachable when nothing arrives for too long."""
         kept: list[bytes] = []
         # A head alone does not count: it may be all that ever comes.
         is_counted = False

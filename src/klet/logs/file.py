@@ -68,7 +68,7 @@ class LogFile:
         return chunk
 
     def turn_over(self) -> "TurnOver":
-        """At the end of the file: see whether another one has taken its name.
+        """Check at the end of the file whether another one has taken its name.
 
         The runtime opens the new file first and may still write to the old one until it has written to the new one.
         So the old file is left only once the new one has content, and only after reading the old one again.

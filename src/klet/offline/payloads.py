@@ -11,7 +11,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 def read_payload(kind: type[T], payload: bytes) -> T:
-    """Klet's own part of a file."""
+    """Return klet's own part of a file."""
     try:
         return msgspec.json.decode(payload, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

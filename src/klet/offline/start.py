@@ -41,7 +41,7 @@ class StartFromKept:
         self._decisions = DecisionRecorder(recorder, decider=DECIDER)
 
     async def run(self) -> None:
-        """Ends when it is settled where the pods of this run come from."""
+        """Run until it is settled where the pods of this run come from."""
         await first_of(self._until_listed(), self._offline.outage.until_away())
         since = self._offline.outage.since
         if since is None or self._informers.pods.is_synced:

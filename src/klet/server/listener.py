@@ -208,7 +208,7 @@ class HealthListener:
         self._clock = clock
 
     async def run(self) -> None:
-        """A port that is taken is tried again: it is no reason not to run pods."""
+        """Serve; retry while the port is taken: that is no reason not to run pods."""
         while True:
             try:
                 listener = listen_on(self._address)
@@ -224,7 +224,7 @@ class HealthListener:
 async def _serve_plainly(
     listener: socket.socket, application: web.Application, clock: Clock, limits: UnauthenticatedLimits
 ) -> None:
-    """HTTP for everybody; the listener is closed at the end."""
+    """Serve HTTP for everybody; close the listener at the end."""
     try:
         async with _handlers(application) as make_handler:
             await accept_connections(listener, _plain_connections(make_handler, clock, limits), clock=clock)
@@ -247,7 +247,7 @@ def _plain_connections(
 
 @asynccontextmanager
 async def _handlers(application: web.Application) -> AsyncIterator[Callable[[], RequestHandler]]:
-    """What aiohttp does with the connections; at the end they get a moment, and are then cut."""
+    """Yield what makes aiohttp's handlers; at the end open connections get a moment, and are then closed."""
     runner = web.AppRunner(
         application,
         access_log=None,

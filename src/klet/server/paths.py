@@ -74,7 +74,7 @@ class Paths:
 
 
 def match_path(path: str, *, has_debugging: bool) -> PathMatch:
-    """`has_debugging` is `enableDebuggingHandlers`."""
+    """Match a path. `has_debugging` is `enableDebuggingHandlers`."""
     return (_ALL if has_debugging else _WITHOUT_DEBUGGING).find(path)
 
 

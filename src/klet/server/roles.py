@@ -22,7 +22,7 @@ class ServedPods(Protocol):
         ...
 
     def terminating(self) -> tuple[Pod, ...]:
-        """Pods that no source wants any more, as long as something of them runs."""
+        """Return pods that no source wants any more, as long as something of them runs."""
         ...
 
 
@@ -30,7 +30,7 @@ class ServedLogs(Protocol):
     """The logs of containers."""
 
     def read(self, container: ContainerId, query: LogQuery) -> AsyncGenerator[bytes, None]:
-        """Pieces of the log. The caller closes the generator."""
+        """Yield pieces of the log. The caller closes the generator."""
         ...
 
 
@@ -40,11 +40,11 @@ class ServedJournal(Protocol):
     def records(
         self, *, namespace: str, name: str, since: datetime | None
     ) -> AsyncGenerator[klet_v1.CauseRecord, None]:
-        """Records so far."""
+        """Yield records so far."""
         ...
 
     def follow(self, *, namespace: str, name: str, since: datetime | None) -> AsyncGenerator[klet_v1.CauseRecord, None]:
-        """Records so far and then each new one."""
+        """Yield records so far and then each new one."""
         ...
 
     async def explain(self, *, namespace: str, name: str) -> klet_v1.Explanation | None:

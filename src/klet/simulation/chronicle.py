@@ -91,7 +91,7 @@ class History(Struct, eq=False, kw_only=True):
         return next((each for each in (*spec.init_containers, *spec.containers) if each.name == name), None)
 
     def newest(self, name: str) -> Instance | None:
-        """What counts as the container now: of an earlier pod with the same UID only what has not been removed."""
+        """Return what counts as the container now: of a previous pod with this UID only what is not removed."""
         for each in reversed(self.instances):
             if each.name == name and (each.made_for is self or each.exists):
                 return each
@@ -190,7 +190,7 @@ class Chronicle:
         return [sandbox for sandbox in self._runtime.sandboxes() if sandbox.config.metadata.uid == uid]
 
     def rivals(self, uid: PodUID) -> list[History]:
-        """Other pods of the same source and name."""
+        """Return other pods of the same source and name."""
         mine = self.histories[uid]
         name = full_name(mine.pod)
         return [

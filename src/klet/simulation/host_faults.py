@@ -41,7 +41,7 @@ class CallGate(Protocol):
     """Where every call of a running agent passes, and no call of a killed one."""
 
     async def before_call(self) -> bool:
-        """True when the agent dies between the call's effect and its answer."""
+        """Return True when the agent is killed between the call's effect and its answer."""
         ...
 
     async def kill(self) -> None: ...

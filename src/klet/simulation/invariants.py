@@ -78,7 +78,7 @@ class RuntimeWatch:
                 pass
 
     def _removes_dead(self, request: Message) -> bool:
-        """Garbage collection may go on when all is settled."""
+        """Return whether this is garbage collection, which may go on when all is settled."""
         match request:
             case pb.RemoveContainerRequest():
                 instance = self._chronicle.instance(request.container_id)
@@ -104,7 +104,7 @@ class RuntimeWatch:
                     check_start(self._chronicle, instance)
 
     def _check_create(self, request: pb.CreateContainerRequest) -> None:
-        """A caller that looked before would not start what runs; abandoned calls may come in between."""
+        """Check that what runs is not created again; abandoned calls may come in between."""
         uid, name = PodUID(request.sandbox_config.metadata.uid), request.config.metadata.name
         newest = self._chronicle.histories[uid].newest(name)
         if name in DEBUGGERS and newest is not None and newest.made_for is self._chronicle.histories[uid]:
@@ -118,7 +118,7 @@ class RuntimeWatch:
             self._chronicle.violate(f"{uid} gets another sandbox although {sandboxes[-1].id[:8]} is ready")
 
     def _check_end(self, rpc: str, container_id: str) -> None:
-        """A wanted pod's containers run until they end by themselves, or their spec or sandbox is gone."""
+        """Check that a wanted pod's containers run until they end by themselves, or their spec or sandbox is gone."""
         instance = self._chronicle.instance(container_id)
         if instance is None or not instance.is_alive:
             return
@@ -140,12 +140,12 @@ class RuntimeWatch:
 
 
 def _is_hook(request: Message) -> bool:
-    """A container is being started or stopped while its hook runs, though nothing else can be seen of that."""
+    """Return whether a hook runs: a container is being started or stopped, though nothing else can be seen of that."""
     return isinstance(request, pb.ExecSyncRequest) and request.cmd[0] in {POST_START, PRE_STOP}
 
 
 def check_one_instance(chronicle: Chronicle) -> None:
-    """At most one live instance of a container, and of all pods with one name only one that runs."""
+    """Check that a container has at most one live instance, and that of all pods with one name only one runs."""
     found: dict[tuple[PodUID, str], Instance] = {}
     for instance in chronicle.alive():
         key = (instance.uid, instance.name)
@@ -162,7 +162,7 @@ def check_one_instance(chronicle: Chronicle) -> None:
 
 
 def check_start(chronicle: Chronicle, instance: Instance) -> None:
-    """A start comes after its back-off, after the init containers, and with a higher restart count."""
+    """Check that a start comes after its back-off and the init containers, and with a higher restart count."""
     history = chronicle.histories[instance.uid]
     mine = [each for each in history.instances if each.name == instance.name]
     mine = mine[: mine.index(instance) + 1]
@@ -177,7 +177,7 @@ def check_start(chronicle: Chronicle, instance: Instance) -> None:
 
 
 def _check_backoff(chronicle: Chronicle, mine: list[Instance]) -> None:
-    """The first restart in a run of the agent does not wait, the others wait at least the first back-off."""
+    """Check that all restarts in a run of the agent but the first wait at least the first back-off."""
     if len(mine) < 3 or len({each.agent_run for each in mine[-3:]}) > 1:
         return
     if len({(each.spec_hash, each.container.sandbox.id) for each in mine[-3:]}) > 1:
@@ -213,7 +213,7 @@ def has_started(chronicle: Chronicle, history: History, instance: Instance) -> b
 
 
 def check_status(chronicle: Chronicle, uid: PodUID, status: PodStatus | None) -> None:
-    """A status agrees with itself and with those before it."""
+    """Check that a status agrees with itself and with those before it."""
     history = chronicle.histories.get(uid)
     if status is None or history is None:
         return
@@ -237,7 +237,7 @@ def check_status(chronicle: Chronicle, uid: PodUID, status: PodStatus | None) ->
 
 
 def _check_probed(chronicle: Chronicle, history: History, status: ContainerStatus) -> None:
-    """Ready and started only after a good answer of this very instance; a new one counts on from the one before.
+    """Check that a container is ready and started only after its probe succeeded; a new instance counts on.
 
     A pod that is being stopped may have no probes any more, and what is not probed counts as well.
     """
@@ -257,7 +257,7 @@ def _check_probed(chronicle: Chronicle, history: History, status: ContainerStatu
 
 
 def check_reaction(chronicle: Chronicle, statuses: Mapping[PodUID, PodStatus]) -> None:
-    """An end is reported at once; while something disturbs, after the next full look at the latest."""
+    """Check that an end is reported at once; after a disturbance, with the next relist at the latest."""
     for uid, history in chronicle.histories.items():
         status = None if not history.is_wanted or may_be_terminating(chronicle, history) else statuses.get(uid)
         _check_probes(chronicle, uid, status)
@@ -274,7 +274,7 @@ def check_reaction(chronicle: Chronicle, statuses: Mapping[PodUID, PodStatus]) -
 
 
 def _check_probes(chronicle: Chronicle, uid: PodUID, status: PodStatus | None) -> None:
-    """A container that fails its probes is not ready; the periods are up to five seconds, and two may have to fail."""
+    """Check that a container whose probes fail is not ready; periods have up to five seconds, and two may be needed."""
     failing = chronicle.commands.unready(uid)
     for each in status.container_statuses if status is not None and failing else ():
         instance = chronicle.instance(each.container_id.rpartition("://")[2])
@@ -285,7 +285,7 @@ def _check_probes(chronicle: Chronicle, uid: PodUID, status: PodStatus | None) -
 
 
 def check_leftovers(chronicle: Chronicle) -> None:
-    """Nothing outlives its pod by more than its grace; each disturbance gives more time."""
+    """Check that nothing outlives its pod by more than its grace; each disturbance gives more time."""
     chronicle.look()
     check_one_instance(chronicle)
     for instance in chronicle.alive():
@@ -298,7 +298,7 @@ def check_leftovers(chronicle: Chronicle) -> None:
 
 
 def check_not_live(chronicle: Chronicle) -> None:
-    """What is no longer live is ended."""
+    """Check that containers whose liveness probe fails are ended."""
     for instance in chronicle.alive():
         history = chronicle.histories[instance.uid]
         if not history.is_wanted or not is_not_live(chronicle, history, instance):
@@ -320,7 +320,7 @@ def is_not_live(chronicle: Chronicle, history: History, instance: Instance) -> b
 
 
 def may_be_terminating(chronicle: Chronicle, history: History) -> bool:
-    """A pod that came back under its UID has to end first, and nothing is reported of it while it is being stopped."""
+    """Return whether a pod that came back under its UID may still be stopped: nothing is reported of it then."""
     return history.comes_back and chronicle.now < history.since + history.grace + KILL_SLACK
 
 

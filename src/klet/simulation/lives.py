@@ -44,7 +44,7 @@ def draw_debugger_lives(rng: random.Random) -> list[ContainerLife]:
 
 
 def draw_command_results(rng: random.Random) -> CommandResults:
-    """Bad at first, perhaps; good in the end, or nothing would ever settle."""
+    """Draw results that may be bad at first; they are good in the end, or nothing would ever settle."""
     bad_starts = rng.choice((0, 0, 1, 2))
     return CommandResults(
         startup_failures=(*(rng.choice(STARTUP_FAILURES) for _ in range(bad_starts)), rng.choice((0, 1, 2))),
@@ -54,7 +54,7 @@ def draw_command_results(rng: random.Random) -> CommandResults:
 
 
 def _hook(rng: random.Random, longest: timedelta) -> ExecResult:
-    """Good, failing, or hanging."""
+    """Draw a hook that succeeds, fails or hangs."""
     kind = rng.random()
     if kind < 0.4:
         return ExecResult(takes=_seconds(rng, 1))
@@ -80,5 +80,5 @@ def _on_term(rng: random.Random) -> OnTerm | None:
 
 
 def _seconds(rng: random.Random, most: float) -> timedelta:
-    """Up to so many seconds, now and then none at all."""
+    """Draw up to so many seconds, sometimes none at all."""
     return timedelta() if rng.random() < 0.1 else timedelta(milliseconds=round(rng.uniform(0, most) * 1000))

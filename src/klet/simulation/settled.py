@@ -169,7 +169,7 @@ def _expected_phase(chronicle: Chronicle, uid: PodUID, history: History) -> str 
 
 
 def _must_not_restart(chronicle: Chronicle, uid: PodUID, history: History) -> bool:
-    """A pod that is never restarted and lost its sandbox half-way waits without end, as upstream has it."""
+    """Return whether a pod lost its sandbox half-way and is never restarted: it waits for ever, as in upstream."""
     return history.pod.spec.restart_policy == "Never" and bool(history.instances) and _has_no_sandbox(chronicle, uid)
 
 
@@ -187,14 +187,14 @@ def _has_no_sandbox(chronicle: Chronicle, uid: PodUID) -> bool:
 
 
 def _is_remade(history: History, instance: Instance) -> bool:
-    """A changed container that was recreated and not started counts as ended, and not well, as upstream has it."""
+    """Return whether a container was recreated and not started: it counts as ended and failed, as upstream has it."""
     if _has_begun(instance):
         return False
     return any(each.name == instance.name and each.container.finished_at for each in history.instances)
 
 
 def _may_begin(policy: str, history: History, instance: Instance) -> bool:
-    """Whether it is started, or started again. Of one that was recreated and not started its last end decides."""
+    """Return whether it is started, or started again. If it was recreated and not started, its last end decides."""
     if policy == "Never":
         return False
     ended = [each for each in history.instances if each.name == instance.name and each.container.finished_at]

@@ -82,7 +82,7 @@ class SimulatedSources:
                 self._remove(uid, source)
 
     def remove_finished(self, ledger: WorkerLedger) -> None:
-        """The API server lets go of deleted pods that have finished on the node."""
+        """Remove deleted pods that have finished on the node, as the API server does."""
         for uid, pod in list(self._pods[API].items()):
             state = ledger.get(uid)
             is_over = state is not None and state.stage is Stage.FINISHED
@@ -99,7 +99,7 @@ class SimulatedSources:
                     history.removal.is_seen = True
 
     def _with_status(self, pod: Pod) -> Pod:
-        """The API server remembers what was reported; a file does not."""
+        """Return the pod with the status that was reported: the API server has it, a file does not."""
         known = self.statuses.get(uid_of(pod))
         return replace(pod, status=known) if known is not None and uid_of(pod) in self._pods[API] else pod
 

@@ -84,7 +84,7 @@ class StoryOutcome(Struct, frozen=True, kw_only=True):
 
 
 def leave_as_is(_agent: Agent) -> None:
-    """No alteration."""
+    """Alter nothing."""
 
 
 def run_seed(seed: int, *, alter: Alteration = leave_as_is, verbose: bool = False) -> StoryOutcome:
@@ -275,7 +275,7 @@ class Story:
             await self._sleep_until(self.chronicle.now + POLL)
 
     async def _stay_settled(self) -> None:
-        """What is settled stays so, and nothing is done to it any more."""
+        """Check that what is settled stays so, and that no further call changes it."""
         writes = self.chronicle.writes
         await self._clock.sleep(STAYS)
         if any(self._unsettled()):
@@ -284,7 +284,7 @@ class Story:
             self.chronicle.violate(f"everything was settled, and {self.chronicle.writes - writes} calls changed it")
 
     async def _end_all(self) -> None:
-        """Without a wanted pod nothing is left."""
+        """Remove all pods; then nothing may be left."""
         self._sources.remove_all()
         await self._settle("after the end of all pods")
 
@@ -381,7 +381,7 @@ class Story:
         return self._random.random() < self._plan.lingering
 
     def _check_journal(self) -> None:
-        """Every consequence names a cause that is there."""
+        """Check that every consequence names a cause that is there."""
         causes = self.node.journal.all()
         known = {cause.id for cause in causes}
         for cause in causes:

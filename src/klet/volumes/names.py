@@ -38,7 +38,7 @@ def pod_volume_name(plugin: str, uid: PodUID, name: str) -> VolumeName:
 
 
 def split_volume_name(name: VolumeName) -> tuple[str, str]:
-    """Plugin and what is the plugin's own."""
+    """Split into the plugin and what is the plugin's own."""
     parts = name.split("/", 2)
     if len(parts) < 3:
         raise VolumeSetupError(f"cannot split volume unique name {name} to plugin/volume components")
@@ -46,7 +46,7 @@ def split_volume_name(name: VolumeName) -> tuple[str, str]:
 
 
 def go_list(names: Iterable[str]) -> str:
-    """Names as messages list them."""
+    """Return names as messages list them."""
     return f"[{' '.join(names)}]"
 
 

@@ -265,5 +265,5 @@ def _pem(certificate: x509.Certificate) -> str:
 
 
 def _key_pem(key: SigningKey) -> str:
-    """`RSA PRIVATE KEY` or `EC PRIVATE KEY`."""
+    """Return `RSA PRIVATE KEY` or `EC PRIVATE KEY`."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()

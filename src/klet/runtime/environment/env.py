@@ -157,7 +157,7 @@ def _look_up(objects: Mapping[str, T | KletError], name: str, *, optional: bool 
 
 
 def _text(value: bytes) -> str:
-    """Secrets need not be text: what is not keeps its bytes until they are sent."""
+    """Decode a value. Secrets need not be text: what is not keeps its bytes until they are sent."""
     return value.decode(errors="surrogateescape")
 
 

@@ -9,7 +9,7 @@ MASTER_NAME = "kubernetes"
 
 
 def build_service_environment(services: Iterable[Service], *, namespace: str, with_links: bool) -> dict[str, str]:
-    """Variables of the API server's service, and with links of every service in the pod's namespace."""
+    """Return variables of the API server's service, and with links those of every service in the pod's namespace."""
     chosen: dict[str, Service] = {}
     for service in services:
         if not service.spec.cluster_ip or service.spec.cluster_ip == "None":

@@ -24,7 +24,7 @@ class Attributes(Struct, frozen=True):
 
 
 def read_attributes(method: str, path: str, *, is_fine_grained: bool, streams_by_method: bool) -> Attributes:
-    """`is_fine_grained` is the gate KubeletFineGrainedAuthz; `streams_by_method` is upstream's rule for streams."""
+    """Read the attributes. `is_fine_grained`: gate KubeletFineGrainedAuthz; `streams_by_method`: upstream's rule."""
     verb = _VERBS.get(method, "")
     right = _RIGHTS.get(path.removeprefix("/").partition("/")[0], PROXY)
     if right.is_create and not streams_by_method:

@@ -40,7 +40,7 @@ def build_auth_filter(
     randomness: random.Random,
     clock: Clock,
 ) -> AuthFilter:
-    """Raises AuthError. Without an API server there are no token and access reviews."""
+    """Build the filter. Raises AuthError. Without an API server there are no token and access reviews."""
     authentication = settings.authentication
     asks_about_tokens = authentication.webhook.enabled
     if not (asks_about_tokens or authorities is not None or authentication.anonymous.enabled):

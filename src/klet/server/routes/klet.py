@@ -22,7 +22,7 @@ class KletRoutes:
         return pod_list((*self._pods.terminating(), *self._pods.pods()))
 
     async def read_journal(self, request: web.Request) -> web.StreamResponse:
-        """JSON lines; with `follow` the connection stays and each new record follows at once."""
+        """Send JSON lines; with `follow` the connection stays open and each new record follows at once."""
         query = request.query
         read = self._journal.follow if query.get("follow", "false") not in {"false", "0"} else self._journal.records
         try:

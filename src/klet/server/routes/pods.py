@@ -49,7 +49,7 @@ class PodRoutes:
 
 
 def pod_list(pods: Sequence[Pod]) -> web.Response:
-    """Pods as the kubelet lists them: none is null, as Go writes it."""
+    """Return pods as the kubelet lists them: an empty list is null, as Go writes it."""
     body = encode(PodListing(items=tuple(pods) or None)) + b"\n"
     return web.Response(body=body, content_type="application/json")
 

@@ -130,7 +130,7 @@ class StreamRoutes:
         return await self._running.running_container(pod.metadata.uid, request.match_info["container"])
 
     def _is_meant(self, request: web.Request, pod: Pod) -> bool:
-        """A UID in the path must be the pod's, or that of its mirror, which is all that the API server shows.
+        """Return whether a UID in the path is the pod's, or that of its mirror, which is all that the API server shows.
 
         With the UID of another pod a right to reach into this one would be a right to reach into any.
         """
@@ -233,7 +233,7 @@ def _streams(request: web.Request) -> StreamOptions:
 
 
 def _has_terminal(pod: Pod, name: str, *, asked: bool) -> bool:
-    """An attached client gets what the container has, whatever it asked for."""
+    """Return whether the container has a terminal: an attached client gets that, whatever it asked for."""
     terminals = {spec.name: spec.tty for spec in (*pod.spec.containers, *pod.spec.init_containers)}
     terminals |= {spec.name: spec.tty for spec in pod.spec.ephemeral_containers}
     return terminals.get(name, asked)

@@ -34,7 +34,7 @@ class StreamEndpoint(Struct, frozen=True):
 
 
 def read_endpoint(url: str) -> StreamEndpoint:
-    """Raises StreamProxyError."""
+    """Parse the URL of a streaming endpoint. Raises StreamProxyError."""
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -38,7 +38,7 @@ class ProgramMissing(KletError):
 
 
 def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """Outside of every checkout, since building takes long."""
+    """Return the directory outside of every checkout, since building takes long."""
     home = environment.get("KLET_CACHE") or Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "klet"
     return Path(home) / "upstream" / VERSION
 

@@ -37,7 +37,7 @@ class Interruptions:
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
-        """While this holds."""
+        """Allow interruptions inside the block."""
         self._chance = self._random.choice(_CHANCES)
         try:
             yield

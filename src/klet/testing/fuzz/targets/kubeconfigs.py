@@ -139,7 +139,7 @@ def kubeconfigs(parse: Parse | None = None) -> FuzzTarget:
 
 
 def parse_bytes(data: bytes) -> Access:
-    """As a file of these bytes is read."""
+    """Parse as a file of these bytes is read."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
