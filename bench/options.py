@@ -35,7 +35,7 @@ def end_in_order() -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
-def tell(text: str) -> None:
+def log_line(text: str) -> None:
     """What is known so far, beside the result."""
     print(text, file=sys.stderr, flush=True)
 

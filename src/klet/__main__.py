@@ -16,7 +16,7 @@ FORK_SUPPORT = "GRPC_ENABLE_FORK_SUPPORT"
 """Whether gRPC prepares for a child that goes on using its connections; read once, when it is imported."""
 OTHERS_WRITE = 0o022
 YOUNG = 5000
-"""So many new objects are looked through for garbage at a time: nearly all go by themselves long before."""
+"""So many new objects are looked through for garbage at a time: nearly all are freed without it long before."""
 
 
 def main() -> int:

@@ -399,6 +399,6 @@ def _addresses(node):
 @pytest.mark.skipif(
     has_capability(CAP_SYS_RESOURCE), reason="only where OOM scores may not be lowered: this machine may"
 )
-def test_containerd_is_told_when_scores_cannot_be_lowered(node):
+def test_containerd_is_configured_for_scores_that_cannot_be_lowered(node):
     node.up()
     assert "restrict_oom_score_adj = true" in (node.state / "etc/containerd.toml").read_text()

@@ -38,7 +38,7 @@ def processor_time(agent):
         ),
     ],
 )
-async def test_a_request_of_a_stranger_costs_what_it_is_long(door, request_):
+async def test_the_cost_of_an_unauthenticated_request_is_linear_in_its_length(door, request_):
     for port in (door.port, door.healthz_port, door.read_only_port):
         before = processor_time(door.agent)
         for _ in range(REQUESTS):
@@ -63,7 +63,7 @@ async def test_no_host_in_a_target_leaves_a_client_without_an_answer(door, targe
         pytest.param(b"GET /healthz HTTP/1.1\r\nHost: n\r\nSec-WebSocket-Key1: x\r\n\r\n", id="an old WebSocket"),
     ],
 )
-async def test_no_answer_says_what_the_server_is_made_of(door, request_):
+async def test_no_response_names_the_program_of_the_server(door, request_):
     for port in (door.port, door.healthz_port):
         said = await door.send(request_ + LAST, who=None, port=port)
         assert said.startswith(b"HTTP/1.1 ")

@@ -33,7 +33,7 @@ async def end(target, name):
     return status.state.terminated.message
 
 
-async def test_last_words_cost_no_memory_and_stay_short(attack, pod):
+async def test_termination_messages_cost_no_memory_and_stay_short(attack, pod):
     policies = {"words": "File", "lines": "FallbackToLogsOnError"}
     async with attack() as target:
         await target.start(pod("quiet"))

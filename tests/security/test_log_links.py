@@ -99,7 +99,7 @@ def has_restarted(pods):
     return status.restart_count == 1 and status.state.running
 
 
-async def test_the_last_words_are_not_read_through_a_link(attack, pod, outside):
+async def test_the_termination_message_is_not_read_through_a_link(attack, pod, outside):
     """Both the file for them and the log, which stands in for it."""
     policy = {"terminationMessagePolicy": "FallbackToLogsOnError"}
     async with attack() as target:

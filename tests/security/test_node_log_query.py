@@ -44,7 +44,7 @@ async def test_services_are_not_asked_for_their_logs(door):
             assert (status, "uid=" in text) == (404, False)
 
 
-async def test_strangers_learn_as_little(door):
+async def test_unauthenticated_clients_learn_as_little(door):
     for path in FILES:
         assert (await door.ask(path, who=None))[0] in {401, 404}
         for port in (door.healthz_port, door.read_only_port):

@@ -115,13 +115,13 @@ def build_cluster_objects(
     changed = ChangedObjects()
 
     def make(struct: type[T], kind: ObjectKind) -> ObjectStore[T]:
-        tell = partial(changed.add, kind)
+        on_change = partial(changed.add, kind)
         match strategy:
             case ChangeDetectionStrategy.WATCH:
                 return WatchedObjects(
                     kind=kind,
                     follow=partial(follow_one, struct, settings),
-                    on_change=tell,
+                    on_change=on_change,
                     idle_after=idle_time(sync_period),
                     clock=settings.clock,
                 )
@@ -130,7 +130,7 @@ def build_cluster_objects(
                     struct=struct,
                     client=settings.client,
                     ttl=lambda: ttl_of(node()),
-                    on_change=tell,
+                    on_change=on_change,
                     clock=settings.clock,
                 )
             case ChangeDetectionStrategy.GET:

@@ -1,4 +1,4 @@
-"""The start of an agent whose API server is away: it goes by what it accepted last, as if that had just arrived."""
+"""The start of an agent whose API server is away: it starts from what it accepted last, as if that had just arrived."""
 
 import logging
 from collections.abc import Callable, Sequence

@@ -155,7 +155,7 @@ def test_stops_do_not_wait_for_starts():
     run_virtual(story())
 
 
-def test_ends_and_crash_loops_are_told_while_starts_hang():
+def test_ends_and_crash_loops_are_reported_while_starts_hang():
     machine = node(job=in_turn(runs_for(10 * SECOND)), crash=crashes(9, after=10 * SECOND))
     fault = hang_starts_of(machine, "RunPodSandbox")
 

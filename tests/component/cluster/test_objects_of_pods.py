@@ -161,7 +161,7 @@ async def test_a_pod_runs_with_the_handler_of_its_runtime_class(node, cluster):
         assert [sandbox.runtime_handler for sandbox in node.machine.runtime.sandboxes()] == ["crun"]
 
 
-async def test_a_runtime_class_that_does_not_exist_is_told(node):
+async def test_a_runtime_class_that_does_not_exist_is_reported(node):
     async with node.run():
         await node.bind(runtimeClassName="none")
         [message, *_] = await node.told("FailedCreatePodSandBox")

@@ -136,7 +136,7 @@ async def at_server(cluster, name, holds):
     return pod
 
 
-async def test_pods_go_on_and_restart_while_the_server_is_away_and_it_hears_of_it_afterwards(offline, cluster):
+async def test_pods_run_and_restart_while_the_server_is_away_and_are_reported_afterwards(offline, cluster):
     node = offline
     await cluster.put("cfg", color="green")
     await cluster.put_secret("key", word=b"hush")
@@ -208,7 +208,7 @@ async def test_after_a_reboot_without_the_server_the_runtime_has_its_pod_cidrs_b
         assert node.cidrs.taken == [("10.9.0.0/24",)]
 
 
-async def test_a_runtime_that_does_not_take_the_pod_cidrs_is_told_again(offline, cluster):
+async def test_a_runtime_that_does_not_take_the_pod_cidrs_gets_them_again(offline, cluster):
     node = offline
     node.clock = HastyClock()
     await cluster.client.patch(Node, "node", patch={"spec": {"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}})

@@ -52,7 +52,7 @@ async def test_a_private_image_is_pulled_with_the_secret_of_the_pod(private, clu
     assert "right-pass" not in f"{private.machine.journal.all()}"
 
 
-async def test_a_secret_that_is_missing_is_told_of_and_the_pull_is_tried(private):
+async def test_a_missing_secret_is_reported_and_the_pull_is_tried(private):
     async with private.run():
         await private.bind(container=APP, imagePullSecrets=[{"name": "gone"}, {"name": "lost"}])
         told = await private.told("FailedToRetrieveImagePullSecret")

@@ -204,7 +204,7 @@ async def test_a_static_pod_has_a_mirror_that_follows_it(bench):
     await bench.until(lambda each: each is None)
 
 
-async def test_a_mirror_that_somebody_deletes_goes_and_comes_anew(bench):
+async def test_a_mirror_that_is_deleted_is_created_again(bench):
     await bench.client.create(Node(metadata=ObjectMeta(name="n")))
     bench.pods.put(static())
     mirror = await bench.until(lambda each: each is not None)

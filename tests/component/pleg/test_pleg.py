@@ -520,7 +520,7 @@ def test_a_hung_read_at_the_start_delays_only_the_start_and_only_until_its_deadl
     on_bench(test, before=before)
 
 
-def test_of_a_pod_that_could_never_be_read_the_lists_tell_that_it_lives():
+def test_a_pod_that_could_never_be_read_runs_if_it_is_listed():
     async def before(bench: Bench) -> None:
         _, container = await bench.make("stuck")
         bench.runtime.faults.add(Fault("ContainerStatus", Fail(), matches=of_container(container), count=None))
@@ -554,7 +554,7 @@ def test_a_hung_search_for_an_owner_holds_up_no_other_event():
     on_bench(test)
 
 
-def test_a_failed_read_is_told_to_whoever_asks_and_made_up_for():
+def test_a_failed_read_is_returned_to_the_caller_and_repeated():
     async def test(bench: Bench) -> None:
         _, container = await bench.make()
         await bench.sleep(5)

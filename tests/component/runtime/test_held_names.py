@@ -132,7 +132,7 @@ def test_a_container_that_runs_under_the_name_is_left_alone(on_bench):
     on_bench(test)
 
 
-def test_other_failures_are_told_at_once(on_bench):
+def test_other_failures_are_reported_at_once(on_bench):
     async def test(bench) -> None:
         bench.runtime.faults.add(Fault("CreateContainer", Fail(Code.UNKNOWN, "no space left")))
         outcome = await bench.sync(POD)

@@ -203,7 +203,7 @@ def test_leading_zeros_of_an_address_are_no_octal_numbers():
         assert taken.getsockname()[0] == "127.0.0.1"
 
 
-async def test_nobody_is_told_what_the_server_is_made_of(kubelet):
+async def test_no_response_names_the_server_software(kubelet):
     async with kubelet.session(None) as session, session.get("/pods") as answer:
         assert answer.status == 401
         assert "Server" not in answer.headers

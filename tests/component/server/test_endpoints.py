@@ -100,7 +100,7 @@ async def test_without_debugging_the_api_serves_what_the_table_says(start):
     assert_without_debugging(answers, ListenerKind.API)
 
 
-async def test_the_port_for_readers_serves_what_the_table_says(kubelet, logged):
+async def test_the_read_only_port_serves_what_the_table_says(kubelet, logged):
     taken = listen_on(ListenAddress(host="127.0.0.1", port=0, name="address, readOnlyPort"))
     listener = ReadOnlyListener(listener=taken, routes=all_routes(kubelet), clock=SystemClock())
     async with asyncio.TaskGroup() as group:

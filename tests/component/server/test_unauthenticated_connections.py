@@ -41,7 +41,7 @@ async def close(*connections):
 
 
 @pytest.mark.parametrize("has_handshake", [True, False])
-async def test_a_flood_pushes_out_itself(start, has_handshake):
+async def test_a_flood_closes_its_own_connections(start, has_handshake):
     async with start(limits=FEW, reviewer=Api()) as kubelet, asyncio.timeout(PROMPTLY):
         admin, jane = await kubelet.connect(), await kubelet.connect(None)
         assert await status_of(admin) == 200
@@ -62,7 +62,7 @@ async def test_a_flood_pushes_out_itself(start, has_handshake):
         await close(*flood, admin, jane)
 
 
-async def test_who_is_turned_away_stays_a_stranger(start):
+async def test_a_refused_client_stays_unauthenticated(start):
     async with start(limits=FEW, reviewer=Api()) as kubelet, asyncio.timeout(PROMPTLY):
         first = await kubelet.connect(None)
         assert await status_of(first, b"Authorization: Bearer bad\r\n") == 401
@@ -72,7 +72,7 @@ async def test_who_is_turned_away_stays_a_stranger(start):
         await close(first, *flood)
 
 
-async def test_an_anonymous_stream_in_progress_is_not_pushed_out(start):
+async def test_an_anonymous_stream_in_progress_is_not_closed(start):
     async with start(limits=FEW, allows_anonymous=True) as kubelet, asyncio.timeout(PROMPTLY):
         reader, writer = await kubelet.connect(None)
         head = b"POST /exec/default/web/main?output=1&command=sh HTTP/1.1\r\nHost: n\r\n"

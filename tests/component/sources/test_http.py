@@ -152,7 +152,7 @@ async def test_another_status_keeps_the_pods(server, start, sink, poll, journal,
     assert await journal.told() == ["SourceUnavailable", "SourceAvailable"]
 
 
-async def test_a_bad_body_is_told_once_and_keeps_the_pods(server, start, sink, poll, journal):
+async def test_a_bad_body_is_reported_once_and_keeps_the_pods(server, start, sink, poll, journal):
     server.body = manifest("web")
     start()
     await sink.until(1)
@@ -183,7 +183,7 @@ async def test_a_body_without_end_is_refused(server, start, sink, poll, caplog):
     assert "longer than" in caplog.records[0].error
 
 
-async def test_many_failures_get_quiet_and_their_end_is_told(server, start, sink, poll, caplog):
+async def test_many_failures_get_quiet_and_their_end_is_reported(server, start, sink, poll, caplog):
     caplog.set_level(logging.DEBUG, logger="klet")
     server.status = 404
     start()

@@ -123,7 +123,7 @@ async def test_sidecars_end_last_and_in_reverse_order(node, manifest, cri, tmp_p
         pytest.param("echo the end; exit 3", "File", "", id="not from its log"),
     ],
 )
-async def test_last_words(node, manifest, cri, script, policy, expected):
+async def test_termination_messages_from_logs(node, manifest, cri, script, policy, expected):
     pod = manifest("job", main=script, spec={"restartPolicy": "Never"})
     pod["spec"]["containers"][0]["terminationMessagePolicy"] = policy
     async with node.run() as agent:

@@ -176,7 +176,7 @@ async def answer_to_hello(port):
         await writer.wait_closed()
 
 
-async def test_who_is_let_in(client):
+async def test_which_clients_are_accepted(client):
     other = AuthorityFiles(certificate_file=client.pki / "other-ca.crt", key_file=client.pki / "other-ca.key")
     maker = CertificateMaker(clock=SystemClock())
     stranger = await maker.authority("other-ca", lifetime=LIFETIME)

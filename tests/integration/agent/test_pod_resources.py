@@ -81,7 +81,7 @@ async def test_the_class_gets_the_cpu_that_its_pods_ask_for(node, manifest, cgro
         assert (with_both, with_one, with_none) == kept
 
 
-async def test_containers_outside_of_the_pods_cgroup_are_started_anew_inside(node, manifest, cgroups):
+async def test_containers_outside_of_the_pods_cgroup_are_restarted_inside(node, manifest, cgroups):
     node.write("web", manifest("web", main=FOREVER))
     async with node.run() as agent:
         await agent.heard("web", "Ready")

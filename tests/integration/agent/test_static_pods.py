@@ -22,7 +22,7 @@ async def container_ids(cri) -> dict[str, str]:
     return {c.metadata.name: c.id for c in answer.containers if c.state == pb.CONTAINER_RUNNING}
 
 
-async def test_a_pod_lives_from_manifest_to_nothing(node, manifest, cri):
+async def test_a_pod_runs_from_its_manifest_to_its_removal(node, manifest, cri):
     async with node.run() as agent:
         node.write("web", manifest("web", main=f"echo hello; {FOREVER}"))
         await agent.heard("web", "PodAdded", "SandboxCreated", "Started", "Ready")
@@ -95,7 +95,7 @@ async def test_a_failing_container_backs_off(node, manifest, cri):
         ),
     ],
 )
-async def test_a_bad_manifest_is_told_and_harms_nobody(node, manifest, cri, text, says):
+async def test_a_bad_manifest_is_reported_and_harms_no_other_pod(node, manifest, cri, text, says):
     async with node.run() as agent:
         node.write("web", manifest("web", main=FOREVER))
         await agent.heard("web", "Ready")
@@ -160,7 +160,7 @@ async def test_a_bad_configuration_ends_it_before_anything_starts(node):
     assert not node.root.exists()
 
 
-async def test_a_port_of_the_host_that_somebody_listens_on_is_told(node, manifest):
+async def test_a_port_of_the_host_that_somebody_listens_on_is_reported(node, manifest):
     with socket.create_server(("127.0.0.1", 0)) as server:
         number = server.getsockname()[1]
         pod = manifest("web", main=FOREVER)

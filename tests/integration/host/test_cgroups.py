@@ -187,7 +187,7 @@ async def test_huge_pages(cgroups, top):
     assert int(hugetlb.read_text()) == 0
 
 
-async def test_the_kernel_tells_when_memory_crosses_a_threshold(cgroups, hierarchy, top, run_python):
+async def test_the_kernel_notifies_when_memory_crosses_a_threshold(cgroups, hierarchy, top, run_python):
     if cgroups.mode is CgroupMode.UNIFIED:
         pytest.skip("only with cgroup version 1: version 2 has no such thresholds")
     await cgroups.create(top, CgroupResources())

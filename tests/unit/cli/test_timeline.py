@@ -37,7 +37,7 @@ def test_the_whole_story(step, now):
     ]
 
 
-def test_the_story_in_short_tells_each_thing_once_when_it_was_last_so(step):
+def test_the_short_timeline_shows_each_thing_once_when_it_was_last_so(step):
     story = [
         step(0, "PodAdded", life=0),
         step(0, "PodAdded", life=1),

@@ -30,7 +30,7 @@ def started(number):
     )
 
 
-async def test_of_too_many_events_the_newest_are_told(caplog):
+async def test_of_too_many_events_the_newest_are_written(caplog):
     clock = ManualClock()
     journal = MemoryJournal(clock=clock)
     recorder = EventingRecorder(inner=journal, clock=clock)
@@ -121,7 +121,7 @@ class ManyStarts:
         pytest.param(timedelta(minutes=1), PATIENCE, id="in the end all the same"),
     ],
 )
-async def test_events_are_told_after_pods_that_start(over_after, told_at):
+async def test_events_are_written_after_pods_that_start(over_after, told_at):
     clock, starts = ManualClock(), ManyStarts()
     recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
     api = WrittenEvents(clock)
@@ -137,7 +137,7 @@ async def test_events_are_told_after_pods_that_start(over_after, told_at):
     assert api.at == [told_at, told_at]
 
 
-async def test_while_pods_start_a_warning_is_told_at_once_with_what_led_to_it():
+async def test_while_pods_start_a_warning_is_reported_at_once_with_what_led_to_it():
     clock, starts = ManualClock(), ManyStarts()
     recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
     api = WrittenEvents(clock)
@@ -183,7 +183,7 @@ async def test_pods_that_start_do_not_have_events_dropped():
         pytest.param(QUEUE, 1, FLOOD, id="as many as may wait"),
     ],
 )
-async def test_a_flood_of_events_is_told_in_its_own_time(count, at_once, latest):
+async def test_a_flood_of_events_is_written_at_a_limited_rate(count, at_once, latest):
     clock = ManualClock()
     recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
     api = WrittenEvents(clock)
@@ -201,7 +201,7 @@ async def test_a_flood_of_events_is_told_in_its_own_time(count, at_once, latest)
     assert max(api.at) <= latest
 
 
-async def test_a_warning_in_a_flood_of_events_is_told_at_once_with_what_led_to_it():
+async def test_a_warning_in_a_flood_of_events_is_reported_at_once_with_what_led_to_it():
     clock = ManualClock()
     recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
     api = WrittenEvents(clock)
@@ -233,7 +233,7 @@ class AwayEvents(WrittenEvents):
         return await super().create(event)
 
 
-async def test_events_that_were_lost_are_told_once_when_they_can_be_written_again(caplog):
+async def test_lost_events_are_reported_once_when_events_can_be_written_again(caplog):
     clock = ManualClock()
     recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
     api = AwayEvents(clock)

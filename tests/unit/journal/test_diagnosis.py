@@ -642,7 +642,7 @@ def test_the_node_goes_first(build_pod, story, now, ago):
     assert found.reasons[0].since == ago(40)
 
 
-def test_a_manifest_that_was_refused_is_told_beside_the_pod_that_runs_on(build_pod, story, now):
+def test_a_manifest_that_was_refused_is_reported_beside_the_pod_that_runs_on(build_pod, story, now):
     records = [(60, "Started", MAIN), (5, "ManifestRejected", {"message": "a.yaml: bad"})]
     found = diagnose(build_pod(state=RUNNING, is_ready=True), story(records), now=now)
     assert [(reason.word, reason.message) for reason in found.reasons] == [("ManifestRejected", "a.yaml: bad")]

@@ -73,7 +73,7 @@ def test_a_network_that_is_not_there():
     ]
 
 
-def test_a_runtime_that_does_not_answer_is_told_since_it_last_did():
+def test_a_runtime_that_does_not_answer_is_reported_since_it_last_did():
     found = diagnose_node(NodeState(errors=("container runtime is down",), well_at=ago(45)), records())
     (reason,) = found.reasons
     assert (reason.word, reason.since) == ("RuntimeNotReady", ago(45))

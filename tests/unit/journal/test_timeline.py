@@ -53,7 +53,7 @@ def test_steps_are_ordered_indented_and_timed():
     ]
 
 
-def test_equal_steps_in_a_row_are_told_once():
+def test_equal_steps_in_a_row_are_reported_once():
     story = build_timeline(
         [
             cause(1, 0, "Wait", APP, message="backing off"),
@@ -181,7 +181,7 @@ def test_a_pod_that_comes_again_with_its_uid_begins_another_life():
     assert story.waiting.on == "backoff over"
 
 
-def test_what_every_sync_decides_again_is_told_once_in_a_life():
+def test_what_every_sync_decides_again_is_shown_once_per_run():
     story = build_timeline(
         [
             cause(1, 0, "MissingClusterDNS"),
@@ -204,7 +204,7 @@ def started(number: int, seconds: float) -> Cause:
     )
 
 
-def test_starts_of_the_agent_are_told_in_the_lives_that_went_on():
+def test_starts_of_the_agent_are_shown_for_pods_that_ran_on():
     story = build_timeline(
         [
             cause(2, 1, "PodAdded"),

@@ -29,6 +29,6 @@ def test_a_successor_counts_from_the_moment_it_is_there(tmp_path):
     assert pair.read() == (b"next", b"next")
 
 
-def test_a_missing_file_is_told(tmp_path):
+def test_a_missing_file_is_reported(tmp_path):
     with pytest.raises(FileNotFoundError):
         KeyPair(Material(path=tmp_path / "c"), Material(path=tmp_path / "k")).read()

@@ -53,7 +53,7 @@ def test_but_not_for_ever(file):
     assert PAIR_PATIENCE <= took < PAIR_PATIENCE + timedelta(seconds=0.2)
 
 
-def test_a_file_that_cannot_be_read_is_told_at_once(tmp_path):
+def test_a_file_that_cannot_be_read_is_reported_at_once(tmp_path):
     answer, took = run_virtual(ask(of_file(tmp_path)))
     assert answer.startswith("client certificate not read")
     assert took == timedelta()

@@ -52,7 +52,7 @@ def test_a_pressure_that_changes(kind, present, reason, message, event, was):
     assert (event, f"Node n1 status is now: {event}") in recorded
 
 
-def test_a_pressure_that_stays_only_beats():
+def test_a_pressure_that_stays_changes_only_its_heartbeat():
     old = NodeCondition(type="MemoryPressure", status="True", reason="Mine", message="mine", last_transition_time=THEN)
     changed = pressures((old,), "MemoryPressure")
     found = find_condition(changed.conditions, "MemoryPressure")

@@ -115,7 +115,7 @@ async def test_what_was_read_at_the_start_is_not_written_again(order):
         assert order(bench.seen()) == ["told p"]
 
 
-async def test_statuses_are_told_at_once_and_gathered_on_disk(order):
+async def test_statuses_are_published_at_once_and_collected_on_disk(order):
     async with running(kept=[POD]) as bench:
         await bench.give(RUNNING)
         assert order(bench.seen()) == ["told p"]
@@ -136,7 +136,7 @@ async def test_a_new_pod_takes_waiting_statuses_with_it(order):
         assert bench.seen() == []
 
 
-async def test_a_full_disk_is_told_and_stops_no_pod(order, caplog):
+async def test_a_full_disk_is_reported_and_stops_no_pod(order, caplog):
     async with running() as bench:
         bench.disk.is_full = True
         await bench.give(POD)
@@ -162,7 +162,7 @@ async def test_a_disk_that_hangs_holds_up_nobody_for_long(order):
         assert order(bench.seen()) == ["saved p", "saved p q"]
 
 
-async def test_mirrors_are_told_and_not_kept(order):
+async def test_mirrors_are_reported_and_not_kept(order):
     async with running() as bench:
         mirror = replace(OTHER, metadata=replace(OTHER.metadata, annotations={"kubernetes.io/config.mirror": "h"}))
         await bench.give(POD, mirror)

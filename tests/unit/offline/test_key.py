@@ -25,7 +25,7 @@ def test_a_key_that_others_can_read_is_closed_again(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 31, b"x" * 33], ids=["nothing", "a byte lost", "a byte too many"])
-def test_a_damaged_key_is_set_aside_and_made_anew(tmp_path, caplog, content):
+def test_a_damaged_key_is_set_aside_and_made_again(tmp_path, caplog, content):
     path = tmp_path / "key"
     path.write_bytes(content)
     assert len(ensure_key(path)) == KEY_SIZE

@@ -84,7 +84,7 @@ async def test_pods_of_a_later_klet_are_not_used(open_again, tmp_path, caplog):
     assert file.read_bytes() == content
 
 
-async def test_a_write_that_fails_is_told_to_whoever_asked_for_it(open_again, tmp_path):
+async def test_a_write_that_fails_raises_in_the_caller(open_again, tmp_path):
     store = await open_again()
     (tmp_path / "offline" / "pods.json").mkdir()  # a file cannot take its place
     with pytest.raises(CheckpointError, match="not written"):

@@ -29,7 +29,7 @@ def test_of_two_readings_of_one_instant_the_later_counts():
     assert cache.put(Reading(EXITED, 5.0))
 
 
-def test_listeners_hear_of_changes_only():
+def test_subscribers_are_notified_of_changes_only():
     cache = RuntimeCache()
     with cache.changes() as changes:
         cache.put(Reading(RUNNING, 1.0))

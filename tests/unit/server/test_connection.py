@@ -217,7 +217,7 @@ async def test_a_connection_that_is_retired_ends_with_the_request_in_hand():
     assert idle.transport.is_closed
 
 
-async def test_a_stranger_that_does_not_take_its_answers_is_pushed_out():
+async def test_an_unauthenticated_client_that_does_not_read_its_responses_is_closed():
     """Answers that nobody reads stay in memory, as long as the client likes."""
     unauthenticated = UnauthenticatedConnections(limits=UnauthenticatedLimits(bytes_kept=1000), clock=SystemClock())
     connections = []

@@ -19,7 +19,7 @@ from klet.server.request_log import RequestErrorFilter
         pytest.param(BadHttpMessage("Missing 'Host' header: s3cret"), "Missing", id="anything quoted"),
     ],
 )
-def test_a_request_that_is_no_http_is_told_without_its_bytes(error, told):
+def test_a_request_that_is_no_http_is_logged_without_its_bytes(error, told):
     record = logging.LogRecord("x", logging.ERROR, "", 0, "Error handling request", (), (type(error), error, None))
     assert RequestErrorFilter().filter(record)
     assert record.error == told

@@ -63,7 +63,7 @@ def test_the_newest_instance_counts_even_when_it_has_been_removed():
     assert told.newest() == newest
 
 
-def test_of_a_life_before_only_what_has_not_been_removed_counts():
+def test_of_a_previous_pod_only_what_has_not_been_removed_counts():
     told = Told()
     old, newer = told.make(0), told.make(1)
     told.come_back(is_seen=True)
@@ -74,7 +74,7 @@ def test_of_a_life_before_only_what_has_not_been_removed_counts():
     assert told.newest() is None
 
 
-def test_whoever_comes_back_before_anybody_heard_was_never_away():
+def test_a_pod_that_comes_back_before_any_agent_saw_it_was_never_removed():
     told = Told()
     only = told.make()
     before = told.chronicle.histories[UID]

@@ -263,7 +263,7 @@ def test_without_the_gate_only_two_uses_are_refused_and_none_in_a_list():
         pytest.param({"name": "p", "finalizers": ["x" * 100_000]}, id="a long finalizer"),
     ],
 )
-def test_what_is_wrong_is_told_in_bounded_length(metadata):
+def test_what_is_wrong_is_reported_in_bounded_length(metadata):
     with pytest.raises(ManifestError) as caught:
         decode_pod(manifest(metadata=metadata), Origin(kind=StaticOrigin.FILE, location="/p", node_name="n"))
     assert len(str(caught.value).encode()) <= 64 * 1024

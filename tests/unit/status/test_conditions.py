@@ -224,5 +224,5 @@ CLOSED_ONE = 'the status of pod readiness gate "one" is not "True", but False'
         pytest.param(GATED, PodStatus(phase="Running"), False, id="nothing was told yet"),
     ],
 )
-def test_whether_what_is_told_of_readiness_is_stale(pod, status, expected):
+def test_whether_the_reported_readiness_is_stale(pod, status, expected):
     assert is_readiness_stale(replace(pod, status=status)) is expected

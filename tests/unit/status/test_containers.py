@@ -35,7 +35,7 @@ def ended(message: str) -> ContainerState:
         pytest.param(make_pod("a"), "x" * 12287 + "é", "x" * 12287, id="no half of a character is left"),
     ],
 )
-def test_last_words_are_cut_to_the_containers_share(pod, message, expected):
+def test_termination_messages_are_cut_to_the_containers_share(pod, message, expected):
     status = ContainerStatus(name="a", state=ended(message), last_state=ended(message))
     assert cut_messages(pod, [status]) == (
         ContainerStatus(name="a", state=ended(expected), last_state=ended(expected)),

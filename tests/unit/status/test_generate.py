@@ -485,7 +485,7 @@ class TestBoard:
         later.put("uid-1", running, previous=known)
         assert later.get("uid-1") == known
 
-    async def test_listeners_hear_of_changes_only(self):
+    async def test_subscribers_are_notified_of_changes_only(self):
         board = StatusBoard(clock=ManualClock())
         pod = make_pod("main")
         status = generate_status(pod, make_status(pod), inputs(pod))

@@ -122,7 +122,7 @@ class Node:
             await self.clock.run(NO_TIME)
 
 
-async def test_a_pod_that_is_not_there_soon_is_told_to_be_on_its_way():
+async def test_a_pod_that_takes_long_is_reported_as_starting():
     node = Node()
     async with node.publishing():
         await node.report("Pending", 1)
@@ -131,7 +131,7 @@ async def test_a_pod_that_is_not_there_soon_is_told_to_be_on_its_way():
         assert node.api.told == [("p-0", "Pending")]
 
 
-async def test_of_a_pod_that_is_there_soon_only_that_is_told():
+async def test_only_the_newest_status_of_a_pod_that_starts_soon_is_reported():
     node = Node()
     async with node.publishing():
         await node.report("Pending", 1)
@@ -141,7 +141,7 @@ async def test_of_a_pod_that_is_there_soon_only_that_is_told():
         assert node.api.told == [("p-0", "Running")]
 
 
-async def test_of_many_pods_it_is_told_that_they_run():
+async def test_many_pods_are_reported_as_running():
     node = Node()
     node.starts.idle.clear()
     async with node.publishing():
@@ -159,7 +159,7 @@ async def test_of_many_pods_it_is_told_that_they_run():
         pytest.param(COMING_PATIENCE * 2, COMING_PATIENCE + COMING_PAUSE, id="in the end all the same"),
     ],
 )
-async def test_of_those_that_take_long_it_is_told_that_they_are_on_their_way(busy_for, told_after):
+async def test_pods_that_take_long_are_reported_as_starting(busy_for, told_after):
     node = Node()
     node.starts.idle.clear()
     moment = timedelta(milliseconds=1)
@@ -176,7 +176,7 @@ async def test_of_those_that_take_long_it_is_told_that_they_are_on_their_way(bus
         assert {name for name, _ in node.api.told} == {f"p-{number}" for number in range(MANY)}
 
 
-async def test_that_a_pod_is_over_before_it_came_is_told_at_once():
+async def test_a_pod_that_ends_before_it_was_ready_is_reported_at_once():
     node, pod = a_deleted_pod()
     node.starts.idle.clear()
     async with node.publishing():
@@ -186,7 +186,7 @@ async def test_that_a_pod_is_over_before_it_came_is_told_at_once():
         assert node.api.asked == ["PATCH"]
 
 
-async def test_that_a_pod_has_to_begin_anew_is_told_at_once():
+async def test_a_pod_that_has_to_restart_is_reported_at_once():
     """Its sandbox was lost: until that is told it counts as ready, and is sent requests."""
     pod = make_pod("main", uid="u-1")
     metadata = replace(pod.metadata, resource_version="5")
@@ -224,7 +224,7 @@ async def test_nothing_more_is_asked_of_a_pod_that_was_let_go():
         assert node.api.asked == ["PATCH", "DELETE"]
 
 
-async def test_a_pod_that_a_finalizer_keeps_is_told_of_again():
+async def test_a_pod_that_a_finalizer_keeps_is_reported_again():
     node, pod = a_deleted_pod()
     async with node.publishing():
         node.pods.put(pod)

@@ -129,6 +129,6 @@ def test_a_container_that_does_not_run_is_reported_with_what_it_would_get(state)
         pytest.param("", None, "32Mi", id="nobody knows: what was admitted"),
     ],
 )
-def test_the_request_of_memory_that_no_runtime_tells(actuated, previous, expected):
+def test_the_request_of_memory_that_no_runtime_reports(actuated, previous, expected):
     record, known = running(BOTH, None, actuated=actuated)
     assert str(build_resources(known, record, previous).requests["memory"]) == expected

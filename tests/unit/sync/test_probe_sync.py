@@ -64,7 +64,7 @@ def test_of_liveness_only_a_failure_is_news(kind, result):
         ),
     ],
 )  # fmt: skip
-async def test_who_hears_of_it(told, heard):
+async def test_who_is_notified(told, heard):
     clock, listeners, pods = ManualClock(), Listeners(), PodStore()
     for number in range(2):
         pods.put(make_pod("a", name=f"pod-{number}", uid=f"u-{number}"))

@@ -120,7 +120,7 @@ def test_what_admission_says(stage, verdict, after, wake):
     assert transition.state.is_rejected is (after is FINISHED)
 
 
-def test_a_pod_that_is_not_admitted_yet_can_be_told_to_stop():
+def test_a_pod_that_is_not_admitted_yet_can_be_stopped():
     state = WorkerState(pod=POD, stage=ADMITTING)
     assert apply(state, KILL).state.stage is TERMINATING
     assert apply(state, UPDATE, deleted()).state.stage is TERMINATING
@@ -297,7 +297,7 @@ def test_the_same_uid_again_asks_for_a_restart_and_nothing_else(stage):
 
 
 @pytest.mark.parametrize("kind", [UPDATE, SYNC, KILL])
-def test_a_finished_pod_hears_nothing(kind):
+def test_a_finished_pod_is_not_notified(kind):
     state = changed(syncing(), stage=FINISHED)
     assert apply(state, kind, deleted(1)) == Transition(state=state)
 

@@ -557,7 +557,7 @@ def test_a_kill_returns_when_the_pod_has_stopped():
     on_bench(test)
 
 
-def test_a_kill_that_takes_too_long_is_told_and_goes_on():
+def test_a_kill_that_takes_too_long_is_reported_and_goes_on():
     async def test(bench: Bench) -> None:
         bench.scripts["uid-1"] = Script(takes=20)
         bench.update(CREATE, make_pod())
@@ -715,7 +715,7 @@ def test_victims_have_stopped_before_the_pod_that_needs_their_room_is_asked_abou
     on_bench(test)
 
 
-def test_a_pod_that_is_told_to_stop_before_it_was_admitted_is_not_started():
+def test_a_pod_that_is_stopped_before_it_was_admitted_is_not_started():
     async def test(bench: Bench) -> None:
         bench.live = False
         bench.admission.verdicts["uid-1"] = [Wait("no room")] * 5
@@ -738,7 +738,7 @@ def test_a_pod_that_only_the_runtime_knows_is_given_nothing():
     on_bench(test)
 
 
-def test_admission_hears_of_changes_of_a_pod_that_it_took_in():
+def test_admission_is_notified_of_changes_of_a_pod_that_it_admitted():
     async def test(bench: Bench) -> None:
         bench.live = False
         bench.admission.verdicts["uid-1"] = [Wait("for a plugin")]

@@ -127,7 +127,7 @@ class PodKiller:
             Reason.PRE_STOP_HOOK,
             f"running the preStop hook ({kind}) of container {record.name}",
             measurements={"graceSeconds": granted},
-            next_step="the container is told to stop when the hook ends, or when its grace is over",
+            next_step="the container is asked to stop when the hook ends, or when its grace is over",
             parent=cause,
         )
         async with asyncio.TaskGroup() as group:

@@ -11,7 +11,7 @@ from klet.wire import cri_v1_pb2 as pb
 pytestmark = [pytest.mark.root, pytest.mark.containerd]
 
 
-async def test_a_pod_lives_from_manifest_to_nothing(newer_node, newer_cri, newer_containerd, manifest):
+async def test_a_pod_runs_from_its_manifest_to_its_removal(newer_node, newer_cri, newer_containerd, manifest):
     """The node is configured for systemd: klet follows the runtime, which makes cgroups itself."""
     assert (await newer_cri.version(pb.VersionRequest())).runtime_version.startswith("2.")
     told = await newer_cri.runtime_config(pb.RuntimeConfigRequest())

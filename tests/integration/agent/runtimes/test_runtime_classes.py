@@ -66,7 +66,7 @@ async def test_a_pod_runs_under_crun_and_its_overhead_counts(node, cri, containe
         await agent.heard("quick", "Finished", "Removed")
 
 
-async def test_an_unknown_class_is_told_as_upstream_tells_it(node, manifest, klet_config):
+async def test_an_unknown_class_is_reported_as_upstream_does(node, manifest, klet_config):
     node.write("odd", manifest("odd", main="sleep 1000", spec={"runtimeClassName": "kata"}))
     async with node.run(klet_config(QUICK)) as agent:
         (failure,) = await agent.heard("odd", "FailedCreatePodSandBox")

@@ -137,7 +137,7 @@ class TestSigningRequest:
         assert answer.key == other_key
         assert x509.load_pem_x509_csr(answer.request.encode()).is_signature_valid
 
-    def test_a_given_rsa_key_is_told(self, self_signed):
+    def test_a_given_rsa_key_is_reported(self, self_signed):
         answer = make_signing_request(MakeSigningRequest(template=Template(common_name="c"), key=self_signed.key))
         assert answer.key_algorithm is KeyAlgorithm.RSA
 

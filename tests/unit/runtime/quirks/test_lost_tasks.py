@@ -76,7 +76,7 @@ def test_a_sandbox_with_a_lost_container_is_removed():
         pytest.param({"RemoveContainer": [LOST], "Delete": [BUSY] * ATTEMPTS}, BUSY, id="it does not die"),
     ],
 )
-def test_what_cannot_be_repaired_is_told(failures, error):
+def test_what_cannot_be_repaired_is_reported(failures, error):
     with pytest.raises(CriError) as caught:
         remove(Runtime(**failures))
     assert caught.value is error

@@ -24,7 +24,7 @@ class AllowsNothing:
         pytest.param(None, "Request forbidden", id="no right"),
     ],
 )
-async def test_a_path_of_a_stranger_is_short_in_the_log(caplog, certificate, message):
+async def test_a_path_of_an_unauthenticated_client_is_short_in_the_log(caplog, certificate, message):
     """Strangers write it: at ten kilobytes a line they would fill the disk."""
     auth = AuthFilter(
         certificates=CertificateAuthenticator(authorities=None, clock=SystemClock()),

@@ -46,7 +46,7 @@ def test_stamps_are_unique_and_grow():
     assert (first, second, line.stamp()) == (nanoseconds(START), nanoseconds(START) + 1, nanoseconds(START + SECOND))
 
 
-def test_a_listener_hears_only_of_earlier_dues():
+def test_a_listener_is_notified_only_of_earlier_due_times():
     line, heard = TimerQueue(START), []
     line.when_earlier(lambda: heard.append(line.next_due()))
     line.at(START + 3 * SECOND, lambda: None)
