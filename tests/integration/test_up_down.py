@@ -98,9 +98,9 @@ def processes_of(state):
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with contextlib.suppress(OSError):
-                told = (entry / "cmdline").read_text() + (entry / "cgroup").read_text()
-                if any(mark in told for mark in marks):
-                    yield int(entry.name), told
+                reported = (entry / "cmdline").read_text() + (entry / "cgroup").read_text()
+                if any(mark in reported for mark in marks):
+                    yield int(entry.name), reported
 
 
 class UserNode:

@@ -279,7 +279,7 @@ class Target:
         await self.agent.until(waits, what=f"{pod}/{container}: {reason}")
         return found
 
-    async def told(self, decision: str, *, about: str, uid: str = "") -> str:
+    async def reported(self, decision: str, *, about: str, uid: str = "") -> str:
         """The message of a decision about a pod of the API server or of the node, once there is one."""
         try:
             async with asyncio.timeout(PATIENCE), aclosing(self.agent.records(name=about)) as records:
@@ -369,7 +369,7 @@ async def attack(tmp_path: Path, pki: Any) -> AsyncIterator[Attack]:
         yield made
 
 
-class DoorRights:
+class ReaderRights:
     """The owner of the certificate may do everything, the reader may read through nodes/proxy."""
 
     def __init__(self) -> None:
@@ -387,21 +387,21 @@ class DoorRights:
 
 
 @pytest.fixture
-def door(open_door: Target) -> Target:
+def node_api(network_target: Target) -> Target:
     """The node for attacks from the network, with nothing remembered of those before."""
-    open_door.runtime.history.clear()
-    open_door.streamer.heads.clear()
-    open_door.streamer.behave = Streamer().behave
-    open_door.rights.asked.clear()
-    return open_door
+    network_target.runtime.history.clear()
+    network_target.streamer.heads.clear()
+    network_target.streamer.behave = Streamer().behave
+    network_target.rights.asked.clear()
+    return network_target
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def open_door(tmp_path_factory: pytest.TempPathFactory, pki: Any) -> AsyncIterator[Target]:
+async def network_target(tmp_path_factory: pytest.TempPathFactory, pki: Any) -> AsyncIterator[Target]:
     """One node for all attacks from the network: every port is open, and the pod `web` runs."""
-    directory = tmp_path_factory.mktemp("door")
+    directory = tmp_path_factory.mktemp("node_api")
     async with attacking(directory, pki) as attack:
-        rights = DoorRights()
+        rights = ReaderRights()
         tokens = {"reader-token": ApiUser("reader"), "stranger-token": ApiUser("stranger")}
         target = await attack.on(cluster=True, tokens=tokens, rights=rights)
         target.rights = rights

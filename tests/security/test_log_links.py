@@ -61,7 +61,7 @@ async def test_a_log_that_is_something_else_is_neither_read_nor_followed_when_it
         for number in range(len(SWAPS)):
             target.node.remove(f"web{number}")
         await target.agent.until(lambda pods: not pods, what="the end of the pods")
-        await target.agent.until_told(is_empty(target.node.root / "pods"), what="the end of their directories")
+        await target.agent.until_recorded(is_empty(target.node.root / "pods"), what="the end of their directories")
         assert sorted(str(path) for path in outside.rglob("*")) == before
 
 

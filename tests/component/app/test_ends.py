@@ -1,4 +1,4 @@
-"""How containers end under the wired agent, in virtual time: hooks, last words, and what is kept of the dead."""
+"""How containers end under the wired agent, in virtual time: hooks, termination messages, what is kept."""
 
 from collections.abc import Callable
 from datetime import timedelta

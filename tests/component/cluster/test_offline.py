@@ -144,7 +144,7 @@ async def test_pods_run_and_restart_while_the_server_is_away_and_are_reported_af
         await node.bind(container=FROM_OBJECTS)
         before = await node.until_running()
         await cluster.stop()
-        await node.told("ApiServerAway")
+        await node.reported("ApiServerAway")
         [container] = live(node)
         node.machine.runtime.end_container(container, 3)
         again = await reported(node, "p", lambda status: restarts(status) == 1 and is_running(status))
@@ -152,7 +152,7 @@ async def test_pods_run_and_restart_while_the_server_is_away_and_are_reported_af
         assert container not in live(node)
         assert node.machine.runtime.containers()[-1].config.envs[0].value
         await cluster.start()
-        assert "after" in (await node.told("ApiServerBack"))[0]
+        assert "after" in (await node.reported("ApiServerBack"))[0]
         pod = await at_server(cluster, "p", lambda pod: restarts(pod.status) == 1)
         assert pod.status.container_statuses[0].last_state.terminated.exit_code == 3
         async with asyncio.timeout(30):
@@ -177,7 +177,7 @@ async def test_after_a_reboot_without_the_server_pods_and_their_objects_come_bac
     await cluster.stop()
     reboot(node)
     async with node.run(strategy=strategy):
-        [message] = {*await node.told("StartedFromMemory")}
+        [message] = {*await node.reported("StartedFromMemory")}
         assert message.startswith("API server away since ")
         assert "started from what was accepted at " in message
         status = await reported(node, "p", lambda status: is_running(status) and restarts(status) == 1)
@@ -357,7 +357,7 @@ async def test_an_agent_that_restarts_without_the_server_restarts_no_container(o
         assert (live(node), restarts(status)) == (running, 0)
         assert replace(status, conditions=()) == replace(before.status, conditions=())
         await cluster.start()
-        await node.told("ApiServerBack")
+        await node.reported("ApiServerBack")
     assert live(node) == running
 
 
@@ -406,7 +406,7 @@ async def test_a_server_that_says_nothing_is_away(offline, cluster):
     reboot(node)
     cluster.api.faults.plan(FallSilent(), times=1_000_000)
     async with node.run():
-        await node.told("StartedFromMemory")
+        await node.reported("StartedFromMemory")
         await reported(node, "p", is_running)
 
 

@@ -212,10 +212,10 @@ async def test_a_mirror_that_is_deleted_is_created_again(bench):
     await bench.client.delete(Pod, mirror.metadata.name, mirror.metadata.namespace, grace=30)
     deleted_at = SystemClock().monotonic()
     bench.pods.put_mirror(await bench.until(lambda each: each.metadata.deletion_timestamp is not None))
-    anew = await bench.until(lambda each: each is not None and each.metadata.uid != mirror.metadata.uid)
+    again = await bench.until(lambda each: each is not None and each.metadata.uid != mirror.metadata.uid)
     assert SystemClock().monotonic() - deleted_at >= LEAVING.total_seconds()  # kubectl sees it go
-    assert anew.metadata.deletion_timestamp is None
-    assert anew.metadata.annotations[MIRROR_ANNOTATION] == "h1"
+    assert again.metadata.deletion_timestamp is None
+    assert again.metadata.annotations[MIRROR_ANNOTATION] == "h1"
 
 
 async def test_a_mirror_that_comes_later_shows_the_status_at_once(bench):

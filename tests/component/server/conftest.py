@@ -113,7 +113,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 @dataclass
 class Streamer:
-    """The runtime's streaming endpoint: it notes the head of each request and then does as it is told."""
+    """The runtime's streaming endpoint: it notes the head of each request and then does as it is reported."""
 
     behave: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]] = echo
     heads: list[bytes] = field(default_factory=list)
@@ -356,16 +356,16 @@ async def kubelet(start: Callable[..., Any]) -> AsyncIterator[Kubelet]:
 
 @pytest.fixture
 def logged() -> Callable[[str], Any]:
-    """Waits at its end until something is told: `async with logged("Serving with"): …`."""
+    """Waits at its end until something is reported: `async with logged("Serving with"): …`."""
 
     @asynccontextmanager
     async def wait(text: str) -> AsyncIterator[None]:
-        told = asyncio.Event()
+        reported = asyncio.Event()
 
         class Watch(logging.Handler):
             def emit(self, record: logging.LogRecord) -> None:
                 if text in record.getMessage():
-                    told.set()
+                    reported.set()
 
         watch, logger = Watch(), logging.getLogger("klet.server")
         before = logger.level
@@ -373,7 +373,7 @@ def logged() -> Callable[[str], Any]:
         logger.setLevel(logging.INFO)
         try:
             yield
-            await asyncio.wait_for(told.wait(), PROMPTLY)
+            await asyncio.wait_for(reported.wait(), PROMPTLY)
         finally:
             logger.setLevel(before)
             logger.removeHandler(watch)

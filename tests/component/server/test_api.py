@@ -131,8 +131,10 @@ async def test_without_debugging_a_line_break_is_a_character_like_any_other(star
 
 async def test_a_port_that_is_taken(kubelet):
     address = ListenAddress(host="127.0.0.1", port=kubelet.port, name="address, port")
-    told = rf"^cannot listen on 127\.0\.0\.1:{kubelet.port} \(address, port\): \S+ \(pid {os.getpid()}\) has the port: "
-    with pytest.raises(ListenError, match=told):
+    reported = (
+        rf"^cannot listen on 127\.0\.0\.1:{kubelet.port} \(address, port\): \S+ \(pid {os.getpid()}\) has the port: "
+    )
+    with pytest.raises(ListenError, match=reported):
         listen_on(address)
 
 

@@ -326,9 +326,9 @@ async def test_nonsense_is_refused_and_logged_in_one_line(bench, caplog, request
     writer.close()
     await writer.wait_closed()
     assert answer.startswith(b"HTTP/1.1 400 ")
-    told = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert [(record.levelname, record.exc_info) for record in told] == [("WARNING", None)]
-    assert told[0].getMessage().startswith("Request refused")
+    reported = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert [(record.levelname, record.exc_info) for record in reported] == [("WARNING", None)]
+    assert reported[0].getMessage().startswith("Request refused")
     assert await bench.get("/healthz") == (200, "ok")
 
 
@@ -336,8 +336,8 @@ async def test_a_handler_that_fails_is_logged_with_its_trace(bench, caplog):
     bench.health.errors = None
     status, _ = await bench.get("/healthz")
     assert status == 500
-    [told] = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert told.exc_info is not None
+    [reported] = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert reported.exc_info is not None
 
 
 async def test_followers_do_not_keep_the_agent_from_ending(tmp_path):

@@ -124,7 +124,7 @@ async def test_a_bad_manifest_is_reported_once_and_the_others_run(
     for _ in range(3):
         await settled()
         clock.advance(PERIOD)
-    assert await journal.told() == ["ManifestRejected"]
+    assert await journal.reported() == ["ManifestRejected"]
     assert caplog.messages == ["Manifest not used"]
     assert caplog.records[0].error == f"{directory}/b.yaml: document 1: kind: 'Service' is not Pod"
 
@@ -138,10 +138,10 @@ async def test_each_bad_content_is_reported(directory, start, sink, journal, wai
     (directory / "b.yaml").write_text("kind: Service\nmetadata: {}\n")
     (directory / "z.yaml").write_text(manifest("z"))
     await sink.until(3)
-    assert await journal.told() == ["ManifestRejected", "ManifestRejected"]
+    assert await journal.reported() == ["ManifestRejected", "ManifestRejected"]
     (directory / "b.yaml").write_text(manifest("b"))
     assert await sink.until(4) == ["b-n", "x-n", "z-n"]
-    assert (await journal.told())[-1] == "ManifestSettled"
+    assert (await journal.reported())[-1] == "ManifestSettled"
 
 
 async def test_a_pod_whose_manifest_turned_bad_runs_until_the_next_listing(
@@ -226,7 +226,7 @@ async def test_a_single_file_that_is_bad_keeps_its_pod(directory, start, sink, c
         clock.advance(PERIOD)
     await settled()
     assert len(sink.sets) == 1
-    assert await journal.told() == ["ManifestRejected"]
+    assert await journal.reported() == ["ManifestRejected"]
 
 
 async def test_what_is_neither_directory_nor_file_is_an_error_and_not_a_source(

@@ -64,7 +64,7 @@ class Reader(LogVictim):
 
 
 class EndReader(LogVictim):
-    """What a container's last words are taken from."""
+    """What a container's termination message are taken from."""
 
     attempts = MANY
 

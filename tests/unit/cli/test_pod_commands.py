@@ -57,5 +57,5 @@ class Logs:
 def test_logs_say_which_container_was_taken(build_pod, capfdbinary, names, container, output, note):
     pod = build_pod(containers=[build_pod.status(name, {}) for name in names])
     print_logs(Logs(pod), "web", namespace=None, container=container, query={})
-    told = capfdbinary.readouterr()
-    assert (told.out.decode(), told.err.decode()) == (output, note)
+    reported = capfdbinary.readouterr()
+    assert (reported.out.decode(), reported.err.decode()) == (output, note)

@@ -44,7 +44,7 @@ RUNNING = {"running": {}}
                 'container "a" waits: CrashLoopBackOff; last time it ended by signal 9 (OOMKilled)',
                 is_trouble=True,
             ),
-            id="a crash loop tells the last end",
+            id="a crash loop shows the last end",
         ),
         pytest.param(
             {"spec": {"restartPolicy": "Never"}},

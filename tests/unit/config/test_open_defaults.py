@@ -1,4 +1,4 @@
-"""Without a configuration file upstream is open to everybody; klet wants to hear that this is meant."""
+"""Without a configuration file upstream is open to everybody; klet requires that this is set on purpose."""
 
 import pytest
 

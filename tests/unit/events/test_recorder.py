@@ -37,8 +37,8 @@ async def test_of_too_many_events_the_newest_are_written(caplog):
     for number in range(QUEUE + 2):
         recorder.record(started(number))
     recorder.record(Finding(subject=FindingSubject(name="p"), decider="test", decision=Reason.POD_ADDED))
-    told = [(await recorder.next())[0].message for _ in range(QUEUE)]
-    assert told == [str(number) for number in range(2, QUEUE + 2)]
+    reported = [(await recorder.next())[0].message for _ in range(QUEUE)]
+    assert reported == [str(number) for number in range(2, QUEUE + 2)]
     assert caplog.messages == []
     assert (recorder.take_dropped(), recorder.take_dropped()) == (2, 0)
     assert len(journal.all()) == QUEUE + 3
@@ -178,7 +178,7 @@ async def test_pods_that_start_do_not_have_events_dropped():
 @pytest.mark.parametrize(
     ("count", "at_once", "latest"),
     [
-        pytest.param(AT_ONCE, AT_ONCE, timedelta(0), id="a few are told at once"),
+        pytest.param(AT_ONCE, AT_ONCE, timedelta(0), id="a few are reported at once"),
         pytest.param(90, 1, FLOOD, id="of many the first at once"),
         pytest.param(QUEUE, 1, FLOOD, id="as many as may wait"),
     ],
@@ -269,8 +269,8 @@ async def test_a_reason_that_is_an_event_reaches_users_with_its_word_type_and_me
         task = group.create_task(build_writer(recorder, api, clock).run())
         await clock.run(timedelta(0))
         task.cancel()
-    told = [(event.reason, event.type, event.message) for event in api.events]
-    assert told == ([] if reason.event_type is None else [(str(reason), str(reason.event_type), "why")])
+    reported = [(event.reason, event.type, event.message) for event in api.events]
+    assert reported == ([] if reason.event_type is None else [(str(reason), str(reason.event_type), "why")])
 
 
 async def test_a_word_of_another_version_is_no_event():

@@ -14,9 +14,9 @@ from klet.kube.announcer import (
 
 def words(*attempts):
     """What is said of attempts, each an instant and why it failed, with when it is said."""
-    told, said = Announced(), []
+    reported, said = Announced(), []
     for now, why in attempts:
-        told, word = decide_announcement(told, why, now=now)
+        reported, word = decide_announcement(reported, why, now=now)
         if word is not None:
             said.append((now, word))
     return said
@@ -39,12 +39,12 @@ def test_lines_grow_further_apart():
     ("attempts", "expected"),
     [
         pytest.param([(0, "a"), (1, ""), (2, "b"), (3, ""), (4, "c"), (5, "")], [Lost("a", 1), Back(1, 1)],
-                     id="one that comes and goes is told once"),
+                     id="one that comes and goes is reported once"),
         pytest.param([(0, "a"), (1, ""), (2, "b"), (3, ""), (LOSSES_APART, "c")],
                      [Lost("a", 1), Back(1, 1), Lost("c", 2)],
                      id="and again after a while, with all that failed"),
         pytest.param([(0, "a"), (1, ""), (2, "b"), (LOSSES_APART, "c")], [Lost("a", 1), Back(1, 1), Lost("c", 2)],
-                     id="one that is soon lost again for long is told"),
+                     id="one that is soon lost again for long is reported"),
         pytest.param([(0, "a"), (FIRST_PAUSE, "b"), (40, ""), (50, "c"), (1000, ""), (2000, "d")],
                      [Lost("a", 1), StillLost("b", 2, 30), Back(2, 40), Lost("d", 1)],
                      id="what failed long ago is not counted"),

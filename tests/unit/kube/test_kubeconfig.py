@@ -85,7 +85,7 @@ def test_authority(cluster, authority):
                     cluster={"server": "https://api:6443"},
                 )
             ),
-            id="a program on the PATH that is told of the cluster",
+            id="a program on the PATH that is reported of the cluster",
         ),
     ],
 )

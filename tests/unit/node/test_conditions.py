@@ -108,7 +108,7 @@ def test_the_message_of_ready(errors, warnings, status, reason, message):
     ("was", "errors", "decisions", "since"),
     [
         pytest.param("False", (), ["NodeReady"], LATER, id="it becomes ready"),
-        pytest.param("Unknown", (), ["NodeReady"], LATER, id="it is heard of again"),
+        pytest.param("Unknown", (), ["NodeReady"], LATER, id="it is reported again"),
         pytest.param("True", ("x",), ["NodeNotReady"], LATER, id="it stops being ready"),
         pytest.param("True", (), [], THEN, id="it stays ready"),
         pytest.param("False", ("other",), [], THEN, id="it stays not ready, for another reason"),

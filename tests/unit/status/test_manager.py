@@ -1,4 +1,4 @@
-"""What is told at once, and what may wait."""
+"""What is reported at once, and what may wait."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -33,7 +33,7 @@ class PatchedPods:
     """Takes every patch; the watch shows nothing, so every pod is as it was made."""
 
     def __init__(self):
-        self.told = []
+        self.reported = []
 
     def seen(self, _pod):
         return None
@@ -42,7 +42,7 @@ class PatchedPods:
         return pod
 
     async def patch_status(self, pod, patch):
-        self.told.append((pod.metadata.name, patch["status"]["phase"]))
+        self.reported.append((pod.metadata.name, patch["status"]["phase"]))
         return pod
 
     async def delete(self, pod):
@@ -90,7 +90,7 @@ class SomeStarts:
 
 
 class Node:
-    """Pods of which the board tells, and what the API server is told."""
+    """Pods on the board, and what is reported to the API server."""
 
     def __init__(self, api=None):
         self.clock = ManualClock()
@@ -126,9 +126,9 @@ async def test_a_pod_that_takes_long_is_reported_as_starting():
     node = Node()
     async with node.publishing():
         await node.report("Pending", 1)
-        assert node.api.told == []
+        assert node.api.reported == []
         await node.clock.run(COMING_PAUSE)
-        assert node.api.told == [("p-0", "Pending")]
+        assert node.api.reported == [("p-0", "Pending")]
 
 
 async def test_only_the_newest_status_of_a_pod_that_starts_soon_is_reported():
@@ -138,7 +138,7 @@ async def test_only_the_newest_status_of_a_pod_that_starts_soon_is_reported():
         await node.clock.run(COMING_PAUSE / 2)
         await node.report("Running", 1)
         await node.clock.run(2 * COMING_PAUSE)
-        assert node.api.told == [("p-0", "Running")]
+        assert node.api.reported == [("p-0", "Running")]
 
 
 async def test_many_pods_are_reported_as_running():
@@ -149,7 +149,7 @@ async def test_many_pods_are_reported_as_running():
         await node.clock.run(COMING_PATIENCE / 2)
         await node.report("Running")
         await node.clock.run(2 * COMING_PATIENCE)
-        assert node.api.told == [(f"p-{number}", "Running") for number in range(MANY)]
+        assert node.api.reported == [(f"p-{number}", "Running") for number in range(MANY)]
 
 
 @pytest.mark.parametrize(
@@ -166,14 +166,14 @@ async def test_pods_that_take_long_are_reported_as_starting(busy_for, told_after
     async with node.publishing():
         await node.report("Pending")
         await node.clock.run(told_after - moment)
-        assert node.api.told == []
+        assert node.api.reported == []
         if busy_for == told_after:
             node.starts.idle.set()
         await node.clock.run(moment)
         if busy_for > told_after:
-            assert node.api.told == [("p-0", "Pending")], "of one after the other"
+            assert node.api.reported == [("p-0", "Pending")], "of one after the other"
             await node.clock.run(MANY * COMING_GAP)
-        assert {name for name, _ in node.api.told} == {f"p-{number}" for number in range(MANY)}
+        assert {name for name, _ in node.api.reported} == {f"p-{number}" for number in range(MANY)}
 
 
 async def test_a_pod_that_ends_before_it_was_ready_is_reported_at_once():
@@ -187,7 +187,7 @@ async def test_a_pod_that_ends_before_it_was_ready_is_reported_at_once():
 
 
 async def test_a_pod_that_has_to_restart_is_reported_at_once():
-    """Its sandbox was lost: until that is told it counts as ready, and is sent requests."""
+    """Its sandbox was lost: until that is reported it counts as ready, and is sent requests."""
     pod = make_pod("main", uid="u-1")
     metadata = replace(pod.metadata, resource_version="5")
     pod = replace(pod, metadata=metadata, status=PodStatus(phase="Running"))
@@ -264,4 +264,4 @@ async def test_after_dropped_changes_every_status_is_looked_at():
         for number in range(DEFAULT_LIMIT):
             node.board.put(PodUID(f"other-{number}"), PodStatus(phase="Running"))
         await node.clock.run(NO_TIME)
-        assert node.api.told == [("p-0", "Running")]
+        assert node.api.reported == [("p-0", "Running")]

@@ -110,8 +110,10 @@ def test_a_pod_that_was_over_before_it_was_seen_only_needs_its_clean_up():
         pytest.param(ADMITTING, Admit(), SYNCING, True, id="it is taken in"),
         pytest.param(ADMITTING, Reject(Reason.NODE_PORTS, "no"), FINISHED, True, id="it is refused"),
         pytest.param(ADMITTING, Wait("a plugin"), ADMITTING, False, id="it waits"),
-        pytest.param(TERMINATING, Admit(), TERMINATING, False, id="it was told to stop meanwhile"),
-        pytest.param(TERMINATING, Reject(Reason.NODE_PORTS, "no"), TERMINATING, False, id="told to stop, and refused"),
+        pytest.param(TERMINATING, Admit(), TERMINATING, False, id="it was reported to stop meanwhile"),
+        pytest.param(
+            TERMINATING, Reject(Reason.NODE_PORTS, "no"), TERMINATING, False, id="reported to stop, and refused"
+        ),
     ],
 )
 def test_what_admission_says(stage, verdict, after, wake):

@@ -265,9 +265,9 @@ def test_a_runtime_that_cannot_be_read_is_a_failing_step():
         await bench.run_for(20)
         assert len(bench.times()) == 1
         assert 10 <= bench.times()[0] <= 15
-        [told] = await bench.journal.find(CauseQuery())
-        assert told.finding.decision == "FailedSync"
-        assert told.finding.message == "error determining status: the runtime is away"
+        [reported] = await bench.journal.find(CauseQuery())
+        assert reported.finding.decision == "FailedSync"
+        assert reported.finding.message == "error determining status: the runtime is away"
 
     on_bench(test)
 

@@ -1,4 +1,4 @@
-"""Where the last words of a container are, and how they are read."""
+"""Where the termination message of a container are, and how they are read."""
 
 import pytest
 

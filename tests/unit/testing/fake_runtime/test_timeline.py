@@ -47,9 +47,9 @@ def test_stamps_are_unique_and_grow():
 
 
 def test_a_listener_is_notified_only_of_earlier_due_times():
-    line, heard = TimerQueue(START), []
-    line.when_earlier(lambda: heard.append(line.next_due()))
+    line, notified = TimerQueue(START), []
+    line.when_earlier(lambda: notified.append(line.next_due()))
     line.at(START + 3 * SECOND, lambda: None)
     line.at(START + 4 * SECOND, lambda: None)
     line.at(START + 2 * SECOND, lambda: None)
-    assert heard == [START + 3 * SECOND, START + 2 * SECOND]
+    assert notified == [START + 3 * SECOND, START + 2 * SECOND]
