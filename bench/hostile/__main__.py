@@ -53,11 +53,11 @@ async def measure_node(node: NodeUnderTest, server: ApiServer, options: argparse
     certificate, key = server.identities.client("bench:client", ADMINS)
     meters = Meters(node=node, certificate=certificate, key=key)
     quiet = await meters.measure("quiet", seconds=options.quiet)
-    tell_failures("without attackers", quiet)
+    log_failures("without attackers", quiet)
     before = await until_settled(node.process)
     log_line(f"the agent has {before:.0f} MiB; the attack begins")
     hostile, done = await under_attack(meters, node.ports.api, options)
-    tell_failures("under attack", hostile)
+    log_failures("under attack", hostile)
     log_line(f"answers to the attackers: {done.answers}")
     await asyncio.sleep(REST)
     node.process.check()
@@ -86,7 +86,7 @@ async def under_attack(meters: Meters, port: int, options: argparse.Namespace) -
     return phase, done
 
 
-def tell_failures(when: str, phase: Phase) -> None:
+def log_failures(when: str, phase: Phase) -> None:
     named = {"health": phase.health, "certificate": phase.certified, "kept": phase.kept, "pods": phase.pods}
     for what, samples in named.items():
         for failure, count in Counter(samples.failures).most_common(3):

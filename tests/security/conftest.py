@@ -29,11 +29,11 @@ from klet.api.authorization import SubjectAccessReviewSpec
 from klet.api.codec import convert
 from klet.api.pod import Pod
 from klet.embedded.identities import ApiUser
-from klet.embedded.questions import Everything
+from klet.embedded.questions import AllowEverything
 from klet.embedded.server import EmbeddedApi, build_api
 from klet.embedded.store import Key, Store
 from klet.host.mounts import unmount_tree
-from klet.kube.access import Access, Login, Material
+from klet.kube.access import Access, Login, PemSource
 from klet.kube.client import KubeClient
 from klet.kube.credentials import Credentials
 from klet.kube.throttle import Unlimited
@@ -158,7 +158,7 @@ async def run_api_server(pki: Any, *, tokens: dict[str, ApiUser], rights: Any) -
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
         port = runner.addresses[0][1]
         authority, login = pki.pair("ca")[0].read_bytes(), Login(token=OWNER_TOKEN)
-        access = Access(server=f"https://127.0.0.1:{port}", authority=Material(data=authority), login=login)
+        access = Access(server=f"https://127.0.0.1:{port}", authority=PemSource(data=authority), login=login)
         transport = Transport(access=access, credentials=Credentials(login=login, clock=clock))
         client = KubeClient(transport=transport, throttle=Unlimited(), timeout=timedelta(seconds=10), clock=clock)
         yield ApiServer(api, client, port, authority, requests)
@@ -334,7 +334,7 @@ class Attack:
         target = Target(directory=self.directory, node=node, runtime=runtime, pki=self._pki, streamer=streamer)
         node.settings |= target.settings() | settings
         if cluster:
-            server = run_api_server(self._pki, tokens=tokens or {}, rights=rights or Everything())
+            server = run_api_server(self._pki, tokens=tokens or {}, rights=rights or AllowEverything())
             target.cluster = await self._stack.enter_async_context(server)
         return target
 

@@ -3,7 +3,7 @@
 import os
 import ssl
 
-from klet.kube.access import Authority, Material, NoVerification
+from klet.kube.access import Authority, NoVerification, PemSource
 from klet.kube.credentials import CredentialSet
 from klet.kube.errors import CredentialError, KubeconfigError
 
@@ -16,7 +16,7 @@ def client_context(authority: Authority, shown: CredentialSet) -> ssl.SSLContext
         case NoVerification():
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        case Material():
+        case PemSource():
             _trust(context, authority)
         case _:
             context.load_default_certs()
@@ -25,7 +25,7 @@ def client_context(authority: Authority, shown: CredentialSet) -> ssl.SSLContext
     return context
 
 
-def _trust(context: ssl.SSLContext, authority: Material) -> None:
+def _trust(context: ssl.SSLContext, authority: PemSource) -> None:
     source = "inline data" if authority.path is None else str(authority.path)
     try:
         context.load_verify_locations(cadata=authority.read().decode("ascii"))

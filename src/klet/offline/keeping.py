@@ -54,7 +54,7 @@ class Offline(Struct, frozen=True, kw_only=True):
         await forget_tokens(map(uid_of, pods), self.store.tokens)
 
 
-class PatientEvents:
+class OfflineAwareEvents:
     """Events are not tried, and so not given up, while the API server is away."""
 
     def __init__(self, *, inner: EventApi, outage: Outage) -> None:

@@ -20,7 +20,7 @@ from klet.api.pod import Pod
 from klet.embedded import refusals
 from klet.embedded.faults import FallSilent, RefuseRequest
 from klet.embedded.identities import ApiUser
-from klet.embedded.questions import Everything
+from klet.embedded.questions import AllowEverything
 from klet.embedded.server import build_api, serving
 from klet.embedded.store import Store
 from klet.host.inotify import watch_directory
@@ -30,7 +30,7 @@ from klet.kube.credentials import Credentials
 from klet.kube.throttle import Unlimited
 from klet.kube.transport import Transport
 from klet.kube.watch import Watcher
-from klet.testing.clock import HastyClock
+from klet.testing.clock import FastClock
 
 PATIENCE = timedelta(milliseconds=300)
 CONFIG = {"name": "cfg", "configMap": {"name": "cfg"}}
@@ -66,9 +66,9 @@ class MortalCluster:
 
 @pytest.fixture
 async def cluster(unused_tcp_port):
-    clock = HastyClock()
+    clock = FastClock()
     tokens = {"secret": ApiUser("admin", groups=("system:masters",))}
-    api = build_api(store=Store.open(), tokens=tokens, rights=Everything(), clock=clock)
+    api = build_api(store=Store.open(), tokens=tokens, rights=AllowEverything(), clock=clock)
     login = Login(token="secret")
     access = Access(server=f"http://127.0.0.1:{unused_tcp_port}", login=login)
     transport = Transport(access=access, credentials=Credentials(login=login, clock=clock))
@@ -85,7 +85,7 @@ async def cluster(unused_tcp_port):
 @pytest.fixture
 def offline(node):
     node.offline_after = PATIENCE
-    node.watch_clock = HastyClock()
+    node.watch_clock = FastClock()
     return node
 
 
@@ -210,7 +210,7 @@ async def test_after_a_reboot_without_the_server_the_runtime_has_its_pod_cidrs_b
 
 async def test_a_runtime_that_does_not_take_the_pod_cidrs_gets_them_again(offline, cluster):
     node = offline
-    node.clock = HastyClock()
+    node.clock = FastClock()
     await cluster.client.patch(Node, "node", patch={"spec": {"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}})
     async with node.run():
         await node.bind()
@@ -411,7 +411,7 @@ async def test_a_server_that_says_nothing_is_away(offline, cluster):
 
 
 async def test_without_the_switch_nothing_is_kept_and_nothing_starts(node, cluster):
-    node.watch_clock = HastyClock()
+    node.watch_clock = FastClock()
     async with node.run():
         await node.bind()
         await node.until_running()

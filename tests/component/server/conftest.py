@@ -41,7 +41,7 @@ from klet.server.tls.certified import CertifiedConnections
 from klet.server.tls.context import TlsSettings
 from klet.server.tls.serving import FollowedAuthorities, ServingContext
 from klet.testing.builders import make_pod
-from klet.testing.clock import HastyClock
+from klet.testing.clock import FastClock
 from klet.testing.cri_configs import build_container_config, build_sandbox_config
 from klet.testing.fake_runtime.images import FakeImage
 from klet.testing.fake_runtime.machine import FakeRuntime
@@ -330,7 +330,7 @@ async def run_kubelet(pki: Pki, directory: Path, setup: Setup) -> AsyncIterator[
                 listener,
                 authorities,
                 FollowedAuthorities(
-                    authorities=authorities, context=contexts, connections=certified, clock=HastyClock()
+                    authorities=authorities, context=contexts, connections=certified, clock=FastClock()
                 ),
                 SocketListener(path=kubelet.socket, routes=kubelet.routes, clock=clock),
             )

@@ -98,10 +98,10 @@ async def reported(tmp_path_factory, containerd, new_node, manifest):
         for name, pod in pods(manifest).items():
             node.write(name, pod)
         async with node.run() as agent:
-            yield await tell_all(node, agent, cri, own, manifest)
+            yield await explain_all(node, agent, cri, own, manifest)
 
 
-async def tell_all(node, agent, cri, containerd, manifest) -> dict[str, Reported]:
+async def explain_all(node, agent, cri, containerd, manifest) -> dict[str, Reported]:
     """Explain each pod as soon as it has gone wrong, so that it is seen in that state."""
     reported: dict[str, Reported] = {}
 

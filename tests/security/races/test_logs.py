@@ -82,7 +82,7 @@ class Follower(LogVictim):
         with closing(LogFile.open(self.log)) as file:
             for _ in range(TURNS):
                 read += file.read()
-                file.turn_over()
+                file.check_rotation()
         return read
 
 

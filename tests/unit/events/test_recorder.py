@@ -115,13 +115,13 @@ class ManyStarts:
 
 
 @pytest.mark.parametrize(
-    ("over_after", "told_at"),
+    ("over_after", "written_at"),
     [
         pytest.param(timedelta(seconds=3), timedelta(seconds=3), id="as soon as all have started"),
         pytest.param(timedelta(minutes=1), PATIENCE, id="in the end all the same"),
     ],
 )
-async def test_events_are_written_after_pods_that_start(over_after, told_at):
+async def test_events_are_written_after_pods_that_start(over_after, written_at):
     clock, starts = ManualClock(), ManyStarts()
     recorder = EventingRecorder(inner=MemoryJournal(clock=clock), clock=clock)
     api = WrittenEvents(clock)
@@ -134,7 +134,7 @@ async def test_events_are_written_after_pods_that_start(over_after, told_at):
         starts.over.set()
         await clock.run(timedelta(0))
         task.cancel()
-    assert api.at == [told_at, told_at]
+    assert api.at == [written_at, written_at]
 
 
 async def test_while_pods_start_a_warning_is_reported_at_once_with_what_led_to_it():

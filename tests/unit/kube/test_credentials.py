@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from klet.kube.access import KeyPair, Login, Material
+from klet.kube.access import KeyPair, Login, PemSource
 from klet.kube.credentials import PAIR_PATIENCE, Credentials, CredentialSet
 from klet.kube.errors import CredentialError
 from klet.testing.loop import LoopClock, run_virtual
@@ -19,7 +19,7 @@ def file(tmp_path):
 
 
 def of_file(file) -> Login:
-    return Login(pair=KeyPair(Material(path=file), Material(path=file)))
+    return Login(pair=KeyPair(PemSource(path=file), PemSource(path=file)))
 
 
 async def ask(login: Login) -> tuple[CredentialSet | str, timedelta]:

@@ -153,24 +153,24 @@ async def test_many_pods_are_reported_as_running():
 
 
 @pytest.mark.parametrize(
-    ("busy_for", "told_after"),
+    ("busy_for", "reported_after"),
     [
         pytest.param(COMING_PATIENCE / 2, COMING_PATIENCE / 2, id="as soon as none starts"),
         pytest.param(COMING_PATIENCE * 2, COMING_PATIENCE + COMING_PAUSE, id="in the end all the same"),
     ],
 )
-async def test_pods_that_take_long_are_reported_as_starting(busy_for, told_after):
+async def test_pods_that_take_long_are_reported_as_starting(busy_for, reported_after):
     node = Node()
     node.starts.idle.clear()
     moment = timedelta(milliseconds=1)
     async with node.publishing():
         await node.report("Pending")
-        await node.clock.run(told_after - moment)
+        await node.clock.run(reported_after - moment)
         assert node.api.reported == []
-        if busy_for == told_after:
+        if busy_for == reported_after:
             node.starts.idle.set()
         await node.clock.run(moment)
-        if busy_for > told_after:
+        if busy_for > reported_after:
             assert node.api.reported == [("p-0", "Pending")], "of one after the other"
             await node.clock.run(MANY * COMING_GAP)
         assert {name for name, _ in node.api.reported} == {f"p-{number}" for number in range(MANY)}
