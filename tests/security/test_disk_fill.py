@@ -51,7 +51,7 @@ async def test_termination_messages_cost_no_memory_and_stay_short(attack, pod):
         assert target.memory() - before < LITTLE_MEMORY
 
 
-async def test_the_last_lines_of_logs_without_end_hold_up_nobody(attack, pod):
+async def test_the_last_lines_of_logs_without_end_delay_no_other(attack, pod):
     """More logs than there are threads for termination message, each with a hole that takes hours to read."""
     main = {"terminationMessagePolicy": "FallbackToLogsOnError"}
     async with attack() as target:
@@ -65,7 +65,7 @@ async def test_the_last_lines_of_logs_without_end_hold_up_nobody(attack, pod):
         assert await end(target, "other") == ""
 
 
-async def test_a_log_costs_no_memory_and_holds_up_nobody(attack, pod):
+async def test_a_log_costs_no_memory_and_delays_no_other(attack, pod):
     async with attack() as target:
         uid = (await target.start(pod("web"))).metadata.uid
         _, _, log = files_of(target, uid)

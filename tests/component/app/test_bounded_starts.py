@@ -108,7 +108,7 @@ def test_hung_starts_do_not_keep_others_from_starting(rpc):
 
 
 @pytest.mark.parametrize("hangs", [False, True], ids=["a slow registry", "a pull that hangs"])
-def test_pulls_keep_nobody_from_starting(hangs):
+def test_pulls_keep_no_other_pod_from_starting(hangs):
     machine = node()
     if hangs:
         machine.runtime.faults.add(Fault("PullImage", Hang(), count=None))
@@ -124,7 +124,7 @@ def test_pulls_keep_nobody_from_starting(hangs):
     run_virtual(story())
 
 
-def test_hooks_keep_nobody_from_starting():
+def test_hooks_keep_no_other_pod_from_starting():
     machine = node()
     machine.runtime.faults.add(Fault("ExecSync", Hang(), count=None))
     hook = LifecycleHandler(exec=ExecAction(command=("wait",)))

@@ -114,7 +114,7 @@ async def test_what_was_there_stays_readable_while_the_server_is_away(cluster, f
         pytest.param(DelayAnswer(timedelta(hours=1)), id="before any answer"),
     ],
 )
-async def test_a_watch_that_silently_dies_is_noticed(cluster, fault):
+async def test_a_watch_that_ends_without_notice_is_noticed(cluster, fault):
     await cluster.put("a")
     watcher = Watcher(
         transport=cluster.transport,

@@ -87,7 +87,7 @@ def test_a_dead_sandbox_under_the_name_is_removed(on_bench):
     on_bench(test)
 
 
-def test_a_dead_sandbox_that_has_containers_stays_for_whoever_looks_again(on_bench):
+def test_a_dead_sandbox_that_has_containers_is_kept(on_bench):
     async def test(bench) -> None:
         await bench.sync(POD)
         request = bench.calls("RunPodSandbox")[-1].request

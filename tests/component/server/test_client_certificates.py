@@ -261,7 +261,7 @@ async def test_a_new_pair_and_new_authorities_at_once_are_both_served(pki):
     threads.close()
 
 
-async def test_authorities_that_cannot_be_served_with_let_nobody_in_until_they_can(kubelet, logged, tmp_path):
+async def test_with_authorities_that_cannot_be_used_no_client_is_accepted_until_they_can(kubelet, logged, tmp_path):
     for path, source in zip((tmp_path / "a", tmp_path / "b"), kubelet.pki.pair("server-2"), strict=True):
         path.write_bytes(source.read_bytes())
     await kubelet.contexts.use(tmp_path / "a", tmp_path / "b")

@@ -106,7 +106,7 @@ async def test_a_pull_that_failed_is_tried_again_when_its_back_off_is_over_and_n
         assert "Traceback" not in agent.log
 
 
-async def test_a_damaged_memory_is_set_aside_and_harms_nobody(node, manifest, cri):
+async def test_a_damaged_memory_is_set_aside_and_affects_no_pod(node, manifest, cri):
     node.write("web", manifest("web", main=FOREVER))
     async with node.run() as agent:
         await agent.recorded("web", "Ready")

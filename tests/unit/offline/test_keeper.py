@@ -147,7 +147,7 @@ async def test_a_full_disk_is_reported_and_stops_no_pod(order, caplog):
         assert order(bench.seen()) == ["saved p"]
 
 
-async def test_a_disk_that_hangs_holds_up_nobody_for_long(order):
+async def test_a_disk_that_hangs_delays_no_caller_for_long(order):
     async with running() as bench:
         bench.disk.turning.clear()
         await bench.give(POD)

@@ -111,7 +111,7 @@ async def test_a_key_that_cannot_be_had_costs_the_secrets_only(tmp_path, threads
     await store.pods.save(accepted("p"))
 
 
-async def test_a_place_that_cannot_be_used_stops_nobody(tmp_path, threads, caplog):
+async def test_a_directory_that_cannot_be_used_stops_no_other(tmp_path, threads, caplog):
     (tmp_path / "offline").write_bytes(b"in the way")
     store = await open_store(
         tmp_path / "offline", node_name="n", make_sealer=load_sealer, threads=threads, clock=ManualClock()

@@ -72,7 +72,7 @@ def test_forgetting():
         pytest.param(Reading(EXITED, 1.0), (), True, id="a dead container is something"),
     ],
 )
-def test_the_dead_do_not_pile_up(reading, keep, stays):
+def test_dead_containers_do_not_accumulate(reading, keep, stays):
     cache = RuntimeCache()
     cache.put(reading)
     cache.forget_empty(read_before=2.0, keep=keep)

@@ -36,7 +36,7 @@ def test_deadline(seconds, reported, api, after, expected):
     assert is_past_deadline(pod, status, now=EPOCH + timedelta(seconds=after)) is expected
 
 
-def test_a_pod_nobody_reported_yet_goes_by_the_api():
+def test_the_api_decides_about_a_pod_without_a_reported_status():
     pod = make_pod()
     pod = replace(pod, spec=replace(pod.spec, active_deadline_seconds=5), status=replace(pod.status, start_time=START))
     assert deadline_of(pod, None) == EPOCH + timedelta(seconds=5)

@@ -665,7 +665,7 @@ def test_pods_are_admitted_in_the_order_in_which_they_came():
     on_bench(test)
 
 
-def test_a_pod_that_waits_is_asked_about_again_and_holds_up_nobody():
+def test_a_pod_that_waits_is_asked_about_again_and_delays_no_other():
     async def test(bench: Bench) -> None:
         bench.live = False
         wait = Wait("the plugin is not there yet")

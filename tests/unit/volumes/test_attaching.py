@@ -107,7 +107,7 @@ async def test_volumes_in_use_are_named_once_and_in_order(started, pod_with):
     assert started.volumes.volumes_in_use() == (A, B)
 
 
-async def test_one_that_needs_no_attaching_waits_for_nobody(started, pod_with):
+async def test_a_volume_that_needs_no_attaching_does_not_wait(started, pod_with):
     waiter = await started.wait(pod_with(disk("local-1")))
     assert waiter.done()
     assert started.volumes.volumes_in_use() == ()
