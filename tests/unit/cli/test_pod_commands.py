@@ -14,7 +14,7 @@ from klet.cli.table import column_widths, render_lines, render_table
         pytest.param({"tail": 0}, {"tailLines": "0"}, id="no line is a wish too"),
         pytest.param({"since": timedelta(seconds=1.5)}, {"sinceSeconds": "2"}, id="seconds are rounded up"),
         pytest.param({"since": timedelta(milliseconds=1)}, {"sinceSeconds": "1"}, id="at least one second"),
-        pytest.param({"previous": True}, {"previous": "true"}, id="the life before"),
+        pytest.param({"previous": True}, {"previous": "true"}, id="the previous run"),
     ],
 )
 def test_log_query(options, expected):

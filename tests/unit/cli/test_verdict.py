@@ -23,7 +23,7 @@ RUNNING = {"running": {}}
             id="an evicted pod gives the node's words",
         ),
         pytest.param(
-            {"phase": "Failed"}, [], Broken("it failed, and the status does not say why"), id="failed without a word"
+            {"phase": "Failed"}, [], Broken("it failed, and the status does not say why"), id="failed without a message"
         ),
         pytest.param(
             {"phase": "Pending"},

@@ -56,7 +56,7 @@ def test_of_liveness_only_a_failure_is_news(kind, result):
 @pytest.mark.parametrize(
     ("reported", "notified"),
     [
-        pytest.param(["u-0"], ["update u-0"], id="the worker of the pod hears of it"),
+        pytest.param(["u-0"], ["update u-0"], id="the worker of the pod is notified"),
         pytest.param(["u-9"], [], id="of a pod that is gone nobody does"),
         pytest.param(
             ["u-0"] * (LIMIT + 1), [*["wake u-0", "wake u-1"], *["update u-0"] * LIMIT],

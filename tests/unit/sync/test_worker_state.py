@@ -348,7 +348,7 @@ def test_an_orphan_that_never_started_is_over_at_once():
     ("pod", "stage"),
     [
         pytest.param(STATIC, FINISHED, id="a static pod that waited for its place is over at once"),
-        pytest.param(POD, TERMINATING, id="another pod may have run in an earlier life of the node"),
+        pytest.param(POD, TERMINATING, id="another pod may have run in a previous run of the node"),
     ],
 )
 def test_a_kill_before_the_first_step(pod, stage):

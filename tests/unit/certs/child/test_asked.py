@@ -74,7 +74,7 @@ def test_a_damaged_request_is_refused():
 @pytest.mark.parametrize(
     ("lifetime", "expected"),
     [
-        pytest.param(timedelta(hours=1), timedelta(hours=1), id="a short life is given whole"),
+        pytest.param(timedelta(hours=1), timedelta(hours=1), id="a short lifetime is given whole"),
         pytest.param(timedelta(days=365), timedelta(days=365, minutes=-5), id="a long one ends five minutes earlier"),
         pytest.param(timedelta(days=36500), timedelta(days=3650), id="never beyond the authority"),
     ],
