@@ -1,4 +1,4 @@
-"""Floods of clients that nobody knows: they push out one another, and nobody with a certificate or a good token."""
+"""Floods of unauthenticated clients close their own connections, and none of a client with a certificate or token."""
 
 import asyncio
 import itertools
