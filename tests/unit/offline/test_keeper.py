@@ -88,7 +88,7 @@ async def running(kept=()):
 async def test_a_pod_is_on_disk_before_anybody_acts():
     async with running() as bench:
         await bench.give(POD)
-        assert sorted(bench.seen()) == ["cleaned for p", "saved p", "reported p"]
+        assert sorted(bench.seen()) == ["cleaned for p", "reported p", "saved p"]
         assert bench.sink.source == "api"
         assert (bench.disk.content.node_name, bench.disk.content.at) == ("n", bench.clock.now())
 
