@@ -59,7 +59,7 @@ async def start(node, settings):
     await run_services(node, [containerd_service(node, program=program, revision="1")], clock=CLOCK)
 
 
-async def test_the_error_of_the_plugin_is_told_at_once(node, settings):
+async def test_the_error_of_the_plugin_is_reported_at_once(node, settings):
     await start(node, settings)
     with pytest.raises(NodeError) as caught:
         async with asyncio.timeout(RUNTIME_DEADLINE.total_seconds() / 2):

@@ -65,7 +65,7 @@ def fnv128a(data: bytes) -> str:
 
 
 def find_static_pod_problem(pod: Pod, *, prevent_api_references: bool = True) -> str | None:
-    """The reason why a static pod cannot run, or None; the switch is gate PreventStaticPodAPIReferences."""
+    """Return why a static pod cannot run, or None; the switch is gate PreventStaticPodAPIReferences."""
     spec = pod.spec
     if not prevent_api_references:
         return _problem_without_gate(spec)

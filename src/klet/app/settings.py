@@ -133,7 +133,7 @@ def check_settings(given: Settings, machine: MachineInfo) -> None:
 
 
 def choose_legacy_logs(logs: Path) -> Path:
-    """Beside the logs: `/var/log/containers` for `/var/log/pods`, where upstream always has it.
+    """Return the directory beside the logs: `/var/log/containers` for `/var/log/pods`, where upstream always has it.
 
     A node that keeps its logs elsewhere, as test nodes do, then leaves nothing in the machine's own directory.
     """

@@ -26,7 +26,7 @@ from klet.certs.requests import CertificateRequester, Issued, Posted, RequestOut
 from klet.certs.store import DIRECTORY_MODE, FILE_MODE, PairStore
 from klet.host.errors import FileError
 from klet.host.files import read_text, remove_file, write_atomic
-from klet.kube.access import Access, Material, NoVerification, SystemAuthorities
+from klet.kube.access import Access, NoVerification, PemSource, SystemAuthorities
 from klet.kube.credentials import CredentialSet
 from klet.kube.errors import KubeconfigError, KubeError
 from klet.kube.kubeconfig import load_kubeconfig
@@ -182,9 +182,9 @@ def build_kubeconfig(access: Access, pair_file: Path) -> dict[str, Any]:
     """Return the server of the bootstrap with the node's own certificate. A proxy and a server name go along."""
     cluster: dict[str, Any] = {"server": access.server}
     match access.authority:
-        case Material(path=None, data=data):
+        case PemSource(path=None, data=data):
             cluster["certificate-authority-data"] = base64.b64encode(data).decode()
-        case Material(path=path):
+        case PemSource(path=path):
             cluster["certificate-authority"] = str(path)
         case NoVerification():
             cluster["insecure-skip-tls-verify"] = True

@@ -95,7 +95,7 @@ def split_documents(text: str) -> list[DocumentText]:
 
 
 def encode_manifest(value: JsonObject) -> bytes:
-    """The manifest as the agent gets it: JSON, marked with a digest of itself. Comments and layout do not matter."""
+    """Encode the manifest for the agent: JSON, marked with a digest of itself. Comments and layout do not matter."""
     digest = manifest_digest(value)
     metadata = _mapping(value.get("metadata"))
     annotations = {**_mapping(metadata.get("annotations")), DIGEST_ANNOTATION: digest}
@@ -113,7 +113,7 @@ def digest_of(content: bytes) -> str:
 
 
 def expand_paths(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The files that are meant, and the directories among the arguments; a directory means the manifests in it."""
+    """Return the files, and the directories among the arguments; a directory means the manifests in it."""
     files: list[str] = []
     directories: list[str] = []
     for argument in arguments:

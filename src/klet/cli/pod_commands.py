@@ -51,7 +51,7 @@ def print_pods(client: AgentClient, *, namespace: str | None, form: PodFormat, c
 
 
 def watch_pods(client: AgentClient, *, namespace: str | None, is_wide: bool, clock: Instants) -> None:
-    """The table, and then each row again when it changes, until interrupted."""
+    """Print the table, and then each row again when it changes, until interrupted."""
     shown: dict[str, list[str]] = {}
     widths: list[int] = []
     header = pod_header(is_wide=is_wide)

@@ -52,7 +52,7 @@ def build_row(pod: Pod, *, now: datetime) -> PodRow:
 
 
 def _born(pod: Pod) -> datetime | None:
-    """A static pod has no creation time of its own; it is as old as its first sync, or as the agent's notice of it."""
+    """Return the creation time; a static pod has none, and is as old as its first sync or the agent's notice."""
     known = pod.metadata.creation_timestamp or pod.status.start_time
     if known is not None:
         return known

@@ -117,7 +117,7 @@ def _update_trust_bundle(change: ObjectUpdate) -> Json:
 
 
 def _trust_bundle_name(obj: Mapping[str, Any]) -> NameFormat:
-    """A bundle of a signer is named `<signer with / as :>:<name>`; one without a signer has no colon."""
+    """Return the rule for a bundle's name: `<signer with / as :>:<name>`; one without a signer has no colon."""
     return partial(_trust_bundle_name_errors, _signer_of(obj))
 
 

@@ -92,5 +92,5 @@ def _parse_line(line: str) -> MountEntry:
 
 
 def _unescape(text: str) -> str:
-    r"""Space, tab, newline and backslash are written as `\040`, `\011`, `\012`, `\134`."""
+    r"""Decode space, tab, newline and backslash, which are written as `\040`, `\011`, `\012`, `\134`."""
     return _OCTAL.sub(lambda match: chr(int(match[1], 8)), text)

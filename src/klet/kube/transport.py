@@ -17,7 +17,7 @@ from typing import Any, Final
 import aiohttp
 from yarl import URL
 
-from klet.kube.access import Access, Authority, Material, NoVerification
+from klet.kube.access import Access, Authority, NoVerification, PemSource
 from klet.kube.credentials import Credentials, CredentialSet
 from klet.kube.errors import CredentialError, KubeconfigError, Unreachable
 from klet.kube.reach import Reach
@@ -93,7 +93,7 @@ class Transport:
 
     @asynccontextmanager
     async def stream(self, request: HttpRequest, *, silence: timedelta) -> AsyncIterator["Stream"]:
-        """An answer that is read as it comes; raises Unreachable if it does not even begin for too long."""
+        """Return an answer that is read as it arrives; raises Unreachable if it does not even begin for too long."""
         try:
             async with AsyncExitStack() as opened:
                 async with asyncio.timeout(silence.total_seconds()):
@@ -203,7 +203,7 @@ class Stream:
         return HttpAnswer(self.code, self._response.headers.get("Retry-After", ""), body)
 
     async def lines(self, *, silence: timedelta) -> AsyncGenerator[bytes, None]:
-        """Line by line, however long they are; raises Unreachable when nothing comes for too long."""
+        """Yield line by line, however long they are; raises Unreachable when nothing arrives for too long."""
         kept: list[bytes] = []
         # A head alone does not count: it may be all that ever comes.
         is_counted = False
@@ -256,7 +256,7 @@ def client_context(authority: Authority, shown: CredentialSet) -> ssl.SSLContext
         case NoVerification():
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        case Material():
+        case PemSource():
             _trust(context, authority)
         case _:
             context.load_default_certs()
@@ -265,7 +265,7 @@ def client_context(authority: Authority, shown: CredentialSet) -> ssl.SSLContext
     return context
 
 
-def _trust(context: ssl.SSLContext, authority: Material) -> None:
+def _trust(context: ssl.SSLContext, authority: PemSource) -> None:
     source = "inline data" if authority.path is None else str(authority.path)
     try:
         context.load_verify_locations(cadata=authority.read().decode("ascii"))
@@ -274,7 +274,7 @@ def _trust(context: ssl.SSLContext, authority: Material) -> None:
 
 
 def _load_pair(context: ssl.SSLContext, shown: CredentialSet) -> None:
-    """OpenSSL reads pairs from files only: an anonymous one keeps the key off the disk."""
+    """Load a pair. OpenSSL reads pairs from files only: an anonymous one keeps the key off the disk."""
     descriptor = os.memfd_create("klet-client", os.MFD_CLOEXEC)
     try:
         with os.fdopen(descriptor, "wb", closefd=False) as file:

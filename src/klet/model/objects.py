@@ -114,7 +114,7 @@ def _containers(pod: Pod) -> Iterator[Container | EphemeralContainer]:
 
 
 def _legacy_secrets(volume: Volume) -> Iterator[str]:
-    """Secrets that a driver needs to mount a volume; those of a persistent volume are read when they are needed."""
+    """Return secrets that a driver needs to mount a volume; those of a persistent volume are read when needed."""
     if volume.azure_file is not None:
         yield volume.azure_file.secret_name
     if volume.csi is not None and volume.csi.node_publish_secret_ref is not None:

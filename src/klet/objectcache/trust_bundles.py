@@ -103,7 +103,7 @@ class TrustBundles:
         return self._merged(found)
 
     def changes(self) -> Subscription[ObjectRef]:
-        """Any change is published under one reference: volumes with these sources are few."""
+        """Subscribe to changes. All are published under one reference: volumes with these sources are few."""
         return self._changes.subscribe()
 
     def _find(self, source: ClusterTrustBundleProjection) -> Sequence[ClusterTrustBundle] | str:

@@ -17,7 +17,7 @@ VERSION: Final = 1
 
 
 def read_payload(kind: type[T], payload: bytes) -> T:
-    """Klet's own part of a file."""
+    """Return klet's own part of a file."""
     try:
         return msgspec.json.decode(payload, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -32,7 +32,7 @@ def choose_pods(pods: Iterable[Pod]) -> tuple[Pod, ...]:
 
 
 def compare_pods(kept: Mapping[PodUID, Pod], pods: Sequence[Pod]) -> Urgency:
-    """A restart must know every pod that was begun, changed, ended or let go; a status alone can wait a little."""
+    """Return how urgent a write is: a restart must know every pod begun, changed or removed; a status can wait."""
     if kept.keys() != {uid_of(pod) for pod in pods}:
         return Urgency.BEFORE_ACTING
     changed = [(kept[uid_of(pod)], pod) for pod in pods if kept[uid_of(pod)] is not pod]

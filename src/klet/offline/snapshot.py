@@ -28,7 +28,7 @@ VERSION = 1
 
 
 class AcceptedPods(Struct, frozen=True, kw_only=True):
-    """The pods that the node went by."""
+    """The pods that the node last accepted."""
 
     node_name: str
     at: datetime

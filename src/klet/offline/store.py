@@ -174,7 +174,7 @@ def ensure_key(path: Path) -> bytes:
 
 
 def _replace_key(path: Path) -> bytes:
-    """Nothing that the right one sealed will ever open again; each such file is set aside when it is read."""
+    """Write a new key. What the right one sealed never opens again; each such file is set aside when it is read."""
     aside = path.with_name(f"{path.name}.corrupt")
     logger.error(
         "The key of the node is damaged and was set aside",

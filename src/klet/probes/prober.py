@@ -211,6 +211,6 @@ def _describe_rpc_error(error: aio.AioRpcError, limit: timedelta) -> str:
 
 
 def _health_name(number: int) -> str:
-    """A number that the protocol does not name stays a number."""
+    """Return the name of a status; a number that the protocol does not name stays a number."""
     names = health.HealthCheckResponse.ServingStatus
     return names.Name(number) if number in names.values() else str(number)

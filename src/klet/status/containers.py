@@ -219,7 +219,7 @@ def _recursion(mount: VolumeMount, record: seen.ContainerRecord | None) -> str:
 
 
 def _seconds(at: datetime | None) -> Time | None:
-    """API times have whole seconds."""
+    """Cut to whole seconds, as API times have them."""
     return Time.of(at) if at else None
 
 

@@ -100,7 +100,7 @@ async def run_containerd(
     disabled_plugins: tuple[str, ...] = (),
     clock: Clock | None = None,
 ) -> AsyncIterator[PrivateContainerd]:
-    """A containerd in a directory that must not exist yet, with the pause image and one of busybox.
+    """Run a containerd in a directory that must not exist yet, with the pause image and one of busybox.
 
     Its programs are the machine's, or those of a directory with another release.
     """
@@ -175,7 +175,7 @@ async def restart_containerd(daemon: PrivateContainerd, *, clock: Clock) -> Asyn
 
 @asynccontextmanager
 async def connect_ready(daemon: PrivateContainerd, *, clock: Clock) -> AsyncIterator[CriClient]:
-    """A client of the daemon, as soon as its runtime and its network are ready."""
+    """Yield a client of the daemon, as soon as its runtime and its network are ready."""
     give_up = clock.now() + _START_LIMIT
     async with AsyncExitStack() as stack:
         while True:

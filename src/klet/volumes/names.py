@@ -37,7 +37,7 @@ def pod_volume_name(plugin: str, uid: PodUID, name: str) -> VolumeName:
 
 
 def go_list(names: Iterable[str]) -> str:
-    """Names as messages list them."""
+    """Return names as messages list them."""
     return f"[{' '.join(names)}]"
 
 

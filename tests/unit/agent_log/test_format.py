@@ -193,7 +193,7 @@ def test_json_means_the_same_with_its_controls_shown():
     assert json.loads(JsonFormatter().format(record(path=HOSTILE)))["path"] == HOSTILE
 
 
-def record_at(at, *, name="klet.server.front", level=logging.WARNING, message="Request refused"):
+def record_at(at, *, name="klet.server.connection", level=logging.WARNING, message="Request refused"):
     made = logging.LogRecord(name, level, "", 1, message, (), None)
     made.created = at
     return made

@@ -9,7 +9,7 @@ import pytest
 from klet.certs.bootstrap import build_kubeconfig, find_flaw, wait_for_server, write_kubeconfig
 from klet.certs.child.issue import make_self_signed
 from klet.certs.messages import CertificateFacts, KeyAlgorithm, MakeSelfSigned
-from klet.kube.access import Access, KeyPair, Login, Material, NoVerification, SystemAuthorities
+from klet.kube.access import Access, KeyPair, Login, NoVerification, PemSource, SystemAuthorities
 from klet.kube.errors import KubeconfigError
 from klet.kube.kubeconfig import load_kubeconfig
 from klet.testing.clock import START
@@ -59,8 +59,8 @@ async def test_after_a_minute_the_wait_is_over(clock, caplog):
 @pytest.mark.parametrize(
     "access",
     [
-        pytest.param(Access(server=SERVER, authority=Material(data=b"pem")), id="authority inline"),
-        pytest.param(Access(server=SERVER, authority=Material(path=Path("/etc/ca.crt"))), id="authority in a file"),
+        pytest.param(Access(server=SERVER, authority=PemSource(data=b"pem")), id="authority inline"),
+        pytest.param(Access(server=SERVER, authority=PemSource(path=Path("/etc/ca.crt"))), id="authority in a file"),
         pytest.param(Access(server=SERVER, authority=NoVerification()), id="no verification"),
         pytest.param(Access(server=SERVER, authority=SystemAuthorities()), id="the machine's authorities"),
         pytest.param(Access(server=SERVER, server_name="api", proxy="http://proxy:3128"), id="behind a proxy"),
@@ -76,7 +76,7 @@ def test_what_is_written_means_the_same_server(access, tmp_path):
         access.server_name,
         access.proxy,
     )
-    assert read.login == Login(pair=KeyPair(Material(path=PAIR), Material(path=PAIR)))
+    assert read.login == Login(pair=KeyPair(PemSource(path=PAIR), PemSource(path=PAIR)))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 

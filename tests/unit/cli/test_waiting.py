@@ -99,7 +99,7 @@ def test_a_pod_that_is_ready_for_an_instant_only_is_not_done(web):
     assert lines.said == ["error: web: failed: Crashed"]
 
 
-def test_a_restart_while_it_settles_begins_the_wait_anew(web, build_pod):
+def test_a_restart_while_it_settles_begins_the_wait_again(web, build_pod):
     def ready(restarts):
         status = build_pod.status("a", {"running": {}}, ready=True, restartCount=restarts)
         return (web(containers=[status], conditions={"Ready": "True"}),)
@@ -111,7 +111,7 @@ def test_a_restart_while_it_settles_begins_the_wait_anew(web, build_pod):
     assert lines.said == ["web: Ready"]
 
 
-def test_a_crash_loop_is_told_once_however_often_it_turns(web, build_pod):
+def test_a_crash_loop_is_reported_once_however_often_it_turns(web, build_pod):
     def state(is_ready, **state):
         status = build_pod.status(
             "a", state, ready=is_ready, lastState={"terminated": {"exitCode": 3, "reason": "Error"}}
@@ -128,7 +128,7 @@ def test_a_crash_loop_is_told_once_however_often_it_turns(web, build_pod):
     assert lines.said == ['web: container "a" waits: CrashLoopBackOff; last time it ended with exit code 3']
 
 
-def test_a_pod_that_is_no_longer_ready_is_told_and_so_is_its_return(web, build_pod):
+def test_a_pod_that_is_no_longer_ready_is_reported_and_so_is_its_return(web, build_pod):
     status = build_pod.status("a", {"running": {}})
     ready, unready = (web(conditions={"Ready": "True"}),), (web(containers=[status]),)
     waiting, lines = waiter(Lister(ready), Passing())
@@ -184,7 +184,7 @@ RECORDS = [
     record("Pulling", message='Pulling image "i"'),
     record("Pulling", message='Pulling image "i"'),
     record("FailedCreatePodSandBox", container="", message="no network"),
-    record("Failed", message="the status tells this"),
+    record("Failed", message="the status shows this"),
     record("Started", measurements={"attempt": 0}),
     record("Started", name="other-node"),
     CauseRecord(at=datetime(2030, 1, 1, tzinfo=UTC), decision="AgentStarted"),
@@ -211,7 +211,7 @@ RECORDS = [
                 'web: a: Pulling: Pulling image "i"',
                 'web: a: Pulling: Pulling image "i"',
                 "web: FailedCreatePodSandBox: no network",
-                "web: a: Failed: the status tells this",
+                "web: a: Failed: the status shows this",
                 "web: a: Started [attempt=0]",
                 "other: a: Started",
                 "web: Ready",
@@ -220,7 +220,7 @@ RECORDS = [
         ),
     ],
 )
-def test_decisions_of_the_agent_are_told(web, is_verbose, expected):
+def test_decisions_of_the_agent_are_reported(web, is_verbose, expected):
     feed = Passing(RECORDS)
     answers = [(web(phase="Pending"),)] * len(RECORDS)
     waiting, lines = waiter(Lister(*answers, (web(conditions={"Ready": "True"}),)), feed, is_verbose=is_verbose)

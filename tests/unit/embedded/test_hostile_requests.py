@@ -18,7 +18,7 @@ DEEP = msgspec.json.decode(b'{"a":' * 900 + b"1" + b"}" * 900)
 
 
 @pytest.mark.parametrize("token", ["ä.b.c", "a.b.ÿ", "a.b.\udcff", "\udcff.b.c", "..", "."])
-def test_a_token_of_strange_letters_is_nobodys(token):
+def test_a_token_of_unusual_characters_is_no_users(token):
     identities = Identities(store=Store.open(), tokens={}, key=b"key", clock=SystemClock())
     assert identities.review(token, ()) is None
 

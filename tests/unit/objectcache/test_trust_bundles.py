@@ -127,7 +127,7 @@ async def test_nothing_is_followed_before_somebody_asks(trust, followed, clock):
         ),
     ],
 )
-async def test_what_is_not_there_is_told(trust, followed, source, message):
+async def test_what_is_not_there_is_reported(trust, followed, source, message):
     followed.synced.set()
     followed.put("b", pem("b25l"))
     with pytest.raises(NoTrustAnchors) as caught:

@@ -85,7 +85,7 @@ async def test_pods_of_a_later_klet_are_not_used(open_again, tmp_path, caplog):
     assert file.read_bytes() == content
 
 
-async def test_a_write_that_fails_is_told_to_whoever_asked_for_it(open_again, tmp_path):
+async def test_a_write_that_fails_raises_in_the_caller(open_again, tmp_path):
     store = await open_again()
     (tmp_path / "offline" / "pods.json").mkdir()  # a file cannot take its place
     with pytest.raises(CheckpointError, match="not written"):
@@ -112,7 +112,7 @@ async def test_a_key_that_cannot_be_had_costs_the_secrets_only(tmp_path, threads
     await store.pods.save(accepted("p"))
 
 
-async def test_a_place_that_cannot_be_used_stops_nobody(tmp_path, threads, caplog):
+async def test_a_directory_that_cannot_be_used_stops_no_other(tmp_path, threads, caplog):
     (tmp_path / "offline").write_bytes(b"in the way")
     store = await open_store(
         tmp_path / "offline", node_name="n", make_sealer=load_sealer, threads=threads, clock=ManualClock()
@@ -171,7 +171,7 @@ def test_a_key_that_others_can_read_is_closed_again(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 31, b"x" * 33], ids=["nothing", "a byte lost", "a byte too many"])
-def test_a_damaged_key_is_set_aside_and_made_anew(tmp_path, caplog, content):
+def test_a_damaged_key_is_set_aside_and_made_again(tmp_path, caplog, content):
     path = tmp_path / "key"
     path.write_bytes(content)
     assert len(ensure_key(path)) == KEY_SIZE

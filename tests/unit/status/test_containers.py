@@ -37,7 +37,7 @@ def ended(message: str) -> ContainerState:
         pytest.param(make_pod("a"), "x" * 12287 + "é", "x" * 12287, id="no half of a character is left"),
     ],
 )
-def test_last_words_are_cut_to_the_containers_share(pod, message, expected):
+def test_termination_messages_are_cut_to_the_containers_share(pod, message, expected):
     status = ContainerStatus(name="a", state=ended(message), last_state=ended(message))
     assert cut_messages(pod, [status]) == (
         ContainerStatus(name="a", state=ended(expected), last_state=ended(expected)),
@@ -374,6 +374,6 @@ def test_a_container_that_does_not_run_is_reported_with_what_it_would_get(state)
         pytest.param("", None, "32Mi", id="nobody knows: what was admitted"),
     ],
 )
-def test_the_request_of_memory_that_no_runtime_tells(actuated, previous, expected):
+def test_the_request_of_memory_that_no_runtime_reports(actuated, previous, expected):
     record, known = running(BOTH, None, actuated=actuated)
     assert str(build_resources(known, record, previous).requests["memory"]) == expected

@@ -169,7 +169,7 @@ def test_files_of_the_downward_api(pod):
     assert files == {"this/name": FileProjection(b"p", 0o400), "cpu": FileProjection(b"2", 0o644)}
 
 
-def test_everything_that_is_wrong_is_told_at_once(pod):
+def test_everything_that_is_wrong_is_reported_at_once(pod):
     with pytest.raises(VolumeSetupError) as caught:
         downward(
             pod,

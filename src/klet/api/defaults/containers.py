@@ -61,7 +61,7 @@ def round_requirements(resources: ResourceRequirements) -> ResourceRequirements:
 
 
 def round_amounts(amounts: Mapping[str, Quantity]) -> Mapping[str, Quantity]:
-    """Amounts finer than a thousandth are rounded up to one."""
+    """Round amounts finer than a thousandth up to one."""
     if all(amount.nano % _NANO_PER_MILLI == 0 for amount in amounts.values()):
         return amounts
     return {name: amount.round_up(_MILLI) for name, amount in amounts.items()}

@@ -31,7 +31,7 @@ def create_strategic_patch(old: State, new: State, struct: type[ApiObject]) -> J
 
 
 def _differing(old: ApiObject, new: ApiObject) -> tuple[ApiObject, ApiObject]:
-    """Both with only the fields in which they differ: comparing structs is cheap, turning them into data is not."""
+    """Return both with only the differing fields: comparing structs is cheap, turning them into data is not."""
     fields: dict[str, tuple[Any, Any]] = {}
     for name in old.__struct_fields__:
         before, after = getattr(old, name), getattr(new, name)

@@ -26,7 +26,7 @@ WINDOWS_SIGNALS: Final = ("SIGKILL", "SIGTERM")
 
 
 def validate_liveness_probe(probe: Probe, path: FieldPath) -> FieldErrors:
-    """Liveness and startup probes have the same rules."""
+    """Check a liveness or startup probe; both have the same rules."""
     yield from _probe(probe, path)
     if probe.success_threshold != 1:
         yield invalid(path.child("successThreshold"), probe.success_threshold, "must be 1")
@@ -66,7 +66,7 @@ def _probe(probe: Probe, path: FieldPath) -> FieldErrors:
 
 
 def _handler(handler: Probe | LifecycleHandler, grace_period: int | None, path: FieldPath) -> FieldErrors:
-    """The first action is checked, further ones are refused."""
+    """Check the first action, and refuse further ones."""
     actions = _actions(handler, grace_period, path)
     first = next(actions, None)
     if first is None:

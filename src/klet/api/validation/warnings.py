@@ -52,7 +52,7 @@ _OLD_VOLUMES: Final = (
 
 
 def warnings_for_pod_create(pod: Pod) -> tuple[str, ...]:
-    """All warnings for a new pod, with its defaults applied."""
+    """Return all warnings for a new pod, with its defaults applied."""
     return tuple(_warnings(pod))
 
 

@@ -262,12 +262,12 @@ def _pem(certificate: x509.Certificate) -> str:
 
 
 def _key_pem(key: SigningKey) -> str:
-    """`RSA PRIVATE KEY` or `EC PRIVATE KEY`."""
+    """Return `RSA PRIVATE KEY` or `EC PRIVATE KEY`."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()
 
 
 def read_node_request(text: str, purpose: Purpose) -> tuple[Template, CertificatePublicKeyTypes]:
-    """Whom a signing request names and for which key. Raises Refused for one that no node may make."""
+    """Return whom a signing request names and its key. Raises Refused for one that no node may make."""
     request = parse("request", "signing request", lambda: x509.load_pem_x509_csr(text.encode()))
     if not request.is_signature_valid:
         raise Refused(RefusalReason.DAMAGED, "request: the signature is not that of its key")

@@ -198,12 +198,12 @@ class NodePreparation:
         return agent_service(self._node, revision=_revision(configuration + own + __version__))
 
     def _without_new_agent(self, containerd: NodeService, agent: NodeService) -> Sequence[NodeService]:
-        """A new agent waits for the images; one that runs goes on while containerd is looked after."""
+        """Return the services without an agent that is new and has to wait for the images; one that runs stays."""
         return (containerd,) if daemon(self._node, AGENT) is None else (containerd, agent)
 
 
 def _more_runtimes(programs: Programs) -> dict[str, str]:
-    """Binaries by handler, besides runc."""
+    """Return binaries by handler, besides runc."""
     return {} if programs.crun is None else {CRUN: str(programs.crun)}
 
 

@@ -211,7 +211,7 @@ def _services(path: Path) -> list[NodeService]:
 
 
 def _hierarchies() -> list[Hierarchy]:
-    """All that hold cgroups of pods. On a hybrid host runc also makes them in version 2, beside those that count."""
+    """Return all that hold cgroups of pods. On a hybrid host runc also makes some in version 2."""
     layout = detect_layout(list_mounts())
     if layout is None:
         return []

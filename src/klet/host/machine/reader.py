@@ -109,7 +109,7 @@ class MachineReader:
         )
 
     def thermal_paths(self) -> tuple[str, ...]:
-        """`thermal_throttle` of each CPU that has it, in the order of the CPUs, as containers would see it."""
+        """Return `thermal_throttle` of each CPU that has it, in the order of the CPUs, as containers would see it."""
         names = list_names(self._root / _CPUS)
         numbers = sorted(int(match[1]) for name in names if (match := _CPU.fullmatch(name)))
         paths = (f"{_CPUS}/cpu{number}/{_THERMAL}" for number in numbers)
@@ -173,7 +173,7 @@ def host_architecture() -> str:
 
 
 def parse_os_release(text: str) -> dict[str, str]:
-    """Shell-like assignments, as os-release(5) has them."""
+    """Parse shell-like assignments, as os-release(5) has them."""
     values: dict[str, str] = {}
     for line in text.splitlines():
         name, equals, value = line.strip().partition("=")

@@ -55,7 +55,7 @@ class UsageReader:
 
 
 def parse_meminfo(text: str) -> MemoryUsage:
-    """MemAvailable is missing before Linux 3.14; then free memory is what is known to be available."""
+    """Parse the file. Before Linux 3.14 MemAvailable is missing; then free memory is what is known to be available."""
     fields = parse_colons(text)
     total, free = parse_kib(fields, "MemTotal", "meminfo"), parse_kib(fields, "MemFree", "meminfo")
     return MemoryUsage(

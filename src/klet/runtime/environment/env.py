@@ -159,7 +159,7 @@ def _look_up(objects: Mapping[str, T | KletError], name: str, *, optional: bool 
 
 
 def _text(value: bytes) -> str:
-    """Secrets need not be text: what is not keeps its bytes until they are sent."""
+    """Decode a value. Secrets need not be text: what is not keeps its bytes until they are sent."""
     return value.decode(errors="surrogateescape")
 
 
@@ -168,7 +168,7 @@ def _error(message: str) -> StartError:
 
 
 def build_service_environment(services: Iterable[Service], *, namespace: str, with_links: bool) -> dict[str, str]:
-    """Variables of the API server's service, and with links of every service in the pod's namespace."""
+    """Return variables of the API server's service, and with links those of every service in the pod's namespace."""
     chosen: dict[str, Service] = {}
     for service in services:
         if not service.spec.cluster_ip or service.spec.cluster_ip == "None":

@@ -42,7 +42,7 @@ def _granted(pod: Pod, container: Container | None, reason: KillReason) -> int:
 
 
 def whole_seconds(elapsed: float) -> int:
-    """Seconds that have passed, as grace periods count them: a second that has begun does not count.
+    """Return the seconds that have passed, as grace periods count them: a second that has begun does not count.
 
     A timer may fire a hair before its time; the second it was set for has passed all the same.
     """
@@ -50,7 +50,7 @@ def whole_seconds(elapsed: float) -> int:
 
 
 def stop_timeout(grace: int, override: int | None, *, spent: int = 0) -> int:
-    """Seconds to give the CRI: the override if there is one, less what hooks have used up, never below the minimum."""
+    """Return the seconds for the CRI: the override if there is one, less what hooks used, never below the minimum."""
     return max((grace if override is None else override) - spent, MINIMUM_GRACE)
 
 

@@ -126,7 +126,7 @@ class PodKiller:
             Reason.PRE_STOP_HOOK,
             f"running the preStop hook ({kind}) of container {record.name}",
             measurements={"graceSeconds": granted},
-            next_step="the container is told to stop when the hook ends, or when its grace is over",
+            next_step="the container is asked to stop when the hook ends, or when its grace is over",
             parent=cause,
         )
         async with asyncio.TaskGroup() as group:
@@ -153,7 +153,7 @@ class PodKiller:
             about.record(Reason.FAILED_PRE_STOP_HOOK, "PreStopHook failed", parent=cause)
 
     async def _wait_for(self, hook: "asyncio.Task[None]", *, at_most: int) -> int:
-        """Whole seconds until the hook ended or the time was over."""
+        """Wait until the hook has ended or the time is over; return the whole seconds that took."""
         started = self._clock.monotonic()
         await first_of(_until_done(hook), self._clock.sleep(timedelta(seconds=at_most)))
         return whole_seconds(self._clock.monotonic() - started)
@@ -184,5 +184,5 @@ def _spec_of(pod: Pod, record: ContainerRecord) -> Container:
 
 
 async def _until_done(task: "asyncio.Task[None]") -> None:
-    """Cancelling this does not cancel the task."""
+    """Wait for the task; cancelling this does not cancel the task."""
     await asyncio.wait([task])

@@ -159,7 +159,7 @@ class Campaign:
 
 
 def choose_yardstick(request: CampaignRequest, result: Result) -> Result | None:
-    """The run of upstream's kubelet to compare a result with; what is being recorded takes the place of the last."""
+    """Return the run of upstream's kubelet to compare a result with; what is being recorded replaces the last."""
     if request.keep and request.kubelet == UPSTREAM:
         return result
     return read_yardstick(request)
@@ -199,7 +199,7 @@ def choose_selection(request: CampaignRequest) -> Selection:
 
 
 def describe_failures(report: Report, log: str) -> list[str]:
-    """Each failed spec with its message and what the agent said in its time."""
+    """Return each failed spec with its message and what the agent said in its time."""
     lines = log.splitlines()
     return [line for outcome in report.outcomes if not outcome.passed for line in describe_failure(outcome, lines)]
 

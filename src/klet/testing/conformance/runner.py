@@ -107,7 +107,7 @@ def build_command(suite: Suite, selection: Selection) -> tuple[str, ...]:
 async def run_suite(
     suite: Suite, selection: Selection, *, say: Callable[[str], None], check: Callable[[], None], clock: Clock
 ) -> Report:
-    """One run to its end; raises ReportUnreadable if it wrote no report, and whatever `check` raises now and then.
+    """Run the suite once; raises ReportUnreadable if it wrote no report, and whatever `check` raises now and then.
 
     A run that is cancelled is killed.
     """
@@ -139,7 +139,7 @@ async def run_suite(
 
 
 def clean_environment(environment: Mapping[str, str], home: Path) -> dict[str, str]:
-    """Without what would lead the suite or kubectl to another cluster or other images, and without proxies."""
+    """Return the environment without proxies, and without what would lead to another cluster or other images."""
     dropped = ("KUBE", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "all_proxy", "GINKGO")
     return {key: value for key, value in environment.items() if not key.startswith(dropped)} | {"HOME": str(home)}
 

@@ -181,7 +181,7 @@ class Fuzzer:
 
 
 def choose_recipe(target: FuzzTarget, inputs: Sequence[bytes], *, seed: int, number: int) -> Recipe:
-    """What to measure next. Its random numbers are its own: a measurement leaves the sequence of inputs alone."""
+    """Return what to measure next. Its random numbers are its own: measuring does not change the inputs."""
     random = Random(f"{target.name} {seed} {number}")
     return target.amplify(random, random.choice(inputs))
 

@@ -49,7 +49,7 @@ class Interruptions:
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
-        """While this holds."""
+        """Allow interruptions inside the block."""
         self._chance = self._random.choice(_CHANCES)
         try:
             yield
@@ -152,7 +152,7 @@ def _interleave(attacker: Attacker, defence: "_Defence", seconds: float, *, seed
 
 
 def _let_loose(attacker: Attacker, defence: "_Defence", seconds: float, *, mounts: bool) -> RaceOutcome:
-    """Each side has a processor of its own if there are two: otherwise neither moves while the other does."""
+    """Give each side a processor of its own if there are two: otherwise neither moves while the other does."""
     here, there = choose_processors(os.sched_getaffinity(0), number=os.getpid())
 
     def defend(_is_over: Callable[[], bool]) -> bytes:
@@ -183,7 +183,7 @@ def _outcome_of(work: Callable[[Callable[[], bool]], bytes], seconds: float, *, 
 
 
 def choose_processors(allowed: AbstractSet[int], *, number: int) -> tuple[int, int]:
-    """One for the victim and one for the attacker, of those that may be used; races with other numbers take others."""
+    """Return one for the victim and one for the attacker, of those that may be used; other races take others."""
     processors = sorted(allowed)
     return processors[number % len(processors)], processors[(number + 1) % len(processors)]
 

@@ -147,7 +147,7 @@ class TestSigningRequest:
         assert answer.key == other_key
         assert x509.load_pem_x509_csr(answer.request.encode()).is_signature_valid
 
-    def test_a_given_rsa_key_is_told(self, self_signed):
+    def test_a_given_rsa_key_is_reported(self, self_signed):
         answer = make_signing_request(MakeSigningRequest(template=Template(common_name="c"), key=self_signed.key))
         assert answer.key_algorithm is KeyAlgorithm.RSA
 
@@ -370,7 +370,7 @@ def test_a_damaged_request_is_refused():
 @pytest.mark.parametrize(
     ("lifetime", "expected"),
     [
-        pytest.param(timedelta(hours=1), timedelta(hours=1), id="a short life is given whole"),
+        pytest.param(timedelta(hours=1), timedelta(hours=1), id="a short lifetime is given whole"),
         pytest.param(timedelta(days=365), timedelta(days=365, minutes=-5), id="a long one ends five minutes earlier"),
         pytest.param(timedelta(days=36500), timedelta(days=3650), id="never beyond the authority"),
     ],

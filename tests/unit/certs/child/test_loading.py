@@ -18,7 +18,7 @@ def test_the_first_certificate_counts(new_pair):
     assert describe(Describe(certificate=text)).common_name == "first"
 
 
-def test_the_earliest_end_of_all_is_told(new_pair):
+def test_the_earliest_end_of_all_is_reported(new_pair):
     text = new_pair("long").certificate + new_pair("short", lifetime=DAY).certificate
     facts = describe(Describe(certificate=text))
     assert (facts.not_after, facts.chain_not_after) == (NOW + 365 * DAY, NOW + DAY)
@@ -29,7 +29,7 @@ def test_a_file_with_both_can_be_given_twice(pair):
     assert describe(Describe(certificate=text, key=text)).key_matches is True
 
 
-def test_a_foreign_key_is_told(pair, other_key):
+def test_a_key_that_does_not_belong_to_the_certificate_is_reported(pair, other_key):
     assert describe(Describe(certificate=pair.certificate, key=other_key)).key_matches is False
 
 

@@ -70,7 +70,7 @@ def test_topology(machine, write):
     assert machine.topology() == (Cpu(0, 0, 0, 0), Cpu(1, 0, 0, 0), Cpu(4, 2, 1, 1))
 
 
-def test_topology_that_the_kernel_does_not_tell(machine, write):
+def test_topology_that_the_kernel_does_not_report(machine, write):
     write("sys/devices/system/cpu/online", "0-1\n")
     write("sys/devices/system/cpu/cpu1/topology/physical_package_id", "-1\n")
     assert machine.topology() == (Cpu(0, 0, 0, 0), Cpu(1, 1, 0, 0))

@@ -213,7 +213,7 @@ def test_whole_objects_that_fail(source, message):
     assert caught.value.message == message
 
 
-def test_the_first_error_is_the_one_that_is_told():
+def test_the_first_error_is_the_one_that_is_reported():
     with pytest.raises(StartError, match="couldn't find key NONE in ConfigMap default/app"):
         built(map_key("app", "NONE"), map_key("gone", "K"))
 

@@ -1,4 +1,4 @@
-"""The parts of a fuzzer: what is judged, how growth is told from noise, how inputs are made small and kept."""
+"""The parts of a fuzzer: what is judged, how growth is reported from noise, how inputs are made small and kept."""
 
 from contextlib import contextmanager
 from random import Random

@@ -129,7 +129,7 @@ def check_answer(read: Read, servers: "_Servers", data: bytes) -> object:
 
 
 def read_answer(data: bytes, size: int) -> HttpResponse:
-    """As a connection hands it over."""
+    """Read as a connection hands it over."""
     reader = ResponseReader()
     for start in range(0, len(data), size):
         if (response := reader.feed(data[start : start + size])) is not None:
@@ -154,7 +154,7 @@ def _check_http(read: Read, data: bytes) -> object:
 
 
 def _agree(whole: HttpResponse | str, pieces: HttpResponse | str) -> bool:
-    """A server that sends too much is cut off where its pieces end: what then counts is the same, or an error."""
+    """Compare: a server that sends too much is cut off where its pieces end; what counts is the same, or an error."""
     if isinstance(whole, HttpResponse) and isinstance(pieces, HttpResponse):
         return whole == pieces
     return isinstance(whole, str) == isinstance(pieces, str)
@@ -168,7 +168,7 @@ def _http_outcome(read: Read, data: bytes, size: int) -> HttpResponse | str:
 
 
 def _check_redirection(location: str) -> None:
-    """What the client does with it: only what stays on the same host is followed."""
+    """Check what the client does with a redirect: only one that stays on the same host is followed."""
     following = follow(_ADDRESS, location)
     if following is None or following.host != _ADDRESS.host:
         return

@@ -1,4 +1,4 @@
-"""Floods of clients that nobody knows: they push out one another, and nobody with a certificate or a good token."""
+"""Floods of unauthenticated clients close their own connections, and none of a client with a certificate or token."""
 
 import asyncio
 import itertools
@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from klet.api.authentication import TokenReviewStatus, UserInfo
-from klet.server.listener import DoorLimits
-from klet.server.lobby import LobbyLimits
+from klet.server.connection_limits import UnauthenticatedLimits
+from klet.server.listener import ListenerLimits
 
 PROMPTLY = 10
-FEW = DoorLimits(lobby=LobbyLimits(connections=8, sessions=4))
+FEW = ListenerLimits(unauthenticated=UnauthenticatedLimits(connections=8, sessions=4))
 GET = b"GET /healthz HTTP/1.1\r\nHost: n\r\n%s\r\n"
 
 
@@ -41,7 +41,7 @@ async def close(*connections):
 
 
 @pytest.mark.parametrize("has_handshake", [True, False])
-async def test_a_flood_pushes_out_itself(start, has_handshake):
+async def test_a_flood_closes_its_own_connections(start, has_handshake):
     async with start(limits=FEW, reviewer=Api()) as kubelet, asyncio.timeout(PROMPTLY):
         admin, jane = await kubelet.connect(), await kubelet.connect(None)
         assert await status_of(admin) == 200
@@ -55,14 +55,14 @@ async def test_a_flood_pushes_out_itself(start, has_handshake):
         assert await kubelet.get("/healthz") == (200, "ok")
         assert await status_of(admin) == 200
         assert await status_of(jane, b"Authorization: Bearer good\r\n") == 200
-        limit = FEW.lobby.sessions if has_handshake else FEW.lobby.connections
+        limit = FEW.unauthenticated.sessions if has_handshake else FEW.unauthenticated.connections
         for reader, _ in flood[: -2 * limit]:
             with suppress(ConnectionResetError):
                 assert await reader.read() == b""
         await close(*flood, admin, jane)
 
 
-async def test_who_is_turned_away_stays_a_stranger(start):
+async def test_a_refused_client_stays_unauthenticated(start):
     async with start(limits=FEW, reviewer=Api()) as kubelet, asyncio.timeout(PROMPTLY):
         first = await kubelet.connect(None)
         assert await status_of(first, b"Authorization: Bearer bad\r\n") == 401
@@ -72,7 +72,7 @@ async def test_who_is_turned_away_stays_a_stranger(start):
         await close(first, *flood)
 
 
-async def test_an_anonymous_stream_in_progress_is_not_pushed_out(start):
+async def test_an_anonymous_stream_in_progress_is_not_closed(start):
     async with start(limits=FEW, allows_anonymous=True) as kubelet, asyncio.timeout(PROMPTLY):
         reader, writer = await kubelet.connect(None)
         head = b"POST /exec/default/web/main?output=1&command=sh HTTP/1.1\r\nHost: n\r\n"
@@ -85,7 +85,7 @@ async def test_an_anonymous_stream_in_progress_is_not_pushed_out(start):
 
 
 async def test_many_heads_at_once_take_bounded_memory(start):
-    limits = DoorLimits(lobby=LobbyLimits(bytes_kept=200_000))
+    limits = ListenerLimits(unauthenticated=UnauthenticatedLimits(bytes_kept=200_000))
     async with start(limits=limits) as kubelet, asyncio.timeout(PROMPTLY):
         flood = [await kubelet.connect(None) for _ in range(10)]
         for _, writer in flood:

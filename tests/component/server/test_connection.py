@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from klet.server.front import FrontLimits
-from klet.server.listener import DoorLimits
+from klet.server.connection import RequestLimits
+from klet.server.listener import ListenerLimits
 
 PROMPTLY = 10
-HASTY = DoorLimits(front=FrontLimits(request_time=timedelta(milliseconds=50)))
+HASTY = ListenerLimits(request=RequestLimits(request_time=timedelta(milliseconds=50)))
 
 
 async def until_the_end(kubelet, *pieces):

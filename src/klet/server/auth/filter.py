@@ -1,4 +1,4 @@
-"""The check before every registered path: authentication, then authorization."""
+"""The check before every registered path: authentication, then authorization (upstream: the auth filter)."""
 
 import logging
 from collections.abc import Mapping
@@ -27,11 +27,11 @@ from klet.server.auth.tokens import TokenAuthenticator
 logger = logging.getLogger(__name__)
 
 _LONGEST_PATH: Final = 256
-"""Bytes of a path in the log, which strangers write."""
+"""Bytes of a path in the log, which unauthenticated clients write."""
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """What the gate looks at in a request."""
+class AuthRequest(Struct, frozen=True, kw_only=True):
+    """The part of a request that the check needs."""
 
     method: str
     path: str
@@ -44,21 +44,21 @@ class Asked(Struct, frozen=True, kw_only=True):
     """What the client has shown in the handshake."""
 
 
-class Turned(Struct, frozen=True):
-    """Turned away, with an HTTP status, its body and headers of its own."""
+class AuthRefusal(Struct, frozen=True):
+    """Why a request is not served: an HTTP status, its body and headers."""
 
     status: int
     body: str
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Admission: TypeAlias = User | Turned
-_UNAUTHORIZED: Final = Turned(401, "Unauthorized")
-_TOO_MANY: Final = Turned(429, "Too many requests, please try again later.", {"Retry-After": "1"})
+AuthResult: TypeAlias = User | AuthRefusal
+_UNAUTHORIZED: Final = AuthRefusal(401, "Unauthorized")
+_TOO_MANY: Final = AuthRefusal(429, "Too many requests, please try again later.", {"Retry-After": "1"})
 
 
-class RequestGate:
-    """Authenticates and authorizes. What is not configured is None."""
+class AuthFilter:
+    """Authenticates and authorizes requests. What is not configured is None."""
 
     def __init__(
         self,
@@ -77,50 +77,52 @@ class RequestGate:
         self._is_fine_grained = is_fine_grained
         self._streams_by_method = streams_by_method
 
-    async def admit(self, asked: Asked) -> Admission:
+    async def check(self, request: AuthRequest) -> AuthResult:
         try:
-            user = await self._authenticate(asked)
+            user = await self._authenticate(request)
             if user is None:
                 return _UNAUTHORIZED
-            return await self._authorize(user, asked)
+            return await self._authorize(user, request)
         except TooManyReviews as error:
-            logger.debug("Request refused", extra={"path": shorten(asked.path, _LONGEST_PATH), "error": str(error)})
+            logger.debug("Request refused", extra={"path": shorten(request.path, _LONGEST_PATH), "error": str(error)})
             return _TOO_MANY
 
-    async def _authenticate(self, asked: Asked) -> User | None:
-        certificate = self._by_certificate(asked)
+    async def _authenticate(self, request: AuthRequest) -> User | None:
+        certificate = self._by_certificate(request)
         if isinstance(certificate, User):
             return as_authenticated(certificate)
-        token = await self._by_token(asked)
+        token = await self._by_token(request)
         if isinstance(token, User):
             return as_authenticated(token)
         wrong = [verdict.reason for verdict in (certificate, token) if verdict is not None]
         if wrong:
             logger.info(
-                "Credentials refused", extra={"path": shorten(asked.path, _LONGEST_PATH), "error": "; ".join(wrong)}
+                "Credentials refused", extra={"path": shorten(request.path, _LONGEST_PATH), "error": "; ".join(wrong)}
             )
             return None
         return anonymous() if self._allows_anonymous else None
 
-    def _by_certificate(self, asked: Asked) -> Verdict:
-        return self._certificates.authenticate(asked.certificate) if self._certificates is not None else None
+    def _by_certificate(self, request: AuthRequest) -> Verdict:
+        return self._certificates.authenticate(request.certificate) if self._certificates is not None else None
 
-    async def _by_token(self, asked: Asked) -> Verdict:
+    async def _by_token(self, request: AuthRequest) -> Verdict:
         if self._tokens is None:
             return None
-        header = await self._tokens.authenticate(read_bearer(asked.authorization), client=asked.client)
+        header = await self._tokens.authenticate(read_bearer(request.authorization), client=request.client)
         if isinstance(header, User):
             return header
-        offered = read_token_protocol(asked.protocols)
+        offered = read_token_protocol(request.protocols)
         protocol = (
-            offered if isinstance(offered, Rejected) else await self._tokens.authenticate(offered, client=asked.client)
+            offered
+            if isinstance(offered, Rejected)
+            else await self._tokens.authenticate(offered, client=request.client)
         )
         return protocol or header
 
-    async def _authorize(self, user: User, asked: Asked) -> Admission:
+    async def _authorize(self, user: User, request: AuthRequest) -> AuthResult:
         attributes = read_attributes(
-            asked.method,
-            asked.path,
+            request.method,
+            request.path,
             is_fine_grained=self._is_fine_grained,
             streams_by_method=self._streams_by_method,
         )
@@ -132,7 +134,7 @@ class RequestGate:
             except KubeError as error:
                 extra = {"user": user.name, "subresource": subresource, "error": str(error)}
                 logger.log(level_for(error), "Authorization could not be decided", extra=extra)
-                return Turned(500, f"Authorization error ({who}, subresource={subresource})")
-        path = shorten(asked.path, _LONGEST_PATH)
+                return AuthRefusal(500, f"Authorization error ({who}, subresource={subresource})")
+        path = shorten(request.path, _LONGEST_PATH)
         logger.info("Request forbidden", extra={"user": user.name, "verb": attributes.verb, "path": path})
-        return Turned(403, f"Forbidden ({who}, subresource(s)=[{' '.join(attributes.subresources)}])\n")
+        return AuthRefusal(403, f"Forbidden ({who}, subresource(s)=[{' '.join(attributes.subresources)}])\n")

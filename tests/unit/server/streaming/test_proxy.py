@@ -2,7 +2,7 @@
 
 import asyncio
 
-from klet.server.streaming.link import Link
+from klet.server.streaming.proxy import StreamProxy
 
 
 class UvTransport(asyncio.Transport):
@@ -27,7 +27,7 @@ class UvTransport(asyncio.Transport):
 
 async def test_what_a_client_still_sends_to_a_runtime_that_has_gone_is_dropped():
     runtime = UvTransport()
-    link = Link(client=None)
+    link = StreamProxy(client=None)
     link.connection_made(runtime)
     link.client_data(b"heard")
     link.close()

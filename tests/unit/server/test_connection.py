@@ -1,4 +1,4 @@
-"""The front between bytes and the HTTP server: one whole request at a time, whatever pieces they come in."""
+"""A connection passes one whole request at a time to the HTTP server, in whatever pieces the bytes arrive."""
 
 import asyncio
 from datetime import timedelta
@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klet.aio.clock import SystemClock
-from klet.server.front import Front, FrontLimits
-from klet.server.lobby import Lobby, LobbyLimits
+from klet.server.connection import HttpConnection, RequestLimits
+from klet.server.connection_limits import UnauthenticatedConnections, UnauthenticatedLimits
 
 GET = b"GET /pods HTTP/1.1\r\nHost: n\r\n\r\n"
 PUT = b"PUT /pods HTTP/1.1\r\nHost: n\r\nContent-Length: 7\r\n\r\nGET / H"
@@ -70,7 +70,7 @@ class Wire(asyncio.Transport):
         return default
 
 
-class Taker:
+class UpgradeReceiver:
     def __init__(self):
         self.got = b""
 
@@ -79,14 +79,14 @@ class Taker:
 
 
 def connected(**limits):
-    server, lobby = Server(), Lobby(limits=LobbyLimits(), clock=SystemClock())
-    front = Front(
+    server, unauthenticated = Server(), UnauthenticatedConnections(limits=UnauthenticatedLimits(), clock=SystemClock())
+    connection = HttpConnection(
         make_handler=lambda: server,
-        limits=FrontLimits(**limits),
-        welcome=lambda transport: lobby.welcome(None, transport.close),
+        limits=RequestLimits(**limits),
+        track=lambda transport: unauthenticated.add(None, transport.close),
     )
-    front.connection_made(Wire())
-    return front, server
+    connection.connection_made(Wire())
+    return connection, server
 
 
 def pieces(data, cuts):
@@ -98,16 +98,16 @@ def run(data, cuts, plain):
     """Feed the pieces, each request being answered as soon as it is there."""
 
     async def feed():
-        front, server = connected()
+        connection, server = connected()
         answered = 0
         expected = [b"".join(plain[: count + 1]) for count in range(len(plain))]
         for piece in pieces(data, cuts):
-            front.data_received(piece)
-            while answered < len(expected) and server.fed.startswith(expected[answered]) and front.upgrade is None:
+            connection.data_received(piece)
+            while answered < len(expected) and server.fed.startswith(expected[answered]) and connection.upgrade is None:
                 answered += 1
-                front.done()
-        front._stop_timer()
-        return front, server
+                connection.finish_request()
+        connection._stop_timer()
+        return connection, server
 
     return asyncio.run(feed())
 
@@ -118,15 +118,15 @@ def run(data, cuts, plain):
 )
 def test_requests_come_whole_with_one_length_and_what_follows_an_upgrade_is_kept(cuts, requests):
     plain = [each[1] for each in requests]
-    front, server = run(b"".join(each[0] for each in requests) + UPGRADE + b"\x80\x03early", cuts, plain)
+    connection, server = run(b"".join(each[0] for each in requests) + UPGRADE + b"\x80\x03early", cuts, plain)
     assert server.fed == b"".join(plain) + PLAIN_UPGRADE
-    assert front.upgrade.headers == (("Host", "n"), ("Connection", "Upgrade"), ("Upgrade", "SPDY/3.1"), ("X", "1"))
+    assert connection.upgrade.headers == (("Host", "n"), ("Connection", "Upgrade"), ("Upgrade", "SPDY/3.1"), ("X", "1"))
 
     async def take_over():
-        taker = Taker()
-        assert front.take_over(taker) == b"\x80\x03early"
-        front.data_received(b"later")
-        assert taker.got == b"later"
+        receiver = UpgradeReceiver()
+        assert connection.take_over(receiver) == b"\x80\x03early"
+        connection.data_received(b"later")
+        assert receiver.got == b"later"
 
     asyncio.run(take_over())
 
@@ -134,39 +134,39 @@ def test_requests_come_whole_with_one_length_and_what_follows_an_upgrade_is_kept
 @given(st.lists(st.integers(0, 200), max_size=8), st.binary(min_size=1, max_size=60))
 def test_what_is_no_http_never_reaches_the_server(cuts, nonsense):
     data = b"\x00" + nonsense.replace(b"\n", b"") + b"\r\n\r\n" + nonsense
-    front, server = run(data, cuts, ())
+    connection, server = run(data, cuts, ())
     assert server.fed == b""
-    assert front.transport.written.startswith(b"HTTP/1.1 400 Bad Request\r\n")
-    assert front.transport.is_closed
+    assert connection.transport.written.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert connection.transport.is_closed
 
 
 async def test_a_second_request_waits_for_the_first():
-    front, server = connected()
-    front.data_received(GET + PUT)
+    connection, server = connected()
+    connection.data_received(GET + PUT)
     assert server.fed == PLAIN_GET
-    front.done()
+    connection.finish_request()
     assert server.fed == PLAIN_GET + PLAIN_PUT
 
 
 @pytest.mark.parametrize("path", [b"/exec/a/b/c", b"/pods"])
 async def test_behind_a_refused_upgrade_nothing_is_read(path):
-    front, server = connected()
+    connection, server = connected()
     request = UPGRADE.replace(b"/exec/a/b/c", path)
-    front.data_received(request + GET)
-    front.done()
-    front.data_received(GET)
+    connection.data_received(request + GET)
+    connection.finish_request()
+    connection.data_received(GET)
     assert server.fed == PLAIN_UPGRADE.replace(b"/exec/a/b/c", path)
 
 
 async def test_much_that_waits_holds_up_the_client():
-    front, _ = connected()
-    front.data_received(UPGRADE + b"x" * 60_000)
-    assert not front.transport.is_paused
-    front.data_received(b"x" * 60_000)
-    assert front.transport.is_paused
-    taker = Taker()
-    assert len(front.take_over(taker)) == 120_000
-    assert not front.transport.is_paused
+    connection, _ = connected()
+    connection.data_received(UPGRADE + b"x" * 60_000)
+    assert not connection.transport.is_paused
+    connection.data_received(b"x" * 60_000)
+    assert connection.transport.is_paused
+    receiver = UpgradeReceiver()
+    assert len(connection.take_over(receiver)) == 120_000
+    assert not connection.transport.is_paused
 
 
 def with_body(*headers, body=b""):
@@ -174,13 +174,13 @@ def with_body(*headers, body=b""):
 
 
 async def test_a_client_that_asks_whether_to_send_its_body_may():
-    front, server = connected()
-    front.data_received(with_body(b"Content-Length: 4", b"Expect: 100-continue"))
-    assert (server.fed, front.transport.written) == (b"", b"HTTP/1.1 100 Continue\r\n\r\n")
-    front.data_received(b"bo")
-    front.data_received(b"dy")
-    assert front.upgrade_body == b"body"
-    assert front.transport.written == b"HTTP/1.1 100 Continue\r\n\r\n"
+    connection, server = connected()
+    connection.data_received(with_body(b"Content-Length: 4", b"Expect: 100-continue"))
+    assert (server.fed, connection.transport.written) == (b"", b"HTTP/1.1 100 Continue\r\n\r\n")
+    connection.data_received(b"bo")
+    connection.data_received(b"dy")
+    assert connection.upgrade_body == b"body"
+    assert connection.transport.written == b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 @pytest.mark.parametrize(
@@ -192,46 +192,48 @@ async def test_a_client_that_asks_whether_to_send_its_body_may():
     ],
 )
 async def test_a_body_that_cannot_be_taken_is_refused_at_once(request_bytes, status):
-    front, server = connected()
-    front.data_received(request_bytes + GET)
+    connection, server = connected()
+    connection.data_received(request_bytes + GET)
     assert server.fed == b""
-    assert front.transport.written.startswith(f"HTTP/1.1 {status} ".encode())
-    assert front.transport.is_closed
+    assert connection.transport.written.startswith(f"HTTP/1.1 {status} ".encode())
+    assert connection.transport.is_closed
 
 
 async def test_the_time_for_a_request_begins_with_the_connection():
-    front, _ = connected(request_time=timedelta(0))
+    connection, _ = connected(request_time=timedelta(0))
     closed = asyncio.get_running_loop().create_future()
-    front.transport.close = lambda: closed.set_result(None)
+    connection.transport.close = lambda: closed.set_result(None)
     await asyncio.wait_for(closed, 10)
-    assert front.transport.written.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+    assert connection.transport.written.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
 
 
 async def test_a_connection_that_is_retired_ends_with_the_request_in_hand():
-    front, _ = connected()
-    front.data_received(GET)
-    front.retire()
-    assert (front.transport.is_closed, front.is_retired) == (False, True)
+    connection, _ = connected()
+    connection.data_received(GET)
+    connection.retire()
+    assert (connection.transport.is_closed, connection.is_retired) == (False, True)
     idle, _ = connected()
     idle.retire()
     assert idle.transport.is_closed
 
 
-async def test_a_stranger_that_does_not_take_its_answers_is_pushed_out():
+async def test_an_unauthenticated_client_that_does_not_read_its_responses_is_closed():
     """Answers that nobody reads stay in memory, as long as the client likes."""
-    lobby = Lobby(limits=LobbyLimits(bytes_kept=1000), clock=SystemClock())
-    fronts = []
+    unauthenticated = UnauthenticatedConnections(limits=UnauthenticatedLimits(bytes_kept=1000), clock=SystemClock())
+    connections = []
     for unsent in (600, 700):
-        front = Front(
-            make_handler=Server, limits=FrontLimits(), welcome=lambda transport: lobby.welcome(None, transport.close)
+        connection = HttpConnection(
+            make_handler=Server,
+            limits=RequestLimits(),
+            track=lambda transport: unauthenticated.add(None, transport.close),
         )
-        front.connection_made(Wire())
-        front.data_received(GET)
-        front.transport.unsent = unsent
-        front.pause_writing()
-        fronts.append(front)
-    assert [front.transport.is_closed for front in fronts] == [False, True]
-    fronts[0].transport.unsent = 0
-    fronts[0].resume_writing()
-    fronts[0].data_received(GET)
-    assert not fronts[0].transport.is_closed
+        connection.connection_made(Wire())
+        connection.data_received(GET)
+        connection.transport.unsent = unsent
+        connection.pause_writing()
+        connections.append(connection)
+    assert [connection.transport.is_closed for connection in connections] == [False, True]
+    connections[0].transport.unsent = 0
+    connections[0].resume_writing()
+    connections[0].data_received(GET)
+    assert not connections[0].transport.is_closed

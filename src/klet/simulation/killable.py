@@ -1,4 +1,4 @@
-"""Ports of an agent that can die at any of its awaits: from that instant nothing it does has an effect any more."""
+"""Ports of an agent that can be killed at any of its awaits: from then on nothing it does has an effect."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -20,34 +20,34 @@ class Observer(Protocol):
     def after(self, rpc: str, request: Message) -> None: ...
 
 
-class Lifeline:
-    """Whether an agent still lives, and when it dies: at a call, or anywhere between two steps of its tasks."""
+class KillSwitch:
+    """Kills an agent: at a call, or anywhere between two steps of its tasks."""
 
     def __init__(self) -> None:
-        self.died = asyncio.Event()
+        self.killed = asyncio.Event()
         self._calls_left: int | None = None
         self._after_effect = False
 
-    def doom(self, *, calls: int, after_effect: bool) -> None:
-        """Let it die at one of its next calls."""
+    def kill_at_call(self, *, calls: int, after_effect: bool) -> None:
+        """Kill the agent at one of its next calls."""
         self._calls_left = calls
         self._after_effect = after_effect
         if calls <= 0:
-            self.died.set()
+            self.killed.set()
 
-    def doom_after_steps(self, loop: VirtualLoop, steps: int) -> None:
-        """Let it die when that many callbacks have run, wherever its tasks wait then."""
-        loop.after_steps(steps, self.died.set)
+    def kill_after_steps(self, loop: VirtualLoop, steps: int) -> None:
+        """Kill the agent when that many callbacks have run, wherever its tasks wait then."""
+        loop.after_steps(steps, self.killed.set)
 
-    def spare(self, loop: VirtualLoop) -> None:
-        """Let it live after all."""
+    def disarm(self, loop: VirtualLoop) -> None:
+        """Cancel a kill that has not happened yet."""
         self._calls_left = None
         loop.no_alarm()
 
     async def before_call(self) -> bool:
-        """Count a call; True when the agent dies between the call's effect and its answer."""
-        if self.died.is_set():
-            await self.stay()
+        """Count a call; return True if the agent is killed between the call's effect and its answer."""
+        if self.killed.is_set():
+            await self.wait_if_killed()
         if self._calls_left is None:
             return False
         self._calls_left -= 1
@@ -55,25 +55,25 @@ class Lifeline:
             return False
         if self._after_effect:
             return True
-        await self.die()
+        await self.kill()
         return False
 
-    async def die(self) -> None:
-        self.died.set()
-        await self.stay()
+    async def kill(self) -> None:
+        self.killed.set()
+        await self.wait_if_killed()
 
-    async def stay(self) -> None:
-        """Return while alive. The dead wait for their burial: the cancellation of their tasks."""
-        if self.died.is_set():
+    async def wait_if_killed(self) -> None:
+        """Return if the agent runs; if it was killed, wait until its tasks are cancelled."""
+        if self.killed.is_set():
             await asyncio.get_running_loop().create_future()
 
 
-class MortalTransport:
-    """Calls of one life of the agent."""
+class KillableTransport:
+    """The calls of one run of the agent."""
 
-    def __init__(self, *, inner: CriTransport, lifeline: Lifeline, observer: Observer) -> None:
+    def __init__(self, *, inner: CriTransport, kill_switch: KillSwitch, observer: Observer) -> None:
         self._inner = inner
-        self._lifeline = lifeline
+        self._kill_switch = kill_switch
         self._observer = observer
 
     @property
@@ -83,14 +83,14 @@ class MortalTransport:
     async def call(
         self, method: Method[RequestT, ResponseT], request: RequestT, *, timeout: timedelta | None
     ) -> ResponseT:
-        dies_after = await self._lifeline.before_call()
+        is_killed_after = await self._kill_switch.before_call()
         self._observer.before(method.name, request)
         try:
             answer = await self._inner.call(method, request, timeout=timeout)
         finally:
             self._observer.after(method.name, request)
-        if dies_after:
-            await self._lifeline.die()
+        if is_killed_after:
+            await self._kill_switch.kill()
         return answer
 
     def stream(self, method: Method[RequestT, ResponseT], request: RequestT) -> AsyncGenerator[ResponseT, None]:

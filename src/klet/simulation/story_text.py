@@ -6,7 +6,7 @@ from google.protobuf.message import Message
 
 from klet.api.container import Container
 from klet.model.causes import Cause
-from klet.simulation.commands import Habits
+from klet.simulation.commands import CommandResults
 from klet.simulation.plan import StoryPlan
 from klet.testing.fake_runtime.calls import AnswerRecord, CallRecord
 from klet.testing.fake_runtime.events import FakeEvent
@@ -15,7 +15,7 @@ from klet.testing.fake_runtime.timeline import nanoseconds
 from klet.wire import cri_v1_pb2 as pb
 
 
-def tell(
+def format_story(
     plan: StoryPlan, causes: Iterable[Cause], history: Iterable[CallRecord | AnswerRecord | FakeEvent]
 ) -> tuple[str, ...]:
     """Return the plan first, then the timeline."""
@@ -53,11 +53,11 @@ def _planned(plan: StoryPlan) -> list[str]:
             )
             own = f" ({container.restart_policy})" if container.restart_policy else ""
             lines.append(f"  {container.name}{own} {container.image}: {lives}")
-            lines += _watched(container, planned.habits[container.name])
+            lines += _watched(container, planned.command_results[container.name])
     return [*lines, *(f"step {timed.at} {timed.step}" for timed in plan.steps)]
 
 
-def _watched(container: Container, habits: Habits) -> Iterator[str]:
+def _watched(container: Container, command_results: CommandResults) -> Iterator[str]:
     """Yield the probes and hooks of a container."""
     for kind, probe in (
         ("startup", container.startup_probe),
@@ -68,11 +68,11 @@ def _watched(container: Container, habits: Habits) -> Iterator[str]:
             often = f"every {probe.period_seconds} s"
             yield f"    {kind} {often}, good after {probe.success_threshold}, bad after {probe.failure_threshold}"
     if container.startup_probe is not None:
-        yield f"    startup probes that fail at first: {habits.startup_failures}"
+        yield f"    startup probes that fail at first: {command_results.startup_failures}"
     if container.lifecycle is not None and container.lifecycle.post_start is not None:
-        yield f"    postStart: {', then '.join(_hook(each) for each in habits.post_start)}"
+        yield f"    postStart: {', then '.join(_hook(each) for each in command_results.post_start)}"
     if container.lifecycle is not None and container.lifecycle.pre_stop is not None:
-        yield f"    preStop: {', then '.join(_hook(each) for each in habits.pre_stop)}"
+        yield f"    preStop: {', then '.join(_hook(each) for each in command_results.pre_stop)}"
 
 
 def _hook(result: ExecResult) -> str:

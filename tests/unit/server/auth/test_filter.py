@@ -1,4 +1,4 @@
-"""What the gate writes to the log about requests that it turns away."""
+"""What the auth filter logs about requests that it refuses."""
 
 import logging
 
@@ -6,7 +6,7 @@ import pytest
 
 from klet.aio.clock import SystemClock
 from klet.server.auth.certificates import CertificateAuthenticator
-from klet.server.auth.gate import Asked, RequestGate
+from klet.server.auth.filter import AuthFilter, AuthRequest
 from klet.server.auth.identity import Rejected
 
 LONG = "/pods/" + "ü" * 10_000
@@ -24,9 +24,9 @@ class AllowsNothing:
         pytest.param(None, "Request forbidden", id="no right"),
     ],
 )
-async def test_a_path_of_a_stranger_is_short_in_the_log(caplog, certificate, message):
+async def test_a_path_of_an_unauthenticated_client_is_short_in_the_log(caplog, certificate, message):
     """Strangers write it: at ten kilobytes a line they would fill the disk."""
-    gate = RequestGate(
+    auth = AuthFilter(
         certificates=CertificateAuthenticator(authorities=None, clock=SystemClock()),
         tokens=None,
         authorizer=AllowsNothing(),
@@ -34,7 +34,7 @@ async def test_a_path_of_a_stranger_is_short_in_the_log(caplog, certificate, mes
         is_fine_grained=True,
     )
     with caplog.at_level(logging.INFO, logger="klet.server"):
-        await gate.admit(Asked(method="GET", path=LONG, certificate=certificate))
+        await auth.check(AuthRequest(method="GET", path=LONG, certificate=certificate))
     [line] = [record for record in caplog.records if record.getMessage() == message]
     assert len(line.path.encode()) <= 256
     assert line.path.startswith("/pods/ü")

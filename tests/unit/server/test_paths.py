@@ -2,14 +2,14 @@
 
 import pytest
 
-from klet.server.places import Inside, Moved, Outside, find_health, find_place
+from klet.server.paths import KnownPath, RedirectedPath, UnknownPath, match_health_path, match_path
 
 
 @pytest.mark.parametrize(
-    ("path", "place"),
+    ("path", "expected"),
     [
         *[
-            (path, Inside())
+            (path, KnownPath())
             for path in (
                 *("/healthz", "/healthz/ping", "/healthz/log", "/healthz/syncloop", "/pods", "/pods/", "/pods/x"),
                 *("/exec", "/exec/", "/exec/a/b/c", "/attach/a", "/portForward/a/b", "/run/a/b/c", "/containerLogs/a"),
@@ -18,7 +18,7 @@ from klet.server.places import Inside, Moved, Outside, find_health, find_place
             )
         ],
         *[
-            (path, Outside())
+            (path, UnknownPath())
             for path in (
                 *(
                     "/",
@@ -35,22 +35,25 @@ from klet.server.places import Inside, Moved, Outside, find_health, find_place
                 *("/configz/", "/podsx", "/execute", "/debug", "/debug/", "/flagz", "/statusz"),
             )
         ],
-        *[(path, Moved(path + "/")) for path in ("/stats", "/logs", "/runningpods", "/checkpoint", "/debug/pprof")],
+        *[
+            (path, RedirectedPath(path + "/"))
+            for path in ("/stats", "/logs", "/runningpods", "/checkpoint", "/debug/pprof")
+        ],
     ],
 )
-def test_places(path, place):
-    assert find_place(path, has_debugging=True) == place
+def test_paths(path, expected):
+    assert match_path(path, has_debugging=True) == expected
 
 
 def test_without_debugging_some_paths_are_gone():
     for path in ("/configz", "/checkpoint", "/checkpoint/a/b/c"):
-        assert find_place(path, has_debugging=False) == Outside()
-    assert find_place("/exec/a/b/c", has_debugging=False) == Inside()
+        assert match_path(path, has_debugging=False) == UnknownPath()
+    assert match_path("/exec/a/b/c", has_debugging=False) == KnownPath()
 
 
 @pytest.mark.parametrize(
-    ("path", "place"),
-    [("/healthz", Inside()), ("/healthz/ping", Inside()), ("/pods", Outside()), ("/stats", Outside())],
+    ("path", "expected"),
+    [("/healthz", KnownPath()), ("/healthz/ping", KnownPath()), ("/pods", UnknownPath()), ("/stats", UnknownPath())],
 )
-def test_the_listener_of_health_has_no_more(path, place):
-    assert find_health(path) == place
+def test_the_health_listener_has_no_other_path(path, expected):
+    assert match_health_path(path) == expected

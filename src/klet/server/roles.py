@@ -10,7 +10,7 @@ from klet.model.log_query import LogQuery
 from klet.model.runtime import ContainerId
 
 
-class PodView(Protocol):
+class ServedPods(Protocol):
     """The pods of this node with their statuses."""
 
     def pods(self) -> tuple[Pod, ...]: ...
@@ -22,29 +22,29 @@ class PodView(Protocol):
         ...
 
     def terminating(self) -> tuple[Pod, ...]:
-        """Pods that no source wants any more, as long as something of them runs."""
+        """Return pods that no source wants any more, as long as something of them runs."""
         ...
 
 
-class LogView(Protocol):
+class ServedLogs(Protocol):
     """The logs of containers."""
 
     def read(self, container: ContainerId, query: LogQuery) -> AsyncGenerator[bytes, None]:
-        """Pieces of the log. The caller closes the generator."""
+        """Yield pieces of the log. The caller closes the generator."""
         ...
 
 
-class JournalView(Protocol):
+class ServedJournal(Protocol):
     """Cause records, and what they explain."""
 
     def records(
         self, *, namespace: str, name: str, since: datetime | None
     ) -> AsyncGenerator[klet_v1.CauseRecord, None]:
-        """Records so far."""
+        """Yield records so far."""
         ...
 
     def follow(self, *, namespace: str, name: str, since: datetime | None) -> AsyncGenerator[klet_v1.CauseRecord, None]:
-        """Records so far and then each new one."""
+        """Yield records so far and then each new one."""
         ...
 
     async def explain(self, *, namespace: str, name: str) -> klet_v1.Explanation | None:

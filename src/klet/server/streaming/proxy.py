@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from klet.errors import KletError
-from klet.server.front import Front
+from klet.server.connection import HttpConnection
 from klet.server.http1 import MessageLimits, RequestHead
 from klet.server.streaming.answer import AnswerError, AnswerHead, AnswerReader
 
@@ -20,7 +20,7 @@ CONNECT_WITHIN: Final = 30.0
 ERROR_WITHIN: Final = 10.0
 
 
-class LinkError(KletError):
+class StreamProxyError(KletError):
     """The runtime's streaming endpoint is not there, or answers nonsense."""
 
 
@@ -34,23 +34,23 @@ class StreamEndpoint(Struct, frozen=True):
 
 
 def read_endpoint(url: str) -> StreamEndpoint:
-    """Raises LinkError."""
+    """Parse the URL of a streaming endpoint. Raises StreamProxyError."""
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise LinkError(f'the runtime gave the URL "{url}": {error}') from error
+        raise StreamProxyError(f'the runtime gave the URL "{url}": {error}') from error
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise LinkError(f'the runtime gave the URL "{url}", which is not http or https')
+        raise StreamProxyError(f'the runtime gave the URL "{url}", which is not http or https')
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     is_tls = parts.scheme == "https"
     return StreamEndpoint(parts.hostname, port or (443 if is_tls else 80), target, is_tls)
 
 
-class Link(asyncio.Protocol):
-    """The runtime's side of the link; also what takes over the client's side."""
+class StreamProxy(asyncio.Protocol):
+    """The runtime's side of a stream; it also takes over the client's side."""
 
-    def __init__(self, client: Front) -> None:
+    def __init__(self, client: HttpConnection) -> None:
         self._client = client
         self._transport: asyncio.Transport | None = None
         self._answer: asyncio.Future[AnswerHead] = asyncio.get_running_loop().create_future()
@@ -62,7 +62,7 @@ class Link(asyncio.Protocol):
         self._runtime_ended = False
 
     async def ask(self, endpoint: StreamEndpoint, head: RequestHead, body: bytes) -> AnswerHead:
-        """Connect, send the request, and wait for the head of the answer. Raises LinkError."""
+        """Connect, send the request, and wait for the head of the answer. Raises StreamProxyError."""
         loop = asyncio.get_running_loop()
         context = ssl.create_default_context() if endpoint.is_tls else None
         try:
@@ -70,7 +70,7 @@ class Link(asyncio.Protocol):
                 await loop.create_connection(lambda: self, endpoint.host, endpoint.port, ssl=context)
         except (OSError, TimeoutError) as error:
             where = f"{endpoint.host}:{endpoint.port}"
-            raise LinkError(f"error dialing backend: {where}: {str(error) or 'timed out'}") from error
+            raise StreamProxyError(f"error dialing backend: {where}: {str(error) or 'timed out'}") from error
         self._runtime.write(self._reader.write_request(head, body))
         return await self._answer
 
@@ -135,7 +135,9 @@ class Link(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._answer.done():
             why = f": {exc}" if exc is not None else ""
-            self._answer.set_exception(LinkError(f"the runtime's streaming endpoint hung up without an answer{why}"))
+            self._answer.set_exception(
+                StreamProxyError(f"the runtime's streaming endpoint hung up without an answer{why}")
+            )
         self._finish()
 
     def pause_writing(self) -> None:
@@ -179,7 +181,7 @@ class Link(asyncio.Protocol):
         try:
             head = self._reader.read_head(data)
         except AnswerError as error:
-            self._answer.set_exception(LinkError(f"the runtime's streaming endpoint answered {error}"))
+            self._answer.set_exception(StreamProxyError(f"the runtime's streaming endpoint answered {error}"))
             self.close()
             return
         if head is not None:
