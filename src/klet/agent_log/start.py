@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from klet.agent_log.flood import FloodFilter
-from klet.agent_log.format import JsonFormatter, TextFormatter
+from klet.agent_log.format import FloodFilter, JsonFormatter, TextFormatter
 from klet.agent_log.output import BufferedStream, DescriptorStream, LogOutput
 from klet.agent_log.vmodule import ModuleFilter, VModuleRule
 from klet.model.verbosity import level_of

@@ -36,7 +36,7 @@ UPSTREAM_FILES: Final[Mapping[str, str]] = {
     "round_trippers": "kube/transport",
     "remote_runtime": "cri/connection",
     "remote_image": "cri/connection",
-    "httplog": "server/guard",
+    "httplog": "server/application",
 }
 """Upstream's files, without suffix, and the modules that log the same here."""
 _META: Final = frozenset("\\*?[]")

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from klet.aio.stop_request import StopRequest
-from klet.app.lifecycle import run_parts
+from klet.app.run import run_parts
 from klet.errors import KletError
 
 
