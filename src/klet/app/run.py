@@ -42,6 +42,7 @@ from klet.node.kernel_tunables import TunablePolicy, apply_tunables, choose_tuna
 from klet.node.machine_checks import check_paths
 from klet.node.watchdog import Watchdog, check_allowed
 from klet.sources.config import PodConfig
+from klet.sources.gated_fields import GatedPods
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +118,8 @@ async def _open_spec(
 ) -> NodeSpecification:
     """Open everything that a node of this configuration stands on."""
     config = PodConfig(sources=source_names(given), clock=base.clock, recorder=base.recorder)
-    others: tuple[Part, ...] = (base.journal, *build_sources(given, settings.node_name, base, sink=config))
+    sink = GatedPods(is_enabled=given.gates.enabled, sink=config)
+    others: tuple[Part, ...] = (base.journal, *build_sources(given, settings.node_name, base, sink=sink))
     given_ips = given.flags.node_ip.split(",")
     objects, reviewer = standalone_objects(settings.runtime_handlers), None
     node_ips: Callable[[], tuple[str, ...]] = partial(find_node_addresses, given_ips)
@@ -128,7 +130,7 @@ async def _open_spec(
         from klet.app.cluster import join  # noqa: PLC0415 - see above
 
         cluster = await opened.enter_async_context(
-            join.open_cluster(given, settings, base, events=base.events, sink=config)
+            join.open_cluster(given, settings, base, events=base.events, sink=sink)
         )
         node_ips = host_ips = join.find_host_ips(given, cluster)
         objects, reviewer = cluster.objects, cluster.clients.reviews

@@ -70,6 +70,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """By runtime class."""
     allowed_sysctls: tuple[str, ...] = ()
     """Patterns of kernel parameters that pods may set besides the safe ones."""
+    has_image_volumes: bool = True
+    has_pod_level_resources: bool = True
 
 
 def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
@@ -115,6 +117,8 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         allocatable=cut_allocatable(given, machine),
         runtime_handlers={each.metadata.name: each.handler for each in given.klet.runtime_classes},
         allowed_sysctls=tuple(normalize_sysctl(each) for each in config.allowed_unsafe_sysctls),
+        has_image_volumes=given.gates.enabled("ImageVolume"),
+        has_pod_level_resources=given.gates.enabled("PodLevelResources"),
     )
 
 

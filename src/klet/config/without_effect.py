@@ -165,7 +165,7 @@ GATES: Final = _CLIENT_GATES | _names(
     ReloadKubeletServerCertificateFile ResourceHealthStatus RestartAllContainersOnContainerExits
     RuntimeClassInImageCriApi SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod
     TaintTolerationComparisonOperators TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions
-    TopologyManagerPolicyOptions UserNamespacesHostNetworkSupport VolumeLimitScaling
+    TopologyManagerPolicyOptions VolumeLimitScaling
     """
 )
 """Gates that nothing asks about: what belongs to them is there or not there, whatever their value."""

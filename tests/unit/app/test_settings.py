@@ -46,6 +46,12 @@ def test_a_deadline_that_grpc_would_take_for_the_past_is_cut():
     assert cut("--runtime-request-timeout=3m").request_timeout == timedelta(minutes=3)
 
 
+def test_gates_that_take_a_kind_of_pod_or_volume_away():
+    usual, without = cut(), cut("--feature-gates=ImageVolume=false,PodLevelResources=false")
+    assert (usual.has_image_volumes, usual.has_pod_level_resources) == (True, True)
+    assert (without.has_image_volumes, without.has_pod_level_resources) == (False, False)
+
+
 def test_starts_in_flight_go_by_the_cpus_that_the_agent_may_use():
     assert cut().parallel_starts == 2 * STARTS_PER_CPU
     assert cut("--klet-max-parallel-starts=3").parallel_starts == 3
