@@ -118,7 +118,9 @@ def test_pods_get_all_cpus_of_the_machine_though_the_agent_runs_on_few():
 
 
 def test_users_of_their_own():
-    ids = cut_settings(settings("--max-pods=50", "--feature-gates=UserNamespacesSupport=false,ProcMountType=false"), V2).user_ids
+    ids = cut_settings(
+        settings("--max-pods=50", "--feature-gates=UserNamespacesSupport=false,ProcMountType=false"), V2
+    ).user_ids
     assert ids == UserIdSettings(per_pod=65536, max_pods=50, is_enabled=False)
 
 
