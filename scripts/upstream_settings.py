@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from klet.testing.control_plane.build import run_program
-from klet.testing.control_plane.programs import VERSION, ProgramMissing
+from klet.testing.control_plane.programs import ProgramMissing, chosen_release
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE.parent / "tests" / "data" / "upstream_settings.json"
@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
         print(f"scripts/upstream-settings: {error}", file=sys.stderr)
         return 1
     DATA.write_text(render(found))
-    print(", ".join(f"{len(rows)} {title}" for title, rows in found.items()), f"of {VERSION} in {DATA}")
+    print(", ".join(f"{len(rows)} {title}" for title, rows in found.items()), f"of {chosen_release()} in {DATA}")
     return 0
 
 
@@ -33,7 +33,7 @@ def render(found: dict[str, dict[str, object]]) -> str:
         + "\n }"
         for title, rows in sorted(found.items())
     )
-    return f'{{\n "release": "{VERSION}"{sections}\n}}\n'
+    return f'{{\n "release": "{chosen_release()}"{sections}\n}}\n'
 
 
 if __name__ == "__main__":

@@ -9,7 +9,14 @@ import pytest
 
 from klet.config.errors import ConfigError
 from klet.config.gates import resolve_gates
-from klet.testing.control_plane.programs import KUBELET, describe_program, find_program, missing_programs
+from klet.testing.control_plane.programs import (
+    KUBELET,
+    VERSION,
+    chosen_release,
+    describe_program,
+    find_program,
+    missing_programs,
+)
 
 UPSTREAM = json.loads((Path(__file__).parents[1] / "data" / "upstream_settings.json").read_text())
 FLAG = re.compile(r"^  (?:-(\w), |    )--([\w-]+)(?: (\S+))?(?:   |$)")
@@ -21,6 +28,8 @@ LEFT_OUT = frozenset({"", "0", "0s", "[]", "false"})
 
 @pytest.fixture(scope="module")
 def kubelet():
+    if chosen_release() != VERSION:
+        pytest.skip(f"the data is of {VERSION}, and {chosen_release()} was asked for")
     if missing_programs((KUBELET,)):
         pytest.skip(describe_program(KUBELET))
     return str(find_program(KUBELET))
