@@ -29,7 +29,7 @@ LEFT_OUT = frozenset({"", "0", "0s", "[]", "false"})
 @pytest.fixture(scope="module")
 def kubelet():
     if chosen_release() != VERSION:
-        pytest.skip(f"the data is of {VERSION}, and {chosen_release()} was asked for")
+        pytest.skip(f"the data is of {VERSION}, and {chosen_release()} was asked for: leave out --kubernetes-version")
     if missing_programs((KUBELET,)):
         pytest.skip(describe_program(KUBELET))
     return str(find_program(KUBELET))
