@@ -39,7 +39,7 @@ async def test_an_image_is_no_volume_that_the_node_knows(node):
     node.gates = resolve_gates({"ImageVolume": False})
     async with node.run():
         await node.bind(volumes=[{"name": "v", "image": {"reference": IMAGE}}])
-        [message, *_] = await node.told("FailedMount")
+        [message, *_] = await node.reported("FailedMount")
         assert 'failed to get Plugin from volumeSpec for volume "v" err=no volume plugin matched' in message
         assert node.machine.runtime.containers() == ()
 

@@ -78,10 +78,10 @@ def test_a_pod_without_such_fields_stays_as_it_is(gate):
 
 class Sink:
     def __init__(self) -> None:
-        self.heard: list[tuple[str, tuple[Pod, ...]]] = []
+        self.received: list[tuple[str, tuple[Pod, ...]]] = []
 
     def set_pods(self, source: str, pods: tuple[Pod, ...]) -> None:
-        self.heard.append((source, pods))
+        self.received.append((source, pods))
 
 
 @pytest.mark.parametrize("source", ["file", "http", "api"])
@@ -90,7 +90,7 @@ def test_pods_are_handed_on_without_what_is_switched_off(source):
     gated = GatedPods(is_enabled=lambda gate: gate != "HostnameOverride", sink=sink)
     rules = main(restartPolicy="Never", restartPolicyRules=RULES)
     gated.set_pods(source, (pod({"hostnameOverride": "other", **rules}),))
-    assert sink.heard == [(source, (pod(rules),))]
+    assert sink.received == [(source, (pod(rules),))]
 
 
 def test_a_pod_that_stays_stays_the_same_object():
@@ -101,7 +101,7 @@ def test_a_pod_that_stays_stays_the_same_object():
     gated.set_pods("api", (stays, changes))
     gated.set_pods("file", ())
     gated.set_pods("api", (stays, pod({"hostnameOverride": "new"})))
-    first, _, second = (pods for _, pods in sink.heard)
+    first, _, second = (pods for _, pods in sink.received)
     assert second[0] is first[0]
     assert second[1] is not first[1]
 
@@ -109,4 +109,4 @@ def test_a_pod_that_stays_stays_the_same_object():
 def test_nothing_is_touched_while_all_gates_are_on():
     sink, pods = Sink(), (pod({"hostnameOverride": "other"}),)
     GatedPods(is_enabled=lambda _: True, sink=sink).set_pods("api", pods)
-    assert sink.heard[0][1] is pods
+    assert sink.received[0][1] is pods
