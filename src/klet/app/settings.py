@@ -6,11 +6,13 @@ from datetime import timedelta
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from klet.agent_log.start import LogSettings
 from klet.agent_log.vmodule import VModuleRule
 from klet.api.quantity import ZERO, Quantity
 from klet.api.sysctls import normalize_sysctl
+from klet.api.validation.options import STATIC_POD, PodValidationOptions
 from klet.config.command_line import Settings
 from klet.config.configuration import KubeletConfiguration
 from klet.config.errors import ConfigError
@@ -76,6 +78,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """By runtime class."""
     allowed_sysctls: tuple[str, ...] = ()
     """Patterns of kernel parameters that pods may set besides the safe ones."""
+    has_image_volumes: bool = True
+    has_pod_level_resources: bool = True
     shows_hidden_metrics: bool = False
     """Whether metrics that the previous release showed last are shown."""
 
@@ -123,7 +127,18 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         allocatable=cut_allocatable(given, machine),
         runtime_handlers={each.metadata.name: each.handler for each in given.klet.runtime_classes},
         allowed_sysctls=tuple(normalize_sysctl(each) for each in config.allowed_unsafe_sysctls),
+        has_image_volumes=given.gates.enabled("ImageVolume"),
+        has_pod_level_resources=given.gates.enabled("PodLevelResources"),
         shows_hidden_metrics=bool(config.show_hidden_metrics_for_version),
+    )
+
+
+def cut_validation_options(given: Settings) -> PodValidationOptions:
+    """Return which rules hold for static pods."""
+    return replace(
+        STATIC_POD,
+        container_restart_rules=given.gates.enabled("ContainerRestartRules"),
+        user_namespaces_host_network=given.gates.enabled("UserNamespacesHostNetworkSupport"),
     )
 
 

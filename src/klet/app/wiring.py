@@ -118,7 +118,11 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     trigger = HousekeepingTrigger(sources_ready=ports.changes.all_ready, clock=ports.clock)
     workers = PodWorkers(
         admission=PodAdmission(
-            handlers=(NodeChecks(allowed_sysctls=settings.allowed_sysctls),),
+            handlers=(
+                NodeChecks(
+                    allowed_sysctls=settings.allowed_sysctls, pod_level_resources=settings.has_pod_level_resources
+                ),
+            ),
             pods=boards.pods,
             ledger=boards.ledger,
             allocations=boards.allocations,

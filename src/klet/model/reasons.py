@@ -82,6 +82,7 @@ class Reason(StrEnum):
     POD_OS_NOT_SUPPORTED = "PodOSNotSupported", _WARNING
     POD_OS_SELECTOR_DOES_NOT_MATCH = "PodOSSelectorNodeLabelDoesNotMatch", _WARNING
     NODE_PORTS = "NodePorts", _WARNING
+    POD_LEVEL_RESOURCES_NOT_SUPPORTED = "PodLevelResourcesNotSupported", _WARNING
 
     # The lifecycle of a pod.
     ADOPTED = "Adopted"

@@ -20,7 +20,7 @@ async def test_an_agent_makes_room_for_the_next_and_its_pods_run_on(node, manife
     flags = (f"--lock-file={tmp_path / 'lock'}", "--exit-on-lock-contention")
     node.write("one", manifest("one", main="exec sleep 1000"))
     async with node.run(*flags) as first:
-        await first.heard("one", "Started", "Ready")
+        await first.recorded("one", "Started", "Ready")
         before = (await first.pod("one")).status.container_statuses[0].container_id
         # The second has everything in common with the first: root directory, socket, journal. It only waits.
         async with node.started(*flags) as process:
@@ -59,7 +59,7 @@ async def test_an_agent_that_may_stay_lets_the_next_wait(node, tmp_path):
 async def test_at_verbosity_6_every_call_of_the_runtime_is_in_the_log(node, manifest):
     node.write("one", manifest("one", main="exec sleep 1000"))
     async with node.run("-v=6") as agent:
-        await agent.heard("one", "Started")
+        await agent.recorded("one", "Started")
         await agent.text("/pods")
         log = agent.log
     for call in ("RunPodSandbox", "CreateContainer", "StartContainer"):
