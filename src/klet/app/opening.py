@@ -190,7 +190,12 @@ async def open_ports(
             randomness=base.randomness,
             containers=containers,
             volumes=await open_volumes(
-                settings, objects, node=containers.resources, threads=volume_threads, clock=clock
+                settings,
+                objects,
+                node=containers.resources,
+                in_user_namespace=base.machine.info().in_user_namespace,
+                threads=volume_threads,
+                clock=clock,
             ),
             node_logins=NodeLoginFiles(root=settings.root, home=_find_home(), threads=threads, clock=clock),
             memory=remembered.value if isinstance(remembered, Found) else AgentMemory(),
@@ -275,7 +280,13 @@ async def open_container_ports(settings: AgentSettings, objects: NodeObjects, ba
 
 
 async def open_volumes(
-    settings: AgentSettings, objects: NodeObjects, *, node: NodeResources, threads: Threads, clock: Clock
+    settings: AgentSettings,
+    objects: NodeObjects,
+    *,
+    node: NodeResources,
+    in_user_namespace: bool,
+    threads: Threads,
+    clock: Clock,
 ) -> NodeVolumes:
     """Return the volume ports of this machine."""
     ports = VolumePorts(
@@ -288,7 +299,7 @@ async def open_volumes(
         threads=threads,
         clock=clock,
         has_api=objects.has_api,
-        noswap=await threads.run(find_noswap, settings.root),
+        noswap=await threads.run(find_noswap, settings.root, in_user_namespace=in_user_namespace),
     )
     return build_volumes(ports, objects)
 
@@ -299,6 +310,7 @@ def build_volumes(ports: VolumePorts, objects: NodeObjects) -> NodeVolumes:
         directories=PodDirectories(layout=Layout(ports.root), threads=ports.threads),
         objects=objects.referred,
         trust=objects.trust,
+        noswap=ports.noswap,
     )
 
 

@@ -104,6 +104,8 @@ class NodeVolumes(Struct, frozen=True, kw_only=True):
     directories: VolumeDirectories
     objects: ReferredObjects
     trust: ObjectChanges
+    noswap: bool = False
+    """Whether the kernel can keep memory of volumes from being swapped out."""
 
 
 class BasePorts(Struct, frozen=True, kw_only=True):

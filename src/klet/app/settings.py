@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from klet.admission.declared_features import discover_features
 from klet.api.quantity import Quantity
 from klet.api.sysctls import normalize_sysctl
 from klet.app.resource_settings import cut_allocatable, cut_container_rules, cut_pod_cgroup_rules, cut_qos_rules
@@ -15,6 +16,7 @@ from klet.config.configuration import KubeletConfiguration
 from klet.config.errors import ConfigError
 from klet.config.flags import choose_node_name
 from klet.config.unusable import usable_servers
+from klet.config.without_effect import GATES as GATES_WITHOUT_EFFECT
 from klet.errors import KletError
 from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
 from klet.host.machine.info import MachineInfo
@@ -70,6 +72,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """By runtime class."""
     allowed_sysctls: tuple[str, ...] = ()
     """Patterns of kernel parameters that pods may set besides the safe ones."""
+    declared_features: tuple[str, ...] | None = None
+    """What the node declares that it can do; None: it declares nothing, and pods are not checked for it."""
 
 
 def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
@@ -115,7 +119,22 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         allocatable=cut_allocatable(given, machine),
         runtime_handlers={each.metadata.name: each.handler for each in given.klet.runtime_classes},
         allowed_sysctls=tuple(normalize_sysctl(each) for each in config.allowed_unsafe_sysctls),
+        declared_features=cut_declared_features(given),
     )
+
+
+def cut_declared_features(given: Settings) -> tuple[str, ...] | None:
+    """Return what the node declares; None if the gate is off.
+
+    A feature whose gate klet does not act upon is not declared, even if the gate is on: pods would be sent here for it.
+    """
+    if not given.gates.enabled("NodeDeclaredFeatures"):
+        return None
+
+    def acts(gate: str) -> bool:
+        return gate not in GATES_WITHOUT_EFFECT and given.gates.enabled(gate)
+
+    return discover_features(acts, cpu_policy=given.config.cpu_manager_policy)
 
 
 def check_settings(given: Settings, machine: MachineInfo) -> None:

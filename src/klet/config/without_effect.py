@@ -82,7 +82,7 @@ FIELDS: Final = (
     Row("contentType", "requests to the API server are JSON", honoured="application/json"),
     Row("kubeletCgroups", "the agent stays in the cgroup in which it was started"),
     Row("systemCgroups", "processes stay in the cgroups in which they are"),
-    Row("cpuManagerPolicy", _CPUS),
+    Row("cpuManagerPolicy", _CPUS, is_partly=True),
     Row("cpuManagerPolicyOptions", _CPUS),
     Row("cpuManagerReconcilePeriod", _CPUS),
     Row("memoryManagerPolicy", _MEMORY),
@@ -148,11 +148,11 @@ GATES: Final = _names(
     DisableCPUQuotaWithExclusiveCPUs DisableNodeKubeProxyVersion EventedPLEG GenericWorkload GitRepoVolumeDriver
     GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority InPlacePodLevelResourcesVerticalScaling
     InPlacePodVerticalScalingAllocatedStatus InPlacePodVerticalScalingExclusiveCPUs
-    InPlacePodVerticalScalingExclusiveMemory KubeletInUserNamespace KubeletPSI KubeletPodResourcesDynamicResources
+    InPlacePodVerticalScalingExclusiveMemory KubeletPSI KubeletPodResourcesDynamicResources
     KubeletPodResourcesGet KubeletPodResourcesListUseActivePods KubeletRegistrationGetOnExistsOnly
     KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders
     LocalStorageCapacityIsolationFSQuotaMonitoring LoggingAlphaOptions LoggingBetaOptions
-    MutableCSINodeAllocatableCount NodeDeclaredFeatures NodeLogQuery PodAndContainerStatsFromCRI PodCertificateRequest
+    MutableCSINodeAllocatableCount NodeLogQuery PodAndContainerStatsFromCRI PodCertificateRequest
     PodLogsQuerySplitStreams PodReadyToStartContainersCondition ProcMountType ReduceDefaultCrashLoopBackOffDecay
     ReloadKubeletServerCertificateFile ResourceHealthStatus RestartAllContainersOnContainerExits
     RuntimeClassInImageCriApi SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod

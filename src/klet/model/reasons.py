@@ -35,6 +35,7 @@ class Reason(StrEnum):
     AGENT_RESTARTED = "AgentRestarted"
     STARTING = "Starting", _NORMAL
     CGROUP_V1 = "CgroupV1", _WARNING
+    POSSIBLE_MEMORY_BACKED_VOLUMES_ON_DISK = "PossibleMemoryBackedVolumesOnDisk", _WARNING
     REBOOTED = "Rebooted", _WARNING
     NODE_REGISTERED = "NodeRegistered"
     NODE_ADOPTED = "NodeAdopted"
@@ -82,6 +83,8 @@ class Reason(StrEnum):
     POD_OS_NOT_SUPPORTED = "PodOSNotSupported", _WARNING
     POD_OS_SELECTOR_DOES_NOT_MATCH = "PodOSSelectorNodeLabelDoesNotMatch", _WARNING
     NODE_PORTS = "NodePorts", _WARNING
+    POD_FEATURE_UNSUPPORTED = "PodFeatureUnsupported", _WARNING
+    FAILED_NODE_DECLARED_FEATURES_CHECK = "FailedNodeDeclaredFeaturesCheck", _WARNING
 
     # The lifecycle of a pod.
     ADOPTED = "Adopted"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from klet.aio.clock import Clock, SystemClock
 from klet.aio.threads import Threads
@@ -76,6 +77,8 @@ class ClusterNode:
         self.nodes: Informer[Node]
         self.offline_after: timedelta | None = None
         """Set it for an agent that goes on without its API server."""
+        self.declared_features: tuple[str, ...] | None = None
+        """What the node declares that it can do."""
         self.watch_clock: Clock = self.clock
         """By which watches wait before they are tried again."""
         self.statuses: StatusBoard
@@ -89,7 +92,8 @@ class ClusterNode:
         cluster = await self._join(strategy, events=recorder, sink=changes)
         async with run_in_process(self.machine.runtime, clock=self.clock) as runtime:
             ports = self.machine.build_ports(runtime, changes, seed=1, objects=cluster.objects, recorder=recorder)
-            node = build_node(NodeSpecification(settings=simulated_settings(8), ports=ports, cluster=cluster))
+            settings = replace(simulated_settings(8), declared_features=self.declared_features)
+            node = build_node(NodeSpecification(settings=settings, ports=ports, cluster=cluster))
             self.pods, self.nodes = cluster.informers.pods, cluster.informers.node
             self.statuses = node.agent.statuses
             async with running(node.parts):
@@ -120,7 +124,7 @@ class ClusterNode:
             events=events,
             sink=sink,
             cidrs=PodCidrs(users=(self.cidrs,)),
-            reports=ReportSettings(node=NodeSettings(name=NODE)),
+            reports=ReportSettings(node=NodeSettings(name=NODE, declared_features=self.declared_features or ())),
             parts=(*informers.followed, *served.parts),
         )
 

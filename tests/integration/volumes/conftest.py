@@ -85,7 +85,7 @@ class MountingNode:
             threads=threads,
             clock=clock,
             has_api=True,
-            noswap=find_noswap(root),
+            noswap=find_noswap(root, in_user_namespace=False),
         )
         directories = PodDirectories(layout=Layout(root), threads=threads)
         self.volumes = VolumeManager(

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from klet.admission.declared_features import POD_RESIZE, RESTART_ALL
 from klet.app.settings import LONGEST_REQUEST, STARTS_PER_CPU, check_settings, choose_legacy_logs, cut_settings
 from klet.config.command_line import Settings, parse_command_line
 from klet.config.errors import ConfigError
+from klet.config.without_effect import GATES
 from klet.host.machine.info import MachineInfo
 
 MACHINE = MachineInfo(hostname="Node", cpus=4, agent_cpus=2, memory=1 << 30)
@@ -35,6 +37,28 @@ def given(*arguments: str) -> Settings:
 
 def cut(*arguments: str):
     return cut_settings(given(*arguments), MACHINE)
+
+
+ALPHA = "--feature-gates=NodeDeclaredFeatures=true"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "declared"),
+    [
+        pytest.param([], None, id="the gate is off"),
+        pytest.param([ALPHA], ("GuaranteedQoSPodCPUResize",), id="no CPU manager"),
+        pytest.param([f"{ALPHA},ContainerStopSignals=true"], ("GuaranteedQoSPodCPUResize",), id="another gate"),
+        pytest.param([ALPHA, "--cpu-manager-policy=static", "--kube-reserved=cpu=1"], (), id="exclusive CPUs"),
+    ],
+)
+def test_features_that_a_node_declares(arguments, declared):
+    assert cut(*arguments).declared_features == declared
+
+
+def test_a_feature_whose_gate_klet_does_not_act_upon_is_not_declared():
+    gates = f"{ALPHA}," + ",".join(f"{name}=true" for name in (RESTART_ALL, POD_RESIZE))
+    declared = cut(gates).declared_features
+    assert {RESTART_ALL, POD_RESIZE} - set(declared) == {RESTART_ALL, POD_RESIZE} & GATES
 
 
 def test_name_servers_that_are_none_are_left_out():

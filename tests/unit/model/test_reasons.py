@@ -37,7 +37,8 @@ NORMAL = """
     DeadlineExceeded SandboxChanged Created Started Killing Pulling Pulled BackOff
 """
 WARNING = """
-    Rebooted CgroupV1 ContainerGCFailed CheckLimitsForResolvConf MissingClusterDNS DNSConfigForming
+    Rebooted CgroupV1 PossibleMemoryBackedVolumesOnDisk ContainerGCFailed CheckLimitsForResolvConf MissingClusterDNS
+    DNSConfigForming PodFeatureUnsupported FailedNodeDeclaredFeaturesCheck
     SysctlForbidden NodePorts PodOSNotSupported PodOSSelectorNodeLabelDoesNotMatch
     ExceededGracePeriod FailedKillPod FailedCreatePodContainer Failed FailedMount NetworkNotReady FailedSync
     FailedValidation FailedToRetrieveImagePullSecret FailedCreatePodSandBox FailedPodSandBoxStatus
