@@ -14,6 +14,7 @@ from klet.aio.clock import Clock
 from klet.aio.threads import Threads
 from klet.app.ports import BasePorts, ContainerPorts, NodeObjects, NodeVolumes, Ports
 from klet.app.settings import AgentSettings
+from klet.certs.pod_certificates.board import NoPodCertificates
 from klet.checkpoint import CheckpointFile, Found
 from klet.cri.client import CriClient, connect
 from klet.cri.connection import open_connection
@@ -294,6 +295,7 @@ async def open_volumes(
         objects=objects.referred,
         tokens=objects.tokens,
         trust=objects.trust,
+        certificates=objects.certificates,
         node=node,
         mounter=HostMounter(),
         threads=threads,
@@ -310,6 +312,7 @@ def build_volumes(ports: VolumePorts, objects: NodeObjects) -> NodeVolumes:
         directories=PodDirectories(layout=Layout(ports.root), threads=ports.threads),
         objects=objects.referred,
         trust=objects.trust,
+        certificates=objects.certificates,
         noswap=ports.noswap,
     )
 
@@ -322,6 +325,7 @@ def standalone_objects(runtime_handlers: Mapping[str, str]) -> NodeObjects:
         data=nothing,
         tokens=StandaloneTokens(),
         trust=NoTrustBundles(),
+        certificates=NoPodCertificates(),
         services=nothing,
         runtime_classes=KnownRuntimeClasses(handlers=runtime_handlers),
         has_api=False,

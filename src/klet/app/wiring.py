@@ -178,7 +178,8 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
         pulls=boards.pulls,
         clock=ports.clock,
     )
-    keeper = VolumeKeeper(objects=(ports.volumes.objects, ports.volumes.trust), volumes=manager)
+    shown = ports.volumes.objects, ports.volumes.trust, ports.volumes.certificates
+    keeper = VolumeKeeper(objects=shown, volumes=manager)
     wakes = ObjectWaker(objects=ports.volumes.objects, pods=boards.pods, statuses=boards.statuses, workers=workers)
     return Agent(
         parts=(memory, pleg, checks, manager, keeper, workers, probes, housekeeping, gc, wakes, loop),

@@ -152,7 +152,7 @@ GATES: Final = _names(
     KubeletPodResourcesGet KubeletPodResourcesListUseActivePods KubeletRegistrationGetOnExistsOnly
     KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders
     LocalStorageCapacityIsolationFSQuotaMonitoring LoggingAlphaOptions LoggingBetaOptions
-    MutableCSINodeAllocatableCount NodeLogQuery PodAndContainerStatsFromCRI PodCertificateRequest
+    MutableCSINodeAllocatableCount NodeLogQuery PodAndContainerStatsFromCRI
     PodLogsQuerySplitStreams PodReadyToStartContainersCondition ProcMountType ReduceDefaultCrashLoopBackOffDecay
     ReloadKubeletServerCertificateFile ResourceHealthStatus RestartAllContainersOnContainerExits
     RuntimeClassInImageCriApi SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod

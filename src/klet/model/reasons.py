@@ -64,6 +64,9 @@ class Reason(StrEnum):
     CERTIFICATE_IN_FORCE = "CertificateInForce"
     CERTIFICATE_NOT_RENEWED = "CertificateNotRenewed"
     CLIENT_CERTIFICATE_LOST = "ClientCertificateLost"
+    POD_CERTIFICATE_DENIED = "Denied", _WARNING
+    CERTIFICATE_OVERDUE_FOR_REFRESH = "CertificateOverdueForRefresh", _WARNING
+    CERTIFICATE_EXPIRED = "CertificateExpired", _WARNING
 
     # Sources of pods.
     SOURCE_AVAILABLE = "SourceAvailable"

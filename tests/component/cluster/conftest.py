@@ -79,6 +79,7 @@ class ClusterNode:
         """Set it for an agent that goes on without its API server."""
         self.declared_features: tuple[str, ...] | None = None
         """What the node declares that it can do."""
+        self.has_pod_certificates = True
         self.watch_clock: Clock = self.clock
         """By which watches wait before they are tried again."""
         self.statuses: StatusBoard
@@ -110,7 +111,11 @@ class ClusterNode:
             clients,
             informers,
             settings=ObjectSettings(
-                node_name=NODE, strategy=strategy, sync_period=timedelta(minutes=1), has_trust_bundles=True
+                node_name=NODE,
+                strategy=strategy,
+                sync_period=timedelta(minutes=1),
+                has_trust_bundles=True,
+                has_pod_certificates=self.has_pod_certificates,
             ),
             offline=offline,
             clock=self.clock,
@@ -121,6 +126,7 @@ class ClusterNode:
             informers=informers,
             offline=offline,
             objects=served.objects,
+            certificates=served.certificates,
             events=events,
             sink=sink,
             cidrs=PodCidrs(users=(self.cidrs,)),

@@ -39,6 +39,7 @@ NORMAL = """
 WARNING = """
     Rebooted CgroupV1 PossibleMemoryBackedVolumesOnDisk ContainerGCFailed CheckLimitsForResolvConf MissingClusterDNS
     DNSConfigForming PodFeatureUnsupported FailedNodeDeclaredFeaturesCheck
+    Denied CertificateOverdueForRefresh CertificateExpired
     SysctlForbidden NodePorts PodOSNotSupported PodOSSelectorNodeLabelDoesNotMatch
     ExceededGracePeriod FailedKillPod FailedCreatePodContainer Failed FailedMount NetworkNotReady FailedSync
     FailedValidation FailedToRetrieveImagePullSecret FailedCreatePodSandBox FailedPodSandBoxStatus
