@@ -1,6 +1,5 @@
 """A signer of pod certificates, for tests: it checks a request as an API server does, and signs or refuses it."""
 
-import asyncio
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TypeAlias
@@ -67,14 +66,12 @@ class PodSigner:
         """The certificates, in order."""
 
     async def run(self) -> None:
+        """Decide until cancelled; the informer runs apart."""
         with self._requests.changes() as changes:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._requests.run(), name="pod signer: requests")
-                await self._requests.until_synced()
-                while True:
-                    for request in self._requests.all():
-                        await self._consider(request)
-                    await changes.get()
+            while True:
+                for request in self._requests.all():
+                    await self._consider(request)
+                await changes.get()
 
     async def _consider(self, request: PodCertificateRequest) -> None:
         meta = request.metadata

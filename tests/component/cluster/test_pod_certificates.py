@@ -54,9 +54,10 @@ class Signing:
     @asynccontextmanager
     async def running(self):
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(self.signer.run())
+            tasks = [group.create_task(each.run()) for each in (self.requests, self.signer)]
             yield self
-            task.cancel()
+            for task in tasks:
+                task.cancel()
 
 
 @pytest.fixture

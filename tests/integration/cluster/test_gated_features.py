@@ -3,9 +3,7 @@ features that the node declares.
 """
 
 import asyncio
-import random
 from contextlib import asynccontextmanager
-from datetime import timedelta
 
 import pytest
 import pytest_asyncio
@@ -14,17 +12,13 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from klet.api.certificates import PodCertificateRequest
 from klet.certs.child.loading import public_bytes
-from klet.kube.client import KubeClient
-from klet.kube.informer import Informer, InformerSettings
-from klet.kube.throttle import Unlimited
-from klet.kube.watch import Watcher, WatchScope
+from klet.kube.watch import WatchScope
 from klet.testing.control_plane.cluster import Roles, run_control_plane
 from klet.testing.control_plane.furniture import furnish
 from klet.testing.control_plane.programs import KUBECTL, why_impossible
 from klet.testing.pod_signer import PodSigner, Refuse, Sign
 
 SIGNER = "example.com/pods"
-TIMEOUT = timedelta(seconds=10)
 GATES = {"PodCertificateRequest": True, "NodeDeclaredFeatures": True}
 SERVER_FLAGS = (
     f"--feature-gates={','.join(f'{name}=true' for name in GATES)}",
@@ -53,18 +47,13 @@ async def agent(node, agent_flags):
 
 
 @pytest.fixture
-def signing(control_plane):
+def signing(api):
     """A signer that runs until the block is left."""
 
     @asynccontextmanager
     async def run(decide):
-        chance = random.Random(1)
-        async with control_plane.transport() as transport, asyncio.TaskGroup() as group:
-            client = KubeClient(transport=transport, throttle=Unlimited(), timeout=TIMEOUT, clock=control_plane.clock)
-            watcher = Watcher(transport=transport, throttle=Unlimited(), randomness=chance)
-            settings = InformerSettings(client, watcher, control_plane.clock, chance)
-            requests = Informer(struct=PodCertificateRequest, scope=WatchScope(), settings=settings)
-            signer = PodSigner(name=SIGNER, client=client, requests=requests, clock=control_plane.clock, decide=decide)
+        async with api.informer(PodCertificateRequest, WatchScope()) as requests, asyncio.TaskGroup() as group:
+            signer = PodSigner(name=SIGNER, client=api.client, requests=requests, clock=api.plane.clock, decide=decide)
             task = group.create_task(signer.run())
             yield signer
             task.cancel()

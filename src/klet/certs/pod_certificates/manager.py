@@ -114,6 +114,8 @@ class PodCertificateManager:
         self._queue = WorkQueue[ProjectionKey](clock=clock)
         self._backoff = Backoff[ProjectionKey](first=FIRST_DELAY, longest=LONGEST_DELAY)
         self._recorded_errors: dict[ProjectionKey, str] = {}
+        self._spare_keys: dict[ProjectionKey, PodKey] = {}
+        """Keys that no request has been made for yet."""
 
     async def run(self) -> None:
         await self._requests.until_synced()
@@ -166,10 +168,11 @@ class PodCertificateManager:
         for uid in {key.uid for key in self._board.known()}:
             if self._pods.get(uid) is None:
                 self._board.forget(uid)
-        gone = (key for key in (*self._recorded_errors, *self._backoff.known()) if self._pods.get(key.uid) is None)
-        for key in list(gone):
-            self._recorded_errors.pop(key, None)
-            self._backoff.reset(key)
+        for key in (*self._recorded_errors, *self._spare_keys, *self._backoff.known()):
+            if self._pods.get(key.uid) is None:
+                self._recorded_errors.pop(key, None)
+                self._spare_keys.pop(key, None)
+                self._backoff.reset(key)
 
     async def _work(self) -> None:
         while True:
@@ -202,36 +205,48 @@ class PodCertificateManager:
         if step.error:
             raise PodCertificateNotRequested(step.error)
         if step.must_request:
-            made = await self._request(pod, source, is_first=isinstance(step.state, Initial))
+            made = await self._request(key, pod, source, is_first=isinstance(step.state, Initial))
             if self._pods.get(key.uid) is None:
-                return None  # its pod has gone meanwhile: nobody needs the key
+                return None  # its pod has gone meanwhile: nobody needs the certificate
             self._board.put(key, with_request(step.state, made))
             message = f"PodCertificateRequest {key.namespace}/{made.name} is made"
             self._record(pod, key, source, Report(Reason.CERTIFICATE_REQUESTED, message, "wait for the signer"))
         return self._delay_until(step.look_at) if not isinstance(step.state, Denied | Failed) else None
 
-    async def _request(self, pod: Pod, source: PodCertificateProjection, *, is_first: bool) -> OpenRequest:
-        meta = pod.metadata
+    async def _request(
+        self, key: ProjectionKey, pod: Pod, source: PodCertificateProjection, *, is_first: bool
+    ) -> OpenRequest:
+        """Make a request for a new key, which is kept for the next try if the API server does not take it."""
+        what = f"while creating {'initial' if is_first else 'refresh'} PodCertificateRequest"
+        namespace = pod.metadata.namespace
+        # First the key: meanwhile the API server learns that the pod is bound here. Before it does, the node may not
+        # read the pod's service account.
+        own = await self._make_key(key, source, what)
         try:
-            account = await self._client.get(ServiceAccount, pod.spec.service_account_name, meta.namespace)
+            account = await self._client.get(ServiceAccount, pod.spec.service_account_name, namespace)
         except KubeError as error:
             raise PodCertificateNotRequested(f"while fetching service account: {error}") from error
         node = self._nodes.get(self._node_name)
         if node is None:
             missing = f'node "{self._node_name}" not found'
             raise PodCertificateNotRequested(f"while getting node object from local cache: {missing}")
-        what = f"while creating {'initial' if is_first else 'refresh'} PodCertificateRequest"
         try:
-            key = await self._keys.pod_key(source.key_type, proof_of=meta.uid.encode())
-        except CertificateError as error:
-            raise PodCertificateNotRequested(f"{what}: while generating keypair: {error}") from error
-        try:
-            made = await self._client.create(_build_request(pod, source, key, account, node), meta.namespace)
+            made = await self._client.create(_build_request(pod, source, own, account, node), namespace)
         except KubeError as error:
             raise PodCertificateNotRequested(f"{what}: while creating on API: {error}") from error
+        self._spare_keys.pop(key, None)
         created = made.metadata.creation_timestamp or self._clock.now()
         abandon_at = created + ASSUME_DELETED_AFTER + self._jitter()
-        return OpenRequest(name=made.metadata.name, key=key.key.encode(), abandon_at=abandon_at)
+        return OpenRequest(name=made.metadata.name, key=own.key.encode(), abandon_at=abandon_at)
+
+    async def _make_key(self, key: ProjectionKey, source: PodCertificateProjection, what: str) -> PodKey:
+        if key not in self._spare_keys:
+            try:
+                made = await self._keys.pod_key(source.key_type, proof_of=key.uid.encode())
+            except CertificateError as error:
+                raise PodCertificateNotRequested(f"{what}: while generating keypair: {error}") from error
+            self._spare_keys[key] = made
+        return self._spare_keys[key]
 
     def _record(self, pod: Pod, key: ProjectionKey, source: PodCertificateProjection, report: Report) -> None:
         self._decisions.for_pod(pod).record(
