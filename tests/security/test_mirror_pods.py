@@ -59,7 +59,7 @@ async def test_a_mirror_belongs_to_the_node_and_claims_nothing(attack, pod):
     }
     async with attack(cluster=True) as target:
         target.node.write("web", manifest)
-        await target.told("Started", about="web-node")
+        await target.reported("Started", about="web-node")
         await target.cluster.until(lambda: "web-node" in names(target), what="a mirror")
         [mirror] = target.cluster.objects("pods")
         [node] = target.cluster.objects("nodes")

@@ -1,6 +1,7 @@
 """Trust bundles of the cluster, for the volumes that show them (ClusterTrustBundle manager).
 
-Nothing is followed before the first volume asks: few nodes have one that does.
+Nothing is followed before the first volume asks: few nodes have one that does. Files show the root certificates of all
+bundles that fit.
 """
 
 import asyncio
@@ -16,10 +17,9 @@ from klet.api.certificates import ClusterTrustBundle
 from klet.api.selectors import label_selector
 from klet.api.volume import ClusterTrustBundleProjection
 from klet.kube.informer import ObjectKey
-from klet.model.objects import ANY_TRUST_BUNDLE, ObjectRef
-from klet.model.trust_bundles import choose_bundles
+from klet.model.objects import ANY_TRUST_BUNDLE, ObjectRef, choose_bundles
+from klet.model.pem_blocks import read_blocks, write_certificate
 from klet.objectcache.errors import NoTrustAnchors
-from klet.objectcache.trust_anchors import merge_anchors
 
 SYNC_PATIENCE: Final = timedelta(seconds=10)
 LONGEST_SELECTOR: Final = 102_400
@@ -97,7 +97,7 @@ class TrustBundles:
         return self._merged(found)
 
     def changes(self) -> Subscription[ObjectRef]:
-        """Any change is published under one reference: volumes with these sources are few."""
+        """Subscribe to changes. All are published under one reference: volumes with these sources are few."""
         return self._changes.subscribe()
 
     def _find(self, source: ClusterTrustBundleProjection) -> Sequence[ClusterTrustBundle] | str:
@@ -122,3 +122,10 @@ class TrustBundles:
         if len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
         return self._kept[key]
+
+
+def merge_anchors(bundles: Sequence[ClusterTrustBundle], *, randomness: random.Random) -> bytes:
+    """Return every certificate once, in random order: users must not rely on one."""
+    found = list(dict.fromkeys(block for bundle in bundles for block in read_blocks(bundle.spec.trust_bundle)))
+    randomness.shuffle(found)
+    return b"".join(map(write_certificate, found))

