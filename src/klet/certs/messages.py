@@ -147,7 +147,7 @@ class KeyAndRequest(_Message, frozen=True, kw_only=True, tag="keyAndRequest"):
         return f"KeyAndRequest(key_algorithm={self.key_algorithm!r})"
 
 
-class PodKey(_Message, frozen=True, kw_only=True, tag="podKeyMade"):
+class PodCertificateKey(_Message, frozen=True, kw_only=True, tag="podKeyMade"):
     """A PEM key (PKCS #8), its DER public key (SubjectPublicKeyInfo) and the signature."""
 
     key: str
@@ -155,7 +155,7 @@ class PodKey(_Message, frozen=True, kw_only=True, tag="podKeyMade"):
     proof: bytes
 
     def __repr__(self) -> str:
-        return "PodKey()"
+        return "PodCertificateKey()"
 
 
 class CertificateFacts(_Message, frozen=True, kw_only=True, tag="facts"):
@@ -181,4 +181,4 @@ class ChildRefusal(_Message, frozen=True, kw_only=True, tag="refusal"):
     message: str
 
 
-Answer: TypeAlias = Pair | Signed | KeyAndRequest | PodKey | CertificateFacts | ChildRefusal
+Answer: TypeAlias = Pair | Signed | KeyAndRequest | PodCertificateKey | CertificateFacts | ChildRefusal

@@ -87,7 +87,7 @@ class Reason(StrEnum):
     POD_OS_SELECTOR_DOES_NOT_MATCH = "PodOSSelectorNodeLabelDoesNotMatch", _WARNING
     NODE_PORTS = "NodePorts", _WARNING
     POD_FEATURE_UNSUPPORTED = "PodFeatureUnsupported", _WARNING
-    FAILED_NODE_DECLARED_FEATURES_CHECK = "FailedNodeDeclaredFeaturesCheck", _WARNING
+    NODE_DECLARED_FEATURES_CHECK_FAILED = "FailedNodeDeclaredFeaturesCheck", _WARNING
 
     # The lifecycle of a pod.
     ADOPTED = "Adopted"

@@ -102,7 +102,7 @@ class PodAdmission:
         if pod is known or self._declared_features is None:
             return
         if missing := find_missing_for_update(known, pod, self._declared_features):
-            reason = Reason.FAILED_NODE_DECLARED_FEATURES_CHECK
+            reason = Reason.NODE_DECLARED_FEATURES_CHECK_FAILED
             self._decisions.for_pod(pod).record(reason, describe_missing(missing), parent=cause)
 
     def _note_resize(self, pod: Pod, cause: CauseId | None) -> None:

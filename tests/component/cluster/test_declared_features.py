@@ -55,13 +55,13 @@ async def test_a_pod_that_needs_another_one_is_rejected(node):
         pod = await node.until(lambda pod: pod is not None and pod.status.phase == "Failed")
         why = "Pod requires node features that are not available: RestartAllContainersOnContainerExits"
         assert (pod.status.reason, pod.status.message) == ("PodFeatureUnsupported", f"Pod was rejected: {why}")
-        assert await node.told("PodFeatureUnsupported") == [why]
+        assert await node.reported("PodFeatureUnsupported") == [why]
 
 
 async def test_with_the_gate_off_the_same_pod_is_admitted(node):
     async with node.run():
         bind_with_rule(node)
-        await node.told("PodAdded")
+        await node.reported("PodAdded")
         pod = await node.until(lambda pod: pod is not None and bool(pod.status.conditions))
         assert pod.status.reason != "PodFeatureUnsupported"
 
@@ -76,6 +76,6 @@ async def test_a_change_that_needs_another_one_is_warned_of(node):
         changed["metadata"]["generation"] = pod.metadata.generation + 1
         changed["spec"]["containers"][0]["resources"] = {**GUARANTEED, "requests": {"cpu": "2", "memory": "64Mi"}}
         node.cluster.api.store.put(key, changed)
-        told = await node.told("FailedNodeDeclaredFeaturesCheck")
+        told = await node.reported("FailedNodeDeclaredFeaturesCheck")
         assert told == [f"Pod requires node features that are not available: {CPU_RESIZE}"]
         assert (await node.until_running()).status.phase == "Running"

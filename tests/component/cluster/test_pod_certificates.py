@@ -217,7 +217,7 @@ async def test_a_pod_that_is_gone_is_forgotten(node, cluster, signing):
         await node.until_running()
         await cluster.client.delete(type(await node.until_running()), "p", "default", grace=0)
         await node.until(lambda pod: pod is None)
-        await node.told("PodRemoved")
+        await node.reported("PodRemoved")
         await bind(node, WHOLE)
         again = await node.until_running()
         uids = [each.spec.pod_uid for each in signed.requests.all()]

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from klet.certs.child.loading import Refused, public_bytes
-from klet.certs.messages import MakePodKey, PodKey, RefusalReason
+from klet.certs.messages import MakePodKey, PodCertificateKey, RefusalReason
 
 _RSA_EXPONENT: Final = 65537
 _Key: TypeAlias = RSAPrivateKey | EllipticCurvePrivateKey | Ed25519PrivateKey
@@ -34,12 +34,12 @@ _TYPES: Final[Mapping[str, Callable[[], _Key]]] = {
 }
 
 
-def make_pod_key(request: MakePodKey) -> PodKey:
+def make_pod_key(request: MakePodKey) -> PodCertificateKey:
     make = _TYPES.get(request.key_type)
     if make is None:
         raise Refused(RefusalReason.BAD_VALUE, f'unknown key type "{request.key_type}"')
     key = make()
-    return PodKey(
+    return PodCertificateKey(
         key=key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(),
         public_key=public_bytes(key.public_key()),
         proof=_sign(key, request.proof_of),

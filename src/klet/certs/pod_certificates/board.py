@@ -9,11 +9,11 @@ from klet.aio.broadcast import Broadcast, Subscription
 from klet.api.pod import Pod
 from klet.certs.errors import PodCertificateMissing
 from klet.certs.pod_certificates.states import (
+    CertificateInitial,
+    CertificateIssued,
     CertificateState,
-    Initial,
-    Issued,
+    CertificateWaiting,
     ProjectionKey,
-    Waiting,
     read_credentials,
 )
 from klet.model.objects import ObjectRef, PodCredentials, certificates_of
@@ -69,6 +69,6 @@ class PodCertificates:
 
 def _shown(state: CertificateState | None) -> object:
     """Return the part of a state that volumes see."""
-    if state is None or isinstance(state, Initial | Waiting):
+    if state is None or isinstance(state, CertificateInitial | CertificateWaiting):
         return None
-    return state.credentials if isinstance(state, Issued) else state
+    return state.credentials if isinstance(state, CertificateIssued) else state

@@ -22,17 +22,17 @@ from klet.api.node import Node
 from klet.api.pod import Pod
 from klet.api.volume import PodCertificateProjection
 from klet.certs.errors import CertificateError, PodCertificateNotRequested
-from klet.certs.messages import PodKey
+from klet.certs.messages import PodCertificateKey
 from klet.certs.pod_certificates.board import PodCertificates
 from klet.certs.pod_certificates.states import (
     ASSUME_DELETED_AFTER,
     LONGEST_JITTER,
-    Denied,
-    Failed,
-    Initial,
+    CertificateDenied,
+    CertificateFailed,
+    CertificateInitial,
+    CertificateReport,
     OpenRequest,
     ProjectionKey,
-    Report,
     decide_step,
     open_request_of,
     projections_of,
@@ -59,7 +59,7 @@ OWNER: Final = "core/v1"
 """Upstream's spelling, with which garbage collectors find no owner: requests end by their own age."""
 
 
-class KnownPods(Protocol):
+class CertifiedPods(Protocol):
     """The pods of the node: pods' PodStore."""
 
     def get(self, uid: PodUID) -> Pod | None: ...
@@ -72,7 +72,7 @@ class KnownPods(Protocol):
 class KeyMaker(Protocol):
     """Makes keys, outside of the agent: certs' CertificateMaker."""
 
-    async def pod_key(self, key_type: str, *, proof_of: bytes) -> PodKey:
+    async def pod_key(self, key_type: str, *, proof_of: bytes) -> PodCertificateKey:
         """Raises CertificateError."""
         ...
 
@@ -94,7 +94,7 @@ class PodCertificateManager:
         self,
         *,
         api: CertificateApi,
-        pods: KnownPods,
+        pods: CertifiedPods,
         keys: KeyMaker,
         board: PodCertificates,
         recorder: CauseRecorder,
@@ -114,7 +114,7 @@ class PodCertificateManager:
         self._queue = WorkQueue[ProjectionKey](clock=clock)
         self._backoff = Backoff[ProjectionKey](first=FIRST_DELAY, longest=LONGEST_DELAY)
         self._recorded_errors: dict[ProjectionKey, str] = {}
-        self._spare_keys: dict[ProjectionKey, PodKey] = {}
+        self._spare_keys: dict[ProjectionKey, PodCertificateKey] = {}
         """Keys that no request has been made for yet."""
 
     async def run(self) -> None:
@@ -195,7 +195,7 @@ class PodCertificateManager:
         source = projections_of(pod).get(key) if pod is not None else None
         if pod is None or source is None:
             return None
-        state = self._board.get(key) or Initial()
+        state = self._board.get(key) or CertificateInitial()
         request = open_request_of(state)
         seen = self._requests.get(request.name, key.namespace) if request is not None else None
         step = decide_step(key, state, seen, now=self._clock.now(), jitter=self._jitter())
@@ -205,13 +205,19 @@ class PodCertificateManager:
         if step.error:
             raise PodCertificateNotRequested(step.error)
         if step.must_request:
-            made = await self._request(key, pod, source, is_first=isinstance(step.state, Initial))
+            made = await self._request(key, pod, source, is_first=isinstance(step.state, CertificateInitial))
             if self._pods.get(key.uid) is None:
                 return None  # its pod has gone meanwhile: nobody needs the certificate
             self._board.put(key, with_request(step.state, made))
             message = f"PodCertificateRequest {key.namespace}/{made.name} is made"
-            self._record(pod, key, source, Report(Reason.CERTIFICATE_REQUESTED, message, "wait for the signer"))
-        return self._delay_until(step.look_at) if not isinstance(step.state, Denied | Failed) else None
+            self._record(
+                pod, key, source, CertificateReport(Reason.CERTIFICATE_REQUESTED, message, "wait for the signer")
+            )
+        return (
+            self._delay_until(step.look_at)
+            if not isinstance(step.state, CertificateDenied | CertificateFailed)
+            else None
+        )
 
     async def _request(
         self, key: ProjectionKey, pod: Pod, source: PodCertificateProjection, *, is_first: bool
@@ -239,7 +245,7 @@ class PodCertificateManager:
         abandon_at = created + ASSUME_DELETED_AFTER + self._jitter()
         return OpenRequest(name=made.metadata.name, key=own.key.encode(), abandon_at=abandon_at)
 
-    async def _make_key(self, key: ProjectionKey, source: PodCertificateProjection, what: str) -> PodKey:
+    async def _make_key(self, key: ProjectionKey, source: PodCertificateProjection, what: str) -> PodCertificateKey:
         if key not in self._spare_keys:
             try:
                 made = await self._keys.pod_key(source.key_type, proof_of=key.uid.encode())
@@ -248,7 +254,9 @@ class PodCertificateManager:
             self._spare_keys[key] = made
         return self._spare_keys[key]
 
-    def _record(self, pod: Pod, key: ProjectionKey, source: PodCertificateProjection, report: Report) -> None:
+    def _record(
+        self, pod: Pod, key: ProjectionKey, source: PodCertificateProjection, report: CertificateReport
+    ) -> None:
         self._decisions.for_pod(pod).record(
             report.reason,
             report.message,
@@ -283,7 +291,7 @@ class PodCertificateManager:
 
 
 def _build_request(
-    pod: Pod, source: PodCertificateProjection, key: PodKey, account: ServiceAccount, node: Node
+    pod: Pod, source: PodCertificateProjection, key: PodCertificateKey, account: ServiceAccount, node: Node
 ) -> PodCertificateRequest:
     meta = pod.metadata
     owner = OwnerReference(api_version=OWNER, kind="Pod", name=meta.name, uid=meta.uid)

@@ -1,8 +1,8 @@
 """The state of one certificate of a pod, and the step to the next one (upstream: credState and handleProjection). Pure.
 
-Initial ─► Waiting ─► Issued ◄─► Issued with a request for the next one
+initial ─► waiting ─► issued ◄─► issued, with a request for the next one
               │                       │
-              └─► Denied, Failed ◄────┘
+              └─► denied, failed ◄────┘
 """
 
 from datetime import datetime, timedelta
@@ -56,17 +56,17 @@ class OpenRequest(HidesFields, frozen=True, kw_only=True):
     """If nobody can see it then, it has been deleted."""
 
 
-class Initial(Struct, frozen=True):
+class CertificateInitial(Struct, frozen=True):
     """Nothing has been requested."""
 
 
-class Waiting(Struct, frozen=True):
+class CertificateWaiting(Struct, frozen=True):
     """The first certificate has been requested."""
 
     request: OpenRequest
 
 
-class Issued(Struct, frozen=True, kw_only=True):
+class CertificateIssued(Struct, frozen=True, kw_only=True):
     """There is a certificate; perhaps the next one has been requested."""
 
     credentials: PodCredentials
@@ -77,24 +77,26 @@ class Issued(Struct, frozen=True, kw_only=True):
     is_expiry_reported: bool = False
 
 
-class Denied(Struct, frozen=True):
+class CertificateDenied(Struct, frozen=True):
     """The signer does not sign it, ever."""
 
     reason: str
     message: str
 
 
-class Failed(Struct, frozen=True):
+class CertificateFailed(Struct, frozen=True):
     """The signer could not sign it, and will not try again."""
 
     reason: str
     message: str
 
 
-CertificateState: TypeAlias = Initial | Waiting | Issued | Denied | Failed
+CertificateState: TypeAlias = (
+    CertificateInitial | CertificateWaiting | CertificateIssued | CertificateDenied | CertificateFailed
+)
 
 
-class Report(NamedTuple):
+class CertificateReport(NamedTuple):
     """Something to record about the pod."""
 
     reason: Reason
@@ -109,7 +111,7 @@ class Step(Struct, frozen=True, kw_only=True):
     state: CertificateState
     must_request: bool = False
     """Request a certificate now."""
-    reports: tuple[Report, ...] = ()
+    reports: tuple[CertificateReport, ...] = ()
     error: str = ""
     """What is wrong; it is tried again."""
     look_at: datetime | None = None
@@ -129,23 +131,23 @@ def projections_of(pod: Pod) -> dict[ProjectionKey, PodCertificateProjection]:
 def read_credentials(state: CertificateState) -> PodCredentials:
     """Return what a volume shows; raises PodCertificateMissing."""
     match state:
-        case Issued(credentials=credentials):
+        case CertificateIssued(credentials=credentials):
             return credentials
-        case Denied(reason=reason, message=message):
+        case CertificateDenied(reason=reason, message=message):
             raise PodCertificateMissing(_ended("denied", reason, message))
-        case Failed(reason=reason, message=message):
+        case CertificateFailed(reason=reason, message=message):
             raise PodCertificateMissing(_ended("failed", reason, message))
-        case Initial() | Waiting():
+        case CertificateInitial() | CertificateWaiting():
             raise PodCertificateMissing(_NOT_ISSUED)
 
 
 def open_request_of(state: CertificateState) -> OpenRequest | None:
-    return state.request if isinstance(state, Waiting | Issued) else None
+    return state.request if isinstance(state, CertificateWaiting | CertificateIssued) else None
 
 
 def with_request(state: CertificateState, request: OpenRequest) -> CertificateState:
     """Return the state after a request was made."""
-    return replace(state, request=request) if isinstance(state, Issued) else Waiting(request)
+    return replace(state, request=request) if isinstance(state, CertificateIssued) else CertificateWaiting(request)
 
 
 def decide_step(
@@ -158,24 +160,24 @@ def decide_step(
 ) -> Step:
     """Return what to do. `seen` is the open request as the API server has it, None if it is not to be seen."""
     match state:
-        case Initial():
+        case CertificateInitial():
             return Step(state=state, must_request=True)
-        case Denied() | Failed():
+        case CertificateDenied() | CertificateFailed():
             return Step(state=state)
-        case Waiting(request=request):
+        case CertificateWaiting(request=request):
             return _follow(key, state, request, seen, now=now, jitter=jitter)
-        case Issued(request=None):
+        case CertificateIssued(request=None):
             if now < state.begin_refresh_at:
                 return Step(state=state, look_at=state.begin_refresh_at)
             return replace(_find_late(state, now=now), must_request=True)
-        case Issued(request=request):
+        case CertificateIssued(request=request):
             assert request is not None  # by the case before
             return _follow(key, state, request, seen, now=now, jitter=jitter)
 
 
 def _follow(
     key: ProjectionKey,
-    state: Waiting | Issued,
+    state: CertificateWaiting | CertificateIssued,
     request: OpenRequest,
     seen: PodCertificateRequest | None,
     *,
@@ -188,54 +190,59 @@ def _follow(
         # Nobody can tell a request that is gone from one that the watch has not brought yet; after a while it is gone.
         if now < request.abandon_at:
             return Step(state=state, look_at=request.abandon_at)
-        before = replace(state, request=None) if isinstance(state, Issued) else Initial()
+        before = replace(state, request=None) if isinstance(state, CertificateIssued) else CertificateInitial()
         return Step(state=before, error=f'PodCertificateRequest "{name}" appears to have been deleted')
     for condition in seen.status.conditions:
         match condition.type:
             case "Denied":
                 return Step(
-                    state=Denied(condition.reason, condition.message),
+                    state=CertificateDenied(condition.reason, condition.message),
                     reports=(_report_end(Reason.POD_CERTIFICATE_DENIED, "was denied", name, condition),),
                 )
             case "Failed":
                 return Step(
-                    state=Failed(condition.reason, condition.message),
+                    state=CertificateFailed(condition.reason, condition.message),
                     reports=(_report_end(Reason.FAILED, "failed", name, condition),),
                 )
             case "Issued":
                 return _take_over(state, request, seen, name, jitter=jitter)
             case _:
                 continue
-    return _find_late(state, now=now) if isinstance(state, Issued) else Step(state=state)
+    return _find_late(state, now=now) if isinstance(state, CertificateIssued) else Step(state=state)
 
 
 def _take_over(
-    state: Waiting | Issued, request: OpenRequest, seen: PodCertificateRequest, name: str, *, jitter: timedelta
+    state: CertificateWaiting | CertificateIssued,
+    request: OpenRequest,
+    seen: PodCertificateRequest,
+    name: str,
+    *,
+    jitter: timedelta,
 ) -> Step:
     status = seen.status
     if status.begin_refresh_at is None or status.not_after is None:
         return Step(state=state, error=f'PodCertificateRequest "{name}" is issued without beginRefreshAt or notAfter')
     chain = b"".join(map(write_certificate, read_blocks(status.certificate_chain)))
     refresh_at = status.begin_refresh_at + jitter
-    issued = Issued(
+    issued = CertificateIssued(
         credentials=PodCredentials(key=request.key, chain=chain),
         begin_refresh_at=refresh_at,
         not_after=status.not_after,
     )
     message = f"PodCertificateRequest {name} is issued, until {status.not_after:%Y-%m-%dT%H:%M:%SZ}"
-    report = Report(Reason.CERTIFICATE_IN_FORCE, message, "request the next one", refresh_at)
+    report = CertificateReport(Reason.CERTIFICATE_IN_FORCE, message, "request the next one", refresh_at)
     return Step(state=issued, reports=(report,), look_at=refresh_at)
 
 
-def _find_late(state: Issued, *, now: datetime) -> Step:
+def _find_late(state: CertificateIssued, *, now: datetime) -> Step:
     """Report, each once, that a certificate should have been renewed and that it has expired."""
     overdue_at = state.begin_refresh_at + OVERDUE_AFTER
-    reports: list[Report] = []
+    reports: list[CertificateReport] = []
     is_overdue, is_expired = now >= overdue_at, now >= state.not_after
     if is_overdue and not state.is_overdue_reported:
-        reports.append(Report(Reason.CERTIFICATE_OVERDUE_FOR_REFRESH, "PodCertificate refresh overdue"))
+        reports.append(CertificateReport(Reason.CERTIFICATE_OVERDUE_FOR_REFRESH, "PodCertificate refresh overdue"))
     if is_expired and not state.is_expiry_reported:
-        reports.append(Report(Reason.CERTIFICATE_EXPIRED, "PodCertificate expired"))
+        reports.append(CertificateReport(Reason.CERTIFICATE_EXPIRED, "PodCertificate expired"))
     after = replace(
         state,
         is_overdue_reported=state.is_overdue_reported or is_overdue,
@@ -248,13 +255,13 @@ def _find_late(state: Issued, *, now: datetime) -> Step:
     )
 
 
-def _report_end(reason: Reason, what: str, name: str, condition: Condition) -> Report:
+def _report_end(reason: Reason, what: str, name: str, condition: Condition) -> CertificateReport:
     """Return the Event of a final refusal.
 
     Upstream takes the reason of the condition for the format of the text; what a Go program prints then is kept.
     """
     given = f"reason={go_quote(condition.reason)}, message={go_quote(condition.message)}"
-    return Report(reason, f"{condition.reason}%!(EXTRA string=PodCertificateRequest {name} {what}, {given})")
+    return CertificateReport(reason, f"{condition.reason}%!(EXTRA string=PodCertificateRequest {name} {what}, {given})")
 
 
 def _ended(what: str, reason: str, message: str) -> str:

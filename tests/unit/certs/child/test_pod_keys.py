@@ -45,4 +45,4 @@ def test_a_type_that_does_not_exist(key_type):
 
 def test_a_key_is_not_shown():
     made = make_pod_key(MakePodKey(key_type="ED25519", proof_of=b"x"))
-    assert repr(made) == "PodKey()"
+    assert repr(made) == "PodCertificateKey()"

@@ -13,14 +13,14 @@ from klet.api.times import Time
 from klet.certs.errors import PodCertificateMissing
 from klet.certs.pod_certificates.board import NoPodCertificates, PodCertificates
 from klet.certs.pod_certificates.states import (
-    Denied,
-    Failed,
-    Initial,
-    Issued,
+    CertificateDenied,
+    CertificateFailed,
+    CertificateInitial,
+    CertificateIssued,
+    CertificateWaiting,
     OpenRequest,
     ProjectionKey,
     Step,
-    Waiting,
     decide_step,
     projections_of,
     read_credentials,
@@ -36,7 +36,7 @@ KEY = ProjectionKey("ns", "p", "u", "v", 0)
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nb25l\n-----END CERTIFICATE-----\n"
 FIRST = OpenRequest(name="req-1", key=b"first key", abandon_at=NOW + 10 * MINUTE)
 NEXT = OpenRequest(name="req-2", key=b"next key", abandon_at=NOW + 10 * MINUTE)
-FRESH = Issued(
+FRESH = CertificateIssued(
     credentials=PodCredentials(key=b"first key", chain=CERTIFICATE.encode()),
     begin_refresh_at=NOW + 30 * MINUTE,
     not_after=NOW + 60 * MINUTE,
@@ -64,21 +64,24 @@ def step(state, seen=None, *, now=NOW):
 def issued_with(key):
     credentials = PodCredentials(key=key, chain=CERTIFICATE.encode())
     refresh_at = NOW + 20 * MINUTE + JITTER
-    return Issued(credentials=credentials, begin_refresh_at=refresh_at, not_after=NOW + 40 * MINUTE)
+    return CertificateIssued(credentials=credentials, begin_refresh_at=refresh_at, not_after=NOW + 40 * MINUTE)
+
+
+INITIAL, WAITING = CertificateInitial(), CertificateWaiting(FIRST)
 
 
 @pytest.mark.parametrize(
     ("state", "seen", "expected"),
     [
-        pytest.param(Initial(), None, Step(state=Initial(), must_request=True), id="nothing was requested"),
-        pytest.param(Waiting(FIRST), None, Step(state=Waiting(FIRST), look_at=FIRST.abandon_at),
+        pytest.param(INITIAL, None, Step(state=INITIAL, must_request=True), id="nothing was requested"),
+        pytest.param(WAITING, None, Step(state=WAITING, look_at=FIRST.abandon_at),
                      id="a request that is not to be seen yet"),
-        pytest.param(Waiting(FIRST), PENDING, Step(state=Waiting(FIRST)), id="nobody has decided"),
-        pytest.param(Waiting(FIRST), decided("Other"), Step(state=Waiting(FIRST)), id="a condition that says nothing"),
-        pytest.param(Waiting(FIRST), decided("Issued"), Step(state=Waiting(FIRST), error='PodCertificateRequest '
+        pytest.param(WAITING, PENDING, Step(state=WAITING), id="nobody has decided"),
+        pytest.param(WAITING, decided("Other"), Step(state=WAITING), id="a condition that says nothing"),
+        pytest.param(WAITING, decided("Issued"), Step(state=WAITING, error='PodCertificateRequest '
                      '"ns/req-1" is issued without beginRefreshAt or notAfter'), id="issued without its times"),
-        pytest.param(Denied("a", "b"), None, Step(state=Denied("a", "b")), id="denied is final"),
-        pytest.param(Failed("a", "b"), None, Step(state=Failed("a", "b")), id="failed is final"),
+        pytest.param(CertificateDenied("a", "b"), None, Step(state=CertificateDenied("a", "b")), id="denied is final"),
+        pytest.param(CertificateFailed("a", "b"), None, Step(state=CertificateFailed("a", "b")), id="failed is final"),
         pytest.param(FRESH, None, Step(state=FRESH, look_at=FRESH.begin_refresh_at), id="fresh"),
         pytest.param(replace(FRESH, request=NEXT), None, Step(state=replace(FRESH, request=NEXT),
                      look_at=NEXT.abandon_at), id="the next request is not to be seen yet"),
@@ -93,7 +96,7 @@ def test_steps(state, seen, expected):
 @pytest.mark.parametrize(
     ("state", "after", "error"),
     [
-        pytest.param(Waiting(FIRST), Initial(), 'PodCertificateRequest "ns/req-1" appears to have been deleted',
+        pytest.param(WAITING, INITIAL, 'PodCertificateRequest "ns/req-1" appears to have been deleted',
                      id="the first one"),
         pytest.param(replace(FRESH, request=NEXT), FRESH,
                      'PodCertificateRequest "ns/req-2" appears to have been deleted', id="the next one"),
@@ -106,7 +109,7 @@ def test_a_request_that_stays_away_has_been_deleted(state, after, error):
 @pytest.mark.parametrize(
     ("state", "key"),
     [
-        pytest.param(Waiting(FIRST), b"first key", id="the first one"),
+        pytest.param(WAITING, b"first key", id="the first one"),
         pytest.param(replace(FRESH, request=NEXT, is_overdue_reported=True), b"next key", id="the next one"),
     ],
 )
@@ -119,16 +122,16 @@ def test_an_issued_certificate_goes_with_the_key_of_its_request(state, key):
     assert report.next_at == done.look_at
 
 
-@pytest.mark.parametrize("state", [Waiting(FIRST), replace(FRESH, request=NEXT)], ids=["the first one", "the next one"])
+@pytest.mark.parametrize("state", [WAITING, replace(FRESH, request=NEXT)], ids=["the first one", "the next one"])
 @pytest.mark.parametrize(
     ("kind", "cls", "reason", "what", "error"),
     [
-        pytest.param("Denied", Denied, "Denied", "was denied", "permanently denied", id="denied"),
-        pytest.param("Failed", Failed, "Failed", "failed", "permanently failed", id="failed"),
+        pytest.param("Denied", CertificateDenied, "Denied", "was denied", "permanently denied", id="denied"),
+        pytest.param("Failed", CertificateFailed, "Failed", "failed", "permanently failed", id="failed"),
     ],
 )
 def test_refusals_are_events_in_upstreams_words(state, kind, cls, reason, what, error):
-    name = "req-1" if isinstance(state, Waiting) else "req-2"
+    name = "req-1" if isinstance(state, CertificateWaiting) else "req-2"
     done = step(state, decided(kind))
     assert done.state == cls("Why", 'because "so"')
     [report] = done.reports
@@ -162,20 +165,20 @@ def test_what_is_late_is_reported_once(after, messages, request_, seen):
     assert step(done.state, seen, now=now).reports == ()
 
 
-@pytest.mark.parametrize("state", [Initial(), Waiting(FIRST)], ids=["nothing was requested", "nobody has decided"])
+@pytest.mark.parametrize("state", [INITIAL, WAITING], ids=["nothing was requested", "nobody has decided"])
 def test_what_is_not_issued_cannot_be_read(state):
     with pytest.raises(PodCertificateMissing, match=r"^credential bundle is not issued yet$"):
         read_credentials(state)
 
 
 def test_requests_follow_states():
-    assert with_request(Initial(), FIRST) == Waiting(FIRST)
+    assert with_request(INITIAL, FIRST) == WAITING
     assert with_request(FRESH, NEXT) == replace(FRESH, request=NEXT)
     assert read_credentials(replace(FRESH, request=NEXT)) == FRESH.credentials
 
 
 def test_no_state_shows_a_key():
-    shown = repr((Waiting(FIRST), replace(FRESH, request=NEXT)))
+    shown = repr((WAITING, replace(FRESH, request=NEXT)))
     assert "first key" not in shown
     assert "next key" not in shown
 
@@ -205,13 +208,13 @@ def test_a_volume_reads_what_is_on_the_board():
     with pytest.raises(PodCertificateMissing, match=r"^no credentials yet for key=\{ns p u v 2\}$"):
         board.read(pod(), "v", 2)
     with board.changes() as changes:
-        board.put(KEY, Waiting(FIRST))
+        board.put(KEY, WAITING)
         assert changes.drain() == []
         board.put(KEY, FRESH)
         board.put(KEY, replace(FRESH, request=NEXT))
         assert changes.drain() == [ObjectRef(ObjectKind.POD_CERTIFICATE, "ns", "p")]
         assert board.read(pod(), "v", 0) == FRESH.credentials
-        board.put(KEY, Denied("a", "b"))
+        board.put(KEY, CertificateDenied("a", "b"))
         assert len(changes.drain()) == 1
     board.forget("u")
     assert list(board.known()) == []
