@@ -10,7 +10,7 @@ from klet.admission.verdicts import Admit, Reject, Verdict
 from klet.api.container import ContainerPort
 from klet.api.node import LINUX, OS_LABEL
 from klet.api.pod import Pod
-from klet.api.pod_resources import is_sidecar
+from klet.api.pod_resources import asks_for_pod_level_resources, is_sidecar
 from klet.api.sysctls import IPC, NET, SAFE_SYSCTLS, matches_sysctl, namespace_of, normalize_sysctl
 from klet.model.reasons import Reason
 
@@ -65,19 +65,37 @@ def check_host_ports(pod: Pod, others: Sequence[Pod]) -> Reject | None:
     )
 
 
-def find_rejection(pod: Pod, others: Sequence[Pod], *, allowed_sysctls: Sequence[str] = ()) -> Reject | None:
+def check_features(pod: Pod, *, pod_level_resources: bool) -> Reject | None:
+    """Reject a pod with resources of its own while the gate PodLevelResources is off."""
+    if pod_level_resources or not asks_for_pod_level_resources(pod.spec):
+        return None
+    return Reject(Reason.POD_LEVEL_RESOURCES_NOT_SUPPORTED, "PodLevelResources feature gate is disabled")
+
+
+def find_rejection(
+    pod: Pod, others: Sequence[Pod], *, allowed_sysctls: Sequence[str] = (), pod_level_resources: bool = True
+) -> Reject | None:
     """Return why a pod cannot run beside the others on this node; the first reason counts."""
-    return check_sysctls(pod, allowed=allowed_sysctls) or check_os(pod) or check_host_ports(pod, others)
+    return (
+        check_sysctls(pod, allowed=allowed_sysctls)
+        or check_os(pod)
+        or check_host_ports(pod, others)
+        or check_features(pod, pod_level_resources=pod_level_resources)
+    )
 
 
 class NodeChecks:
     """The checks as an admission handler."""
 
-    def __init__(self, *, allowed_sysctls: Sequence[str]) -> None:
+    def __init__(self, *, allowed_sysctls: Sequence[str], pod_level_resources: bool = True) -> None:
         self._allowed_sysctls = allowed_sysctls
+        self._pod_level_resources = pod_level_resources
 
     async def admit(self, pod: Pod, others: Sequence[Pod]) -> Verdict:
-        return find_rejection(pod, others, allowed_sysctls=self._allowed_sysctls) or Admit()
+        rejection = find_rejection(
+            pod, others, allowed_sysctls=self._allowed_sysctls, pod_level_resources=self._pod_level_resources
+        )
+        return rejection or Admit()
 
 
 def host_ports(pod: Pod) -> Iterator[ContainerPort]:

@@ -201,7 +201,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
 
 def build_handlers(settings: AgentSettings) -> tuple[AdmitHandler, ...]:
     """Build what is asked about every new pod, in this order."""
-    checks = NodeChecks(allowed_sysctls=settings.allowed_sysctls)
+    checks = NodeChecks(allowed_sysctls=settings.allowed_sysctls, pod_level_resources=settings.has_pod_level_resources)
     if settings.declared_features is None:
         return (checks,)
     return checks, DeclaredFeatureCheck(declared=settings.declared_features)

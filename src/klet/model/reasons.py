@@ -86,6 +86,7 @@ class Reason(StrEnum):
     POD_OS_NOT_SUPPORTED = "PodOSNotSupported", _WARNING
     POD_OS_SELECTOR_DOES_NOT_MATCH = "PodOSSelectorNodeLabelDoesNotMatch", _WARNING
     NODE_PORTS = "NodePorts", _WARNING
+    POD_LEVEL_RESOURCES_NOT_SUPPORTED = "PodLevelResourcesNotSupported", _WARNING
     POD_FEATURE_UNSUPPORTED = "PodFeatureUnsupported", _WARNING
     NODE_DECLARED_FEATURES_CHECK_FAILED = "FailedNodeDeclaredFeaturesCheck", _WARNING
 
