@@ -49,8 +49,14 @@ from klet.model.recording import DecisionRecorder
 from klet.model.roles import Part, PodSink
 from klet.model.verbosity import TRACE
 from klet.node.cgroup_driver import find_cgroup_driver
-from klet.node.findings import find_cgroup_v1, find_starting
-from klet.node.kernel_tunables import TunablePolicy, apply_tunables, choose_tunable_policy
+from klet.node.findings import find_start
+from klet.node.kernel_tunables import (
+    TunablePolicy,
+    WriteFailure,
+    apply_tunables,
+    choose_tunable_policy,
+    choose_write_failure,
+)
 from klet.node.machine_checks import check_paths
 from klet.node.watchdog import Watchdog, check_allowed
 from klet.server.configz import encode_configuration
@@ -126,7 +132,7 @@ async def run_agent(given: Settings, settings: AgentSettings, machine: MachineCa
             await _lock(given.flags, clock=clock, stop=stop, opened=opened)
             # First of all else: if a port is taken, another kubelet may run here, and its node must not be touched.
             sockets = opened.enter_context(take_ports(given.config))
-            apply_tunables(Sysctls(), _tunable_policy(given))
+            apply_tunables(Sysctls(), _tunable_policy(given), on_failure=_write_failure(given, machine.info()))
             make_root(settings.root, mounts)
             opened.enter_context(hold_root(settings.root))
             base = await opened.enter_async_context(
@@ -136,7 +142,7 @@ async def run_agent(given: Settings, settings: AgentSettings, machine: MachineCa
             settings = replace(settings, cgroup_driver=driver)
             spec = await _open_spec(given, settings, base, sockets=sockets, opened=opened)
             node = build_node(spec)
-            _record_start(base, settings)
+            _record_start(base, settings, noswap=spec.ports.volumes.noswap)
         parts = (*node.parts, *_build_watchdog(base, node.agent))
         await run_parts(parts, stop=stop, when_started=_notify_ready)
 
@@ -186,16 +192,21 @@ def _tunable_policy(given: Settings) -> TunablePolicy:
     return choose_tunable_policy(protect=given.config.protect_kernel_defaults, leave=given.klet.leave_kernel_tunables)
 
 
-def _record_start(base: BasePorts, settings: AgentSettings) -> None:
+def _write_failure(given: Settings, machine: MachineInfo) -> WriteFailure:
+    return choose_write_failure(
+        in_user_namespace=machine.in_user_namespace, is_ignored=given.gates.enabled("KubeletInUserNamespace")
+    )
+
+
+def _record_start(base: BasePorts, settings: AgentSettings, *, noswap: bool) -> None:
     version = base.runtime_version
     DecisionRecorder(base.recorder, decider="app.run").for_node().record(
         Reason.AGENT_STARTED,
         f"node {settings.node_name} on {version.runtime_name} {version.runtime_version}",
         next_step="read the runtime and the pod sources",
     )
-    base.recorder.record(find_starting())
-    if base.machine.info().cgroup_version == 1:
-        base.recorder.record(find_cgroup_v1())
+    for finding in find_start(base.machine.info(), noswap=noswap):
+        base.recorder.record(finding)
     logger.info("The agent has started", extra={"node": settings.node_name, "runtime": version.runtime_version})
 
 

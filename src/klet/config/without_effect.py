@@ -74,7 +74,7 @@ FIELDS: Final = (
     Row("contentType", _JSON, honoured="application/json"),
     Row("kubeletCgroups", "the agent stays in the cgroup in which it was started"),
     Row("systemCgroups", "processes stay in the cgroups in which they are"),
-    Row("cpuManagerPolicy", _CPUS),
+    Row("cpuManagerPolicy", _CPUS, is_partly=True),
     Row("cpuManagerPolicyOptions", _CPUS),
     Row("cpuManagerReconcilePeriod", _CPUS),
     Row("memoryManagerPolicy", _MEMORY),
@@ -148,11 +148,11 @@ GATES: Final = _CLIENT_GATES | _names(
     DisableCPUQuotaWithExclusiveCPUs DisableNodeKubeProxyVersion EventedPLEG GenericWorkload GitRepoVolumeDriver
     GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority InPlacePodLevelResourcesVerticalScaling
     InPlacePodVerticalScalingAllocatedStatus InPlacePodVerticalScalingExclusiveCPUs
-    InPlacePodVerticalScalingExclusiveMemory KubeletInUserNamespace KubeletPSI KubeletPodResourcesDynamicResources
+    InPlacePodVerticalScalingExclusiveMemory KubeletPSI KubeletPodResourcesDynamicResources
     KubeletPodResourcesGet KubeletPodResourcesListUseActivePods KubeletRegistrationGetOnExistsOnly
     KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders
-    LocalStorageCapacityIsolationFSQuotaMonitoring
-    MutableCSINodeAllocatableCount NodeDeclaredFeatures NodeLogQuery PodAndContainerStatsFromCRI PodCertificateRequest
+    LocalStorageCapacityIsolationFSQuotaMonitoring MutableCSINodeAllocatableCount NodeLogQuery
+    PodAndContainerStatsFromCRI
     PodLogsQuerySplitStreams PodReadyToStartContainersCondition ProcMountType ReduceDefaultCrashLoopBackOffDecay
     ReloadKubeletServerCertificateFile ResourceHealthStatus RestartAllContainersOnContainerExits
     RuntimeClassInImageCriApi SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod

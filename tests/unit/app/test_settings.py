@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as change
 
+from klet.admission.declared_features import POD_RESIZE, RESTART_ALL
 from klet.agent_log.start import LogSettings
 from klet.agent_log.vmodule import VModuleRule
 from klet.aio.clock import SystemClock
@@ -27,6 +28,7 @@ from klet.app.settings import (
 from klet.config.command_line import Settings, parse_command_line
 from klet.config.errors import ConfigError
 from klet.config.sections import MemorySwap
+from klet.config.without_effect import GATES
 from klet.host.machine.info import MachineInfo
 from klet.metrics import Deprecation
 from klet.model.memory import AgentMemory
@@ -64,6 +66,28 @@ def given(*arguments: str) -> Settings:
 
 def cut(*arguments: str):
     return cut_settings(given(*arguments), MACHINE)
+
+
+DECLARES = "--feature-gates=NodeDeclaredFeatures=true"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "declared"),
+    [
+        pytest.param([], None, id="the gate is off"),
+        pytest.param([DECLARES], ("GuaranteedQoSPodCPUResize",), id="no CPU manager"),
+        pytest.param([f"{DECLARES},ContainerStopSignals=true"], ("GuaranteedQoSPodCPUResize",), id="another gate"),
+        pytest.param([DECLARES, "--cpu-manager-policy=static", "--kube-reserved=cpu=1"], (), id="exclusive CPUs"),
+    ],
+)
+def test_features_that_a_node_declares(arguments, declared):
+    assert cut(*arguments).declared_features == declared
+
+
+def test_a_feature_whose_gate_klet_does_not_act_upon_is_not_declared():
+    gates = f"{DECLARES}," + ",".join(f"{name}=true" for name in (RESTART_ALL, POD_RESIZE))
+    declared = cut(gates).declared_features
+    assert {RESTART_ALL, POD_RESIZE} - set(declared) == {RESTART_ALL, POD_RESIZE} & GATES
 
 
 def test_name_servers_that_are_none_are_left_out():
