@@ -27,11 +27,11 @@ from klet.runtime.config.id_blocks import UserIdSettings, choose_range
 from klet.runtime.config.linux_resources import ResourceRules
 from klet.runtime.config.sandbox_config import SandboxSettings
 from klet.runtime.config.security import SecuritySettings
+from klet.runtime.crash_backoff import CrashBackoffLimits, choose_crash_backoff
 from klet.runtime.gc_plan import GcPolicy
 
 STARTS_PER_CPU = 4
 """Where many pods are up soonest: with fewer in flight the CPUs idle, with more the runtime gets slower for all."""
-LONGEST_CRASH_BACKOFF = timedelta(seconds=300)
 LONGEST_REQUEST = timedelta(days=365)
 """gRPC takes a deadline of more than two centuries for one that has passed."""
 
@@ -49,7 +49,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     image_endpoint: str
     request_timeout: timedelta
     resync: timedelta
-    longest_crash_backoff: timedelta
+    crash_backoff: CrashBackoffLimits
     parallel_starts: int
     cgroup_root: str
     cgroup_driver: str
@@ -88,7 +88,10 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         image_endpoint=config.image_service_endpoint,
         request_timeout=min(config.runtime_request_timeout, LONGEST_REQUEST),
         resync=config.sync_frequency,
-        longest_crash_backoff=config.crash_loop_back_off.max_container_restart_period or LONGEST_CRASH_BACKOFF,
+        crash_backoff=choose_crash_backoff(
+            is_reduced=given.gates.enabled("ReduceDefaultCrashLoopBackOffDecay"),
+            configured=config.crash_loop_back_off.max_container_restart_period,
+        ),
         parallel_starts=given.klet.max_parallel_starts or STARTS_PER_CPU * machine.agent_cpus,
         cgroup_root=config.cgroup_root,
         cgroup_driver=config.cgroup_driver,

@@ -153,7 +153,7 @@ GATES: Final = _names(
     KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders
     LocalStorageCapacityIsolationFSQuotaMonitoring LoggingAlphaOptions LoggingBetaOptions
     MutableCSINodeAllocatableCount NodeDeclaredFeatures NodeLogQuery PodAndContainerStatsFromCRI PodCertificateRequest
-    PodLogsQuerySplitStreams PodReadyToStartContainersCondition ProcMountType ReduceDefaultCrashLoopBackOffDecay
+    PodLogsQuerySplitStreams PodReadyToStartContainersCondition ProcMountType
     ReloadKubeletServerCertificateFile ResourceHealthStatus RestartAllContainersOnContainerExits
     RuntimeClassInImageCriApi SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod
     TaintTolerationComparisonOperators TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions

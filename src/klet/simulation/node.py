@@ -36,6 +36,7 @@ from klet.runtime.config.id_blocks import UserIdSettings
 from klet.runtime.config.linux_resources import ResourceRules
 from klet.runtime.config.sandbox_config import SandboxSettings
 from klet.runtime.config.security import SecuritySettings
+from klet.runtime.crash_backoff import choose_crash_backoff
 from klet.runtime.gc_plan import GcPolicy
 from klet.simulation.containers import simulated_container_ports
 from klet.simulation.memory import (
@@ -269,7 +270,7 @@ def simulated_settings(parallel_starts: int, *, longest_backoff: timedelta = tim
         image_endpoint="",
         request_timeout=timedelta(minutes=2),
         resync=timedelta(minutes=1),
-        longest_crash_backoff=longest_backoff,
+        crash_backoff=choose_crash_backoff(is_reduced=False, configured=longest_backoff),
         parallel_starts=parallel_starts,
         cgroup_root="/",
         cgroup_driver="cgroupfs",
