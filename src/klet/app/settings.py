@@ -18,6 +18,7 @@ from klet.config.unusable import usable_servers
 from klet.errors import KletError
 from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
 from klet.host.machine.info import MachineInfo
+from klet.model.features import PodFeatures
 from klet.network.dns import DnsSettings
 from klet.node.machine_checks import check_machine
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
@@ -68,6 +69,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """What the machine has for pods."""
     runtime_handlers: Mapping[str, str]
     """By runtime class."""
+    features: PodFeatures = PodFeatures()
     allowed_sysctls: tuple[str, ...] = ()
     """Patterns of kernel parameters that pods may set besides the safe ones."""
 
@@ -77,6 +79,7 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
     config, flags = given.config, given.flags
     root = Path(flags.root_dir)
     resources = cut_container_rules(given, machine)
+    features = cut_features(given)
     return AgentSettings(
         node_name=choose_node_name(flags, hostname=machine.hostname),
         root=root,
@@ -108,7 +111,7 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         sandbox=SandboxSettings(
             logs=Path(config.pod_logs_dir), cluster_domain=config.cluster_domain, resources=resources
         ),
-        container=_container_settings(config, root, resources, machine),
+        container=_container_settings(config, root, resources, machine, features),
         dns=DnsSettings(cluster_dns=usable_servers(config.cluster_dns), cluster_domain=config.cluster_domain),
         user_ids=UserIdSettings(
             per_pod=config.user_namespaces.ids_per_pod,
@@ -117,7 +120,17 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         ),
         allocatable=cut_allocatable(given, machine),
         runtime_handlers={each.metadata.name: each.handler for each in given.klet.runtime_classes},
+        features=features,
         allowed_sysctls=tuple(normalize_sysctl(each) for each in config.allowed_unsafe_sysctls),
+    )
+
+
+def cut_features(given: Settings) -> PodFeatures:
+    """Ask the gates of optional features of pods."""
+    return PodFeatures(
+        stop_signals=given.gates.enabled("ContainerStopSignals"),
+        restart_all=given.gates.enabled("RestartAllContainersOnContainerExits"),
+        taint_comparisons=given.gates.enabled("TaintTolerationComparisonOperators"),
     )
 
 
@@ -140,7 +153,11 @@ def choose_legacy_logs(logs: Path) -> Path:
 
 
 def _container_settings(
-    config: KubeletConfiguration, root: Path, resources: ResourceRules, machine: MachineInfo
+    config: KubeletConfiguration,
+    root: Path,
+    resources: ResourceRules,
+    machine: MachineInfo,
+    features: PodFeatures,
 ) -> ContainerSettings:
     return ContainerSettings(
         security=SecuritySettings(
@@ -150,6 +167,7 @@ def _container_settings(
         ),
         resources=resources,
         relabels=machine.has_selinux,
+        stop_signals=features.stop_signals,
     )
 
 

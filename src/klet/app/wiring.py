@@ -12,6 +12,7 @@ from klet.app.settings import AgentSettings
 from klet.app.starting import build_images, build_runtime_parts
 from klet.images.pull_secrets import PullSecrets
 from klet.metrics import MetricRegistry
+from klet.model.features import PodFeatures
 from klet.model.roles import Part
 from klet.node.runtime_state import RuntimeChecks, RuntimeState
 from klet.pleg.cache import RuntimeCache
@@ -21,7 +22,7 @@ from klet.pods.store import PodStore
 from klet.probes.manager import ProbeManager
 from klet.probes.prober import Prober
 from klet.runtime.gc import ContainerGc, ContainerRemover
-from klet.runtime.restart import restarts_after
+from klet.runtime.restart import comes_back
 from klet.runtime.start_turns import StartTurns
 from klet.status.board import StatusBoard
 from klet.status.checkpoint import MemoryKeeper
@@ -80,7 +81,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     )
     runtime = RuntimeState(pleg_error=pleg.health_error, clock=ports.clock)
     checks = RuntimeChecks(runtime=ports.runtime, state=runtime, recorder=ports.recorder, clock=ports.clock)
-    probes, statuses = _build_reporting(ports, boards)
+    probes, statuses = _build_reporting(ports, boards, settings.features)
     host_resources = PodHostResources(
         files=ports.files,
         volumes=volumes,
@@ -118,7 +119,13 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     trigger = HousekeepingTrigger(sources_ready=ports.changes.all_ready, clock=ports.clock)
     workers = PodWorkers(
         admission=PodAdmission(
-            handlers=(NodeChecks(allowed_sysctls=settings.allowed_sysctls),),
+            handlers=(
+                NodeChecks(
+                    allowed_sysctls=settings.allowed_sysctls,
+                    taints=ports.node_taints,
+                    comparisons=settings.features.taint_comparisons,
+                ),
+            ),
             pods=boards.pods,
             ledger=boards.ledger,
             allocations=boards.allocations,
@@ -195,14 +202,14 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     )
 
 
-def _build_reporting(ports: Ports, boards: Boards) -> tuple[ProbeManager, PodStatuses]:
+def _build_reporting(ports: Ports, boards: Boards, features: PodFeatures) -> tuple[ProbeManager, PodStatuses]:
     """Build the probes, and the statuses that report their results."""
     started = ports.clock.now()
     probes = ProbeManager(
         statuses=boards.statuses,
         results=boards.probes,
         prober=Prober(runtime=ports.runtime, http=ports.http),
-        restarts=restarts_after,
+        restarts=partial(comes_back, restart_all=features.restart_all),
         recorder=ports.recorder,
         clock=ports.clock,
         randomness=ports.randomness,
@@ -215,7 +222,7 @@ def _build_reporting(ports: Ports, boards: Boards) -> tuple[ProbeManager, PodSta
         probes=boards.probes,
         probers=probes,
         recorder=ports.recorder,
-        facts=StatusFacts(ports.runtime_name, started, ports.host_ips),
+        facts=StatusFacts(ports.runtime_name, started, ports.host_ips, features),
         clock=ports.clock,
     )
     return probes, statuses

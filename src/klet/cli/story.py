@@ -14,6 +14,7 @@ TROUBLES = frozenset(
         Reason.FAILED_KILL_CONTAINER,
         Reason.FAILED_KILL_POD,
         Reason.FAILED_MOUNT,
+        Reason.FAILED_REMOVE_CONTAINER,
         Reason.FAILED_POD_SANDBOX_STATUS,
         Reason.FAILED_POST_START_HOOK,
         Reason.FAILED_PRE_STOP_HOOK,

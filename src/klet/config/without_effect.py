@@ -142,7 +142,7 @@ FLAGS: Final = (
 GATES: Final = _names(
     """
     CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions CSIServiceAccountTokenSecrets CSIVolumeHealth
-    ChangeContainerStatusOnKubeletRestart ComponentFlagz ComponentStatusz ContainerCheckpoint ContainerStopSignals
+    ChangeContainerStatusOnKubeletRestart ComponentFlagz ComponentStatusz ContainerCheckpoint
     ContextualLogging DRAAdminAccess DRAConsumableCapacity DRADeviceBindingConditions DRADeviceTaintRules
     DRADeviceTaints DRAExtendedResource DRAPartitionableDevices DRAPrioritizedList DRAResourceClaimDeviceStatus
     DisableCPUQuotaWithExclusiveCPUs DisableNodeKubeProxyVersion EventedPLEG GenericWorkload GitRepoVolumeDriver
@@ -154,9 +154,9 @@ GATES: Final = _names(
     LocalStorageCapacityIsolationFSQuotaMonitoring LoggingAlphaOptions LoggingBetaOptions
     MutableCSINodeAllocatableCount NodeDeclaredFeatures NodeLogQuery PodAndContainerStatsFromCRI PodCertificateRequest
     PodLogsQuerySplitStreams PodReadyToStartContainersCondition ProcMountType
-    ReloadKubeletServerCertificateFile ResourceHealthStatus RestartAllContainersOnContainerExits
+    ReloadKubeletServerCertificateFile ResourceHealthStatus
     RuntimeClassInImageCriApi SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod
-    TaintTolerationComparisonOperators TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions
+    TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions
     TopologyManagerPolicyOptions UserNamespacesHostNetworkSupport VolumeLimitScaling
     """
 )

@@ -127,6 +127,6 @@ def test_kernel_parameters(pod, why):
 
 
 async def test_the_checks_as_a_voice_in_admission():
-    checks = NodeChecks(allowed_sysctls=())
+    checks = NodeChecks(allowed_sysctls=(), taints=tuple, comparisons=False)
     assert await checks.admit(make_pod(), []) == Admit()
     assert isinstance(await checks.admit(using(port(80)), [using(port(80))]), Reject)

@@ -26,7 +26,11 @@ GOOD, BAD = ProbeOutcome(ProbeAnswer.SUCCESS), ProbeOutcome(ProbeAnswer.FAILURE,
 
 
 def rules(kind=READINESS, **given):
-    made = {"container": "main", "restarts": lambda code: code != 0, "agent_started": NOW - timedelta(hours=1)}
+    made = {
+        "container": "main",
+        "restarts": lambda code, _reported: code != 0,
+        "agent_started": NOW - timedelta(hours=1),
+    }
     return ProbeRules(kind=kind, **(made | given))
 
 

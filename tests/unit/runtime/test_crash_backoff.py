@@ -111,9 +111,7 @@ def test_the_pods_that_wait_are_known():
     ],
 )
 def test_the_first_and_the_longest_delay(is_reduced, configured, first, longest):
-    chosen = choose_crash_backoff(
-        is_reduced=is_reduced, configured=None if configured is None else seconds(configured)
-    )
+    chosen = choose_crash_backoff(is_reduced=is_reduced, configured=None if configured is None else seconds(configured))
     assert chosen == CrashBackoffLimits(seconds(first), seconds(longest))
 
 

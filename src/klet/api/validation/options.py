@@ -10,6 +10,8 @@ class PodValidationOptions(Struct, frozen=True):
     allow_privileged: bool = True
     user_namespaces_host_network: bool = False
     pod_level_resize: bool = False
+    restart_all_containers: bool = False
+    taint_comparisons: bool = False
 
 
 API_POD = PodValidationOptions()
