@@ -18,7 +18,7 @@ from klet.config.unusable import usable_servers
 from klet.errors import KletError
 from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
 from klet.host.machine.info import MachineInfo
-from klet.model.features import PodFeatures
+from klet.model.features import DEFAULT_FEATURES, PodFeatures
 from klet.network.dns import DnsSettings
 from klet.node.machine_checks import check_machine
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
@@ -69,7 +69,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """What the machine has for pods."""
     runtime_handlers: Mapping[str, str]
     """By runtime class."""
-    features: PodFeatures = PodFeatures()
+    features: PodFeatures = DEFAULT_FEATURES
     allowed_sysctls: tuple[str, ...] = ()
     """Patterns of kernel parameters that pods may set besides the safe ones."""
 

@@ -12,3 +12,6 @@ class PodFeatures(Struct, frozen=True, kw_only=True):
     """RestartAllContainersOnContainerExits: the exit of one container may restart all containers of its pod."""
     taint_comparisons: bool = False
     """TaintTolerationComparisonOperators: a toleration may compare numbers."""
+
+
+DEFAULT_FEATURES = PodFeatures()

@@ -81,6 +81,21 @@ def is_cleaned_up(pod: Pod, seen: PodRuntimeStatus) -> bool:
     return all(seen.newest(container.name) is None for container in _ruled(pod.spec))
 
 
+def has_begun_again(pod: Pod, seen: PodRuntimeStatus, reported: PodStatus) -> bool:
+    """Return whether a status is out of date that says that all containers are being removed.
+
+    So it is after a crash of the agent that had already started them again. What asked for it is removed last: without
+    it, containers that were made after the condition became true are those of the next round. Upstream would remove
+    them again.
+    """
+    since = next((each.last_transition_time for each in reported.conditions if each.type == ALL_RESTARTING), None)
+    if since is None:
+        return False
+    known = {container.name: container for container in _ruled(pod.spec)}
+    records = [record for record in seen.containers if record.name in known]
+    return all(record.created_at >= since and not is_source(known[record.name], record) for record in records)
+
+
 def _ruled(spec: PodSpec) -> Iterator[Container]:
     """Return the containers that can have rules, and that restart together: all but the ephemeral ones."""
     yield from spec.init_containers

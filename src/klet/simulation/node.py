@@ -27,6 +27,7 @@ from klet.host.http_client import HttpClient
 from klet.images.node_logins import NoNodeLogins
 from klet.journal.memory import MemoryJournal
 from klet.model.causes import CauseRecorder
+from klet.model.features import DEFAULT_FEATURES, PodFeatures
 from klet.model.pods import PodUID, uid_of
 from klet.model.roles import NodeResources, Part
 from klet.network.dns import DnsSettings
@@ -145,7 +146,13 @@ class SimulatedNode:
 
     @asynccontextmanager
     async def run_agent(
-        self, wanted: ChangeSource, *, seed: int = 0, parallel_starts: int = 8, socket: Path | None = None
+        self,
+        wanted: ChangeSource,
+        *,
+        seed: int = 0,
+        parallel_starts: int = 8,
+        socket: Path | None = None,
+        features: PodFeatures = DEFAULT_FEATURES,
     ) -> AsyncIterator["RunningAgent"]:
         """Run a node without an API server on this machine; leaving the block kills it as `kill -9` would.
 
@@ -154,7 +161,8 @@ class SimulatedNode:
         async with run_in_process(self.runtime, clock=self.clock) as client:
             ports = self.build_ports(client, wanted, seed=seed)
             api = self._open_api(socket) if socket is not None else None
-            node = build_node(NodeSpecification(settings=simulated_settings(parallel_starts), ports=ports, api=api))
+            settings = simulated_settings(parallel_starts, features=features)
+            node = build_node(NodeSpecification(settings=settings, ports=ports, api=api))
             async with running(node.parts):
                 yield RunningAgent(agent=node.agent, journal=self.journal)
 
@@ -257,7 +265,12 @@ class RunningAgent:
     journal: MemoryJournal
 
 
-def simulated_settings(parallel_starts: int, *, longest_backoff: timedelta = timedelta(seconds=300)) -> AgentSettings:
+def simulated_settings(
+    parallel_starts: int,
+    *,
+    longest_backoff: timedelta = timedelta(seconds=300),
+    features: PodFeatures = DEFAULT_FEATURES,
+) -> AgentSettings:
     resources = ResourceRules(is_unified=True, memory_capacity=8 << 30, kills_whole_container=True)
     return AgentSettings(
         node_name="node",
@@ -281,7 +294,10 @@ def simulated_settings(parallel_starts: int, *, longest_backoff: timedelta = tim
         gc=GcPolicy(),
         legacy_logs=LOGS.parent / "containers",
         sandbox=SandboxSettings(logs=LOGS, resources=resources),
-        container=ContainerSettings(security=SecuritySettings(), resources=resources),
+        container=ContainerSettings(
+            security=SecuritySettings(), resources=resources, stop_signals=features.stop_signals
+        ),
+        features=features,
         user_ids=UserIdSettings(),
         allocatable={},
         runtime_handlers={},

@@ -7,7 +7,13 @@ from klet.api.container_status import ContainerStatus
 from klet.api.pod import Pod, PodCondition, PodStatus
 from klet.api.pod_resources import is_sidecar
 from klet.model.conditions import FALSE, READY, TRUE
-from klet.model.restart_rules import ALL_RESTARTING, is_cleaned_up, should_restart_all
+from klet.model.restart_rules import (
+    ALL_RESTARTING,
+    has_begun_again,
+    is_cleaned_up,
+    is_restarting_all,
+    should_restart_all,
+)
 from klet.model.runtime import PodRuntimeStatus
 from klet.status.phase import FAILED, SUCCEEDED
 
@@ -108,7 +114,8 @@ def all_containers_restarting(pod: Pod, seen: PodRuntimeStatus, previous: PodSta
         return PodCondition(type=ALL_RESTARTING, status=FALSE, reason="PodCompleted")
     if phase == FAILED:
         return PodCondition(type=ALL_RESTARTING, status=FALSE, reason="PodFailed")
-    if is_cleaned_up(pod, seen) or not should_restart_all(pod, seen, previous):
+    is_over = is_cleaned_up(pod, seen) or (is_restarting_all(previous) and has_begun_again(pod, seen, previous))
+    if is_over or not should_restart_all(pod, seen, previous):
         return PodCondition(type=ALL_RESTARTING, status=FALSE)
     message = "container exited with restart policy rule"
     return PodCondition(type=ALL_RESTARTING, status=TRUE, reason="RestartAllContainersStarted", message=message)

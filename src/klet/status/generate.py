@@ -15,7 +15,7 @@ from klet.api.pod import HostIP, Pod, PodCondition, PodIP, PodStatus
 from klet.api.pod_resources import is_sidecar
 from klet.model.allocation import PodResources
 from klet.model.conditions import FALSE, READY, TRUE
-from klet.model.features import PodFeatures
+from klet.model.features import DEFAULT_FEATURES, PodFeatures
 from klet.model.pods import is_static
 from klet.model.probes import ProbeKey, ProbeKind, ProbeView
 from klet.model.readiness import ProbeFacts, is_older_than_agent, is_ready, is_started
@@ -53,7 +53,7 @@ class PodStatusInputs(Struct, frozen=True, kw_only=True):
     is_overdue: bool = False
     """The pod has been active for longer than it may."""
     prefer_ipv6: bool = False
-    features: PodFeatures = PodFeatures()
+    features: PodFeatures = DEFAULT_FEATURES
     host_ips: tuple[str, ...] = ()
     """The node's addresses, at most one of each family; none are known without an API server."""
 

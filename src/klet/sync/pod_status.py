@@ -16,7 +16,7 @@ from klet.allocation.book import AllocationBook
 from klet.api.container_status import ContainerStateTerminated
 from klet.api.pod import Pod, PodStatus
 from klet.model.causes import CauseId, CauseRecorder
-from klet.model.features import PodFeatures
+from klet.model.features import DEFAULT_FEATURES, PodFeatures
 from klet.model.pods import PodUID, is_static, uid_of
 from klet.model.probes import ProbeKey, ProbeKind, ProbeResult, ProbeView
 from klet.model.qos import compute_qos
@@ -100,7 +100,7 @@ class StatusFacts(Struct, frozen=True):
     agent_started: datetime
     host_ips: Callable[[], tuple[str, ...]] = tuple
     """The addresses of the node; only an API server gets them."""
-    features: PodFeatures = PodFeatures()
+    features: PodFeatures = DEFAULT_FEATURES
 
 
 class PodStatuses:
