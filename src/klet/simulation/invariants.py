@@ -189,7 +189,8 @@ def _check_backoff(chronicle: Chronicle, history: History, mine: list[Instance])
         return
     if len({(each.spec_hash, each.container.sandbox.id) for each in mine[-3:]}) > 1:
         return  # one that was changed starts without delay; a new sandbox forgets the ends of init containers
-    if any(each.container.finished_at >= mine[-3].container.created_at for each in history.askers()):
+    noticed = (SLOW_REACTION + history.patience) // timedelta(microseconds=1) * 1000
+    if any(each.container.finished_at + noticed >= mine[-3].container.created_at for each in history.askers()):
         return  # what restarts with all others starts as if it had never run
     if chronicle.probes_may_fail or any(chronicle.commands.is_reason_to_kill(each.attempt) for each in mine[-3:-1]):
         return  # what is stopped to be started again does not wait, and does not count

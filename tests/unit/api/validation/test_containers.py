@@ -310,3 +310,74 @@ NOT_HERE = "Forbidden: cannot be set for an Ephemeral Container"
 def test_ephemeral_container(errors_of, container, expected):
     spec = {"volumes": [{"name": "v"}], "ephemeralContainers": [{"name": "e", "image": "i", **container}]}
     assert errors_of({"spec": spec}) == [*expected, "spec.ephemeralContainers: Forbidden: cannot be set on create"]
+
+
+ALL_RULE = {**RULE, "action": "RestartAllContainers"}
+ONLY_RESTART = 'Unsupported value: "x": supported values: "Restart"'
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_on", "expected"),
+    [
+        pytest.param(
+            {"containers": [{"name": "c", "image": "i", "restartPolicy": "Never", "restartPolicyRules": [ALL_RULE]}]},
+            True,
+            [],
+            id="a regular container",
+        ),
+        pytest.param(
+            {
+                "initContainers": [
+                    {"name": "i", "image": "i", "restartPolicy": "Never", "restartPolicyRules": [ALL_RULE]}
+                ]
+            },
+            True,
+            [],
+            id="an init container",
+        ),
+        pytest.param(
+            {
+                "initContainers": [
+                    {"name": "i", "image": "i", "restartPolicy": "Always", "restartPolicyRules": [ALL_RULE]}
+                ]
+            },
+            True,
+            [],
+            id="also a sidecar",
+        ),
+        pytest.param(
+            {"initContainers": [{"name": "i", "image": "i", "restartPolicy": "Always", "restartPolicyRules": [{}]}]},
+            False,
+            [
+                (
+                    f"{I}.restartPolicyRules: Forbidden: restartPolicyRules are not allowed for init containers with "
+                    "restart policy Always"
+                )
+            ],
+            id="a sidecar without the gate has no rules at all",
+        ),
+        pytest.param(
+            {"initContainers": [{"name": "i", "image": "i", "restartPolicyRules": [{}]}]},
+            True,
+            [f"{I}.restartPolicy: Required value: must specify restartPolicy when restart rules are used"],
+            id="rules of an init container without a policy are not looked at",
+        ),
+        pytest.param(
+            {
+                "containers": [
+                    {
+                        "name": "c",
+                        "image": "i",
+                        "restartPolicy": "Never",
+                        "restartPolicyRules": [{**RULE, "action": "x"}],
+                    }
+                ]
+            },
+            True,
+            [f"{C}.restartPolicyRules[0].action: {ONLY_RESTART}"],
+            id="the text is the same with the gate",
+        ),
+    ],
+)
+def test_rules_that_restart_all_containers(errors_of, spec, is_on, expected):
+    assert errors_of({"spec": {"restartPolicy": "Never", **spec}}, restart_all_containers=is_on) == expected
