@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
+from klet.api.placement import Taint
 from klet.api.pod import Pod
 from klet.app.kubelet_api import OpenedApi
 from klet.app.node import NodeSpecification, build_node
@@ -139,6 +140,8 @@ class SimulatedNode:
     """Where volumes are made instead."""
     logs: MemoryLogs = field(init=False)
     http: HttpClient = field(default_factory=HttpClient)
+    taints: tuple[Taint, ...] = ()
+    """Of the Node."""
 
     def __post_init__(self) -> None:
         self.logs = MemoryLogs(sink=self.files.sink)
@@ -208,6 +211,7 @@ class SimulatedNode:
             machine=self.machine,
             addresses=self.machine,
             storage=self.machine.storage,
+            node_taints=lambda: self.taints,
         )
 
     def _open_api(self, socket: Path) -> OpenedApi:
