@@ -37,7 +37,7 @@ SHARED = frozenset({DISRUPTION_TARGET})
 
 
 def containers_ready(pod: Pod, statuses: Sequence[ContainerStatus], phase: str) -> PodCondition:
-    """True when every sidecar and regular container is ready."""
+    """Return True when every sidecar and regular container is ready."""
     if not statuses:
         return PodCondition(type=CONTAINERS_READY, status=FALSE, reason="UnknownContainerStatuses")
     by_name = {status.name: status for status in statuses}
@@ -54,7 +54,7 @@ def containers_ready(pod: Pod, statuses: Sequence[ContainerStatus], phase: str) 
 
 
 def ready(pod: Pod, containers: PodCondition, others: Sequence[PodCondition]) -> PodCondition:
-    """True when the containers are ready and every readiness gate is open."""
+    """Return True when the containers are ready and every readiness gate is open."""
     if containers.status != TRUE:
         return PodCondition(type=READY, status=containers.status, reason=containers.reason, message=containers.message)
     status_of = {condition.type: condition.status for condition in others}
@@ -88,7 +88,7 @@ def initialized(
     *,
     stays: bool = False,
 ) -> PodCondition:
-    """True when every init container has done its part.
+    """Return True when every init container has completed.
 
     `stays` is true for a pod that was initialized once and remains so, although its init containers run again.
     """

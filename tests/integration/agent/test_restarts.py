@@ -45,9 +45,9 @@ async def containers(cri) -> dict[str, str]:
 async def test_one_exit_restarts_all_containers_in_their_sandbox(node, manifest, cri):
     async with node.run(featureGates=RESTART_ALL) as agent:
         node.write("web", asking(manifest))
-        await agent.heard("web", "Ready")
+        await agent.recorded("web", "Ready")
         before, made, place = await agent.pod("web"), await containers(cri), await sandboxes(cri)
-        [_, decided, _] = await agent.heard("web", "Ready", "RestartAllContainers", "Ready")
+        [_, decided, _] = await agent.recorded("web", "Ready", "RestartAllContainers", "Ready")
         assert decided["measurements"] == {"container": "main", "exitCode": 42}
         after = await agent.pod("web")
         assert await sandboxes(cri) == place
@@ -67,7 +67,7 @@ async def test_one_exit_restarts_all_containers_in_their_sandbox(node, manifest,
 async def test_an_agent_that_is_killed_meanwhile_leaves_it_to_the_next(node, manifest, cri):
     async with node.run(featureGates=RESTART_ALL) as agent:
         node.write("web", asking(manifest))
-        await agent.heard("web", "Ready", "RestartAllContainers", "Killing")
+        await agent.recorded("web", "Ready", "RestartAllContainers", "Killing")
         await agent.kill()
     async with node.run(featureGates=RESTART_ALL) as agent:
 

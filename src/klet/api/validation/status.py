@@ -27,7 +27,7 @@ _HEALTH: Final = ("Healthy", "Unhealthy", "Unknown")
 
 
 def validate_pod_status_update(new: Pod, old: Pod, options: PodValidationOptions = API_POD) -> tuple[FieldError, ...]:
-    """A write to the status, after the strategy has kept the old spec and filled an empty QoS class."""
+    """Check a write to the status, after the strategy has kept the old spec and filled an empty QoS class."""
     return tuple(_status_update(new, old, options))
 
 
@@ -72,7 +72,7 @@ def _nominated_node(new: Pod, old: Pod) -> FieldErrors:
 
 
 def _transitions(new: Pod, old: Pod, options: PodValidationOptions) -> FieldErrors:
-    """Containers that stay terminated by their restart policy may not come back."""
+    """Check that containers that stay terminated by their restart policy do not come back."""
     spec = old.spec
     if not (options.restart_all_containers and _may_restart_all(spec)):
         yield from _returns(new, old)
