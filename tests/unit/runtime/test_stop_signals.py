@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from klet.api.handlers import Lifecycle
-from klet.api.validation.signals import LINUX_SIGNALS
+from klet.api.validation.handlers import LINUX_SIGNALS
 from klet.runtime.stop_signals import read_stop_signal, wanted_stop_signal
 from klet.testing.builders import make_container
 from klet.wire import cri_v1_pb2 as cri
