@@ -87,7 +87,7 @@ class History(Struct, eq=False, kw_only=True):
         )
         return self.grace + hooks * LONGEST_HOOK
 
-    def askers(self) -> list[Instance]:
+    def restart_sources(self) -> list[Instance]:
         """Return what ended so that all containers of the pod have to restart, the newest last."""
         ruled = {each.name for each in self.pod.spec.containers if each.restart_policy_rules}
         ended = [each for each in self.instances if each.name in ruled and each.container.finished_at]

@@ -143,7 +143,7 @@ class RuntimeWatch:
     def _may_restart_all(self, history: History) -> bool:
         """Return whether a container asked for it: not long ago, or so that the runtime still shows it."""
         recent = nanoseconds(self._chronicle.now - SLOW_REACTION - history.patience)
-        return any(each.exists or each.container.finished_at > recent for each in history.askers())
+        return any(each.exists or each.container.finished_at > recent for each in history.restart_sources())
 
 
 def _is_hook(request: Message) -> bool:
@@ -190,7 +190,7 @@ def _check_backoff(chronicle: Chronicle, history: History, mine: list[Instance])
     if len({(each.spec_hash, each.container.sandbox.id) for each in mine[-3:]}) > 1:
         return  # one that was changed starts without delay; a new sandbox forgets the ends of init containers
     noticed = (SLOW_REACTION + history.patience) // timedelta(microseconds=1) * 1000
-    if any(each.container.finished_at + noticed >= mine[-3].container.created_at for each in history.askers()):
+    if any(each.container.finished_at + noticed >= mine[-3].container.created_at for each in history.restart_sources()):
         return  # what restarts with all others starts as if it had never run
     if chronicle.probes_may_fail or any(chronicle.commands.is_reason_to_kill(each.attempt) for each in mine[-3:-1]):
         return  # what is stopped to be started again does not wait, and does not count
@@ -203,7 +203,7 @@ def _check_backoff(chronicle: Chronicle, history: History, mine: list[Instance])
 def _check_initialized(chronicle: Chronicle, history: History, instance: Instance) -> None:
     sandbox = instance.container.sandbox
     # Once what asked for a restart of all is removed, so is all that ran before.
-    gone = [each.container.finished_at for each in history.askers() if not each.exists]
+    gone = [each.container.finished_at for each in history.restart_sources() if not each.exists]
     for container in history.pod.spec.init_containers:
         before = [
             each

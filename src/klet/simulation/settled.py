@@ -123,7 +123,7 @@ def _wrong_statuses(history: History, status: PodStatus) -> Iterator[str]:
 
 def _left_running(history: History) -> Iterator[str]:
     """Yield each container that goes on although another one asked for a restart of all."""
-    asked = history.askers()
+    asked = history.restart_sources()
     members = {each.name for each in (*history.pod.spec.init_containers, *history.pod.spec.containers)}
     for each in history.instances if asked else ():
         if each.is_alive and each.name in members and each.container.created_at < asked[-1].container.finished_at:
