@@ -11,7 +11,7 @@ from klet.api.container import ContainerPort
 from klet.api.node import LINUX, OS_LABEL
 from klet.api.placement import Taint
 from klet.api.pod import Pod
-from klet.api.pod_resources import is_sidecar
+from klet.api.pod_resources import asks_for_pod_level_resources, is_sidecar
 from klet.api.sysctls import IPC, NET, SAFE_SYSCTLS, matches_sysctl, namespace_of, normalize_sysctl
 from klet.api.tolerations import find_untolerated
 from klet.model.pods import is_static
@@ -69,6 +69,13 @@ def check_host_ports(pod: Pod, others: Sequence[Pod]) -> Reject | None:
     )
 
 
+def check_features(pod: Pod, *, pod_level_resources: bool) -> Reject | None:
+    """Reject a pod with resources of its own while the gate PodLevelResources is off."""
+    if pod_level_resources or not asks_for_pod_level_resources(pod.spec):
+        return None
+    return Reject(Reason.POD_LEVEL_RESOURCES_NOT_SUPPORTED, "PodLevelResources feature gate is disabled")
+
+
 def check_taints(pod: Pod, taints: Sequence[Taint], *, comparisons: bool) -> Reject | None:
     """Reject a pod that does not tolerate a NoExecute taint of the node; a static pod runs all the same.
 
@@ -94,6 +101,7 @@ def find_rejection(
     allowed_sysctls: Sequence[str] = (),
     taints: Sequence[Taint] = (),
     comparisons: bool = False,
+    pod_level_resources: bool = True,
 ) -> Reject | None:
     """Return why a pod cannot run beside the others on this node; the first reason counts."""
     return (
@@ -101,6 +109,7 @@ def find_rejection(
         or check_os(pod)
         or check_host_ports(pod, others)
         or check_taints(pod, taints, comparisons=comparisons)
+        or check_features(pod, pod_level_resources=pod_level_resources)
     )
 
 
@@ -108,17 +117,28 @@ class NodeChecks:
     """The checks as an admission handler."""
 
     def __init__(
-        self, *, allowed_sysctls: Sequence[str], taints: Callable[[], Sequence[Taint]], comparisons: bool
+        self,
+        *,
+        allowed_sysctls: Sequence[str],
+        taints: Callable[[], Sequence[Taint]] = tuple,
+        comparisons: bool = False,
+        pod_level_resources: bool = True,
     ) -> None:
         self._allowed_sysctls = allowed_sysctls
         self._taints = taints
         self._comparisons = comparisons
+        self._pod_level_resources = pod_level_resources
 
     async def admit(self, pod: Pod, others: Sequence[Pod]) -> Verdict:
-        found = find_rejection(
-            pod, others, allowed_sysctls=self._allowed_sysctls, taints=self._taints(), comparisons=self._comparisons
+        rejection = find_rejection(
+            pod,
+            others,
+            allowed_sysctls=self._allowed_sysctls,
+            taints=self._taints(),
+            comparisons=self._comparisons,
+            pod_level_resources=self._pod_level_resources,
         )
-        return found or Admit()
+        return rejection or Admit()
 
 
 def host_ports(pod: Pod) -> Iterator[ContainerPort]:

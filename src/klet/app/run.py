@@ -16,12 +16,11 @@ from msgspec.structs import replace
 from klet.agent_log.format import start_logging
 from klet.aio.clock import SystemClock
 from klet.api.placement import Taint
-from klet.api.validation.options import STATIC_POD, PodValidationOptions
 from klet.app.kubelet_api import ApiSockets, check_serving, open_kubelet_api, take_ports
 from klet.app.node import NodeSpecification, build_node
 from klet.app.opening import open_base, open_ports, standalone_objects
 from klet.app.ports import BasePorts
-from klet.app.settings import AgentSettings, check_settings, cut_features, cut_settings
+from klet.app.settings import AgentSettings, check_settings, cut_settings, cut_validation_options
 from klet.app.wiring import Agent
 from klet.config.command_line import Settings, ShowText
 from klet.config.errors import ConfigError, one_line, suffixed, warned
@@ -127,7 +126,8 @@ async def _open_spec(
 ) -> NodeSpecification:
     """Open everything that a node of this configuration stands on."""
     config = PodConfig(sources=source_names(given), clock=base.clock, recorder=base.recorder)
-    others: tuple[Part, ...] = (base.journal, *build_sources(given, settings.node_name, base, sink=config))
+    sink = GatedPods(is_enabled=given.gates.enabled, sink=config)
+    others: tuple[Part, ...] = (base.journal, *build_sources(given, settings.node_name, base, sink=sink))
     given_ips = given.flags.node_ip.split(",")
     objects, reviewer = standalone_objects(settings.runtime_handlers), None
     node_ips: Callable[[], tuple[str, ...]] = partial(find_node_addresses, given_ips)
@@ -139,7 +139,7 @@ async def _open_spec(
         from klet.app.cluster import join  # noqa: PLC0415 - see above
 
         cluster = await opened.enter_async_context(
-            join.open_cluster(given, settings, base, events=base.events, sink=config)
+            join.open_cluster(given, settings, base, events=base.events, sink=sink)
         )
         node_ips = host_ips = join.find_host_ips(given, cluster)
         node_taints = join.find_node_taints(cluster)
@@ -239,27 +239,18 @@ def source_names(given: Settings) -> tuple[str, ...]:
     return tuple(name for name, place in wanted.items() if place)
 
 
-def static_pod_rules(given: Settings) -> PodValidationOptions:
-    """Return what the gates allow static pods to use."""
-    features = cut_features(given)
-    return replace(
-        STATIC_POD, restart_all_containers=features.restart_all, taint_comparisons=features.taint_comparisons
-    )
-
-
 def build_sources(given: Settings, node_name: str, base: BasePorts, *, sink: PodSink) -> tuple[Part, ...]:
     config, recorder, threads, clock = given.config, base.recorder, base.threads, base.clock
     sink = PodsWithOverhead(classes={each.metadata.name: each for each in given.klet.runtime_classes}, sink=sink)
-    sink = GatedPods(is_enabled=given.gates.enabled, sink=sink)
     prevent = given.gates.enabled(PREVENT_API_REFERENCES)
-    rules = static_pod_rules(given)
+    options = cut_validation_options(given)
     sources: list[Part] = []
     if config.static_pod_path:
         sources.append(
             FileSource(
                 path=Path(config.static_pod_path),
                 every=config.file_check_frequency,
-                reader=ManifestReader(node_name=node_name, prevent_api_references=prevent, rules=rules),
+                reader=ManifestReader(node_name=node_name, prevent_api_references=prevent, options=options),
                 sink=sink,
                 recorder=recorder,
                 threads=threads,
@@ -270,7 +261,7 @@ def build_sources(given: Settings, node_name: str, base: BasePorts, *, sink: Pod
         sources.append(
             HttpSource(
                 origin=url_origin(
-                    config.static_pod_url, node_name=node_name, prevent_api_references=prevent, rules=rules
+                    config.static_pod_url, node_name=node_name, prevent_api_references=prevent, options=options
                 ),
                 headers=config.static_pod_url_header,
                 every=config.http_check_frequency,

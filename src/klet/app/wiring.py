@@ -124,6 +124,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
                     allowed_sysctls=settings.allowed_sysctls,
                     taints=ports.node_taints,
                     comparisons=settings.features.taint_comparisons,
+                    pod_level_resources=settings.has_pod_level_resources,
                 ),
             ),
             pods=boards.pods,

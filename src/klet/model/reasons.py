@@ -83,6 +83,7 @@ class Reason(StrEnum):
     POD_OS_SELECTOR_DOES_NOT_MATCH = "PodOSSelectorNodeLabelDoesNotMatch", _WARNING
     NODE_PORTS = "NodePorts", _WARNING
     TAINT_TOLERATION = "TaintToleration", _WARNING
+    POD_LEVEL_RESOURCES_NOT_SUPPORTED = "PodLevelResourcesNotSupported", _WARNING
 
     # The lifecycle of a pod.
     ADOPTED = "Adopted"

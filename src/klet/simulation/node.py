@@ -138,6 +138,7 @@ class SimulatedNode:
     volumes: MemoryVolumes = field(default_factory=MemoryVolumes)
     directories: RealDirectories | None = None
     """Where volumes are made instead."""
+    has_image_volumes: bool = True
     logs: MemoryLogs = field(init=False)
     http: HttpClient = field(default_factory=HttpClient)
     taints: tuple[Taint, ...] = ()
@@ -245,6 +246,7 @@ class SimulatedNode:
             clock=self.clock,
             has_api=objects.has_api,
             noswap=False,
+            has_images=self.has_image_volumes,
         )
         return build_volumes(ports, objects)
 

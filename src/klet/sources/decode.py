@@ -34,8 +34,7 @@ class Origin(Struct, frozen=True, kw_only=True):
     """How messages name the location, when it must not be shown whole."""
     prevent_api_references: bool = True
     """Gate PreventStaticPodAPIReferences."""
-    rules: PodValidationOptions = STATIC_POD
-    """What validation allows by other gates."""
+    options: PodValidationOptions = STATIC_POD
 
 
 def decode_pod(data: bytes, origin: Origin) -> Pod:
@@ -93,7 +92,7 @@ def _finish(fields: JsonObject, origin: Origin, *, prefix: str, check_use: bool)
     if not pod.metadata.name:
         raise _error(origin, Problem(_join(prefix, "metadata.name"), "invalid pod: name is needed for the pod"))
     placed = default_static_pod(pod, node_name=origin.node_name, origin=origin.kind, location=origin.location)
-    broken = itertools.islice(_broken_rules(placed, origin.rules), MOST_PROBLEMS)
+    broken = itertools.islice(_broken_rules(placed, origin.options), MOST_PROBLEMS)
     problems = tuple(Problem(_join(prefix, field), rule) for field, rule in broken)
     if problems:
         raise _error(origin, *problems)

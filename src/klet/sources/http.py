@@ -35,7 +35,7 @@ LOUD_FAILURES: Final = 3
 
 
 def url_origin(
-    url: str, *, node_name: str, prevent_api_references: bool = True, rules: PodValidationOptions = STATIC_POD
+    url: str, *, node_name: str, prevent_api_references: bool = True, options: PodValidationOptions = STATIC_POD
 ) -> Origin:
     """Return the origin of the pods of a URL; credentials and query of the URL are not shown."""
     shown = URL(url).with_user(None).with_query(None).with_fragment(None)
@@ -45,7 +45,7 @@ def url_origin(
         node_name=node_name,
         shown=str(shown),
         prevent_api_references=prevent_api_references,
-        rules=rules,
+        options=options,
     )
 
 

@@ -46,11 +46,11 @@ class ManifestReader:
     """Reads the manifests of one node. A file that looks untouched is not read again by a listing."""
 
     def __init__(
-        self, *, node_name: str, prevent_api_references: bool = True, rules: PodValidationOptions = STATIC_POD
+        self, *, node_name: str, prevent_api_references: bool = True, options: PodValidationOptions = STATIC_POD
     ) -> None:
         self._node_name = node_name
+        self._options = options
         self._prevent_api_references = prevent_api_references
-        self._rules = rules
         self._cache: dict[Path, tuple[Signature, ManifestContent]] = {}
         self._is_missing = False
 
@@ -125,7 +125,7 @@ class ManifestReader:
             location=str(path),
             node_name=self._node_name,
             prevent_api_references=self._prevent_api_references,
-            rules=self._rules,
+            options=self._options,
         )
         try:
             return ManifestContent(pod=decode_pod(data, origin), digest=digest)

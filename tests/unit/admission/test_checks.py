@@ -5,15 +5,17 @@ from msgspec.structs import replace
 
 from klet.admission.checks import NodeChecks, find_rejection
 from klet.admission.verdicts import Admit, Reject
+from klet.api.codec import convert
 from klet.api.container import ContainerPort
 from klet.api.meta import ObjectMeta
 from klet.api.placement import Taint, Toleration
-from klet.api.pod import PodOS
+from klet.api.pod import Pod, PodOS
 from klet.api.security import PodSecurityContext, Sysctl
 from klet.testing.builders import make_container, make_pod
 
 PORTS = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
 OS_FIELD = Reject("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
+FEATURE_OFF = Reject("PodLevelResourcesNotSupported", "PodLevelResources feature gate is disabled")
 OS_LABEL = Reject(
     "PodOSSelectorNodeLabelDoesNotMatch",
     "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
@@ -127,10 +129,29 @@ def test_kernel_parameters(pod, why):
     assert find_rejection(pod, [], allowed_sysctls=("net.ipv6.*", "kernel.sem")) == expected
 
 
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        pytest.param({"limits": {"cpu": "1"}}, FEATURE_OFF, id="a limit of the pod"),
+        pytest.param({"requests": {"hugepages-2Mi": "4Mi"}}, FEATURE_OFF, id="a request of the pod"),
+        pytest.param({"requests": {"example.com/gpu": "1"}}, None, id="what no pod can have does not count"),
+        pytest.param({}, None, id="nothing in it"),
+        pytest.param(None, None, id="none"),
+    ],
+)
+def test_resources_of_the_pod_need_their_gate(resources, expected):
+    pod = convert(Pod, {"metadata": {"name": "p"}, "spec": {"containers": [], "resources": resources}})
+    assert find_rejection(pod, [], pod_level_resources=False) == expected
+    assert find_rejection(pod, []) is None
+
+
 async def test_the_checks_as_a_voice_in_admission():
     checks = NodeChecks(allowed_sysctls=(), taints=tuple, comparisons=False)
     assert await checks.admit(make_pod(), []) == Admit()
     assert isinstance(await checks.admit(using(port(80)), [using(port(80))]), Reject)
+    gated = NodeChecks(allowed_sysctls=(), pod_level_resources=False)
+    pod = convert(Pod, {"metadata": {"name": "p"}, "spec": {"containers": [], "resources": {"limits": {"cpu": "1"}}}})
+    assert await gated.admit(pod, []) == FEATURE_OFF
 
 
 TAINTED = (Taint(key="maintenance", effect="NoSchedule"), Taint(key="sla", value="950", effect="NoExecute"))

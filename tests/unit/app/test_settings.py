@@ -17,6 +17,7 @@ from klet.app.settings import (
     cut_pod_cgroup_rules,
     cut_qos_rules,
     cut_settings,
+    cut_validation_options,
 )
 from klet.config.command_line import Settings, parse_command_line
 from klet.config.errors import ConfigError
@@ -84,6 +85,37 @@ def test_the_delays_of_crash_loops_go_by_two_gates(gates, first, longest):
     assert isinstance(parsed, Settings)
     limits = cut_settings(parsed, MACHINE).crash_backoff
     assert (limits.first.total_seconds(), limits.longest.total_seconds()) == (first, longest)
+
+
+def test_gates_that_take_a_kind_of_pod_or_volume_away():
+    usual, without = cut(), cut("--feature-gates=ImageVolume=false,PodLevelResources=false")
+    assert (usual.has_image_volumes, usual.has_pod_level_resources) == (True, True)
+    assert (without.has_image_volumes, without.has_pod_level_resources) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("gates", "restart_rules", "host_network"),
+    [
+        pytest.param("", True, False, id="by default"),
+        pytest.param("ContainerRestartRules=false", False, False, id="no restart rules"),
+        pytest.param("UserNamespacesHostNetworkSupport=true", True, True, id="user namespaces in the host's network"),
+    ],
+)
+def test_rules_for_static_pods_go_by_gates(gates, restart_rules, host_network):
+    options = cut_validation_options(given(f"--feature-gates={gates}"))
+    assert not options.resource_is_pod
+    assert options.container_restart_rules is restart_rules
+    assert options.user_namespaces_host_network is host_network
+
+
+def test_what_other_gates_allow_static_pods_to_use():
+    usual = cut_validation_options(given())
+    assert (usual.restart_all_containers, usual.taint_comparisons) == (False, False)
+    gates = (
+        "RestartAllContainersOnContainerExits=true,NodeDeclaredFeatures=true,TaintTolerationComparisonOperators=true"
+    )
+    allowed = cut_validation_options(given(f"--feature-gates={gates}"))
+    assert (allowed.restart_all_containers, allowed.taint_comparisons) == (True, True)
 
 
 def test_starts_in_flight_go_by_the_cpus_that_the_agent_may_use():
@@ -213,7 +245,9 @@ def test_pods_get_all_cpus_of_the_machine_though_the_agent_runs_on_few():
 
 
 def test_users_of_their_own():
-    ids = cut_settings(settings("--max-pods=50", "--feature-gates=UserNamespacesSupport=false"), V2).user_ids
+    ids = cut_settings(
+        settings("--max-pods=50", "--feature-gates=UserNamespacesSupport=false,ProcMountType=false"), V2
+    ).user_ids
     assert ids == UserIdSettings(per_pod=65536, max_pods=50, is_enabled=False)
 
 

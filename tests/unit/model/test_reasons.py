@@ -39,6 +39,7 @@ NORMAL = """
 WARNING = """
     Rebooted CgroupV1 ContainerGCFailed CheckLimitsForResolvConf MissingClusterDNS DNSConfigForming
     SysctlForbidden NodePorts TaintToleration PodOSNotSupported PodOSSelectorNodeLabelDoesNotMatch
+    PodLevelResourcesNotSupported
     ExceededGracePeriod FailedKillPod FailedCreatePodContainer Failed FailedMount NetworkNotReady FailedSync
     FailedValidation FailedToRetrieveImagePullSecret FailedCreatePodSandBox FailedPodSandBoxStatus
     LifecycleHTTPFallback InspectFailed ErrImageNeverPull Unhealthy ProbeWarning FailedPostStartHook

@@ -238,6 +238,14 @@ def test_bad_lists(data, message):
     assert str(caught.value) == f"http://h/pods: document 1: {message}"
 
 
+def test_rules_that_a_gate_switches():
+    strict = replace(FILE, options=replace(STATIC_POD, container_restart_rules=False))
+    own = manifest(spec=spec(containers=[{"name": "app", "image": "busybox:1", "restartPolicy": "Never"}]))
+    assert decode_pod(own, FILE)
+    with pytest.raises(ManifestError, match="restartPolicy: Forbidden: may not be set for non-init containers"):
+        decode_pod(own, strict)
+
+
 def test_without_the_gate_only_two_uses_are_refused_and_none_in_a_list():
     lax = Origin(kind=StaticOrigin.URL, location="u", node_name="n", prevent_api_references=False)
     claims = spec(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
@@ -297,4 +305,4 @@ def test_what_gates_allow(fields):
     with pytest.raises(ManifestError, match="Unsupported value"):
         decode_pod(data, FILE)
     allowed = replace(STATIC_POD, restart_all_containers=True, taint_comparisons=True)
-    assert decode_pod(data, replace(FILE, rules=allowed))
+    assert decode_pod(data, replace(FILE, options=allowed))

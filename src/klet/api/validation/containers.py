@@ -72,7 +72,10 @@ def validate_containers(scope: ContainerScope, path: FieldPath) -> FieldErrors:
             yield duplicate(here.child("name"), container.name)
         names.add(container.name)
         yield from _running(container, scope, here)
-        yield from _restart_policy(container, scope.options, here)
+        if scope.options.container_restart_rules:
+            yield from _restart_policy(container, scope.options, here)
+        elif container.restart_policy is not None:
+            yield forbidden(here.child("restartPolicy"), "may not be set for non-init containers")
     yield from _host_port_conflicts(scope.spec.containers, path)
 
 
@@ -261,11 +264,16 @@ def _resize_policies(policies: tuple[ContainerResizePolicy, ...], pod_policy: st
 
 
 def _init_restart_policy(container: Container, options: PodValidationOptions, path: FieldPath) -> FieldErrors:
-    if container.restart_policy is None and container.restart_policy_rules:
-        yield required(path.child("restartPolicy"), _POLICY_MISSING)
+    rules = container.restart_policy_rules
+    if container.restart_policy is None:
+        if rules:
+            yield required(path.child("restartPolicy"), _POLICY_MISSING)
+    elif not options.container_restart_rules:
+        if not is_sidecar(container):
+            yield not_supported(path.child("restartPolicy"), container.restart_policy, ("Always",))
     elif not is_sidecar(container) or options.restart_all_containers:
         yield from _restart_policy(container, options, path)
-    elif container.restart_policy_rules:
+    elif rules:
         message = "restartPolicyRules are not allowed for init containers with restart policy Always"
         yield forbidden(path.child("restartPolicyRules"), message)
 
