@@ -1,21 +1,25 @@
 """Reasons to reject a pod, in upstream's order and words. Pure.
 
-Its first form: what can be said without the node's own object (resources, affinity, taints come with that).
+Its first form: resources and affinity are not checked yet.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from klet.admission.verdicts import Admit, Reject, Verdict
 from klet.api.container import ContainerPort
 from klet.api.node import LINUX, OS_LABEL
+from klet.api.placement import Taint
 from klet.api.pod import Pod
 from klet.api.pod_resources import asks_for_pod_level_resources, is_sidecar
 from klet.api.sysctls import IPC, NET, SAFE_SYSCTLS, matches_sysctl, namespace_of, normalize_sysctl
+from klet.api.tolerations import find_untolerated
+from klet.model.pods import is_static
 from klet.model.reasons import Reason
 
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - compared with, not bound to
 _TCP: Final = "TCP"
+NO_EXECUTE: Final = "NoExecute"
 
 
 def check_sysctls(pod: Pod, *, allowed: Sequence[str]) -> Reject | None:
@@ -72,14 +76,39 @@ def check_features(pod: Pod, *, pod_level_resources: bool) -> Reject | None:
     return Reject(Reason.POD_LEVEL_RESOURCES_NOT_SUPPORTED, "PodLevelResources feature gate is disabled")
 
 
+def check_taints(pod: Pod, taints: Sequence[Taint], *, comparisons: bool) -> Reject | None:
+    """Reject a pod that does not tolerate a NoExecute taint of the node; a static pod runs all the same.
+
+    `comparisons` is the gate TaintTolerationComparisonOperators.
+    """
+    if is_static(pod):
+        return None
+    taint = find_untolerated(taints, pod.spec.tolerations, effects=(NO_EXECUTE,), comparisons=comparisons)
+    if taint is None:
+        return None
+    shown = f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+    return Reject(
+        Reason.TAINT_TOLERATION,
+        "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate",
+        {"why": f"the node has the taint {shown}, which no toleration of the pod covers", "taint": shown},
+    )
+
+
 def find_rejection(
-    pod: Pod, others: Sequence[Pod], *, allowed_sysctls: Sequence[str] = (), pod_level_resources: bool = True
+    pod: Pod,
+    others: Sequence[Pod],
+    *,
+    allowed_sysctls: Sequence[str] = (),
+    taints: Sequence[Taint] = (),
+    comparisons: bool = False,
+    pod_level_resources: bool = True,
 ) -> Reject | None:
     """Return why a pod cannot run beside the others on this node; the first reason counts."""
     return (
         check_sysctls(pod, allowed=allowed_sysctls)
         or check_os(pod)
         or check_host_ports(pod, others)
+        or check_taints(pod, taints, comparisons=comparisons)
         or check_features(pod, pod_level_resources=pod_level_resources)
     )
 
@@ -87,13 +116,27 @@ def find_rejection(
 class NodeChecks:
     """The checks as an admission handler."""
 
-    def __init__(self, *, allowed_sysctls: Sequence[str], pod_level_resources: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        allowed_sysctls: Sequence[str],
+        taints: Callable[[], Sequence[Taint]] = tuple,
+        comparisons: bool = False,
+        pod_level_resources: bool = True,
+    ) -> None:
         self._allowed_sysctls = allowed_sysctls
+        self._taints = taints
+        self._comparisons = comparisons
         self._pod_level_resources = pod_level_resources
 
     async def admit(self, pod: Pod, others: Sequence[Pod]) -> Verdict:
         rejection = find_rejection(
-            pod, others, allowed_sysctls=self._allowed_sysctls, pod_level_resources=self._pod_level_resources
+            pod,
+            others,
+            allowed_sysctls=self._allowed_sysctls,
+            taints=self._taints(),
+            comparisons=self._comparisons,
+            pod_level_resources=self._pod_level_resources,
         )
         return rejection or Admit()
 

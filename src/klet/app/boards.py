@@ -45,7 +45,7 @@ def build_boards(settings: AgentSettings, memory: AgentMemory, clock: Clock) -> 
     stopping_pods = StoppingPods()
     return Boards(
         statuses=StatusBoard(clock=clock, restored=memory.statuses),
-        backoff=CrashBackoff(longest=settings.longest_crash_backoff, restored=memory.delays),
+        backoff=CrashBackoff(limits=settings.crash_backoff, restored=memory.delays),
         pulls=PullBackoff(restored=memory.pulls),
         stopping_pods=stopping_pods,
         metrics=MetricRegistry(shows_hidden=settings.shows_hidden_metrics),

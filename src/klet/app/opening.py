@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
+from klet.api.placement import Taint
 from klet.app.ports import BasePorts, ContainerPorts, NodeObjects, NodeVolumes, Ports
 from klet.app.settings import AgentSettings
 from klet.certs.pod_certificates.board import NoPodCertificates
@@ -149,6 +150,7 @@ async def open_ports(
     changes: ChangeSource,
     node_ips: Callable[[], tuple[str, ...]],
     host_ips: Callable[[], tuple[str, ...]] = tuple,
+    node_taints: Callable[[], tuple[Taint, ...]] = tuple,
 ) -> AsyncIterator[Ports]:
     """Yield the ports of this machine."""
     client, threads, clock = base.runtime, base.threads, base.clock
@@ -188,6 +190,7 @@ async def open_ports(
             runtime_name=base.runtime_version.runtime_name,
             node_ips=node_ips,
             host_ips=host_ips,
+            node_taints=node_taints,
             randomness=base.randomness,
             containers=containers,
             volumes=await open_volumes(

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from klet.aio.clock import Clock
 from klet.aio.threads import Threads
+from klet.api.placement import Taint
 from klet.cri.client import CriClient
 from klet.cri.events import RuntimeEventSource
 from klet.cri.port import ImageService, RuntimeService
@@ -165,3 +166,5 @@ class Ports(Struct, frozen=True, kw_only=True):
     """The size of the filesystem with the root directory."""
     host_ips: Callable[[], tuple[str, ...]] = tuple
     """The same as reported in statuses: only where there is an API server."""
+    node_taints: Callable[[], tuple[Taint, ...]] = tuple
+    """The taints of the Node, as the API server has it."""

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from klet.agent_log.start import start_logging
 from klet.aio.clock import Clock, SystemClock
 from klet.aio.stop_request import StopRequest
+from klet.api.placement import Taint
 from klet.app.kubelet_api import ApiSockets, check_serving, open_kubelet_api, take_ports
 from klet.app.node import NodeSpecification, build_node
 from klet.app.opening import open_base, open_ports, standalone_objects
@@ -169,6 +170,7 @@ async def _open_spec(
     objects, reviewer = standalone_objects(settings.runtime_handlers), None
     node_ips: Callable[[], tuple[str, ...]] = partial(find_node_addresses, given_ips)
     host_ips: Callable[[], tuple[str, ...]] = tuple
+    node_taints: Callable[[], tuple[Taint, ...]] = tuple
     cluster = None
     if base.events is not None:
         # Imported here: the API client takes memory that a node without an API server can save.
@@ -178,9 +180,18 @@ async def _open_spec(
             join.open_cluster(given, settings, base, events=base.events, sink=sink)
         )
         node_ips = host_ips = join.find_host_ips(given, cluster)
+        node_taints = join.find_node_taints(cluster)
         objects, reviewer = cluster.objects, cluster.clients.reviews
     ports = await opened.enter_async_context(
-        open_ports(settings, base, objects=objects, changes=config, node_ips=node_ips, host_ips=host_ips)
+        open_ports(
+            settings,
+            base,
+            objects=objects,
+            changes=config,
+            node_ips=node_ips,
+            host_ips=host_ips,
+            node_taints=node_taints,
+        )
     )
     api = await open_kubelet_api(given, settings, base, sockets=sockets, reviewer=reviewer)
     if cluster is not None and api.requested is not None:

@@ -26,6 +26,7 @@ from klet.errors import KletError
 from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
 from klet.host.cgroups.resources import DEFAULT_PERIOD
 from klet.host.machine.info import MachineInfo
+from klet.model.features import DEFAULT_FEATURES, PodFeatures
 from klet.model.pod_resources import CPU, MEMORY
 from klet.network.dns import DnsSettings
 from klet.node.capacity import machine_capacity
@@ -37,11 +38,11 @@ from klet.runtime.config.id_blocks import UserIdSettings, choose_range
 from klet.runtime.config.linux_resources import MemoryQosRules, ResourceRules, SwapRules
 from klet.runtime.config.sandbox_config import SandboxSettings
 from klet.runtime.config.security import SecuritySettings
+from klet.runtime.crash_backoff import CrashBackoffLimits, choose_crash_backoff
 from klet.runtime.gc_plan import GcPolicy
 
 STARTS_PER_CPU = 4
 """Where many pods are up soonest: with fewer in flight the CPUs idle, with more the runtime gets slower for all."""
-LONGEST_CRASH_BACKOFF = timedelta(seconds=300)
 LONGEST_REQUEST = timedelta(days=365)
 """gRPC takes a deadline of more than two centuries for one that has passed."""
 
@@ -59,7 +60,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     image_endpoint: str
     request_timeout: timedelta
     resync: timedelta
-    longest_crash_backoff: timedelta
+    crash_backoff: CrashBackoffLimits
     parallel_starts: int
     cgroup_root: str
     cgroup_driver: str
@@ -78,6 +79,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """What the machine has for pods."""
     runtime_handlers: Mapping[str, str]
     """By runtime class."""
+    features: PodFeatures = DEFAULT_FEATURES
     allowed_sysctls: tuple[str, ...] = ()
     """Patterns of kernel parameters that pods may set besides the safe ones."""
     declared_features: tuple[str, ...] | None = None
@@ -93,6 +95,7 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
     config, flags = given.config, given.flags
     root = Path(flags.root_dir)
     resources = cut_container_rules(given, machine)
+    features = cut_features(given)
     return AgentSettings(
         node_name=choose_node_name(flags, hostname=machine.hostname),
         root=root,
@@ -104,7 +107,10 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         image_endpoint=config.image_service_endpoint,
         request_timeout=min(config.runtime_request_timeout, LONGEST_REQUEST),
         resync=config.sync_frequency,
-        longest_crash_backoff=config.crash_loop_back_off.max_container_restart_period or LONGEST_CRASH_BACKOFF,
+        crash_backoff=choose_crash_backoff(
+            is_reduced=given.gates.enabled("ReduceDefaultCrashLoopBackOffDecay"),
+            configured=config.crash_loop_back_off.max_container_restart_period,
+        ),
         parallel_starts=given.klet.max_parallel_starts or STARTS_PER_CPU * machine.agent_cpus,
         cgroup_root=config.cgroup_root,
         cgroup_driver=config.cgroup_driver,
@@ -121,7 +127,7 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         sandbox=SandboxSettings(
             logs=Path(config.pod_logs_dir), cluster_domain=config.cluster_domain, resources=resources
         ),
-        container=_container_settings(config, root, resources, machine),
+        container=_container_settings(config, root, resources, machine, features),
         dns=DnsSettings(cluster_dns=usable_servers(config.cluster_dns), cluster_domain=config.cluster_domain),
         user_ids=UserIdSettings(
             per_pod=config.user_namespaces.ids_per_pod,
@@ -130,6 +136,7 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         ),
         allocatable=cut_allocatable(given, machine),
         runtime_handlers={each.metadata.name: each.handler for each in given.klet.runtime_classes},
+        features=features,
         allowed_sysctls=tuple(normalize_sysctl(each) for each in config.allowed_unsafe_sysctls),
         declared_features=cut_declared_features(given),
         has_image_volumes=given.gates.enabled("ImageVolume"),
@@ -144,6 +151,17 @@ def cut_validation_options(given: Settings) -> PodValidationOptions:
         STATIC_POD,
         container_restart_rules=given.gates.enabled("ContainerRestartRules"),
         user_namespaces_host_network=given.gates.enabled("UserNamespacesHostNetworkSupport"),
+        restart_all_containers=given.gates.enabled("RestartAllContainersOnContainerExits"),
+        taint_comparisons=given.gates.enabled("TaintTolerationComparisonOperators"),
+    )
+
+
+def cut_features(given: Settings) -> PodFeatures:
+    """Ask the gates of optional features of pods."""
+    return PodFeatures(
+        stop_signals=given.gates.enabled("ContainerStopSignals"),
+        restart_all=given.gates.enabled("RestartAllContainersOnContainerExits"),
+        taint_comparisons=given.gates.enabled("TaintTolerationComparisonOperators"),
     )
 
 
@@ -195,7 +213,11 @@ def choose_legacy_logs(logs: Path) -> Path:
 
 
 def _container_settings(
-    config: KubeletConfiguration, root: Path, resources: ResourceRules, machine: MachineInfo
+    config: KubeletConfiguration,
+    root: Path,
+    resources: ResourceRules,
+    machine: MachineInfo,
+    features: PodFeatures,
 ) -> ContainerSettings:
     return ContainerSettings(
         security=SecuritySettings(
@@ -205,6 +227,7 @@ def _container_settings(
         ),
         resources=resources,
         relabels=machine.has_selinux,
+        stop_signals=features.stop_signals,
     )
 
 

@@ -21,6 +21,7 @@ from klet.runtime.kill.killer import PodKiller
 from klet.runtime.metrics import register_sandboxes
 from klet.runtime.post_start import PostStart
 from klet.runtime.reader import PodReader
+from klet.runtime.removals import PodRemovals
 from klet.runtime.sandboxes import SandboxMaker, SandboxSources
 from klet.runtime.starter import ContainerStarter, ImageEnsurer
 from klet.status.restarts import KnownRestarts
@@ -57,8 +58,7 @@ def build_runtime_parts(
         sandboxes=sandboxes,
         starter=starter,
         executor=PodExecutor(
-            runtime=runtime,
-            remover=remover,
+            removals=PodRemovals(runtime=runtime, remover=remover, killer=killer, clock=clock),
             sandboxes=sandboxes,
             starter=starter,
             post_start=PostStart(hooks=hooks, killer=killer, recorder=recorder),

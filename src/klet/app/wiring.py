@@ -1,5 +1,6 @@
 """Builds every part of the agent from its ports: who talks to whom. The only module that knows them all."""
 
+from collections.abc import Callable
 from functools import partial
 
 from msgspec import Struct
@@ -8,12 +9,14 @@ from klet.admission.checks import NodeChecks
 from klet.admission.declared_features import DeclaredFeatureCheck
 from klet.admission.verdicts import AdmitHandler
 from klet.allocation.book import AllocationBook
+from klet.api.placement import Taint
 from klet.app.boards import Boards, build_boards, remembered_pods
 from klet.app.ports import Ports
 from klet.app.settings import AgentSettings
 from klet.app.starting import build_images, build_runtime_parts
 from klet.images.pull_secrets import PullSecrets
 from klet.metrics import MetricRegistry
+from klet.model.features import PodFeatures
 from klet.model.roles import Part
 from klet.node.runtime_state import RuntimeChecks, RuntimeState
 from klet.pleg.cache import RuntimeCache
@@ -23,7 +26,7 @@ from klet.pods.store import PodStore
 from klet.probes.manager import ProbeManager
 from klet.probes.prober import Prober
 from klet.runtime.gc import ContainerGc, ContainerRemover
-from klet.runtime.restart import restarts_after
+from klet.runtime.restart import comes_back
 from klet.runtime.start_turns import StartTurns
 from klet.status.board import StatusBoard
 from klet.status.checkpoint import MemoryKeeper
@@ -82,7 +85,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     )
     runtime = RuntimeState(pleg_error=pleg.health_error, clock=ports.clock)
     checks = RuntimeChecks(runtime=ports.runtime, state=runtime, recorder=ports.recorder, clock=ports.clock)
-    probes, statuses = _build_reporting(ports, boards)
+    probes, statuses = _build_reporting(ports, boards, settings.features)
     host_resources = PodHostResources(
         files=ports.files,
         volumes=volumes,
@@ -120,7 +123,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     trigger = HousekeepingTrigger(sources_ready=ports.changes.all_ready, clock=ports.clock)
     workers = PodWorkers(
         admission=PodAdmission(
-            handlers=build_handlers(settings),
+            handlers=build_handlers(settings, ports.node_taints),
             declared_features=settings.declared_features,
             pods=boards.pods,
             ledger=boards.ledger,
@@ -199,22 +202,27 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     )
 
 
-def build_handlers(settings: AgentSettings) -> tuple[AdmitHandler, ...]:
+def build_handlers(settings: AgentSettings, taints: Callable[[], tuple[Taint, ...]]) -> tuple[AdmitHandler, ...]:
     """Build what is asked about every new pod, in this order."""
-    checks = NodeChecks(allowed_sysctls=settings.allowed_sysctls, pod_level_resources=settings.has_pod_level_resources)
+    checks = NodeChecks(
+        allowed_sysctls=settings.allowed_sysctls,
+        taints=taints,
+        comparisons=settings.features.taint_comparisons,
+        pod_level_resources=settings.has_pod_level_resources,
+    )
     if settings.declared_features is None:
         return (checks,)
     return checks, DeclaredFeatureCheck(declared=settings.declared_features)
 
 
-def _build_reporting(ports: Ports, boards: Boards) -> tuple[ProbeManager, PodStatuses]:
+def _build_reporting(ports: Ports, boards: Boards, features: PodFeatures) -> tuple[ProbeManager, PodStatuses]:
     """Build the probes, and the statuses that report their results."""
     started = ports.clock.now()
     probes = ProbeManager(
         statuses=boards.statuses,
         results=boards.probes,
         prober=Prober(runtime=ports.runtime, http=ports.http),
-        restarts=restarts_after,
+        restarts=partial(comes_back, restart_all=features.restart_all),
         recorder=ports.recorder,
         clock=ports.clock,
         randomness=ports.randomness,
@@ -227,7 +235,7 @@ def _build_reporting(ports: Ports, boards: Boards) -> tuple[ProbeManager, PodSta
         probes=boards.probes,
         probers=probes,
         recorder=ports.recorder,
-        facts=StatusFacts(ports.runtime_name, started, ports.host_ips),
+        facts=StatusFacts(ports.runtime_name, started, ports.host_ips, features),
         clock=ports.clock,
     )
     return probes, statuses

@@ -142,7 +142,7 @@ _CLIENT_GATES: Final = _names(
 GATES: Final = _CLIENT_GATES | _names(
     """
     CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions CSIServiceAccountTokenSecrets CSIVolumeHealth
-    ChangeContainerStatusOnKubeletRestart ComponentFlagz ComponentStatusz ContainerCheckpoint ContainerStopSignals
+    ChangeContainerStatusOnKubeletRestart ComponentFlagz ComponentStatusz ContainerCheckpoint
     ContextualLogging DRAAdminAccess DRAConsumableCapacity DRADeviceBindingConditions DRADeviceTaintRules
     DRADeviceTaints DRAExtendedResource DRAPartitionableDevices DRAPrioritizedList DRAResourceClaimDeviceStatus
     DisableCPUQuotaWithExclusiveCPUs DisableNodeKubeProxyVersion EventedPLEG GenericWorkload GitRepoVolumeDriver
@@ -152,12 +152,10 @@ GATES: Final = _CLIENT_GATES | _names(
     KubeletPodResourcesGet KubeletPodResourcesListUseActivePods KubeletRegistrationGetOnExistsOnly
     KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders
     LocalStorageCapacityIsolationFSQuotaMonitoring MutableCSINodeAllocatableCount NodeLogQuery
-    PodAndContainerStatsFromCRI
-    PodLogsQuerySplitStreams PodReadyToStartContainersCondition ProcMountType ReduceDefaultCrashLoopBackOffDecay
-    ReloadKubeletServerCertificateFile ResourceHealthStatus RestartAllContainersOnContainerExits
+    PodAndContainerStatsFromCRI PodLogsQuerySplitStreams PodReadyToStartContainersCondition ProcMountType
+    ReloadKubeletServerCertificateFile ResourceHealthStatus
     RuntimeClassInImageCriApi SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod
-    TaintTolerationComparisonOperators TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions
-    TopologyManagerPolicyOptions VolumeLimitScaling
+    TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions TopologyManagerPolicyOptions VolumeLimitScaling
     """
 )
 """Gates that nothing asks about: what belongs to them is there or not there, whatever their value."""

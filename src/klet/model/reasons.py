@@ -86,6 +86,7 @@ class Reason(StrEnum):
     POD_OS_NOT_SUPPORTED = "PodOSNotSupported", _WARNING
     POD_OS_SELECTOR_DOES_NOT_MATCH = "PodOSSelectorNodeLabelDoesNotMatch", _WARNING
     NODE_PORTS = "NodePorts", _WARNING
+    TAINT_TOLERATION = "TaintToleration", _WARNING
     POD_LEVEL_RESOURCES_NOT_SUPPORTED = "PodLevelResourcesNotSupported", _WARNING
     POD_FEATURE_UNSUPPORTED = "PodFeatureUnsupported", _WARNING
     NODE_DECLARED_FEATURES_CHECK_FAILED = "FailedNodeDeclaredFeaturesCheck", _WARNING
@@ -129,6 +130,7 @@ class Reason(StrEnum):
     START_CONTAINER = "StartContainer"
     START_INIT_CONTAINER = "StartInitContainer"
     RESTART_CONTAINER = "RestartContainer"
+    RESTART_ALL_CONTAINERS = "RestartAllContainers"
     CREATED = "Created", _NORMAL
     STARTED = "Started", _NORMAL
     FAILED = "Failed", _WARNING
@@ -148,6 +150,7 @@ class Reason(StrEnum):
     KILLING = "Killing", _NORMAL
     FAILED_KILL_POD = "FailedKillPod", _WARNING
     FAILED_KILL_CONTAINER = "FailedKillContainer"
+    FAILED_REMOVE_CONTAINER = "FailedRemoveContainer"
     PRE_STOP_HOOK = "PreStopHook"
     PRE_STOP_HOOK_UNFINISHED = "PreStopHookUnfinished"
     FAILED_PRE_STOP_HOOK = "FailedPreStopHook", _WARNING

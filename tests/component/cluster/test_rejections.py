@@ -7,6 +7,7 @@ import pytest
 
 from klet.aio.clock import SystemClock
 from klet.api.event import Event
+from klet.api.node import Node
 from klet.kube.informer import Informer, InformerSettings
 from klet.kube.watch import WatchScope
 
@@ -65,3 +66,19 @@ async def test_a_rejection_is_a_warning_with_upstreams_words(node, cluster, cont
         rejected = await node.until(lambda pod: pod is not None and pod.status.phase == "Failed", "rejected")
         assert (rejected.status.reason, rejected.status.message) == (reason, f"Pod was rejected: {message}")
         assert await first_warning(cluster, "rejected") == (reason, message)
+
+
+async def test_a_pod_that_does_not_tolerate_a_taint_of_the_node_is_rejected(node, cluster):
+    taint = {"key": "maintenance", "effect": "NoExecute"}
+    await cluster.client.patch(Node, "node", patch={"spec": {"taints": [taint]}})
+    async with node.run():
+        await node.bind("tolerant", tolerations=[{"key": "maintenance", "operator": "Exists"}])
+        await node.until_running("tolerant")
+        await node.bind("rejected")
+        rejected = await node.until(lambda pod: pod is not None and pod.status.phase == "Failed", "rejected")
+        message = "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"
+        assert (rejected.status.reason, rejected.status.message) == (
+            "TaintToleration",
+            f"Pod was rejected: {message}",
+        )
+        assert await first_warning(cluster, "rejected") == ("TaintToleration", message)

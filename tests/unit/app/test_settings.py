@@ -99,6 +99,25 @@ def test_a_deadline_that_grpc_would_take_for_the_past_is_cut():
     assert cut("--runtime-request-timeout=3m").request_timeout == timedelta(minutes=3)
 
 
+@pytest.mark.parametrize(
+    ("gates", "first", "longest"),
+    [
+        pytest.param("", 10, 300, id="upstream's defaults"),
+        pytest.param("ReduceDefaultCrashLoopBackOffDecay=true", 1, 300, id="the field's own default goes first"),
+        pytest.param("ReduceDefaultCrashLoopBackOffDecay=true,KubeletCrashLoopBackOffMax=false", 1, 60,
+                     id="without the field, the reduced maximum"),
+    ],
+)  # fmt: skip
+def test_the_delays_of_crash_loops_go_by_two_gates(gates, first, longest):
+    document = b"{apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, address: 127.0.0.1}"
+    alone = ("--authentication-token-webhook=false", "--anonymous-auth=true", "--authorization-mode=AlwaysAllow")
+    arguments = ("--config=/k.yaml", f"--feature-gates={gates}", *alone)
+    parsed = parse_command_line(arguments, read_file=lambda _path: document, list_dir=lambda _path: [])
+    assert isinstance(parsed, Settings)
+    limits = cut_settings(parsed, MACHINE).crash_backoff
+    assert (limits.first.total_seconds(), limits.longest.total_seconds()) == (first, longest)
+
+
 def test_gates_that_take_a_kind_of_pod_or_volume_away():
     usual, without = cut(), cut("--feature-gates=ImageVolume=false,PodLevelResources=false")
     assert (usual.has_image_volumes, usual.has_pod_level_resources) == (True, True)
@@ -118,6 +137,16 @@ def test_rules_for_static_pods_go_by_gates(gates, restart_rules, host_network):
     assert not options.resource_is_pod
     assert options.container_restart_rules is restart_rules
     assert options.user_namespaces_host_network is host_network
+
+
+def test_what_other_gates_allow_static_pods_to_use():
+    usual = cut_validation_options(given())
+    assert (usual.restart_all_containers, usual.taint_comparisons) == (False, False)
+    gates = (
+        "RestartAllContainersOnContainerExits=true,NodeDeclaredFeatures=true,TaintTolerationComparisonOperators=true"
+    )
+    allowed = cut_validation_options(given(f"--feature-gates={gates}"))
+    assert (allowed.restart_all_containers, allowed.taint_comparisons) == (True, True)
 
 
 def test_starts_in_flight_go_by_the_cpus_that_the_agent_may_use():

@@ -130,9 +130,9 @@ def test_every_gate_acts_or_stands_in_the_table():
                      "order when the machine shuts down", id="a shutdown in order"),
         pytest.param({"containerLogMaxFiles": 9}, "containerLogMaxFiles (--container-log-max-files) has no effect yet: "
                      "container logs are not rotated", id="rotation"),
-        pytest.param({"featureGates.KubeletPSI": False, "featureGates.ContainerStopSignals": True},
+        pytest.param({"featureGates.KubeletPSI": False, "featureGates.VolumeLimitScaling": True},
                      "featureGates (--feature-gates): klet does not ask about these gates yet: "
-                     "ContainerStopSignals=true, KubeletPSI=false", id="gates"),
+                     "KubeletPSI=false, VolumeLimitScaling=true", id="gates"),
     ],
 )  # fmt: skip
 def test_warned_of_once(with_file, fields, warning):
