@@ -2,13 +2,13 @@
 
 from datetime import timedelta
 
-from klet.api.quantity import ZERO, Quantity
+from klet.api.quantity import ZERO
 from klet.config.command_line import Settings
 from klet.config.reserved import effective_reservations, parse_qos_reserved
 from klet.config.sections import LIMITED_SWAP
 from klet.host.cgroups.resources import DEFAULT_PERIOD
 from klet.host.machine.info import MachineInfo
-from klet.model.pod_resources import CPU, MEMORY
+from klet.model.pod_resources import MEMORY
 from klet.node.capacity import machine_capacity
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.config.linux_resources import MemoryQosRules, ResourceRules, SwapRules
@@ -72,14 +72,8 @@ def _cpu_period(given: Settings) -> int:
     return given.config.cpu_cfs_quota_period // timedelta(microseconds=1)
 
 
-def cut_allocatable(given: Settings, machine: MachineInfo) -> dict[str, Quantity]:
-    """Return what is left of the machine's CPUs and memory for pods after both reservations."""
-    system, kubelet = effective_reservations(given.config)
-    capacity = machine_capacity(machine)
-    return {
-        name: max(capacity[name] - system.get(name, ZERO) - kubelet.get(name, ZERO), ZERO) for name in (CPU, MEMORY)
-    }
-
-
 def _allocatable_memory(given: Settings, machine: MachineInfo) -> int:
-    return cut_allocatable(given, machine)[MEMORY].value()
+    """Return what is left of the memory after both reservations (upstream: GetNodeAllocatableAbsolute)."""
+    system, kubelet = effective_reservations(given.config)
+    left = machine_capacity(machine)[MEMORY] - system.get(MEMORY, ZERO) - kubelet.get(MEMORY, ZERO)
+    return max(left, ZERO).value()

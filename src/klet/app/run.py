@@ -36,6 +36,7 @@ from klet.host.systemd_notify import READY, NotifyError, find_service_manager, r
 from klet.model.reasons import Reason
 from klet.model.recording import DecisionRecorder
 from klet.model.roles import Part
+from klet.node.addresses import preferred_version
 from klet.node.cgroup_driver import find_cgroup_driver
 from klet.node.findings import find_cgroup_v1, find_starting
 from klet.node.kernel_tunables import TunablePolicy, apply_tunables, choose_tunable_policy
@@ -118,9 +119,10 @@ async def _open_spec(
     """Open everything that a node of this configuration stands on."""
     config = PodConfig(sources=source_names(given), clock=base.clock, recorder=base.recorder)
     others: tuple[Part, ...] = (base.journal, *build_sources(given, settings.node_name, base, sink=config))
-    given_ips = given.flags.node_ip.split(",")
     objects, reviewer = standalone_objects(settings.runtime_handlers), None
-    node_ips: Callable[[], tuple[str, ...]] = partial(find_node_addresses, given_ips)
+    node_ips: Callable[[], tuple[str, ...]] = partial(
+        find_node_addresses, given.flags.node_ip.split(","), prefer=preferred_version(settings.node)
+    )
     host_ips: Callable[[], tuple[str, ...]] = tuple
     cluster = None
     if base.events is not None:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from klet.api.quantity import Quantity
 from klet.api.sysctls import normalize_sysctl
-from klet.app.resource_settings import cut_allocatable, cut_container_rules, cut_pod_cgroup_rules, cut_qos_rules
+from klet.app.resource_settings import cut_container_rules, cut_pod_cgroup_rules, cut_qos_rules
 from klet.config.command_line import Settings
 from klet.config.configuration import KubeletConfiguration
 from klet.config.errors import ConfigError
@@ -20,6 +19,7 @@ from klet.host.cgroups.names import CgroupDriver, cgroup_path, parse_cgroupfs
 from klet.host.machine.info import MachineInfo
 from klet.network.dns import DnsSettings
 from klet.node.machine_checks import check_machine
+from klet.node.settings import NodeSettings, cut_node_settings
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.resources.names import pods_root
 from klet.runtime.config.container_config import ContainerSettings
@@ -64,8 +64,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     container: ContainerSettings
     dns: DnsSettings
     user_ids: UserIdSettings
-    allocatable: Mapping[str, Quantity]
-    """What the machine has for pods."""
+    node: NodeSettings
+    """What the node says of itself, and has for pods."""
     runtime_handlers: Mapping[str, str]
     """By runtime class."""
     allowed_sysctls: tuple[str, ...] = ()
@@ -77,8 +77,10 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
     config, flags = given.config, given.flags
     root = Path(flags.root_dir)
     resources = cut_container_rules(given, machine)
+    name = choose_node_name(flags, hostname=machine.hostname)
+    node = cut_node_settings(config, flags, name=name, architecture=machine.architecture)
     return AgentSettings(
-        node_name=choose_node_name(flags, hostname=machine.hostname),
+        node_name=name,
         root=root,
         socket=Path(given.klet.socket),
         journal=root / "klet-journal.db",
@@ -103,16 +105,23 @@ def cut_settings(given: Settings, machine: MachineInfo) -> AgentSettings:
         ),
         legacy_logs=choose_legacy_logs(Path(config.pod_logs_dir)),
         sandbox=SandboxSettings(
-            logs=Path(config.pod_logs_dir), cluster_domain=config.cluster_domain, resources=resources
+            logs=Path(config.pod_logs_dir),
+            cluster_domain=config.cluster_domain,
+            resources=resources,
+            names_image_handlers=given.gates.enabled("RuntimeClassInImageCriApi"),
         ),
         container=_container_settings(config, root, resources, machine),
-        dns=DnsSettings(cluster_dns=usable_servers(config.cluster_dns), cluster_domain=config.cluster_domain),
+        dns=DnsSettings(
+            cluster_dns=usable_servers(config.cluster_dns),
+            cluster_domain=config.cluster_domain,
+            node_ips=tuple(map(str, node.node_ips)),
+        ),
         user_ids=UserIdSettings(
             per_pod=config.user_namespaces.ids_per_pod,
             max_pods=config.max_pods,
             is_enabled=given.gates.enabled("UserNamespacesSupport"),
         ),
-        allocatable=cut_allocatable(given, machine),
+        node=node,
         runtime_handlers={each.metadata.name: each.handler for each in given.klet.runtime_classes},
         allowed_sysctls=tuple(normalize_sysctl(each) for each in config.allowed_unsafe_sysctls),
     )

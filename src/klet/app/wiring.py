@@ -4,15 +4,18 @@ from functools import partial
 
 from msgspec import Struct
 
-from klet.admission.checks import NodeChecks
+from klet.admission.checks import NodeChecks, NodeFacts
 from klet.allocation.book import AllocationBook
+from klet.api.quantity import ZERO
 from klet.app.boards import Boards, build_boards, remembered_pods
 from klet.app.ports import Ports
 from klet.app.settings import AgentSettings
 from klet.app.starting import build_images, build_runtime_parts
 from klet.images.pull_secrets import PullSecrets
 from klet.metrics import MetricRegistry
+from klet.model.pod_resources import PODS
 from klet.model.roles import Part
+from klet.node.addresses import prefers_ipv6
 from klet.node.runtime_state import RuntimeChecks, RuntimeState
 from klet.pleg.cache import RuntimeCache
 from klet.pleg.metrics import register_running
@@ -80,7 +83,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     )
     runtime = RuntimeState(pleg_error=pleg.health_error, clock=ports.clock)
     checks = RuntimeChecks(runtime=ports.runtime, state=runtime, recorder=ports.recorder, clock=ports.clock)
-    probes, statuses = _build_reporting(ports, boards)
+    probes, statuses = _build_reporting(ports, settings, boards)
     host_resources = PodHostResources(
         files=ports.files,
         volumes=volumes,
@@ -118,7 +121,7 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     trigger = HousekeepingTrigger(sources_ready=ports.changes.all_ready, clock=ports.clock)
     workers = PodWorkers(
         admission=PodAdmission(
-            handlers=(NodeChecks(allowed_sysctls=settings.allowed_sysctls),),
+            handlers=(_build_checks(ports, settings, boards, runtime=runtime),),
             pods=boards.pods,
             ledger=boards.ledger,
             allocations=boards.allocations,
@@ -195,7 +198,22 @@ def build_agent(ports: Ports, settings: AgentSettings) -> Agent:
     )
 
 
-def _build_reporting(ports: Ports, boards: Boards) -> tuple[ProbeManager, PodStatuses]:
+def _build_checks(ports: Ports, settings: AgentSettings, boards: Boards, *, runtime: RuntimeState) -> NodeChecks:
+    """Build the checks of new pods; what the node has and can do is looked up for each of them."""
+    has_app_armor = ports.machine.info().has_app_armor
+
+    def find_facts() -> NodeFacts:
+        return NodeFacts(
+            max_pods=ports.containers.resources.allocatable().get(PODS, ZERO).value(),
+            allowed_sysctls=settings.allowed_sysctls,
+            has_app_armor=has_app_armor,
+            has_groups_policy=bool(runtime.report.supplemental_groups_policy),
+        )
+
+    return NodeChecks(facts=find_facts, allocations=boards.allocations)
+
+
+def _build_reporting(ports: Ports, settings: AgentSettings, boards: Boards) -> tuple[ProbeManager, PodStatuses]:
     """Build the probes, and the statuses that report their results."""
     started = ports.clock.now()
     probes = ProbeManager(
@@ -215,7 +233,7 @@ def _build_reporting(ports: Ports, boards: Boards) -> tuple[ProbeManager, PodSta
         probes=boards.probes,
         probers=probes,
         recorder=ports.recorder,
-        facts=StatusFacts(ports.runtime_name, started, ports.host_ips),
+        facts=StatusFacts(ports.runtime_name, started, ports.host_ips, prefers_ipv6(settings.node)),
         clock=ports.clock,
     )
     return probes, statuses

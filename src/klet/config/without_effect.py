@@ -155,7 +155,7 @@ GATES: Final = _names(
     MutableCSINodeAllocatableCount NodeDeclaredFeatures NodeLogQuery PodAndContainerStatsFromCRI PodCertificateRequest
     PodLogsQuerySplitStreams PodReadyToStartContainersCondition ProcMountType ReduceDefaultCrashLoopBackOffDecay
     ReloadKubeletServerCertificateFile ResourceHealthStatus RestartAllContainersOnContainerExits
-    RuntimeClassInImageCriApi SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod
+    SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod
     TaintTolerationComparisonOperators TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions
     TopologyManagerPolicyOptions UserNamespacesHostNetworkSupport VolumeLimitScaling
     """

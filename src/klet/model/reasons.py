@@ -82,12 +82,18 @@ class Reason(StrEnum):
     POD_OS_NOT_SUPPORTED = "PodOSNotSupported", _WARNING
     POD_OS_SELECTOR_DOES_NOT_MATCH = "PodOSSelectorNodeLabelDoesNotMatch", _WARNING
     NODE_PORTS = "NodePorts", _WARNING
+    SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED = "SupplementalGroupsPolicyNotSupported", _WARNING
+    OUT_OF_PODS = "OutOfpods", _WARNING
+    APP_ARMOR = "AppArmor", _WARNING
+    UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError", _WARNING
+    PREEMPTING = "Preempting", _WARNING
 
     # The lifecycle of a pod.
     ADOPTED = "Adopted"
     PHASE_CHANGED = "PhaseChanged"
     READY = "Ready"
     NOT_READY = "NotReady"
+    HOST_IPS_IP_FAMILY_MISMATCH = "HostIPsIPFamilyMismatch", _WARNING
     DEADLINE_EXCEEDED = "DeadlineExceeded", _NORMAL
     FAILED_SYNC = "FailedSync", _WARNING
     TERMINATE = "Terminate"
@@ -107,6 +113,7 @@ class Reason(StrEnum):
     DNS_CONFIG_FORMING = "DNSConfigForming", _WARNING
     CREATE_SANDBOX = "CreateSandbox"
     SANDBOX_CREATED = "SandboxCreated"
+    FAILED_PREPARE_DYNAMIC_RESOURCES = "FailedPrepareDynamicResources", _WARNING
     SANDBOX_CHANGED = "SandboxChanged", _NORMAL
     FAILED_CREATE_POD_SANDBOX = "FailedCreatePodSandBox", _WARNING
     FAILED_POD_SANDBOX_STATUS = "FailedPodSandBoxStatus", _WARNING

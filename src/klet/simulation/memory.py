@@ -295,6 +295,8 @@ class MemoryMachine:
 
     def __init__(self) -> None:
         self.boot_id = "boot-1"
+        self.size = 100 << 30
+        """Of the filesystem with the root directory, in bytes."""
 
     def info(self) -> MachineInfo:
         return MachineInfo(cpus=2, memory=4 << 30, machine_id="m", system_uuid="u", boot_id=self.boot_id)
@@ -307,7 +309,7 @@ class MemoryMachine:
         return AddressFacts(local=frozenset({ADDRESS}), default=ADDRESS)
 
     async def storage(self) -> int:
-        return 100 << 30
+        return self.size
 
 
 class MemoryDns:

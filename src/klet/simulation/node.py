@@ -30,6 +30,8 @@ from klet.model.causes import CauseRecorder
 from klet.model.pods import PodUID, uid_of
 from klet.model.roles import NodeResources, Part
 from klet.network.dns import DnsSettings
+from klet.node.capacity import AllocatableResources, expect_allocatable
+from klet.node.settings import NodeSettings
 from klet.resources.cgroup_values import PodCgroupRules, QosRules
 from klet.runtime.config.container_config import ContainerSettings
 from klet.runtime.config.id_blocks import UserIdSettings
@@ -62,6 +64,7 @@ from klet.volumes.build import VolumePorts
 T = TypeVar("T")
 
 SOURCE = "file"
+NODE_NAME = "node"
 
 
 class PortWrapper(Protocol):
@@ -135,6 +138,7 @@ class SimulatedNode:
     volumes: MemoryVolumes = field(default_factory=MemoryVolumes)
     directories: RealDirectories | None = None
     """Where volumes are made instead."""
+    settings: NodeSettings = field(default_factory=lambda: NodeSettings(name=NODE_NAME))
     logs: MemoryLogs = field(init=False)
     http: HttpClient = field(default_factory=HttpClient)
 
@@ -153,7 +157,8 @@ class SimulatedNode:
         async with run_in_process(self.runtime, clock=self.clock) as client:
             ports = self.build_ports(client, wanted, seed=seed)
             api = self._open_api(socket) if socket is not None else None
-            node = build_node(NodeSpecification(settings=simulated_settings(parallel_starts), ports=ports, api=api))
+            settings = simulated_settings(parallel_starts, node=self.settings)
+            node = build_node(NodeSpecification(settings=settings, ports=ports, api=api))
             async with running(node.parts):
                 yield RunningAgent(agent=node.agent, journal=self.journal)
 
@@ -172,7 +177,15 @@ class SimulatedNode:
         objects = objects or standalone_objects({})
         volumes = wrap(self.volumes, "sub paths")
         containers = simulated_container_ports(
-            client, objects=objects, mappings=self.files.mappings, volumes=volumes, randomness=randomness
+            client,
+            objects=objects,
+            mappings=self.files.mappings,
+            volumes=volumes,
+            resources=AllocatableResources(
+                expected=expect_allocatable(self.machine.info(), storage=self.machine.size, settings=self.settings),
+                find_node=objects.find_node,
+            ),
+            randomness=randomness,
         )
         return Ports(
             clock=self.clock,
@@ -256,10 +269,15 @@ class RunningAgent:
     journal: MemoryJournal
 
 
-def simulated_settings(parallel_starts: int, *, longest_backoff: timedelta = timedelta(seconds=300)) -> AgentSettings:
+def simulated_settings(
+    parallel_starts: int,
+    *,
+    longest_backoff: timedelta = timedelta(seconds=300),
+    node: NodeSettings | None = None,
+) -> AgentSettings:
     resources = ResourceRules(is_unified=True, memory_capacity=8 << 30, kills_whole_container=True)
     return AgentSettings(
-        node_name="node",
+        node_name=NODE_NAME,
         root=Path("/var/lib/kubelet"),
         socket=Path("/klet.sock"),
         journal=Path("/journal.db"),
@@ -282,7 +300,7 @@ def simulated_settings(parallel_starts: int, *, longest_backoff: timedelta = tim
         sandbox=SandboxSettings(logs=LOGS, resources=resources),
         container=ContainerSettings(security=SecuritySettings(), resources=resources),
         user_ids=UserIdSettings(),
-        allocatable={},
+        node=node or NodeSettings(name=NODE_NAME),
         runtime_handlers={},
         dns=DnsSettings(),
     )

@@ -6,7 +6,7 @@ from klet.api.container import Container
 from klet.api.container_status import ContainerStatus
 from klet.api.pod import Pod, PodCondition
 from klet.api.pod_resources import is_sidecar
-from klet.model.conditions import FALSE, READY, TRUE
+from klet.model.conditions import DISRUPTION_TARGET, FALSE, READY, TRUE
 from klet.status.phase import FAILED, SUCCEEDED
 
 POD_SCHEDULED = "PodScheduled"
@@ -20,7 +20,6 @@ OWNED = frozenset(
     {POD_SCHEDULED, READY, INITIALIZED, CONTAINERS_READY, READY_TO_START, RESIZE_PENDING, RESIZE_IN_PROGRESS}
 )
 
-DISRUPTION_TARGET = "DisruptionTarget"
 SHARED = frozenset({DISRUPTION_TARGET})
 """Written by the kubelet and by other clients."""
 

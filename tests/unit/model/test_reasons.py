@@ -38,7 +38,9 @@ NORMAL = """
 """
 WARNING = """
     Rebooted CgroupV1 ContainerGCFailed CheckLimitsForResolvConf MissingClusterDNS DNSConfigForming
-    SysctlForbidden NodePorts PodOSNotSupported PodOSSelectorNodeLabelDoesNotMatch
+    SysctlForbidden NodePorts PodOSNotSupported PodOSSelectorNodeLabelDoesNotMatch OutOfpods AppArmor
+    SupplementalGroupsPolicyNotSupported UnexpectedAdmissionError Preempting HostIPsIPFamilyMismatch
+    FailedPrepareDynamicResources
     ExceededGracePeriod FailedKillPod FailedCreatePodContainer Failed FailedMount NetworkNotReady FailedSync
     FailedValidation FailedToRetrieveImagePullSecret FailedCreatePodSandBox FailedPodSandBoxStatus
     LifecycleHTTPFallback InspectFailed ErrImageNeverPull Unhealthy ProbeWarning FailedPostStartHook

@@ -28,7 +28,7 @@ from klet.host.addresses import find_node_addresses
 from klet.kube.announcer import Announcer
 from klet.kube.node_informers import NodeInformers, build_informers
 from klet.model.roles import Part, PodSink
-from klet.node.addresses import host_ips
+from klet.node.addresses import host_ips, preferred_version
 from klet.node.image_list import ImageList
 from klet.node.pod_cidrs import PodCidrs
 from klet.node.registrar import AfterRegistration
@@ -79,7 +79,6 @@ async def open_cluster(
             reaches=(clients.transport.reach, clients.heartbeat_transport.reach),
             clock=clock,
         )
-        architecture = base.machine.info().architecture
         yield Cluster(
             clients=clients,
             informers=informers,
@@ -88,7 +87,7 @@ async def open_cluster(
             events=events,
             sink=sink,
             cidrs=build_pod_cidrs(given, base),
-            reports=cut_report_settings(given, name=settings.node_name, architecture=architecture),
+            reports=cut_report_settings(given, settings.node),
             parts=(
                 announcer,
                 *build_identity_parts(identity, clients, base),
@@ -109,7 +108,8 @@ async def open_serving_rotation(
 
 def find_host_ips(given: Settings, cluster: Cluster) -> Callable[[], tuple[str, ...]]:
     """Return the addresses of the node as its object has them; until it is there, those that it will have."""
-    expected = find_node_addresses(given.flags.node_ip.split(","))
+    prefer = preferred_version(cluster.reports.node)
+    expected = find_node_addresses(given.flags.node_ip.split(","), prefer=prefer)
     nodes, name = cluster.informers.node, cluster.reports.node.name
 
     def find() -> tuple[str, ...]:
