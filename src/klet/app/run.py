@@ -132,7 +132,7 @@ async def _open_spec(
         cluster = await opened.enter_async_context(
             join.open_cluster(given, settings, base, events=base.events, sink=config)
         )
-        node_ips = host_ips = join.find_host_ips(given, cluster)
+        node_ips = host_ips = join.find_host_ips(cluster, expected=node_ips())
         objects, reviewer = cluster.objects, cluster.clients.reviews
     ports = await opened.enter_async_context(
         open_ports(settings, base, objects=objects, changes=config, node_ips=node_ips, host_ips=host_ips)

@@ -28,12 +28,12 @@ from klet.model.network import DnsConfig
 from klet.model.pods import PodUID, uid_of
 from klet.model.runtime import PodRuntimeStatus
 from klet.model.volumes import HostVolume
+from klet.node.capacity import AllocatableResources
 from klet.runtime.actions import PodActions, compute_pod_actions
 from klet.runtime.config.container_config import ContainerSettings
 from klet.runtime.config.container_planner import ContainerFiles
 from klet.runtime.config.sandbox_config import SandboxSettings
 from klet.runtime.config.security import SecuritySettings
-from klet.runtime.environment.env_sources import KnownResources
 from klet.runtime.executor import SyncOutcome
 from klet.simulation.memory import LOGS, MemoryFiles
 from klet.simulation.node import DrivenPodSource, SimulatedNode, simulated_settings
@@ -43,6 +43,7 @@ from klet.testing.fake_runtime.machine import CallRecord
 from klet.testing.fake_runtime.world import Features
 from klet.testing.in_process import run_in_process
 from klet.testing.loop import EPOCH, run_virtual
+from klet.wire import cri_v1_pb2 as cri
 
 
 class Files:
@@ -84,16 +85,22 @@ class Images:
         self.missing: MissingImage | None = None
         self.missing_volume: MissingImage | None = None
         self.asked: list[tuple[str, str]] = []
+        self.handlers: list[str] = []
+        """For which of the runtime's handlers."""
 
     async def ensure(
         self,
         pod: Pod,
         container: Container | EphemeralContainer,
         *,
+        sandbox: cri.PodSandboxConfig,
+        handler: str = "",
         before_pull: Callable[[], None],
         parent: CauseId | None,
     ) -> PresentImage | MissingImage:
+        assert sandbox.metadata.uid == pod.metadata.uid
         self.asked.append((container.name, container.image))
+        self.handlers.append(handler)
         missing = self.missing if container.name else self.missing_volume
         return missing or PresentImage(container.image, ImageUser(uid=1000))
 
@@ -161,7 +168,7 @@ class RuntimeBench:
         ports = machine.build_ports(client, DrivenPodSource(), seed=1, objects=standalone_objects({"quick": "crun"}))
         containers = replace(
             ports.containers,
-            resources=KnownResources(allocatable={"cpu": Quantity.parse("4")}),
+            resources=AllocatableResources(expected={"cpu": Quantity.parse("4")}),
             host_ports=self.host_ports,
         )
         ports = replace(

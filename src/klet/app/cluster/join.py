@@ -24,11 +24,10 @@ from klet.certs.followers import PairUser
 from klet.config.command_line import Settings
 from klet.config.places import hide_credentials
 from klet.events.recorder import EventingRecorder
-from klet.host.addresses import find_node_addresses
 from klet.kube.announcer import Announcer
 from klet.kube.node_informers import NodeInformers, build_informers
 from klet.model.roles import Part, PodSink
-from klet.node.addresses import host_ips, preferred_version
+from klet.node.addresses import host_ips
 from klet.node.image_list import ImageList
 from klet.node.pod_cidrs import PodCidrs
 from klet.node.registrar import AfterRegistration
@@ -106,10 +105,8 @@ async def open_serving_rotation(
     )
 
 
-def find_host_ips(given: Settings, cluster: Cluster) -> Callable[[], tuple[str, ...]]:
-    """Return the addresses of the node as its object has them; until it is there, those that it will have."""
-    prefer = preferred_version(cluster.reports.node)
-    expected = find_node_addresses(given.flags.node_ip.split(","), prefer=prefer)
+def find_host_ips(cluster: Cluster, *, expected: tuple[str, ...]) -> Callable[[], tuple[str, ...]]:
+    """Return the addresses of the node as its object has them; until it is there, those that are expected."""
     nodes, name = cluster.informers.node, cluster.reports.node.name
 
     def find() -> tuple[str, ...]:
