@@ -156,6 +156,7 @@ class RuntimeBench:
         *,
         sink: MemorySink,
         longest_backoff: timedelta,
+        names_image_handlers: bool = False,
     ) -> None:
         self.runtime = runtime
         self.client = client
@@ -182,7 +183,7 @@ class RuntimeBench:
         settings = replace(
             simulated_settings(2, longest_backoff=longest_backoff),
             container=ContainerSettings(security=SecuritySettings()),
-            sandbox=SandboxSettings(logs=LOGS),
+            sandbox=SandboxSettings(logs=LOGS, names_image_handlers=names_image_handlers),
         )
         boards = build_boards(settings, AgentMemory(), clock)
         self.backoff = boards.backoff
@@ -230,6 +231,7 @@ def on_bench() -> OnBench:
         *,
         longest_backoff: timedelta = timedelta(seconds=300),
         features: Features | None = None,
+        names_image_handlers: bool = False,
     ) -> None:
         async def main() -> None:
             clock = LoopClock(epoch=EPOCH)
@@ -242,7 +244,15 @@ def on_bench() -> OnBench:
                 features=features or Features(),
             )
             async with run_in_process(runtime, clock=clock) as client:
-                await test(RuntimeBench(runtime, client, clock, sink=sink, longest_backoff=longest_backoff))
+                bench = RuntimeBench(
+                    runtime,
+                    client,
+                    clock,
+                    sink=sink,
+                    longest_backoff=longest_backoff,
+                    names_image_handlers=names_image_handlers,
+                )
+                await test(bench)
 
         run_virtual(main())
 

@@ -73,3 +73,19 @@ def test_what_the_machine_cannot_keep(arguments, message):
     with pytest.raises(ConfigError) as caught:
         check_settings(given(*arguments), MACHINE)
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "servers"),
+    [
+        pytest.param((), (), id="none given"),
+        pytest.param(("--node-ip=2001:db8::1,192.0.2.1",), ("2001:db8::1", "192.0.2.1"), id="one of each family"),
+    ],
+)
+def test_pods_without_a_resolver_ask_the_node_in_its_families(arguments, servers):
+    assert cut(*arguments).dns.node_ips == servers
+
+
+def test_the_gate_of_images_for_each_handler():
+    assert not cut().sandbox.names_image_handlers
+    assert cut("--feature-gates=RuntimeClassInImageCriApi=true").sandbox.names_image_handlers

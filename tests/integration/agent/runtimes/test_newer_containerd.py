@@ -102,3 +102,12 @@ async def test_events_of_the_cri_are_followed_where_containerd_refuses_its_own(
             assert "relisting instead" not in agent.log
             node.remove("short")
             await agent.heard("short", "Finished", "Removed")
+
+
+async def test_a_container_without_the_groups_of_its_image(newer_node, newer_cri, manifest):
+    assert (await newer_cri.status(pb.StatusRequest())).features.supplemental_groups_policy
+    context = {"securityContext": {"supplementalGroupsPolicy": "Strict", "runAsUser": 1000, "runAsGroup": 1000}}
+    newer_node.write("strict", manifest("strict", main="id -G; sleep 1000", spec=context))
+    async with newer_node.run() as agent:
+        await agent.heard("strict", "Ready")
+        assert await agent.first_line("strict", "main") == "1000\n"
