@@ -45,19 +45,6 @@ async def test_a_full_node(node, manifest):
         assert (await agent.pod("first")).status.phase == "Running"
 
 
-async def test_a_pod_with_a_claim_has_no_sandbox(node, cri, manifest):
-    claims = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "shared-gpu"}]}
-    pod = manifest("claiming", main=FOREVER, spec=claims)
-    pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu"}]}
-    node.write("claiming", pod)
-    async with node.run(featureGates={"PreventStaticPodAPIReferences": False}) as agent:
-        (held,) = await agent.heard("claiming", "FailedPrepareDynamicResources")
-        assert "ResourceClaim shared-gpu: " in held["message"]
-        assert not (await cri.list_pod_sandbox(pb.ListPodSandboxRequest())).items
-        node.remove("claiming")
-        await agent.heard("claiming", "Removed")
-
-
 async def test_a_container_without_limits_sees_what_the_node_has_for_pods(node, manifest):
     machine = MachineReader().info()
     kept = 256 * MIB
