@@ -63,7 +63,7 @@ FIELDS: Final = (
     Row("enableSystemLogHandler", "/logs/ is not served", honoured=False),
     Row("enableSystemLogQuery", "/logs/ is not served"),
     Row("streamingConnectionIdleTimeout", _UPSTREAM),
-    Row("showHiddenMetricsForVersion", "klet has no metrics"),
+    Row("showHiddenMetricsForVersion", "klet has no hidden metrics"),
     Row("tracing.endpoint", _TRACING),
     Row("tracing.samplingRatePerMillion", _TRACING),
     Row("logging.flushFrequency", _LOG_LINES),

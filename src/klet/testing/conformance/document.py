@@ -18,18 +18,20 @@ NO_REASON: Final = "no reason is known"
 _HEAD: Final = """\
 # Conformance
 
-Upstream's own end-to-end suite, with klet and with upstream's kubelet as the node of the same control plane on the same
-machine. `scripts/conformance` builds the suite and its images, runs it and compares; `scripts/conformance --record`
-writes this page, from the records in `tests/data/conformance/`. Do not edit it by hand.
+For users and contributors: the results of upstream's own end-to-end suite, with klet and with upstream's kubelet as
+the node, on the same control plane and machine. `scripts/conformance` builds the suite and its images, runs it and
+compares; `scripts/conformance --record` writes this page from the records in `tests/data/conformance/`. Do not edit it
+by hand.
 
-Images come from no registry: agnhost is upstream's program on busybox, with bash and curl. A spec of a feature that
-klet does not have yet names the issue that brings it; klet runs few of these, as each would fail after minutes. The
-column "of" counts the specs that ran: where klet passes all of them, there may be others that it did not run.
+The images are built without a registry: agnhost is upstream's program on busybox, with bash and curl. Specs of a
+feature that klet does not have yet are listed under the issue that tracks the feature; klet runs few of these, because
+each fails only after minutes. The column "of" counts the specs that ran: where klet passes all of them, there may be
+others that it did not run.
 """
 _TABLE: Final = "| set | node | release | date | passed | of | time |\n| --- | --- | --- | --- | --- | --- | --- |"
 _DRIVERS: Final = (
     "Not run with either: specs that match `{pattern}`. They deploy programs of github.com/kubernetes-csi, which the "
-    "Go module registry of that machine does not hand out."
+    "Go module registry of that machine does not have."
 )
 
 
@@ -108,7 +110,7 @@ def _section(runs: Runs, reasons: Mapping[str, str]) -> str:
 
 
 def _list(title: str, names: Sequence[str], reasons: Mapping[str, str], spec_set: SpecSet | None = None) -> str:
-    """Names with their reasons; those that wait for the same issue stand together."""
+    """Names with their reasons; those that wait for the same issue are grouped."""
     awaited = {name: found for name in names if spec_set and (found := spec_set.find_awaited(name))}
     lines = [f"- `{name}`: {find_reason(name, reasons)}" for name in names if name not in awaited]
     for what, group in groupby(sorted(awaited, key=lambda name: (str(awaited[name]), name)), awaited.__getitem__):

@@ -116,8 +116,8 @@ STORAGE: Final = SpecSet(
 RESIZE: Final = SpecSet(
     name="resize",
     title=(
-        "containers whose resources change while they run, without the Serial specs; klet runs those about wishes that "
-        "the API server refuses"
+        "containers whose resources change while they run, without the Serial specs; klet runs those about resizes "
+        "that the API server refuses"
     ),
     selection=Selection(focus=(r"\[sig-node\] Pod InPlace Resize Container",), skip=_UNSTABLE),
     awaited=(_RESIZE,),

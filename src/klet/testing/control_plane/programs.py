@@ -1,6 +1,7 @@
 """Where upstream's programs are: those that scripts/upstream has built, or those of `$KLET_UPSTREAM_BIN`."""
 
 import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,6 +11,9 @@ from klet.errors import KletError
 from klet.version import KUBERNETES_VERSION
 
 VERSION: Final = KUBERNETES_VERSION
+RELEASE_VARIABLE: Final = "KLET_KUBERNETES_VERSION"
+"""Names another release, for tests of klet with an older or newer control plane."""
+_RELEASE: Final = re.compile(r"v1\.\d{1,3}\.\d{1,3}")
 API_SERVER: Final = "kube-apiserver"
 CONTROLLERS: Final = "kube-controller-manager"
 SCHEDULER: Final = "kube-scheduler"
@@ -37,10 +41,18 @@ class ProgramMissing(KletError):
     """A program of upstream's is not here; the message says which, and how to get it."""
 
 
+def chosen_release(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the release whose programs are built and run: the one that klet follows unless another is named."""
+    release = environment.get(RELEASE_VARIABLE) or VERSION
+    if not _RELEASE.fullmatch(release):
+        raise ProgramMissing(f"{RELEASE_VARIABLE} must be a release such as {VERSION}, not {release[:40]!r}")
+    return release
+
+
 def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
     """Outside of every checkout, since building takes long."""
     home = environment.get("KLET_CACHE") or Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "klet"
-    return Path(home) / "upstream" / VERSION
+    return Path(home) / "upstream" / chosen_release(environment)
 
 
 def program_directory(environment: Mapping[str, str] = os.environ) -> Path:
@@ -72,12 +84,16 @@ def why_impossible(*names: str, environment: Mapping[str, str] = os.environ) -> 
     missing = missing_programs((API_SERVER, *names), environment)
     if missing:
         return describe_program(missing[0], environment)
-    return "" if shutil.which(ETCD) or not missing_programs((ETCD,), environment) else describe_program(ETCD)
+    return (
+        "" if shutil.which(ETCD) or not missing_programs((ETCD,), environment) else describe_program(ETCD, environment)
+    )
 
 
 def describe_program(name: str, environment: Mapping[str, str] = os.environ) -> str:
     """Say that a program is missing, and how to get it."""
-    build = "run scripts/upstream" if name in PROGRAMS else f"run scripts/upstream {name}"
+    release = chosen_release(environment)
+    command = "scripts/upstream" if release == VERSION else f"scripts/upstream --kubernetes-version {release}"
+    build = f"run {command}" if name in PROGRAMS and release == VERSION else f"run {command} {name}"
     if name == ETCD:
         return f"no {name}: apt-get install etcd-server, or {build}"
     if given := environment.get("KLET_UPSTREAM_BIN"):

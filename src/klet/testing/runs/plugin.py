@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 import pytest
 
 from klet.aio.clock import SystemClock
+from klet.testing.control_plane.programs import RELEASE_VARIABLE
 from klet.testing.runs.limits import LimitError, choose_limit, parse_limits, parse_seconds
 from klet.testing.runs.records import (
     Begun,
@@ -38,6 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("klet")
     group.addoption("--deadline", metavar="SECONDS", help="one deadline for every test, in place of its own; 0: none")
     group.addoption("--record", metavar="FILE", help="write each result to FILE, and leave out what it has already")
+    group.addoption(
+        "--kubernetes-version", metavar="RELEASE", help="run the tests of clusters with this release of the API server"
+    )
     parser.addini("deadlines", "deadlines in seconds, as <directory>: <seconds>", type="linelist", default=[])
     parser.addini("deadline_grace", "seconds for a test to end after its deadline", default=_GRACE)
 
@@ -64,6 +68,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "deadline(seconds): for each of set-up, call and tear-down of this test; 0: none"
     )
     restore_signals()
+    if config.option.kubernetes_version:
+        # By the environment, because workers of xdist and children of tests look for the programs too.
+        os.environ[RELEASE_VARIABLE] = config.option.kubernetes_version
     try:
         limits = parse_limits(config.getini("deadlines"))
         grace = parse_seconds(config.getini("deadline_grace"))

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from klet.testing.control_plane.build import build_command, make_go_mod
-from klet.testing.control_plane.programs import VERSION
 
+RELEASE = "v1.34.4"
 UPSTREAM = """module k8s.io/kubernetes
 
 go 1.25.0
@@ -19,16 +19,15 @@ require (
 
 
 def test_the_staging_modules_are_those_of_the_same_release():
-    made = make_go_mod(UPSTREAM)
-    release = VERSION.replace("v1.", "v0.")
-    assert f"\tk8s.io/api => k8s.io/api {release}\n\tk8s.io/kubelet => k8s.io/kubelet {release}\n" in made
+    made = make_go_mod(UPSTREAM, RELEASE)
+    assert "\tk8s.io/api => k8s.io/api v0.34.4\n\tk8s.io/kubelet => k8s.io/kubelet v0.34.4\n" in made
     assert "k8s.io/utils" not in made
 
 
 def test_kubernetes_is_taken_with_the_etcd_that_it_goes_with():
-    made = make_go_mod(UPSTREAM)
+    made = make_go_mod(UPSTREAM, RELEASE)
     assert "\ngo 1.25.0\n" in made
-    assert f"\tk8s.io/kubernetes {VERSION}\n\tgo.etcd.io/etcd/server/v3 v3.6.5\n" in made
+    assert f"\tk8s.io/kubernetes {RELEASE}\n\tgo.etcd.io/etcd/server/v3 v3.6.5\n" in made
 
 
 @pytest.mark.parametrize(
@@ -41,7 +40,7 @@ def test_kubernetes_is_taken_with_the_etcd_that_it_goes_with():
     ],
 )
 def test_build_command(name, kind, package):
-    made = build_command(name, Path("/t/x"))
+    made = build_command(name, Path("/t/x"), RELEASE)
     assert made[: len(kind)] == kind
     assert made[-3:] == ("-o", "/t/x", package)
-    assert f"version.gitVersion={VERSION}" in " ".join(made)
+    assert f"version.gitVersion={RELEASE}" in " ".join(made)
